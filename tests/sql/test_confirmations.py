@@ -17,6 +17,7 @@ from tests.sql.nights import FALLS, NIGHTS, STEADY, Inbox, history
 from tests.sql.spooled import case, spooled
 
 from nightbench.alerts.notify import notify_run
+from nightbench.core.documents import from_document
 from nightbench.core.model import MeasuredCase, Run, RunKind
 from nightbench.core.model.alerts import Confirmation, ConfirmationResult
 from nightbench.experiments import confirm
@@ -87,7 +88,7 @@ def test_the_largest_fall_is_asked_for_first_and_what_does_not_fit_says_why(
     assert "were left" in second["sentence"]
     judge(spool, warehouse, run)
     assert repository.find(run_id=run.run_id) == [first, second]  # asked once, however often judged
-    suspect = SuspectedRegression.from_json(first["detail"])
+    suspect = from_document(SuspectedRegression, first["detail"])
     assert (suspect.value, suspect.nodes) == (pytest.approx(90.0, rel=0.01), ("n1",))
     assert suspect.baseline == pytest.approx(100.0, rel=0.01)
     assert suspect.good is not None

@@ -10,6 +10,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from nightbench.core.documents import to_document
 from nightbench.core.model import Cluster, reasons_from_json
 from nightbench.core.sentences import sentences
 from nightbench.night.cluster_preflight import ClusterHealth
@@ -143,16 +144,16 @@ def as_json(
                 "reachable": node.seen.reachable,
                 "level": str(node.level or "ok"),
                 "quarantined": node.seen.node in states and states[node.seen.node].quarantined,
-                "findings": [finding.to_json() for finding in node.findings],
+                "findings": [to_document(finding) for finding in node.findings],
                 "wall_error_s": node.seen.wall_error_s,
                 "document": node.seen.document,
             }
             for node in health.nodes
         ],
-        "between": [finding.to_json() for finding in health.between],
+        "between": [to_document(finding) for finding in health.between],
         "controls": [
             {
-                **control.to_json(),
+                **to_document(control),
                 "median": control.median,
                 "history_median": baselines.get(control.key),
                 "ratio": control.median / baselines[control.key]

@@ -16,6 +16,7 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
+from nightbench.core.documents import from_document, to_document
 from nightbench.core.errors import UserError
 from nightbench.core.plan import build_of
 from nightbench.experiments.engine import ExperimentContext, unfit_nodes
@@ -28,7 +29,7 @@ from nightbench.experiments.version_search import (
     search_state,
 )
 from nightbench.gang.provisioning import installable_versions
-from nightbench.nodes import NodesOut, nodes_out_from_json
+from nightbench.nodes import NodesOut
 from nightbench.spool import RunSpool, Spool, read_json, write_json
 from nightbench.warehouse import Warehouse, WarehouseRefused, WarehouseUnavailable
 from nightbench.warehouse.connection import Connect
@@ -225,10 +226,8 @@ def store_bisect(
     known = folder.run()
     if known is not None:
         # The nodes stay those of the first step: results of others would not be comparable.
-        request = dataclasses.replace(
-            request, left_out=nodes_out_from_json(known["request"]["left_out"])
-        )
-    document = dataclasses.asdict(request) | {"versions": list(request.versions)}
+        request = dataclasses.replace(request, left_out=request_of(folder).left_out)
+    document = to_document(request)
     free = ("budget_s", "most_tests", "outside_hours", "left_out")
     identity = {key: value for key, value in document.items() if key not in free}
     state = {"state": "running", "stopped": None, "ended_at": None}
@@ -243,9 +242,7 @@ def request_of(folder: RunSpool) -> BisectRequest:
     Raises:
         UserError: there is no such bisect.
     """
-    request = read_request(folder, BISECT)["request"]
-    versions, left_out = tuple(request["versions"]), nodes_out_from_json(request["left_out"])
-    return BisectRequest(**{**request, "versions": versions, "left_out": left_out})
+    return from_document(BisectRequest, read_request(folder, BISECT)["request"])
 
 
 def read_steps(folder: RunSpool) -> list[Document]:

@@ -20,6 +20,7 @@ from typing import Any
 
 from nightbench.core.budget import CaseHistory
 from nightbench.core.capabilities import refuse_broken
+from nightbench.core.documents import from_document, to_document
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     Build,
@@ -33,7 +34,6 @@ from nightbench.core.model import (
     RunKind,
     Suite,
     WorkloadInfo,
-    reasons_from_json,
 )
 from nightbench.core.placement import NodesAway, place
 from nightbench.core.plan import resolve
@@ -251,15 +251,13 @@ def ended_launches(folder: RunSpool, case_id: str) -> list[Launch]:
     """Return the launches of a case that have ended, in their order."""
     launches: list[Launch] = []
     while (found := read_json(_launch_file(folder.case(case_id, len(launches))))) is not None:
-        kept = {field.name: found[field.name] for field in dataclasses.fields(Launch)}
-        kept |= {"arm": Arm(found["arm"]), "reasons": reasons_from_json(found["reasons"])}
-        launches.append(Launch(**kept))
+        launches.append(from_document(Launch, found))
     return launches
 
 
 def save_launch(store: CaseStore, launch: Launch) -> None:
     """Store how a launch ended; no process goes on with it afterwards."""
-    write_json(_launch_file(store), {**dataclasses.asdict(launch), "at": utc_now()})
+    write_json(_launch_file(store), {**to_document(launch), "at": utc_now()})
 
 
 def _launch_file(store: CaseStore) -> Any:

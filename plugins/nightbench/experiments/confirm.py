@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from nightbench.core.documents import from_document
 from nightbench.core.errors import UserError
 from nightbench.core.model import Build, Reason, ReasonCode
 from nightbench.core.model.alerts import Confirmation, ConfirmationResult
@@ -81,7 +82,7 @@ def begin_confirmation(connect: Connect, confirmation_id: int) -> ConfirmRequest
         if not repository.begin(confirmation_id):
             return None
         (row,) = repository.find(confirmation_id=confirmation_id)
-        suspect = SuspectedRegression.from_json(row["detail"])
+        suspect = from_document(SuspectedRegression, row["detail"])
         return ConfirmRequest(
             confirmation_id, row["comparison_id"], suspect, row["until"], row["asked_by"]
         )

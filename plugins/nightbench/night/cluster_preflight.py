@@ -1,7 +1,6 @@
 """Examines and judges the nodes of a cluster, and stores the result with the run.
 
-    <spool>/runs/<run_id>/preflight/<node>.json    the preflight of a node
-    <spool>/runs/<run_id>/preflight/cluster.json   findings, nodes that are left out, controls
+    <spool>/runs/<run_id>/preflight.json   of each node, findings, nodes left out, controls
 
 `run_preflight` moves cases. Workers, triggerers and the ingest read the spool; only the counting of
 faults over all nights needs the warehouse, and the ingest makes up for it later.
@@ -14,6 +13,9 @@ import getpass
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
+from upath import UPath
+
+from nightbench.core.documents import from_document, to_document
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     CaseStatus,
@@ -42,15 +44,13 @@ from nightbench.nodes import (
     findings,
     left_out_because,
     node_state,
-    nodes_out_from_json,
-    nodes_out_to_json,
 )
 from nightbench.nodes.quarantine import CLEAN, FAULT, PERSON, PREFLIGHT, WORKED
 from nightbench.spool import CaseStore, RunSpool, read_json, write_json
 from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connection
 
-SCHEMA = "nightbench.preflight-cluster/1"
+SCHEMA = "nightbench.preflight-cluster/2"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,74 +154,33 @@ def _no_network(network: Network) -> Finding:
 # --- in the spool ---------------------------------------------------------------------------
 
 
-def save(
-    folder: RunSpool,
-    health: ClusterHealth,
-    policy: HealthPolicy,
-    out: NodesOut,
-) -> None:
-    """Store the preflight of a run.
-
-    Args:
-        folder: the run.
-        health: the result.
-        policy: of the cluster, for counting faults.
-        out: the nodes that are left out.
-    """
-    place = folder.folder / "preflight"
-    for node in health.nodes:
-        write_json(place / f"{node.seen.node}.json", node.seen.to_json())
-    write_json(
-        place / "cluster.json",
-        {
-            "schema": SCHEMA,
-            "cluster": health.cluster,
-            "at": health.at.isoformat(),
-            "policy": dataclasses.asdict(policy),
-            "nodes": {
-                node.seen.node: [finding.to_json() for finding in node.findings]
-                for node in health.nodes
-            },
-            "between": [finding.to_json() for finding in health.between],
-            "controls": [control.to_json() for control in health.controls],
-            "busy": list(health.busy),
-            "out": nodes_out_to_json(out),
-        },
-    )
-
-
 @dataclasses.dataclass(frozen=True)
 class RunHealth:
     """The preflight of a run, as the spool holds it."""
 
     health: ClusterHealth
     policy: HealthPolicy
+    """Of the cluster, for counting faults."""
     out: NodesOut
+    """The nodes that are left out."""
+
+
+def save(folder: RunSpool, health: ClusterHealth, policy: HealthPolicy, out: NodesOut) -> None:
+    """Store the preflight of a run."""
+    document = to_document(RunHealth(health, policy, out))
+    write_json(_file(folder), {"schema": SCHEMA, **document})
 
 
 def read(folder: RunSpool) -> RunHealth | None:
     """Return what `save` stored; None where the run had no preflight."""
-    place = folder.folder / "preflight"
-    document = read_json(place / "cluster.json")
+    document = read_json(_file(folder))
     if document is None or document.get("schema") != SCHEMA:
         return None
-    nodes = tuple(
-        JudgedNode(
-            NodePreflight.from_json(read_json(place / f"{node}.json") or {}),
-            tuple(map(Finding.from_json, listed)),
-        )
-        for node, listed in document["nodes"].items()
-    )
-    health = ClusterHealth(
-        document["cluster"],
-        datetime.fromisoformat(document["at"]),
-        nodes,
-        tuple(map(Finding.from_json, document["between"])),
-        tuple(map(Control.from_json, document["controls"])),
-        tuple(document["busy"]),
-    )
-    out = nodes_out_from_json(document["out"])
-    return RunHealth(health, HealthPolicy(**document["policy"]), out)
+    return from_document(RunHealth, document)
+
+
+def _file(folder: RunSpool) -> UPath:
+    return folder.folder / "preflight.json"
 
 
 def notes(folder: RunSpool) -> list[str]:

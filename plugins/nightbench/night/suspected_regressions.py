@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nightbench.core.budget import PREPARE_S, duration, guess_repeat_s
+from nightbench.core.documents import to_document
 from nightbench.core.errors import UserError
 from nightbench.core.model import Build, HistoryPoint, PlannedCase, Verdict, VerdictKind
 from nightbench.core.plan import wheel_digest
@@ -69,19 +70,7 @@ class SuspectedRegression:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as the warehouse stores it with the request."""
-        return {**dataclasses.asdict(self), "change": self.change}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> SuspectedRegression:
-        """Return the inverse of `to_json`; further keys are ignored."""
-        known = {field.name: document[field.name] for field in dataclasses.fields(cls)}
-        good = known["good"]
-        known |= {
-            "bad": Build(**known["bad"]),
-            "good": Build(**good) if good else None,
-            "nodes": tuple(known["nodes"]),
-        }
-        return cls(**known)
+        return {**to_document(self), "change": self.change}
 
 
 def builds_of(suspect: SuspectedRegression) -> tuple[Build, Build] | None:

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nightbench.core.documents import from_document
+
 ALL_REDUCE = "all_reduce"
 """Ring all-reduce between all nodes over TCP: bytes reduced per second of the slowest rank."""
 
@@ -40,27 +42,11 @@ class Control:
         """Key of its series on a cluster."""
         return (self.node, self.metric, self.device, self.backend)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as the spool stores it."""
-        return {**vars(self), "values": list(self.values)}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Control:
-        """Return the inverse of `to_json`."""
-        return cls(**{**document, "values": tuple(document["values"])})
-
 
 def controls_of(node: str, document: Mapping[str, Any] | None) -> tuple[Control, ...]:
     """Return the controls in a node's preflight/1 document."""
     return tuple(
-        Control(
-            node=node,
-            metric=each["metric"],
-            device=each["device"],
-            backend=each["backend"],
-            unit=each["unit"],
-            values=tuple(each["values"]),
-        )
+        from_document(Control, {**each, "node": node})
         for each in (document or {}).get("controls", ())
     )
 

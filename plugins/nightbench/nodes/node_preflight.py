@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -45,15 +44,6 @@ class Finding:
         """Device and subject: `GPU 3 throttle`."""
         return f"{self.device} {self.what}" if self.device else self.what
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as spool and warehouse store it."""
-        return {**vars(self), "level": str(self.level)}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Finding:
-        """Return the inverse of `to_json`."""
-        return cls(**{**document, "level": FindingLevel(document["level"])})
-
 
 fail = partial(Finding, FindingLevel.FAIL)
 warn = partial(Finding, FindingLevel.WARN)
@@ -92,20 +82,6 @@ class NodePreflight:
         if self.wall is None:
             return None
         return max(0.0, abs(self.wall.offset_s) - self.wall.error_s)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as the spool stores it."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> NodePreflight:
-        """Return the inverse of `to_json`."""
-        fields = dict(document)
-        problem = fields["problem"]
-        fields["problem"] = Reason.from_json(problem) if problem else None
-        for name in ("clock", "wall"):
-            fields[name] = ClockOffset(**fields[name]) if fields[name] else None
-        return cls(**{**fields, "swept": tuple(fields["swept"])})
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from psycopg2.extras import Json
 
+from nightbench.core.documents import to_document
 from nightbench.core.model import HealthPolicy, reasons_from_json
 from nightbench.core.sentences import sentence
 from nightbench.nodes import Control, JudgedNode, NodeEvent, NodeState, node_state
@@ -108,7 +109,7 @@ def _preflight(cluster: str, run_id: str, judged: JudgedNode) -> Row:
         "address": seen.address,
         "is_reachable": seen.reachable,
         "level": str(judged.level or "ok"),
-        "findings": Json([finding.to_json() for finding in judged.findings]),
+        "findings": Json([to_document(finding) for finding in judged.findings]),
         "problem": to_row.text(sentence(seen.problem)) if seen.problem else None,
         "document": Json(dict(seen.document)) if seen.document is not None else None,
         "clock_offset_s": seen.clock and to_row.number(seen.clock.offset_s),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nightbench.core.documents import from_document
 from nightbench.core.model import Build
 from nightbench.core.model.alerts import ConfirmationResult
 from nightbench.core.plan import wheel_digest
@@ -34,7 +35,7 @@ def test_a_suspect_survives_its_document() -> None:
     one = suspect()
     document = one.to_json()
     assert document["change"] == pytest.approx(-0.1)
-    assert SuspectedRegression.from_json({**document, "expected_s": 60.0}) == one
+    assert from_document(SuspectedRegression, {**document, "expected_s": 60.0}) == one
 
 
 # --- builds -------------------------------------------------------------------------------

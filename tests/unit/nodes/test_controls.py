@@ -1,5 +1,6 @@
 import pytest
 
+from nightbench.core.documents import from_document, to_document
 from nightbench.nodes import Control, controls_of
 from nightbench.nodes.controls import all_reduce
 
@@ -11,7 +12,7 @@ def test_controls_of_a_document(document):
         ("n1", "memory_copy", "gpu-0", "torch-2.13.0 cuda"),
     ]
     assert found[0].median == pytest.approx(0.0211)
-    assert Control.from_json(found[0].to_json()) == found[0]
+    assert from_document(Control, to_document(found[0])) == found[0]
     assert controls_of("n1", None) == ()
 
 

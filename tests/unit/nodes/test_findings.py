@@ -2,6 +2,7 @@ import dataclasses
 
 import pytest
 
+from nightbench.core.documents import from_document, to_document
 from nightbench.core.model import (
     ClockOffset,
     Cluster,
@@ -368,7 +369,7 @@ def test_node_that_cannot_be_looked_at(code, problem, what, advice):
 
 def test_survives_the_spool(seen):
     look = seen(wall=ClockOffset(1.0, 0.1), swept=({"pid": 3},))
-    assert NodePreflight.from_json(look.to_json()) == look
+    assert from_document(NodePreflight, to_document(look)) == look
 
 
 def test_gravest_comes_first(seen):
