@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from nightbench.cli.detect import answer_stream, print_documents
 from nightbench.cli.main import app
 from nightbench.core.errors import UserError
+from nightbench.core.own_files import CHECKOUT
 from nightbench.detection.history import HistoryReport, judge_history
 from nightbench.detection.observations import Observation
 
@@ -431,3 +432,11 @@ def test_a_drift_is_told_with_the_night_on_which_it_began(tmp_path: Path) -> Non
     assert drift["change"] == pytest.approx(0.999**100 - 1, abs=0.01)
     _, said, _ = run(str(file))
     assert f"since {began:%Y-%m-%d}, over its last {drift['nights']} nights" in said
+
+
+def test_the_readmes_history_is_judged_as_the_readme_says() -> None:
+    assert CHECKOUT is not None
+    code, said, _ = run(str(CHECKOUT / "docs" / "examples" / "history.csv"))
+    assert code == 0
+    shown = (CHECKOUT / "README.md").read_text()
+    assert " ".join(said.split()) in " ".join(shown.split())
