@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from tests.contained import folder_of_server
 
@@ -83,7 +85,11 @@ class Live:
         return found
 
     def where_it_stands(self) -> str:
-        """The newest runs with their tasks, and what Airflow's servers said last."""
+        """The newest runs with their tasks, what Airflow's servers said last, and where they are.
+
+        The stacks tell a server or a task that hangs: keepers start a hung triggerer again, but
+        only after some 215 s (30 of silence, 30 without a heartbeat, 3 checks, 45 of patience).
+        """
         newest = {"order_by": "-run_after", "limit": 3}
         answer = self.api._send("GET", "/api/v2/dags/~/dagRuns", params=newest)
         lines = []
@@ -95,6 +101,13 @@ class Live:
         for server in ("scheduler", "triggerer"):
             text = (self.stack.home.logs / f"{server}.log").read_text("utf-8", errors="replace")
             lines += [f"--- {server}", *(line[:300] for line in text.splitlines()[-25:])]
+            running = self.stack.running(server)
+            for pid in [running.pid, *descendants(running.pid)] if running else ():
+                words = [str(venv_bin() / "py-spy"), "dump", "--nonblocking", "--pid", str(pid)]
+                dump = subprocess.run(words, capture_output=True, text=True, check=False)
+                lines.append(dump.stdout or dump.stderr)
+        for log in sorted(self.stack.home.logs.glob("keeper*.log")):
+            lines += [f"--- {log.name}", *log.read_text("utf-8").splitlines()[-10:]]
         return "\n".join(lines)
 
     def run_of(self, dag_run: str) -> RunSpool:
@@ -217,3 +230,8 @@ def wait_for_dag(api: AirflowApi, dag_id: str) -> None:
         assert time.monotonic() < deadline, f"no DAG {dag_id}"
         time.sleep(1)
     api.unpause(dag_id)
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below one."""
+    return [process.pid for process in psutil.Process(pid).children(recursive=True)]

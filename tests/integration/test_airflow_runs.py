@@ -14,7 +14,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.integration.live_airflow import Live
+from tests.integration.live_airflow import Live, descendants
 from tests.integration.terminal import COMMAND
 
 from nightbench.core.model import CaseStatus
@@ -234,21 +234,6 @@ def test_killed_in_the_middle_every_repeat_is_launched_once(live: Live) -> None:
     assert set(launches.values()) == {1}
     (row,) = live.rows(run.run_id)
     assert (row["status"], row["n"], row["quarantined"]) == ("ok", 3, False)
-
-
-def descendants(pid: int) -> list[int]:
-    """All processes below one."""
-    parents: dict[int, list[int]] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            after = (folder / "stat").read_text().rpartition(")")[2].split()
-            parents.setdefault(int(after[1]), []).append(int(folder.name))
-    found, look = [], [pid]
-    while look:
-        children = parents.get(look.pop(), [])
-        found += children
-        look += children
-    return found
 
 
 @pytest.mark.slow

@@ -106,7 +106,11 @@ def test_a_script_is_measured_by_its_log(here: Terminal) -> None:
 
 
 def test_a_script_that_fails_has_no_figure(here: Terminal) -> None:
+    cluster = here.place / "dags/clusters/local.yaml"
+    alone = cluster.read_text()
+    cluster.write_text(f"{alone}limits: {{parallel_cases: 2}}\n")  # no figure, none disturbed
     done = here.run("run", "trial", "--direct", "--workloads", ",".join(FAULTS))
+    cluster.write_text(alone)
     assert done.returncode == 1
     rows = {row["workload"]: row for row in json.loads(here.run("results", "--json").stdout)}
     assert {row["status"] for row in rows.values()} == {"failed"}
