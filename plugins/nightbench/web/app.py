@@ -44,7 +44,11 @@ from nightbench.web.run_models import DagRunRun, RunPage, RunResults
 from nightbench.web.ui_api import UiApi
 from nightbench.web.ui_models import AxisValues, Morning, SeriesHistory, SeriesPage
 
-BUNDLE = Path(__file__).resolve().parent / "static" / "nightbench.js"
+STATIC = Path(__file__).resolve().parent / "static"
+ENTRY = "nightbench.js"
+"""The module that Airflow's UI imports; the names of all others hold the hash of their content."""
+
+FOR_EVER = "private, max-age=31536000, immutable"
 
 CACHED_S = 10.0
 """How old the list of experiments may be, which is read from files as well."""
@@ -159,7 +163,7 @@ def create_app(
         dependencies=changing,
         response_model=AlertDetail,
     )
-    app.add_api_route("/static/nightbench.js", _bundle(), methods=["GET"])
+    app.add_api_route("/static/{name}", _code(), methods=["GET"])
     app.add_exception_handler(UserError, _user_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
@@ -223,17 +227,18 @@ def _validation_error(request: Request, error: Exception) -> Response:
 # --- the pages' code ----------------------------------------------------------------------
 
 
-def _bundle() -> Callable[[Request], Response]:
-    content = BUNDLE.read_bytes()
-    headers = {**HEADERS, "Cache-Control": "private, no-cache", "ETag": _tag(content)}
+def _code() -> Callable[[Request, str], Response]:
+    files = {path.name: path.read_bytes() for path in STATIC.glob("*.js")}
+    tag = f'"{hashlib.sha256(files[ENTRY]).hexdigest()[:32]}"'
 
-    def serve(request: Request) -> Response:
-        if request.headers.get("if-none-match") == headers["ETag"]:
-            return Response(status_code=304, headers=headers)
-        return Response(content, media_type="text/javascript", headers=headers)
+    def serve(request: Request, name: str) -> Response:
+        if name not in files:
+            raise HTTPException(404, "The pages have no code of this name.")
+        headers = {**HEADERS, "Cache-Control": FOR_EVER}
+        if name == ENTRY:
+            headers |= {"Cache-Control": "private, no-cache", "ETag": tag}
+            if request.headers.get("if-none-match") == tag:
+                return Response(status_code=304, headers=headers)
+        return Response(files[name], media_type="text/javascript", headers=headers)
 
     return serve
-
-
-def _tag(content: bytes) -> str:
-    return f'"{hashlib.sha256(content).hexdigest()[:32]}"'

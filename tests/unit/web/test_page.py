@@ -9,7 +9,7 @@ from tests.unit.web.rows import Rows, alert, client, row
 
 from nightbench.core.model import Reason, ReasonCode
 from nightbench.web.api_types import typescript
-from nightbench.web.app import BUNDLE
+from nightbench.web.app import ENTRY, STATIC
 from nightbench.web.ui_api import csv_text
 
 WEIGHTS = Reason(ReasonCode.CHECK_FAILED, None, "weights_agree", "2", "1")
@@ -78,17 +78,41 @@ def test_an_answer_runs_and_loads_nothing_by_itself() -> None:
         assert headers["x-content-type-options"] == "nosniff"
 
 
-def test_the_pages_code_is_read_once() -> None:
+def test_the_entry_is_asked_for_anew_and_read_once() -> None:
     app = client(Rows([]))
     first = app.get("/static/nightbench.js")
-    assert first.content == BUNDLE.read_bytes()
+    assert first.content == (STATIC / ENTRY).read_bytes()
+    assert first.headers["cache-control"] == "private, no-cache"
     again = app.get("/static/nightbench.js", headers={"if-none-match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
 
 
+def test_a_chunk_is_kept_for_ever() -> None:
+    app = client(Rows([]))
+    chunks = {path.name for path in STATIC.glob("*.js")} - {ENTRY}
+    assert chunks
+    for name in chunks:
+        answer = app.get(f"/static/{name}")
+        assert answer.content == (STATIC / name).read_bytes()
+        assert "immutable" in answer.headers["cache-control"]
+
+
+@pytest.mark.parametrize("name", ["x.js", "..%2Fapp.py", "%2E%2E/app.py", "nightbench.js/x"])
+def test_no_other_file_is_read(name: str) -> None:
+    assert client(Rows([])).get(f"/static/{name}").status_code == 404
+
+
+def test_every_page_is_a_chunk_of_its_own() -> None:
+    entry = (STATIC / ENTRY).read_text(encoding="utf-8")
+    named = set(re.findall(r'import\("\./([\w-]+\.js)"\)', entry))
+    assert named <= {path.name for path in STATIC.glob("*.js")}
+    assert {"morning", "series", "case", "nodes"} <= {name.partition("-")[0] for name in named}
+    assert len(entry) < 10_000
+
+
 def test_the_pages_code_names_no_other_host() -> None:
-    text = BUNDLE.read_text(encoding="utf-8")
-    assert re.findall(r"\w+://[\w.]+", text) == []
+    for path in STATIC.glob("*.js"):
+        assert re.findall(r"\w+://[\w.]+", path.read_text(encoding="utf-8")) == [], path.name
 
 
 def test_a_quarantined_case_says_which_check_failed() -> None:

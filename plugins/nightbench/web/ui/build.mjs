@@ -1,5 +1,6 @@
-// Bundles src/ into one ES module for Airflow's UI: node build.mjs OUTPUT.
-// The same sources and lock give the same bytes, which CI compares with what is committed.
+// Bundles src/ for Airflow's UI, which imports nightbench.js: node build.mjs FOLDER. Pages are chunks
+// beside it, each named by the hash of its content. The same sources and lock give the same bytes,
+// which CI compares with what is committed.
 import { build } from "esbuild";
 
 // Airflow's UI offers these libraries as globals; a copy of our own would be a second React.
@@ -23,8 +24,10 @@ const hostLibraries = {
 };
 
 await build({
-  entryPoints: ["src/index.tsx"],
-  outfile: process.argv[2],
+  entryPoints: { nightbench: "src/index.tsx" },
+  outdir: process.argv[2],
+  chunkNames: "[name]-[hash]",
+  splitting: true,
   bundle: true,
   format: "esm",
   target: "es2022",

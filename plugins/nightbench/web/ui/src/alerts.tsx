@@ -3,13 +3,20 @@ import { Box, Flex, Heading, Text } from "@chakra-ui/react";
 
 import { useApi } from "./api";
 import type { AlertGroupRow, AlertGroups, AlertRow, AxisValues, BisectProgress } from "./api-types";
-import { Choice, useChoices } from "./choice";
 import { count, day, moment, words } from "./format";
-import { Pager } from "./pager";
-import { AlertLink, Answered, Change, Link, Note, State, useTitle } from "./parts";
+import {
+  AlertLink,
+  Answered,
+  Change,
+  Choice,
+  Link,
+  Note,
+  State,
+  useChoices,
+  useTitle,
+} from "./parts";
 import { routes } from "./routes";
-import { Sparkline } from "./sparkline";
-import { type Column, DataTable } from "./table";
+import { type Column, DataTable, Pager, Sparkline } from "./table";
 
 const STATES = ["open", "acknowledged", "resolved", "dismissed", "all"];
 const TOGETHER = [

@@ -4,9 +4,19 @@ import { useParams, useSearchParams } from "react-router-dom";
 
 import { useApi } from "./api";
 import type { CaseChange, CaseDetail, FailedCheck, NodeFingerprint, RepeatResult } from "./api-types";
-import { CommandLine } from "./command-line";
 import { change, count, figure, moment, percent, words } from "./format";
-import { AlertLink, Answered, Change, Link, Note, Output, Section, State, useTitle } from "./parts";
+import {
+  AlertLink,
+  Answered,
+  Change,
+  CommandLine,
+  Link,
+  Note,
+  Output,
+  Section,
+  State,
+  useTitle,
+} from "./parts";
 import { RepeatDetail } from "./repeat";
 import { Rerun } from "./rerun";
 import { routes } from "./routes";

@@ -6,10 +6,9 @@ import { useSearchParams } from "react-router-dom";
 import { apiAddress, useApi } from "./api";
 import type { ComparedPair, ComparedPairs, ComparedSides, RatioMean } from "./api-types";
 import { change, count, figure, interval } from "./format";
-import { Pager } from "./pager";
 import { Answered, Download, Link, Note, useTitle } from "./parts";
 import { routes } from "./routes";
-import { type Column, DataTable } from "./table";
+import { type Column, DataTable, Pager } from "./table";
 
 const PROPERTIES = ["framework", "cluster", "version", "build", "run"];
 

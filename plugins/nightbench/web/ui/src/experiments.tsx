@@ -14,10 +14,9 @@ import type {
   Experiments,
   SearchedVersion,
 } from "./api-types";
-import { CommandLine } from "./command-line";
 import { change, count, figure, interval, moment, words } from "./format";
 import { LineChart } from "./line-chart";
-import { AlertLink, Answered, Link, Note, Section, State, useTitle } from "./parts";
+import { AlertLink, Answered, CommandLine, Link, Note, Section, State, useTitle } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable } from "./table";
 

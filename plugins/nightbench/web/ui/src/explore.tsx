@@ -4,14 +4,22 @@ import { type FormEvent, useMemo } from "react";
 
 import { apiAddress, useApi } from "./api";
 import type { AxisValues, SeriesPage, SeriesRow } from "./api-types";
-import { Choice, useChoices } from "./choice";
 import { ago, change, count, figure, moment, percent, words } from "./format";
-import { Pager } from "./pager";
-import { AlertLink, Answered, Change, Download, Link, Note, State, useTitle } from "./parts";
+import {
+  AlertLink,
+  Answered,
+  Change,
+  Choice,
+  Download,
+  Link,
+  Note,
+  State,
+  useChoices,
+  useTitle,
+} from "./parts";
 import { routes } from "./routes";
 import { Grouped, SmallMultiples } from "./small-multiples";
-import { Sparkline } from "./sparkline";
-import { type Column, DataTable } from "./table";
+import { type Column, DataTable, Pager, Sparkline } from "./table";
 
 const SIZES = { table: 50, plots: 24 };
 const STATES = ["alert", "noisy", "drifting", "ok", "improved", "regressed", "failed", "missing"];

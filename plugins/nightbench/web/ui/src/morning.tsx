@@ -4,11 +4,20 @@ import { useSearchParams } from "react-router-dom";
 
 import { useApi } from "./api";
 import type { MorningAlert, Morning, SuiteRun } from "./api-types";
-import { ago, count, day, moment, percent, words } from "./format";
-import { AlertLink, Answered, Change, Link, Note, Section, State, useTitle } from "./parts";
+import { ago, day, moment, percent, words } from "./format";
+import {
+  AlertLink,
+  Answered,
+  Change,
+  Headline,
+  Link,
+  Note,
+  Section,
+  State,
+  useTitle,
+} from "./parts";
 import { routes } from "./routes";
-import { Sparkline } from "./sparkline";
-import { type Column, DataTable } from "./table";
+import { type Column, DataTable, Sparkline } from "./table";
 
 const SPANS = [
   ["1", "since yesterday"],
@@ -16,31 +25,6 @@ const SPANS = [
   ["7", "in the last 7 days"],
   ["31", "in the last 31 days"],
 ] as const;
-
-/** The answer to "must somebody act?", in one line. */
-export function Headline({ morning }: { morning: Morning }) {
-  const fresh = morning.alerts.filter((alert) => alert.is_new);
-  const failed = morning.suites.reduce((sum, run) => sum + run.failed, 0);
-  const parts = [
-    morning.new_alerts ? count(morning.new_alerts, "new alert") : "no new alert",
-    `${morning.older_alerts} still open`,
-    failed ? `${count(failed, "case")} failed in the newest runs` : "",
-    morning.missing.length ? `${count(morning.missing.length, "night")} missing` : "",
-  ].filter(Boolean);
-  const status = fresh.length || morning.missing.length ? "error" : failed ? "warning" : "success";
-  return (
-    <Note status={status}>
-      <Text fontSize="lg" fontWeight="semibold">
-        {parts.join(", ")}.
-      </Text>
-      {fresh[0] && (
-        <Text>
-          Worst: {fresh[0].case_id} on {fresh[0].cluster}: {fresh[0].sentence}
-        </Text>
-      )}
-    </Note>
-  );
-}
 
 const ALERT_COLUMNS: Column<MorningAlert>[] = [
   {

@@ -3,8 +3,7 @@ import { Box, Heading, Text } from "@chakra-ui/react";
 
 import { useApi } from "./api";
 import type { Morning } from "./api-types";
-import { Headline } from "./morning";
-import { Answered, Boundary, Link } from "./parts";
+import { Answered, Boundary, Headline, Link } from "./parts";
 import { routes } from "./routes";
 
 export function NewsCard() {

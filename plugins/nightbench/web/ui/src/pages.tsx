@@ -2,39 +2,62 @@
 import { Box, Flex } from "@chakra-ui/react";
 import { NavLink, Route, Routes } from "react-router-dom";
 
-import { AlertPage } from "./alert";
-import { Alerts } from "./alerts";
-import { CasePage } from "./case";
-import { Compare } from "./compare";
-import { BisectPage, ComparisonPage, ExperimentsPage } from "./experiments";
-import { Explore } from "./explore";
-import { MorningPage } from "./morning";
-import { NodesPage } from "./nodes";
+import { type OnDemand, onDemand } from "./on-demand";
 import { Boundary, Note } from "./parts";
-import { PublishedPage } from "./published";
-import { routes } from "./routes";
-import { RunPage } from "./run";
-import { RunsPage } from "./runs";
-import { SeriesPage } from "./series";
-import { TrustPage } from "./trust";
+import { HOME, routes } from "./routes";
 
-const TABS = [
-  ["Morning", routes.morning()],
-  ["Series", routes.explore()],
-  ["Compare", routes.compare()],
-  ["Experiments", routes.experiments()],
-  ["Published", routes.published()],
-  ["Runs", routes.runs()],
-  ["Alerts", routes.alerts()],
-  ["Nodes", routes.nodes()],
-  ["Trust", routes.trust()],
-] as const;
+type Page = OnDemand<object>;
+
+const Morning = onDemand(() => import("./morning").then((chunk) => chunk.MorningPage));
+const Explore = onDemand(() => import("./explore").then((chunk) => chunk.Explore));
+const Compare = onDemand(() => import("./compare").then((chunk) => chunk.Compare));
+const Experiments = onDemand(() => import("./experiments").then((chunk) => chunk.ExperimentsPage));
+const Published = onDemand(() => import("./published").then((chunk) => chunk.PublishedPage));
+const Runs = onDemand(() => import("./runs").then((chunk) => chunk.RunsPage));
+const Alerts = onDemand(() => import("./alerts").then((chunk) => chunk.Alerts));
+const Nodes = onDemand(() => import("./nodes").then((chunk) => chunk.NodesPage));
+const Trust = onDemand(() => import("./trust").then((chunk) => chunk.TrustPage));
+
+/** Those that the navigation names: name, address, page. */
+const TABS: [string, string, Page][] = [
+  ["Morning", routes.morning(), Morning],
+  ["Series", routes.explore(), Explore],
+  ["Compare", routes.compare(), Compare],
+  ["Experiments", routes.experiments(), Experiments],
+  ["Published", routes.published(), Published],
+  ["Runs", routes.runs(), Runs],
+  ["Alerts", routes.alerts(), Alerts],
+  ["Nodes", routes.nodes(), Nodes],
+  ["Trust", routes.trust(), Trust],
+];
+
+/** Every page by the pattern of its address. */
+export const PAGES: [string, Page][] = [
+  ...TABS.map(([, address, page]): [string, Page] => [address, page]),
+  [`${HOME}/series`, onDemand(() => import("./series").then((chunk) => chunk.SeriesPage))],
+  [
+    `${HOME}/experiments/ab/:comparisonId`,
+    onDemand(() => import("./experiments").then((chunk) => chunk.ComparisonPage)),
+  ],
+  [
+    `${HOME}/experiments/bisects/:bisectId`,
+    onDemand(() => import("./experiments").then((chunk) => chunk.BisectPage)),
+  ],
+  [`${HOME}/runs/:runId`, onDemand(() => import("./run").then((chunk) => chunk.RunPage))],
+  [`${HOME}/runs/:runId/:caseId`, onDemand(() => import("./case").then((chunk) => chunk.CasePage))],
+  [`${HOME}/alerts/:alertId`, onDemand(() => import("./alert").then((chunk) => chunk.AlertPage))],
+];
 
 function Navigation() {
   return (
     <Flex as="nav" aria-label="Benchmarks" columnGap={4} mb={4} wrap="wrap" borderBottomWidth="1px">
-      {TABS.map(([name, to]) => (
-        <NavLink key={to} to={to} end={to === routes.morning()}>
+      {TABS.map(([name, to, page]) => (
+        <NavLink
+          key={to}
+          to={to}
+          end={to === HOME}
+          onPointerEnter={() => void page.load().catch(() => undefined)}
+        >
           {({ isActive }) => (
             <Box
               py={1}
@@ -57,21 +80,9 @@ export function Pages() {
       <Box px={{ base: 2, md: 4 }} py={2} maxW="1400px" w="100%">
         <Navigation />
         <Routes>
-          <Route index element={<MorningPage />} />
-          <Route path="explore" element={<Explore />} />
-          <Route path="series" element={<SeriesPage />} />
-          <Route path="compare" element={<Compare />} />
-          <Route path="experiments" element={<ExperimentsPage />} />
-          <Route path="experiments/ab/:comparisonId" element={<ComparisonPage />} />
-          <Route path="experiments/bisects/:bisectId" element={<BisectPage />} />
-          <Route path="published" element={<PublishedPage />} />
-          <Route path="runs" element={<RunsPage />} />
-          <Route path="runs/:runId" element={<RunPage />} />
-          <Route path="runs/:runId/:caseId" element={<CasePage />} />
-          <Route path="alerts" element={<Alerts />} />
-          <Route path="alerts/:alertId" element={<AlertPage />} />
-          <Route path="nodes" element={<NodesPage />} />
-          <Route path="trust" element={<TrustPage />} />
+          {PAGES.map(([pattern, Shown]) => (
+            <Route key={pattern} path={pattern.slice(HOME.length)} element={<Shown />} />
+          ))}
           <Route path="*" element={<Note status="warning">There is no such page.</Note>} />
         </Routes>
       </Box>

@@ -1,10 +1,23 @@
 // Building blocks of the pages.
-import { Alert, Badge, Box, Flex, Heading, Link as ChakraLink, Spinner, Text } from "@chakra-ui/react";
-import { Component, type ReactNode, useEffect } from "react";
-import { Link as RouterLink } from "react-router-dom";
+import {
+  Alert,
+  Badge,
+  Box,
+  Button,
+  Code,
+  Flex,
+  Heading,
+  Link as ChakraLink,
+  NativeSelect,
+  Spinner,
+  Text,
+} from "@chakra-ui/react";
+import { Component, type ReactNode, useEffect, useId, useRef, useState } from "react";
+import { Link as RouterLink, useSearchParams } from "react-router-dom";
 
 import { ApiError } from "./api";
-import { change, interval, words } from "./format";
+import type { Morning } from "./api-types";
+import { change, count, interval, words } from "./format";
 import { routes } from "./routes";
 import { pieces } from "./text-links";
 
@@ -144,6 +157,14 @@ export function Failure({ error }: { error: Error }) {
   );
 }
 
+export function Reading() {
+  return (
+    <Flex role="status" aria-label="Reading" p={8} justify="center">
+      <Spinner />
+    </Flex>
+  );
+}
+
 /** What the API answered, or that it is being read, or why it could not be. */
 export function Answered<T>({
   answer,
@@ -153,13 +174,7 @@ export function Answered<T>({
   children: (data: T) => ReactNode;
 }) {
   if (answer.error) return <Failure error={answer.error} />;
-  if (answer.data === undefined) {
-    return (
-      <Flex role="status" aria-label="Reading" p={8} justify="center">
-        <Spinner />
-      </Flex>
-    );
-  }
+  if (answer.data === undefined) return <Reading />;
   return <>{children(answer.data)}</>;
 }
 
@@ -218,4 +233,117 @@ export class Boundary extends Component<{ children: ReactNode }, { error?: Error
   override render() {
     return this.state.error ? <Failure error={this.state.error} /> : this.props.children;
   }
+}
+
+/** What the address holds, and a function that sets a part of it; another choice begins at page 1. */
+export function useChoices(): [URLSearchParams, (name: string, value: string) => void] {
+  const [query, setQuery] = useSearchParams();
+  const choose = (name: string, value: string) =>
+    setQuery((before) => {
+      const next = new URLSearchParams(before);
+      if (name !== "page") next.delete("page");
+      if (value) next.set(name, value);
+      else next.delete(name);
+      return next;
+    });
+  return [query, choose];
+}
+
+export function Choice({
+  name,
+  none = "all",
+  value,
+  values,
+  onChoose,
+}: {
+  name: string;
+  /** What stands where nothing is chosen. */
+  none?: string;
+  value: string;
+  values: { value: string; label: string }[];
+  onChoose: (value: string) => void;
+}) {
+  // Around the choice, a label would have the texts of all its options in its name.
+  const id = useId();
+  // An address may name a value that is not offered: it stays visible as what is chosen.
+  const isKnown = !value || values.some((each) => each.value === value);
+  return (
+    <Box>
+      <Text fontSize="xs" color="fg.muted">
+        <label htmlFor={id}>{words(name)}</label>
+      </Text>
+      <NativeSelect.Root size="sm" minW="8em" maxW="16em">
+        <NativeSelect.Field
+          id={id}
+          value={value}
+          onChange={(event) => onChoose(event.target.value)}
+        >
+          <option value="">{none}</option>
+          {!isKnown && <option value={value}>{value}</option>}
+          {values.map((each) => (
+            <option key={each.value} value={each.value}>
+              {each.label}
+            </option>
+          ))}
+        </NativeSelect.Field>
+        <NativeSelect.Indicator />
+      </NativeSelect.Root>
+    </Box>
+  );
+}
+
+/** A command that a reader copies to a terminal. */
+export function CommandLine({ purpose, command }: { purpose: string; command: string }) {
+  const line = useRef<HTMLElement>(null);
+  const [said, setSaid] = useState("");
+  const select = () => {
+    if (line.current) getSelection()?.selectAllChildren(line.current);
+    setSaid("Selected: copy it with Ctrl+C.");
+  };
+  // Browsers offer the clipboard on HTTPS and on the same machine only.
+  const copy = () =>
+    navigator.clipboard ? navigator.clipboard.writeText(command).then(() => setSaid("Copied."), select) : select();
+  return (
+    <Box mb={2}>
+      <Text color="fg.muted" fontSize="sm">
+        {purpose}
+      </Text>
+      <Flex gap={2} align="start" wrap="wrap">
+        <Code ref={line} fontSize="xs" whiteSpace="pre-wrap" overflowWrap="anywhere" py={1} flex="0 1 auto" minW="0">
+          {command}
+        </Code>
+        <Button size="2xs" variant="outline" aria-label={`Copy: ${purpose}`} onClick={() => void copy()}>
+          Copy
+        </Button>
+        <Text role="status" fontSize="xs" color="fg.muted">
+          {said}
+        </Text>
+      </Flex>
+    </Box>
+  );
+}
+
+/** The answer to "must somebody act?", in one line. */
+export function Headline({ morning }: { morning: Morning }) {
+  const fresh = morning.alerts.filter((alert) => alert.is_new);
+  const failed = morning.suites.reduce((sum, run) => sum + run.failed, 0);
+  const parts = [
+    morning.new_alerts ? count(morning.new_alerts, "new alert") : "no new alert",
+    `${morning.older_alerts} still open`,
+    failed ? `${count(failed, "case")} failed in the newest runs` : "",
+    morning.missing.length ? `${count(morning.missing.length, "night")} missing` : "",
+  ].filter(Boolean);
+  const status = fresh.length || morning.missing.length ? "error" : failed ? "warning" : "success";
+  return (
+    <Note status={status}>
+      <Text fontSize="lg" fontWeight="semibold">
+        {parts.join(", ")}.
+      </Text>
+      {fresh[0] && (
+        <Text>
+          Worst: {fresh[0].case_id} on {fresh[0].cluster}: {fresh[0].sentence}
+        </Text>
+      )}
+    </Note>
+  );
 }

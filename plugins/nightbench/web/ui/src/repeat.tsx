@@ -4,10 +4,9 @@ import { useState } from "react";
 
 import { useApi } from "./api";
 import type { RankSteps, RepeatLog, RepeatSteps, RepeatTelemetry, TelemetryMetric } from "./api-types";
-import { Choice } from "./choice";
 import { count, figure } from "./format";
 import { LineChart } from "./line-chart";
-import { Answered, Output, Section } from "./parts";
+import { Answered, Choice, Output, Section } from "./parts";
 import { type Column, DataTable } from "./table";
 
 type Props = {

@@ -1,6 +1,6 @@
 // Addresses of the pages. They lie below Airflow's own route of a plugin and may be shared.
 
-const HOME = "/plugin/benchmarks";
+export const HOME = "/plugin/benchmarks";
 
 export const routes = {
   morning: () => HOME,

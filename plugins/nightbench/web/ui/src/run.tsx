@@ -5,12 +5,21 @@ import { useParams, useSearchParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
 import type { RunCase, RunResults } from "./api-types";
-import { Choice } from "./choice";
 import { change, count, figure, moment, percent, words } from "./format";
-import { Pager } from "./pager";
-import { AlertLink, Answered, Change, Download, Link, Note, Section, State, useTitle } from "./parts";
+import {
+  AlertLink,
+  Answered,
+  Change,
+  Choice,
+  Download,
+  Link,
+  Note,
+  Section,
+  State,
+  useTitle,
+} from "./parts";
 import { routes } from "./routes";
-import { type Column, DataTable } from "./table";
+import { type Column, DataTable, Pager } from "./table";
 
 /** Cases of a page. */
 const SIZE = 100;

@@ -6,7 +6,7 @@ import { figure } from "./format";
 import { AlertLink, Change, Link, State } from "./parts";
 import { routes } from "./routes";
 import { consecutive } from "./series-groups";
-import { Sparkline } from "./sparkline";
+import { Sparkline } from "./table";
 
 function Small({ row }: { row: SeriesRow }) {
   return (

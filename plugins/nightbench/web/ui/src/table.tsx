@@ -1,6 +1,8 @@
-// A table that becomes a list of cards on a narrow screen.
-import { Table } from "@chakra-ui/react";
+// Tables, the way to their further rows, and small plots in their cells.
+import { Box, Button, Flex, Table, Text } from "@chakra-ui/react";
 import type { ReactNode } from "react";
+
+import { figure } from "./format";
 
 export type Column<Row> = {
   name: string;
@@ -29,6 +31,7 @@ const CARDS = {
   },
 };
 
+/** A table that becomes a list of cards on a narrow screen. */
 export function DataTable<Row>({
   label,
   columns,
@@ -75,5 +78,83 @@ export function DataTable<Row>({
         ))}
       </Table.Body>
     </Table.Root>
+  );
+}
+
+/** Which rows of many are shown, and the way to the others. */
+export function Pager({
+  page,
+  size,
+  total,
+  onPage,
+}: {
+  /** From 1. */
+  page: number;
+  size: number;
+  total: number;
+  onPage: (page: number) => void;
+}) {
+  if (total <= size && page <= 1) return null;
+  return (
+    <Flex gap={3} align="center" my={2} color="fg.muted" fontSize="sm" wrap="wrap">
+      <Text>
+        {Math.min((page - 1) * size + 1, total)} to {Math.min(page * size, total)} of {total}
+      </Text>
+      <Button size="xs" variant="outline" disabled={page <= 1} onClick={() => onPage(page - 1)}>
+        Previous
+      </Button>
+      <Button
+        size="xs"
+        variant="outline"
+        disabled={page * size >= total}
+        onClick={() => onPage(page + 1)}
+      >
+        Next
+      </Button>
+    </Flex>
+  );
+}
+
+const WIDTH = 120;
+const HEIGHT = 28;
+const EDGE = 3;
+
+/** A small plot of the newest medians, without axes. */
+export function Sparkline({
+  medians,
+  unit,
+  isWide = false,
+}: {
+  medians: number[];
+  unit: string | null;
+  /** As wide as its place. */
+  isWide?: boolean;
+}) {
+  const last = medians.at(-1);
+  if (last === undefined) return <>–</>;
+  const low = Math.min(...medians);
+  const high = Math.max(...medians);
+  const x = (index: number) =>
+    EDGE + (index * (WIDTH - 2 * EDGE)) / Math.max(1, medians.length - 1);
+  const y = (value: number) =>
+    high === low ? HEIGHT / 2 : EDGE + ((high - value) * (HEIGHT - 2 * EDGE)) / (high - low);
+  return (
+    <Box color="fg.info" display={isWide ? "block" : "inline-block"} lineHeight="0">
+      <svg
+        width={isWide ? "100%" : WIDTH}
+        height={isWide ? undefined : HEIGHT}
+        viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
+        role="img"
+        aria-label={`${medians.length} medians, ${figure(low)} to ${figure(high)} ${unit ?? "units"}/s, the last ${figure(last)}`}
+      >
+        <polyline
+          fill="none"
+          stroke="currentColor"
+          strokeWidth="1.5"
+          points={medians.map((value, index) => `${x(index)},${y(value)}`).join(" ")}
+        />
+        <circle cx={x(medians.length - 1)} cy={y(last)} r="2.5" fill="currentColor" />
+      </svg>
+    </Box>
   );
 }

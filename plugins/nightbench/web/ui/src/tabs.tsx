@@ -4,10 +4,12 @@ import { type ReactNode, useEffect, useState } from "react";
 
 import { address, request, useApi } from "./api";
 import type { DagRunRun } from "./api-types";
-import { Case } from "./case";
+import { onDemand } from "./on-demand";
 import { Answered, Boundary, Note } from "./parts";
-import { Run } from "./run";
-import { Runs } from "./runs";
+
+const Case = onDemand(() => import("./case").then((chunk) => chunk.Case));
+const Run = onDemand(() => import("./run").then((chunk) => chunk.Run));
+const Runs = onDemand(() => import("./runs").then((chunk) => chunk.Runs));
 
 const NIGHTLY = "nightly_";
 
