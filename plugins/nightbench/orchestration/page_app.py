@@ -13,15 +13,14 @@ from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRI
 from nightbench.spool import open_spool
 from nightbench.warehouse import Triage
 from nightbench.warehouse.connection_pool import ConnectionPool
-from nightbench.warehouse.pages import PageRepository
+from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.web import PageAccess, PageUser, create_app
-from nightbench.web.page_queries import OpenQueries
 
 GUARD = "on_demand"
 """A user who may trigger this DAG may change alerts."""
 
 
-def pooled_repository() -> OpenQueries:
+def pooled_repository() -> OpenPages:
     """Return what opens a repository for one request, through the read-only Connection."""
     pool = ConnectionPool(lambda: connect(WAREHOUSE_READER))
 

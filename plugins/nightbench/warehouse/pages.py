@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -27,7 +28,7 @@ NIGHTS = timedelta(days=14)
 
 
 class PageRepository(Repository):
-    """What the pages show; implements `nightbench.web.PageQueries`."""
+    """What the pages show; reads for one request. None as an argument does not constrain."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
@@ -40,11 +41,11 @@ class PageRepository(Repository):
         return str(self._read("ui_snapshot")[0]["snapshot"])
 
     def run(self, run_id: str) -> Row | None:
-        """One run with its counts."""
+        """One run; None where the warehouse does not know it."""
         return next(iter(self._runs.find(run_ids=[run_id], imported=True)), None)
 
     def results(self, run_id: str, case_id: str | None = None) -> Sequence[Row]:
-        """Every planned case of a run, or the one that is named."""
+        """Every planned case of a run, or the one that is named, with figures and verdict."""
         return self._runs.results(run_id, case_id)
 
     def case_head(self, run_id: str, case_id: str) -> Row | None:
@@ -52,7 +53,7 @@ class PageRepository(Repository):
         return self._first("case_head", run_id=run_id, case_id=case_id)
 
     def case_states(self, case_id: str, run_ids: Sequence[str]) -> Mapping[str, Row]:
-        """What a case was measured with in some runs, by run."""
+        """By run: build, code and fingerprints that a case was measured with."""
         return self._runs.case_states(case_id, run_ids)
 
     def failed_checks(self, run_id: str, case_id: str) -> Sequence[Row]:
@@ -73,7 +74,7 @@ class PageRepository(Repository):
         limit: int,
         offset: int,
     ) -> Sequence[Row]:
-        """Alerts with what their case is."""
+        """Alerts with workload, framework and unit, newest first; None does not constrain."""
         return self._page_alerts(
             states=None if states is None else list(states),
             cluster=cluster,
@@ -85,7 +86,7 @@ class PageRepository(Repository):
     def alert_marks(
         self, states: Sequence[str] | None, cluster: str | None, framework: str | None
     ) -> Sequence[Row]:
-        """What alerts are grouped and ranked by, newest first."""
+        """What alerts are grouped and ranked by, newest first; None does not constrain."""
         return self._read(
             "page_alert_marks",
             states=None if states is None else list(states),
@@ -94,12 +95,12 @@ class PageRepository(Repository):
         )
 
     def alerts(self, alert_ids: Sequence[int]) -> Mapping[int, Row]:
-        """Some alerts by their numbers."""
+        """Some alerts as `find_alerts` gives them, by their numbers."""
         found = self._page_alerts(alert_ids=list(alert_ids), max_rows=len(alert_ids))
         return {row["alert_id"]: row for row in found}
 
     def alert(self, alert_id: int) -> Row | None:
-        """One alert."""
+        """One alert as `find_alerts` gives it; None where there is none of that number."""
         return self.alerts([alert_id]).get(alert_id)
 
     def newest_bisects(self, alert_ids: Sequence[int]) -> Mapping[int, Row]:
@@ -108,15 +109,15 @@ class PageRepository(Repository):
         return {row["alert_id"]: row for row in found}
 
     def group(self, group_key: str) -> Sequence[Row]:
-        """The alerts of one cause."""
+        """The alerts of one cause, newest first."""
         return self._page_alerts(group_key=group_key, max_rows=GROUP)
 
     def alert_events(self, alert_id: int) -> Sequence[Row]:
-        """The history of an alert."""
+        """The history of an alert, oldest first."""
         return self._alerts.events(alert_id)
 
     def bisects(self, alert_id: int) -> Sequence[Row]:
-        """Searches for the version behind an alert, with their tests."""
+        """Searches for the version behind an alert, newest first, each with its `tests`."""
         found = self._read("bisects", alert_id=alert_id, bisect_id=None, max_rows=BISECTS)
         for row in found:
             row["tests"] = self._read("bisect_steps", bisect_id=row["bisect_id"])
@@ -127,24 +128,24 @@ class PageRepository(Repository):
         return self._read("bisects", alert_id=None, bisect_id=None, max_rows=limit)
 
     def bisect(self, bisect_id: str) -> Row | None:
-        """One search with its tests."""
+        """One search with its `tests`; None where there is none of that name."""
         found = self._first("bisects", alert_id=None, bisect_id=bisect_id, max_rows=1)
         return found and {**found, "tests": self._read("bisect_steps", bisect_id=bisect_id)}
 
     def noisy(self) -> Sequence[Row]:
-        """Series that are noisy now."""
+        """Series that are noisy now (`marts.noisy_series`)."""
         return self._read("noisy_series", cluster=None)
 
     def drifts(self) -> Sequence[Row]:
-        """Series that creep now."""
+        """Series that drift now (`marts.drifting_series`), the largest fall first."""
         return self._series.drifts()
 
     def grades(self) -> Sequence[Row]:
-        """The newest grades of the detector."""
+        """The newest grades of the detector (`marts.detector_grade`)."""
         return self._read("detector_grades", suite=None, cluster=None, before=None)
 
     def missing_nights(self) -> Sequence[Row]:
-        """Nights of late that brought nothing."""
+        """Scheduled nights of the last days without a result, newest first."""
         since = datetime.now(UTC) - NIGHTS
         return self._read(
             "nights",
@@ -156,7 +157,7 @@ class PageRepository(Repository):
         )
 
     def labels(self) -> Sequence[Row]:
-        """What people made of the alerts of the last year."""
+        """By cluster: numbers of alerts of the last year by their end."""
         return self._read("page_labels")
 
     def run_of(self, dag_id: str, dag_run_id: str) -> str | None:
@@ -240,7 +241,7 @@ class PageRepository(Repository):
         )
 
     def fingerprint_fields(self, fingerprint_ids: Sequence[str]) -> Sequence[Row]:
-        """What some states of nodes were, field by field."""
+        """What some states of nodes were: `fingerprint_id`, `field`, `value`."""
         return self._read("ui_fingerprint_fields", fingerprint_ids=list(fingerprint_ids))
 
     def series_alerts(self, case_id: str, cluster: str) -> Sequence[Row]:
@@ -264,7 +265,7 @@ class PageRepository(Repository):
         return self._read("ui_controls")
 
     def unloaded_runs(self, since: datetime) -> Sequence[Row]:
-        """Runs that began since then and may be under way."""
+        """Runs that began since then and may be under way, newest first."""
         return self._read("ui_unloaded_runs", since=since)
 
     def node_use(self) -> Sequence[Row]:
@@ -312,3 +313,7 @@ class PageRepository(Repository):
     def _page_alerts(self, **given: Any) -> list[Row]:
         nothing = dict.fromkeys(("states", "cluster", "framework", "alert_ids", "group_key"))
         return self._read("page_alerts", **{**nothing, "max_rows": 1, "skipped": 0, **given})
+
+
+OpenPages = Callable[[], AbstractContextManager[PageRepository]]
+"""Opens what a request reads from."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from nightbench.core.errors import UserError
 from nightbench.core.hours import moment
 from nightbench.core.printable import has_control_characters
-from nightbench.warehouse import MoveRefused
+from nightbench.warehouse import MoveRefused, Triage
 from nightbench.web.errors import BadInput
 
 REASONS = {"false_alarm": "false alarm", "intended": "intended", "wont_fix": "won't fix"}
@@ -26,23 +26,6 @@ STATES = (*LIVE, "resolved", "dismissed")
 WHY_CHARACTERS = 2000
 OWNER_CHARACTERS = 200
 LONGEST_SNOOZE = timedelta(days=366)
-
-
-class AlertTriage(Protocol):
-    """Changes alerts in the name of one person.
-
-    Every method returns the state before. It raises `MoveRefused` where the alert's state does not
-    allow the change, another `UserError` where the warehouse is away.
-    """
-
-    def move(self, alert_id: int, to: str, why: str = "", reason: str | None = None) -> str:
-        """Set the state: acknowledged, resolved, dismissed (with one of `REASONS`), or open."""
-
-    def snooze(self, alert_id: int, until: datetime, why: str = "") -> str:
-        """Send no message about it before a time."""
-
-    def assign(self, alert_id: int, owner: str, why: str = "") -> str:
-        """Set the owner; an empty name removes it."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +82,7 @@ def actions_for(state: str) -> tuple[Action, ...]:
     return tuple(action for action in ACTIONS.values() if state in action.states)
 
 
-Change = Callable[[AlertTriage, int], str]
+Change = Callable[[Triage, int], str]
 """A change of one alert; returns its state before."""
 
 
@@ -130,7 +113,7 @@ def parse_change(action: Action, given: Mapping[str, object], now: datetime) -> 
 def apply_change(
     change: Change,
     action: Action,
-    triage: AlertTriage,
+    triage: Triage,
     alert: Mapping[str, Any],
     group: Sequence[Any],
 ) -> None:

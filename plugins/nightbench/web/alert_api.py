@@ -15,36 +15,31 @@ from fastapi.responses import JSONResponse
 
 from nightbench.core.model.alerts import CauseEvidence
 from nightbench.core.sentences import evidence_sentence
+from nightbench.warehouse import Triage
+from nightbench.warehouse.pages import OpenPages, PageRepository
+from nightbench.warehouse.repository import Row
 from nightbench.web.actions import (
     ACTIONS,
     LIVE,
     REASONS,
     STATES,
     Action,
-    AlertTriage,
     actions_for,
     apply_change,
     parse_change,
 )
 from nightbench.web.alert_groups import AlertGroup, Together, group_alerts, ids_of
 from nightbench.web.alert_models import (
-    AlertBisect,
     AlertDetail,
-    AlertEvent,
     AlertGroupRow,
     AlertGroups,
     AlertList,
-    AlertRow,
-    BisectProgress,
-    BisectTest,
-    OfferedAction,
 )
 from nightbench.web.errors import BadInput, NotFound, Refused
 from nightbench.web.guard import HEADER, PageUser, has_bearer, refuse_foreign
 from nightbench.web.headers import HEADERS
-from nightbench.web.page_queries import OpenQueries, PageQueries, Row
 
-OpenTriage = Callable[[str], AbstractContextManager[AlertTriage]]
+OpenTriage = Callable[[str], AbstractContextManager[Triage]]
 """Opens, by a person's name, what a request changes alerts through."""
 
 MOST = 1000
@@ -67,7 +62,7 @@ def states_of(names: Sequence[str]) -> tuple[str, ...] | None:
 
 
 @contextmanager
-def known_alert(open_repository: OpenQueries, alert_id: int) -> Iterator[tuple[PageQueries, Row]]:
+def known_alert(open_repository: OpenPages, alert_id: int) -> Iterator[tuple[PageRepository, Row]]:
     """Open a repository and read an alert.
 
     Raises:
@@ -80,7 +75,7 @@ def known_alert(open_repository: OpenQueries, alert_id: int) -> Iterator[tuple[P
         yield repository, row
 
 
-def group_of(repository: PageQueries, row: Row) -> Sequence[Row]:
+def group_of(repository: PageRepository, row: Row) -> Sequence[Row]:
     """Return all alerts of an alert's cause, itself included; empty where it is the only one."""
     key = row.get("group_key")
     found = repository.group(key) if key else ()
@@ -104,7 +99,7 @@ class AlertApi:
 
     def __init__(
         self,
-        repository: OpenQueries,
+        repository: OpenPages,
         triage: OpenTriage,
         hosts: frozenset[str],
     ) -> None:
@@ -125,10 +120,8 @@ class AlertApi:
         with self._repository() as repository:
             rows = repository.find_alerts(*chosen, size, (page - 1) * size)
             total = len(repository.alert_marks(*chosen))
-        found = [AlertRow.of(row) for row in rows]
-        return json_response(
-            AlertList(alerts=found, total=total, page=page, size=size).model_dump()
-        )
+        found = AlertList.of(alerts=rows, total=total, page=page, size=size)
+        return json_response(found.model_dump())
 
     def groups(
         self,
@@ -164,15 +157,12 @@ class AlertApi:
             shown = AlertDetail.of(
                 row,
                 evidence_sentences=[evidence_sentence(each) for each in evidence],
-                events=[AlertEvent.of(each) for each in repository.alert_events(alert_id)],
-                bisects=[_bisect(each) for each in repository.bisects(alert_id)],
+                events=repository.alert_events(alert_id),
+                bisects=repository.bisects(alert_id),
                 severity=severity.level,
                 severity_because=severity.because,
-                group=[AlertRow.of(each) for each in group],
-                actions=[
-                    OfferedAction.of(vars(action))
-                    for action in (actions_for(row["state"]) if user.may_change else ())
-                ],
+                group=group,
+                actions=map(vars, actions_for(row["state"]) if user.may_change else ()),
                 reasons=REASONS,
             )
         return json_response(shown.model_dump())
@@ -209,19 +199,15 @@ def _group_row(
 ) -> AlertGroupRow:
     severity = group.severity
     bisect = next((bisects[i] for i in ids_of([group]) if i in bisects), None)
-    return AlertGroupRow(
-        head=AlertRow.of(head),
+    return AlertGroupRow.of(
+        head=head,
         alerts=len(group.members),
         states=Counter(row["state"] for row in group.members),
         severity=severity.level,
         severity_because=severity.because,
         medians=medians.get(_series(head), []),
-        bisect=BisectProgress.of(bisect) if bisect else None,
+        bisect=bisect,
     )
-
-
-def _bisect(row: Row) -> AlertBisect:
-    return AlertBisect.of(row, tests=[BisectTest.of(each) for each in row["tests"]])
 
 
 def json_response(

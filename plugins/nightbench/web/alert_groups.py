@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from nightbench.core.sentences import percent
-from nightbench.web.page_queries import Row
+from nightbench.warehouse.repository import Row
 
 Together = Literal["cause", "onset", "nothing"]
 """What alerts of one row share: their cause, the first slow run, or nothing."""
@@ -84,7 +84,7 @@ def least_loss(row: Row) -> float:
 
 
 def group_alerts(rows: Iterable[Row], together: Together = "cause") -> list[AlertGroup]:
-    """Return groups of `PageQueries.alert_marks`, the worst first."""
+    """Return groups of `PageRepository.alert_marks`, the worst first."""
     found: dict[object, list[Row]] = {}
     for row in rows:
         found.setdefault(_key(row, together), []).append(row)

@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 
 from fastapi import Request, Response
 
+from nightbench.warehouse.pages import OpenPages
 from nightbench.web.headers import HEADERS
-from nightbench.web.page_queries import OpenQueries
 from nightbench.web.ui_models import ApiModel
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class SharedAnswers:
     rows. So nothing that was loaded, judged or changed is ever missing.
     """
 
-    def __init__(self, repository: OpenQueries) -> None:
+    def __init__(self, repository: OpenPages) -> None:
         self._repository = repository
         self._cache = AnswerCache[str](LIVES_S)
 

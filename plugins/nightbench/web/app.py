@@ -13,6 +13,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 
 from nightbench.core.errors import UserError
+from nightbench.warehouse.pages import OpenPages
 from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
 from nightbench.web.alert_models import (
     AlertDetail,
@@ -38,7 +39,6 @@ from nightbench.web.experiment_models import BisectDetail, ComparisonDetail, Exp
 from nightbench.web.guard import PageAccess, PageUser, hosts_of
 from nightbench.web.headers import HEADERS
 from nightbench.web.health_api import HealthApi
-from nightbench.web.page_queries import OpenQueries
 from nightbench.web.run_api import RunApi
 from nightbench.web.run_models import DagRunRun, RunPage, RunResults
 from nightbench.web.ui_api import UiApi
@@ -75,7 +75,7 @@ register_url_convertor("alert", AlertNumber())
 
 
 def create_app(
-    repository: OpenQueries,
+    repository: OpenPages,
     triage: OpenTriage,
     access: PageAccess,
     spool: OpenSpool,

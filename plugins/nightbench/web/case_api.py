@@ -14,23 +14,19 @@ from nightbench.core.model import reasons_from_json
 from nightbench.core.reproduce import command_of
 from nightbench.core.sentences import kept_unless, sentence
 from nightbench.spool import Spool
+from nightbench.warehouse.pages import OpenPages, PageRepository
+from nightbench.warehouse.repository import Row
 from nightbench.web.case_files import RepeatFiles
 from nightbench.web.case_models import (
-    CaseChange,
     CaseDetail,
-    CommandLine,
-    FailedCheck,
-    GoodRun,
-    NodeFingerprint,
     RepeatLog,
     RepeatSteps,
     RepeatTelemetry,
 )
 from nightbench.web.case_views import missing_telemetry, rank_steps, telemetry
 from nightbench.web.errors import NotFound
-from nightbench.web.page_queries import OpenQueries, PageQueries, Row
 from nightbench.web.run_api import case_of
-from nightbench.web.run_models import RepeatResult, RunRow
+from nightbench.web.run_models import RepeatResult
 
 OpenSpool = Callable[[], Spool]
 """Opens the spool, which may lie in an object store."""
@@ -39,7 +35,7 @@ OpenSpool = Callable[[], Spool]
 class CaseApi:
     """Handlers of the API that the page of a case reads."""
 
-    def __init__(self, repository: OpenQueries, spool: OpenSpool) -> None:
+    def __init__(self, repository: OpenPages, spool: OpenSpool) -> None:
         self._repository = repository
         self._spool = spool
 
@@ -54,29 +50,19 @@ class CaseApi:
             wanted = [each for each in (good_run_id, run_id) if each]
             states = repository.case_states(case_id, wanted)
             good, this = states.get(good_run_id), states.get(run_id)
-            return CaseDetail(
-                run=RunRow.of(run),
+            return CaseDetail.of(
+                run=run,
                 case=case_of(row),
                 generation=head["generation"],
                 nodes=head["node_names"] or sorted((this and this["nodes"]) or ()),
                 repeats=[_repeat(each) for each in repository.repeats(run_id, case_id)],
                 checks_met=head["checks_met"],
-                failed_checks=[
-                    FailedCheck.of(each) for each in repository.failed_checks(run_id, case_id)
-                ],
-                good=GoodRun.of(good) if good else None,
-                changes=[
-                    CaseChange(
-                        field=each.field,
-                        before=each.before,
-                        since=each.since,
-                        nodes=list(each.nodes),
-                    )
-                    for each in (differences(good, this) if good and this else ())
-                ],
+                failed_checks=repository.failed_checks(run_id, case_id),
+                good=good,
+                changes=map(vars, differences(good, this) if good and this else ()),
                 changes_sentence=_why_unknown(good, this),
                 fingerprints=[
-                    NodeFingerprint(node=node, fields=flat(document))
+                    {"node": node, "fields": flat(document)}
                     for node, document in sorted(((this and this["nodes"]) or {}).items())
                 ],
                 commands=_commands(run, case_id, good, this),
@@ -114,7 +100,7 @@ def _repeat(row: Row) -> RepeatResult:
 
 
 def _launch(
-    repository: PageQueries, run_id: str, case_id: str, generation: int, repeat: int
+    repository: PageRepository, run_id: str, case_id: str, generation: int, repeat: int
 ) -> Row:
     wanted = (generation, repeat)
     for row in repository.repeats(run_id, case_id):
@@ -146,7 +132,7 @@ def _why_unknown(good: Row | None, this: Row | None) -> str | None:
     return None
 
 
-def _commands(run: Row, case_id: str, good: Row | None, this: Row | None) -> list[CommandLine]:
+def _commands(run: Row, case_id: str, good: Row | None, this: Row | None) -> list[Row]:
     """Return the commands that measure the case again, or show more of it."""
     run_id = run["run_id"]
     again = command_of(run["suite"], case_id, good, this)
@@ -158,4 +144,4 @@ def _commands(run: Row, case_id: str, good: Row | None, this: Row | None) -> lis
         ),
         "The whole logs": shlex.join(["nightbench", "logs", "--run", run_id, "--case", case_id]),
     }
-    return [CommandLine(purpose=purpose, command=line) for purpose, line in lines.items()]
+    return [{"purpose": purpose, "command": line} for purpose, line in lines.items()]

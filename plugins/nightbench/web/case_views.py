@@ -7,8 +7,8 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from nightbench.warehouse.repository import Row
 from nightbench.web.case_models import RankSteps, TelemetryMetric
-from nightbench.web.page_queries import Row
 
 STEPS_SHOWN = 40_000
 """Steps of all processes that one answer holds; those of the slowest processes."""

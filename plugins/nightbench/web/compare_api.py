@@ -6,18 +6,16 @@ from typing import Annotated, Any, Literal, get_args
 
 from fastapi import Query
 
+from nightbench.warehouse.pages import OpenPages
 from nightbench.web.compare_models import (
     ComparedPair,
     ComparedPairs,
     ComparedSides,
     PublishedCell,
     PublishedCells,
-    PublishedTable,
     PublishedTables,
-    RatioMean,
     Standing,
 )
-from nightbench.web.page_queries import OpenQueries
 from nightbench.web.ui_api import csv_response
 
 By = Literal["framework", "cluster", "version", "build", "run"]
@@ -27,7 +25,7 @@ Format = Literal["json", "csv"]
 class CompareApi:
     """Handlers of the API that the pages Compare and Published read."""
 
-    def __init__(self, repository: OpenQueries) -> None:
+    def __init__(self, repository: OpenPages) -> None:
         self._repository = repository
 
     def pairs(
@@ -53,9 +51,9 @@ class CompareApi:
             return csv_response(rows, list(ComparedPair.model_fields))
         counts = {name: found[0][name] for name in get_args(Standing)}
         shown = [standing] if standing else ["faster", "slower", "unclear"]
-        return ComparedPairs(
-            items=[ComparedPair.of(row) for row in rows],
-            means=[RatioMean.of(mean) for mean in found[0]["means"]],
+        return ComparedPairs.of(
+            items=rows,
+            means=found[0]["means"],
             total=sum(counts[name] for name in shown),
             page=page,
             size=size,
@@ -70,9 +68,7 @@ class CompareApi:
     def tables(self) -> PublishedTables:
         """The figures and tables of the public benchmarks' documents."""
         with self._repository() as repository:
-            return PublishedTables(
-                items=[PublishedTable.of(row) for row in repository.published_figures()]
-            )
+            return PublishedTables.of(items=repository.published_figures())
 
     def cells(self, source_document: str, figure: str = "", format: Format = "json") -> Any:
         """The cells of one figure, each beside the medians that match it."""
@@ -80,4 +76,4 @@ class CompareApi:
             rows = repository.published(source_document, figure or None)
         if format == "csv":
             return csv_response(rows, list(PublishedCell.model_fields))
-        return PublishedCells(items=[PublishedCell.of(row) for row in rows])
+        return PublishedCells.of(items=rows)

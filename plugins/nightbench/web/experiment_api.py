@@ -6,18 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from nightbench.core.sentences import kept_unless
+from nightbench.warehouse.pages import OpenPages
+from nightbench.warehouse.repository import Row
 from nightbench.web.answer_cache import AnswerCache
 from nightbench.web.errors import NotFound
 from nightbench.web.experiment_models import (
     BisectDetail,
-    BisectHead,
     BisectStep,
     ComparisonDetail,
-    ComparisonHead,
     Experiments,
     SearchedVersion,
 )
-from nightbench.web.page_queries import OpenQueries, Row
 
 LISTED = 100
 """Experiments of each kind in the list."""
@@ -40,7 +39,7 @@ class ExperimentApi:
     """Handlers of the API that the page Experiments reads."""
 
     def __init__(
-        self, repository: OpenQueries, comparisons: OpenComparisons, cache: AnswerCache[Experiments]
+        self, repository: OpenPages, comparisons: OpenComparisons, cache: AnswerCache[Experiments]
     ) -> None:
         self._repository = repository
         self._comparisons = comparisons
@@ -55,11 +54,9 @@ class ExperimentApi:
             bisects = repository.find_bisects(LISTED)
         known = {row["bisect_id"] for row in bisects}
         compared = self._comparisons().newest(LISTED)
-        return Experiments(
-            bisects=[BisectHead.of(row) for row in bisects],
-            comparisons=[
-                ComparisonHead.of(row) for row in compared if row["requested_by"] not in known
-            ],
+        return Experiments.of(
+            bisects=bisects,
+            comparisons=[row for row in compared if row["requested_by"] not in known],
         )
 
     def comparison(self, comparison_id: str) -> ComparisonDetail:

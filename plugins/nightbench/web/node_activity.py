@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from nightbench.spool import Spool
+from nightbench.warehouse.repository import Row
 from nightbench.web.alert_models import NodeActivity
-from nightbench.web.page_queries import Row
 
 HOLDING = ("running", "collecting")
 """States in which the gang has the locks of all its nodes."""

@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Query
 
+from nightbench.warehouse.pages import OpenPages
+from nightbench.warehouse.repository import Row
 from nightbench.web.errors import NotFound
-from nightbench.web.page_queries import OpenQueries, Row
 from nightbench.web.run_models import DagRunRun, RunCase, RunPage, RunResults, RunRow
 from nightbench.web.ui_api import csv_response
 from nightbench.web.views import result_sentences, result_state
@@ -16,7 +17,7 @@ from nightbench.web.views import result_sentences, result_state
 class RunApi:
     """Handlers of the API that the pages of runs read."""
 
-    def __init__(self, repository: OpenQueries) -> None:
+    def __init__(self, repository: OpenPages) -> None:
         self._repository = repository
 
     def index(
@@ -57,7 +58,7 @@ class RunApi:
 
 
 def case_of(row: Row) -> RunCase:
-    """Return what came of a case, from a row of `PageQueries.results`."""
+    """Return what came of a case, from a row of `PageRepository.results`."""
     return RunCase.of(
         row,
         state=result_state(row),

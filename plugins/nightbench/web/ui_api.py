@@ -12,22 +12,16 @@ from typing import Annotated, Any, Literal
 from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
 
+from nightbench.warehouse.pages import OpenPages, PageRepository
+from nightbench.warehouse.repository import Row
 from nightbench.web.actions import LIVE
 from nightbench.web.alert_groups import AlertGroup, group_alerts
 from nightbench.web.errors import BadInput, NotFound
 from nightbench.web.headers import HEADERS
-from nightbench.web.page_queries import OpenQueries, PageQueries, Row
 from nightbench.web.ui_models import (
-    AxisValue,
     AxisValues,
-    DriftingSeries,
-    LeftOutCase,
-    MissingNight,
     Morning,
     MorningAlert,
-    NoisySeries,
-    PublishedFigure,
-    SeriesAlert,
     SeriesHistory,
     SeriesPage,
     SeriesPoint,
@@ -48,7 +42,7 @@ SORTS = Literal["case_id", "change", "spread", "efficiency", "measured_at"]
 class UiApi:
     """Handlers of the API that the pages read."""
 
-    def __init__(self, repository: OpenQueries) -> None:
+    def __init__(self, repository: OpenPages) -> None:
         self._repository = repository
 
     def morning(self, days: Annotated[int, Query(ge=1, le=31)] = 1) -> Morning:
@@ -67,7 +61,7 @@ class UiApi:
             medians = repository.sparklines(
                 (row["case_id"], row["cluster"]) for row in heads.values()
             )
-            return Morning(
+            return Morning.of(
                 at=now,
                 since=since,
                 alerts=[
@@ -84,10 +78,10 @@ class UiApi:
                     )
                     for run in runs
                 ],
-                missing=[MissingNight.of(row) for row in repository.missing_nights()],
-                left_out=[LeftOutCase.of(row) for row in repository.left_out(run_ids)],
-                noisy=[NoisySeries.of(row) for row in repository.noisy()],
-                drifting=[DriftingSeries.of(row) for row in repository.drifts()],
+                missing=repository.missing_nights(),
+                left_out=repository.left_out(run_ids),
+                noisy=repository.noisy(),
+                drifting=repository.drifts(),
                 grades_too_low=[
                     f"{row['suite']} on {row['cluster']}: {row['below']}"
                     for row in repository.grades()
@@ -140,7 +134,7 @@ class UiApi:
     def axis_values(self) -> AxisValues:
         """The axes that series have, with the values of each."""
         with self._repository() as repository:
-            return AxisValues(items=[AxisValue.of(row) for row in repository.axis_values()])
+            return AxisValues.of(items=repository.axis_values())
 
     def series(
         self,
@@ -161,7 +155,7 @@ class UiApi:
             key = (case_id, cluster)
             noisy = [row for row in repository.noisy() if (row["case_id"], row["cluster"]) == key]
             drifts = [row for row in repository.drifts() if (row["case_id"], row["cluster"]) == key]
-            return SeriesHistory(
+            return SeriesHistory.of(
                 case_id=case_id,
                 cluster=cluster,
                 unit=next((row["unit"] for row in reversed(points) if row["unit"]), None),
@@ -169,10 +163,10 @@ class UiApi:
                     SeriesPoint.of(row, state_changes=changes)
                     for row, changes in zip(points, _state_changes(repository, points), strict=True)
                 ],
-                alerts=[SeriesAlert.of(row) for row in repository.series_alerts(*key)],
-                published=[PublishedFigure.of(row) for row in repository.series_references(*key)],
-                noisy=NoisySeries.of(noisy[0]) if noisy else None,
-                drifting=DriftingSeries.of(drifts[0]) if drifts else None,
+                alerts=repository.series_alerts(*key),
+                published=repository.series_references(*key),
+                noisy=noisy[0] if noisy else None,
+                drifting=drifts[0] if drifts else None,
             )
 
 
@@ -247,7 +241,7 @@ def _morning_alert(
     )
 
 
-def _state_changes(repository: PageQueries, points: Sequence[Row]) -> list[list[str]]:
+def _state_changes(repository: PageRepository, points: Sequence[Row]) -> list[list[str]]:
     """Return for each point what of its node differs from the point before on the same nodes."""
     before: dict[tuple[str, ...], str] = {}
     pairs: list[tuple[str, str] | None] = []

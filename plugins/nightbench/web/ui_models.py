@@ -15,9 +15,9 @@ class ApiModel(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     @classmethod
-    def of(cls, row: Mapping[str, Any], **more: Any) -> Self:
-        """Make one from a row of the warehouse, whose further columns are left out."""
-        return cls.model_validate({**row, **more})
+    def of(cls, row: Mapping[str, Any] | None = None, /, **more: Any) -> Self:
+        """Make one from rows of the warehouse, its parts too; further columns are left out."""
+        return cls.model_validate({**(row or {}), **more})
 
 
 # --- the morning --------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from nightbench.core.model import reasons_from_json
 from nightbench.core.sentences import percent, sentence, sentences
-from nightbench.web.page_queries import Row
+from nightbench.warehouse.repository import Row
 
 GRADED_SLOWDOWN = "5%"
 """The planted slowdown in the sentence about grades; the table has all sizes."""
