@@ -216,8 +216,8 @@ def test_two_builds_with_a_private_one(loader, given, ask: Ask):
     loader.runs.load(private(given, trial, case, (11.0,)))
     drill = given.run(3, run_kind=RunKind.DRILL)
     loader.runs.load(private(given, drill, case, (99.0,)))
-    (found,) = ask("compare_builds", since=LONG_AGO)
-    assert (found["build"], found["other_build"]) == (WHEEL.build_id, PYTORCH.build_id)
+    (found,) = ask("compare_versions", since=LONG_AGO, by="'build'")
+    assert (found["version"], found["other_version"]) == (WHEEL.build_id, PYTORCH.build_id)
     assert (float(found["ratio"]), found["runs"], found["other_runs"]) == (1.1, 1, 2)
     assert found["low"] is None
 

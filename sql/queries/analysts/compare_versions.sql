@@ -1,8 +1,10 @@
--- What differs between two versions of a framework? Each series by its medians under both, the
--- largest change first. All axes, the cluster and the definition of the work are the same. Null in
--- `chosen`: every framework; the newest version of each series, and the one before it.
+-- What differs between two versions of a framework, or between two builds, private ones included?
+-- Each series by its medians with both, the largest change first. All axes, the cluster and the
+-- definition of the work are the same. `by` is version or build. Null in `chosen`: every framework;
+-- the newest version or build of each series, and the one before it.
 with chosen as not materialized (
     select
+        'version' as by,
         null::text as framework,
         null::text as version,
         null::text as other_version,
@@ -12,13 +14,14 @@ with chosen as not materialized (
 measured as (
     select
         m.*,
-        ln(m.throughput) as log_throughput
+        ln(m.throughput) as log_throughput,
+        case c.by when 'build' then m.build_id else m.framework_version end as version
     from marts.fct_measurement as m
     cross join chosen as c
     where
         m.run_kind in ('nightly', 'on_demand')
-        and not m.is_private_build
-        and m.framework_version is not null
+        and (c.by = 'build' or not m.is_private_build)
+        and case c.by when 'build' then m.build_id else m.framework_version end is not null
         and m.started_at > c.since
         and (c.framework is null or m.framework = c.framework)
 ),
@@ -30,22 +33,22 @@ sides as (
         cluster,
         unit,
         coalesce(definition_digest, '') as definition_digest,
-        framework_version,
+        version,
         percentile_cont(0.5) within group (order by throughput) as throughput,
         count(*) as runs,
         -- Standard error of a median of so many logarithms.
         1.2533 * stddev_samp(log_throughput) / sqrt(count(*)) as error,
         max(started_at) as last_at
     from measured
-    group by series_key, case_id, cluster, unit, coalesce(definition_digest, ''), framework_version
+    group by series_key, case_id, cluster, unit, coalesce(definition_digest, ''), version
 ),
 
 pairs as (
     select distinct on (a.series_key)
         a.case_id,
         a.cluster,
-        a.framework_version as version,
-        b.framework_version as other_version,
+        a.version,
+        b.version as other_version,
         a.throughput,
         b.throughput as other_throughput,
         a.unit,
@@ -61,12 +64,9 @@ pairs as (
             and a.definition_digest = b.definition_digest
     cross join chosen as c
     where
-        a.framework_version <> b.framework_version
-        and (c.version is null or a.framework_version = c.version)
-        and (
-            b.framework_version = c.other_version
-            or (c.other_version is null and b.last_at < a.last_at)
-        )
+        a.version <> b.version
+        and (c.version is null or a.version = c.version)
+        and (b.version = c.other_version or (c.other_version is null and b.last_at < a.last_at))
     order by a.series_key asc, a.last_at desc, b.last_at desc
 )
 
