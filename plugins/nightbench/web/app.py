@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -42,7 +43,7 @@ from nightbench.web.health_api import HealthApi
 from nightbench.web.run_api import RunApi
 from nightbench.web.run_models import DagRunRun, RunPage, RunResults
 from nightbench.web.ui_api import UiApi
-from nightbench.web.ui_models import AxisValues, Morning, SeriesHistory, SeriesPage
+from nightbench.web.ui_models import ApiModel, AxisValues, Morning, SeriesHistory, SeriesPage
 
 STATIC = Path(__file__).resolve().parent / "static"
 ENTRY = "nightbench.js"
@@ -55,6 +56,7 @@ CACHED_S = 10.0
 
 BODY_BYTES = 64 * 1024
 API = "/api"
+REPEAT = "runs/{run_id}/{case_id}/repeats/{generation}/{repeat}"
 
 
 class AlertNumber(Convertor[int]):
@@ -104,17 +106,49 @@ def create_app(
         openapi_url=None,
         dependencies=[Depends(access.reader), Depends(remember), Depends(_refuse_nul)],
     )
-    hosts = hosts_of(base_url)
-    changing = [Depends(access.trigger), Depends(_body)]
+    alerts = AlertApi(repository, triage, hosts_of(base_url))
+    for path, handler, answer in _reads(repository, spool, comparisons, alerts):
+        app.add_api_route(
+            f"{API}/{path}",
+            handler,
+            methods=["GET"],
+            response_model=answer,
+            dependencies=[Depends(_headers)],
+        )
+    app.add_api_route(
+        f"{API}/{REPEAT}/log",
+        CaseApi(repository, spool).log,
+        methods=["GET"],
+        response_model=RepeatLog,
+        dependencies=[Depends(access.logs), Depends(_headers)],
+    )
+    one = f"{API}/alerts/{{alert_id:alert}}"
+    app.add_api_route(f"{API}/openapi.json", _openapi, methods=["GET"], include_in_schema=False)
+    app.add_api_route(f"{API}/alerts", alerts.index, methods=["GET"], response_model=AlertList)
+    app.add_api_route(one, alerts.show, methods=["GET"], response_model=AlertDetail)
+    app.add_api_route(
+        f"{one}/{{action}}",
+        alerts.change,
+        methods=["POST"],
+        dependencies=[Depends(access.trigger), Depends(_body)],
+        response_model=AlertDetail,
+    )
+    app.add_api_route("/static/{name}", _code(), methods=["GET"])
+    app.add_exception_handler(UserError, _user_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    return app
 
+
+def _reads(
+    repository: OpenPages, spool: OpenSpool, comparisons: OpenComparisons, alerts: AlertApi
+) -> tuple[tuple[str, Callable[..., Any], type[ApiModel]], ...]:
+    """Path, handler and answer of what the pages read, but for single alerts and logs."""
     shared = SharedAnswers(repository).of
-    ui, runs = UiApi(repository), RunApi(repository)
-    cases = CaseApi(repository, spool)
-    experiments = ExperimentApi(repository, comparisons, AnswerCache(CACHED_S))
-    repeat = "runs/{run_id}/{case_id}/repeats/{generation}/{repeat}"
-    api = AlertApi(repository, triage, hosts)
+    ui, runs, cases = UiApi(repository), RunApi(repository), CaseApi(repository, spool)
     health, compare = HealthApi(repository, spool), CompareApi(repository)
-    for path, handler, answer in (
+    experiments = ExperimentApi(repository, comparisons, AnswerCache(CACHED_S))
+    return (
         ("morning", shared(ui.morning), Morning),
         ("series", shared(ui.series_list), SeriesPage),
         ("series/{cluster}/{case_id:path}", shared(ui.series), SeriesHistory),
@@ -127,47 +161,16 @@ def create_app(
         ("experiments", experiments.index, Experiments),
         ("experiments/ab/{comparison_id}", experiments.comparison, ComparisonDetail),
         ("experiments/bisects/{bisect_id}", experiments.bisect, BisectDetail),
-        ("alerts/groups", shared(api.groups), AlertGroups),
+        ("alerts/groups", shared(alerts.groups), AlertGroups),
         ("published", shared(compare.tables), PublishedTables),
         ("published/cells", shared(compare.cells), PublishedCells),
         ("runs", shared(runs.index), RunPage),
         ("runs/of-dag-run", runs.of_dag_run, DagRunRun),
         ("runs/{run_id}", shared(runs.show), RunResults),
-        (f"{repeat}/steps", cases.steps, RepeatSteps),
-        (f"{repeat}/telemetry", cases.telemetry, RepeatTelemetry),
+        (f"{REPEAT}/steps", cases.steps, RepeatSteps),
+        (f"{REPEAT}/telemetry", cases.telemetry, RepeatTelemetry),
         ("runs/{run_id}/{case_id}", cases.show, CaseDetail),
-    ):
-        app.add_api_route(
-            f"{API}/{path}",
-            handler,
-            methods=["GET"],
-            response_model=answer,
-            dependencies=[Depends(_headers)],
-        )
-    app.add_api_route(
-        f"{API}/{repeat}/log",
-        cases.log,
-        methods=["GET"],
-        response_model=RepeatLog,
-        dependencies=[Depends(access.logs), Depends(_headers)],
     )
-    app.add_api_route(f"{API}/openapi.json", _openapi, methods=["GET"], include_in_schema=False)
-    app.add_api_route(f"{API}/alerts", api.index, methods=["GET"], response_model=AlertList)
-    app.add_api_route(
-        f"{API}/alerts/{{alert_id:alert}}", api.show, methods=["GET"], response_model=AlertDetail
-    )
-    app.add_api_route(
-        f"{API}/alerts/{{alert_id:alert}}/{{action}}",
-        api.change,
-        methods=["POST"],
-        dependencies=changing,
-        response_model=AlertDetail,
-    )
-    app.add_api_route("/static/{name}", _code(), methods=["GET"])
-    app.add_exception_handler(UserError, _user_error)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(RequestValidationError, _validation_error)
-    return app
 
 
 # --- requests -----------------------------------------------------------------------------
