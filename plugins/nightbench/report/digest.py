@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from nightbench.core.model import Run
 from nightbench.core.sentences import percent
+from nightbench.report.export_files import replaced
 from nightbench.report.run_report import (
     RunReport,
     caveats,
@@ -17,7 +17,7 @@ from nightbench.report.run_report import (
     method_lines,
     version_rows,
 )
-from nightbench.report.tables import figure, markdown_table, verdict, verdict_lines
+from nightbench.report.tables import errors_once, figure, markdown_table, verdict, verdict_lines
 
 Row = Mapping[str, Any]
 
@@ -96,11 +96,7 @@ def report_text(report: RunReport) -> str:
 
 def error_blocks(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the end of each failed case's traceback as Markdown, equal ones once."""
-    cases: dict[str, list[str]] = {}
-    for row in rows:
-        if row["error"]:
-            cases.setdefault(row["error"], []).append(str(row["case_id"]))
-    for error, named in cases.items():
+    for error, named in errors_once(rows).items():
         run_id = next(row["run_id"] for row in rows if row["case_id"] == named[0])
         text = "\n".join(f"    {line}" for line in error.splitlines())
         command = f"nightbench logs --run {run_id} --case {named[0]}"
@@ -136,9 +132,7 @@ def _details(rows: Sequence[Row]) -> str:
 
 def write_report(folder: Path, run_id: str, suffix: str, text: str) -> Path:
     """Write `<folder>/<run_id><suffix>` by rename and return its path."""
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{run_id}{suffix}"
-    beside = folder / f".{path.name}.{os.getpid()}"
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+    with replaced(path) as beside:
+        beside.write_text(text, encoding="utf-8")
     return path

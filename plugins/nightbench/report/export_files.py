@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any
 
 from nightbench.core.errors import UserError
 
@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from nightbench.warehouse.exports import ExportColumn
 
 Rows = Sequence[Sequence[Any]]
-
-
-class ExportFile(Protocol):
-    """A file that takes rows a batch at a time."""
-
-    def write(self, rows: Rows) -> None:
-        """Append rows, whose values stand in the order of the columns."""
-
-    def close(self) -> None:
-        """Write what ends the file."""
 
 
 @contextmanager

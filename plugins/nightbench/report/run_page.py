@@ -24,7 +24,7 @@ from nightbench.report.run_report import (
     method_lines,
     version_rows,
 )
-from nightbench.report.tables import change, figure, live, verdict, verdict_lines
+from nightbench.report.tables import change, errors_once, figure, live, verdict, verdict_lines
 
 Row = Mapping[str, Any]
 
@@ -84,7 +84,7 @@ def report_page(report: RunReport, written_at: datetime) -> str:
             headline=headline(rows),
             counts=[(word, counts[word]) for word in WORST_FIRST if counts[word]],
             verdicts=list(verdict_lines(rows)),
-            errors=_errors(rows),
+            errors=[(", ".join(named), said) for said, named in errors_once(rows).items()],
             intervals={row["case_id"]: _interval(row, most) for row in rows},
             histories=[
                 _history(row, report.histories[row["case_id"]]) for row in drawn[:MOST_FIGURES]
@@ -104,15 +104,6 @@ def report_page(report: RunReport, written_at: datetime) -> str:
             interval_size=(_INTERVAL_WIDTH, _INTERVAL_HEIGHT),
         )
     )
-
-
-def _errors(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """Errors, equal ones once, each with its cases."""
-    cases: dict[str, list[str]] = {}
-    for row in rows:
-        if row["error"]:
-            cases.setdefault(row["error"], []).append(row["case_id"])
-    return [(", ".join(named), error) for error, named in cases.items()]
 
 
 def _interval(row: Row, most: float) -> Interval | None:

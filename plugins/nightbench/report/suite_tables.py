@@ -46,12 +46,11 @@ def footnotes(cells: Sequence[Cell]) -> list[str]:
 
 def to_markdown(table: SuiteTable, cells: Sequence[Cell]) -> str:
     """Return a table with its heading and footnotes."""
-    columns = _columns(cells)
+    heads, rows = grid(table, cells)
     lines = [f"### {table.title}", ""]
-    heads = [" / ".join(table.rows), *(" ".join(column) for column in columns)]
-    lines += [_markdown_row(heads), _markdown_row(["---", *["---:"] * len(columns)])]
-    for row, texts in _grid(cells, columns):
-        lines.append(_markdown_row([" ".join(row), *("<br>".join(text) for text in texts)]))
+    lines += [_markdown_row(heads), _markdown_row(["---", *["---:"] * (len(heads) - 1)])]
+    for row, texts in rows:
+        lines.append(_markdown_row([row, *(text.replace("\n", "<br>") for text in texts)]))
     notes = footnotes(cells)
     return "\n".join([*lines, "", *(f"- {note}" for note in notes), *([""] if notes else [])])
 
