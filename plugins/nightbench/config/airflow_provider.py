@@ -13,6 +13,8 @@ SETTINGS = {
     "dags": "Folder with suites/ and clusters/. Without it: those that the package brings.",
     "benchmarks": "The tree that is shipped to the nodes. Without it: the one that the package "
     "brings.",
+    "uv": "The uv binary that is shipped to the nodes. Without it: the one beside the interpreter, "
+    "else the one on PATH.",
     "wheels": "Folder whose wheels a run may name as a build. Without it: wheels/ in the home.",
 }
 """Option -> what it sets. `NIGHTBENCH_HOME` and its like, where they are set, come first."""
