@@ -6,7 +6,9 @@ import asyncio
 import dataclasses
 import getpass
 import os
+import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -195,29 +197,32 @@ async def test_a_host_certificate(by_authority, authority, tmp_path):
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    socket = str(tmp_path / "agent")
-    process = subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL)
-    while not os.path.exists(socket):
-        assert process.poll() is None
-    yield socket, {**os.environ, "SSH_AUTH_SOCK": socket}
+    path = str(tmp_path / "agent")
+    process = subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL)
+    with socket.socket(socket.AF_UNIX) as link:
+        # Its file is there a moment before it listens.
+        while link.connect_ex(path):
+            assert process.poll() is None
+            time.sleep(0.05)
+    yield path, {**os.environ, "SSH_AUTH_SOCK": path}
     process.terminate()
     process.wait()
 
 
 async def test_an_agent(servers, agent, monkeypatch):
     gate, _, node, _ = servers
-    socket, environment = agent
-    target = node.target(client_keys=(), agent=socket)
+    path, environment = agent
+    target = node.target(client_keys=(), agent=path)
     assert "holds no key" in await refusal(target, GangError)
     key = str(node.folder / "client")
     subprocess.run(["ssh-add", "-q", key], env=environment, check=True)
     assert await said(target) == "hello\n"
-    monkeypatch.setenv("SSH_AUTH_SOCK", socket)
+    monkeypatch.setenv("SSH_AUTH_SOCK", path)
     by_name = dataclasses.replace(target, agent="", jump=(gate.target(),))
     assert await said(by_name) == "hello\n"
     monkeypatch.delenv("SSH_AUTH_SOCK")
     assert "SSH_AUTH_SOCK is not set" in await refusal(by_name, GangError)
-    gone = dataclasses.replace(target, agent=f"{socket}-gone")
+    gone = dataclasses.replace(target, agent=f"{path}-gone")
     assert "no agent answers at" in await refusal(gone, GangError)
 
 
