@@ -36,8 +36,7 @@ from nightbench.web.alert_models import (
     AlertList,
 )
 from nightbench.web.errors import BadInput, NotFound, Refused
-from nightbench.web.guard import HEADER, PageUser, has_bearer, refuse_foreign
-from nightbench.web.headers import HEADERS
+from nightbench.web.guard import HEADER, HEADERS, PageUser, has_bearer, refuse_foreign
 
 OpenTriage = Callable[[str], AbstractContextManager[Triage]]
 """Opens, by a person's name, what a request changes alerts through."""

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from fastapi import Request, Response
 
 from nightbench.warehouse.pages import OpenPages
-from nightbench.web.headers import HEADERS
+from nightbench.web.guard import HEADERS
 from nightbench.web.ui_models import ApiModel
 
 T = TypeVar("T")

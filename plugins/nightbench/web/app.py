@@ -37,8 +37,7 @@ from nightbench.web.compare_models import (
 from nightbench.web.errors import BadInput, status_of
 from nightbench.web.experiment_api import ExperimentApi, OpenComparisons
 from nightbench.web.experiment_models import BisectDetail, ComparisonDetail, Experiments
-from nightbench.web.guard import PageAccess, PageUser, hosts_of
-from nightbench.web.headers import HEADERS
+from nightbench.web.guard import HEADERS, PageAccess, PageUser, hosts_of
 from nightbench.web.health_api import HealthApi
 from nightbench.web.run_api import RunApi
 from nightbench.web.run_models import DagRunRun, RunPage, RunResults

@@ -19,6 +19,15 @@ from nightbench.web.errors import Refused
 HEADER = "x-nightbench-request"
 """Header that scripts send with any value; other origins cannot without permission."""
 
+HEADERS = {
+    # An answer that is opened by itself runs nothing and loads nothing.
+    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""Headers of every answer."""
+
 Dependency = Callable[..., Any]
 
 

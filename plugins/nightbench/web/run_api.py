@@ -6,12 +6,13 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Query
 
+from nightbench.core.model import reasons_from_json
+from nightbench.core.sentences import sentence, sentences
 from nightbench.warehouse.pages import OpenPages
 from nightbench.warehouse.repository import Row
 from nightbench.web.errors import NotFound
 from nightbench.web.run_models import DagRunRun, RunCase, RunPage, RunResults, RunRow
 from nightbench.web.ui_api import csv_response
-from nightbench.web.views import result_sentences, result_state
 
 
 class RunApi:
@@ -61,7 +62,27 @@ def case_of(row: Row) -> RunCase:
     """Return what came of a case, from a row of `PageRepository.results`."""
     return RunCase.of(
         row,
-        state=result_state(row),
-        sentences=result_sentences(row),
+        state=_state(row),
+        sentences=_sentences(row),
         is_private_build=bool(row["private_build"]),
     )
+
+
+def _state(row: Row) -> str:
+    """Return a result in one word."""
+    # A failed case fails a check as well; failed is more specific, as in the command's table.
+    if row["status"] != "ok":
+        return str(row["status"])
+    if row["quarantined"]:
+        return "quarantined"
+    if row["private_build"]:
+        return "private_build"
+    return str(row["verdict"] or "measured")
+
+
+def _sentences(row: Row) -> list[str]:
+    """Return the sentence of its verdict, or why it has none; the failed checks if quarantined."""
+    if row["status"] == "ok" and row["quarantined"]:
+        return [sentence(reason) for reason in reasons_from_json(row["quarantine_reasons"])]
+    said = row["verdict_sentence"] or sentences(reasons_from_json(row["reasons"]))
+    return [said] if said else []

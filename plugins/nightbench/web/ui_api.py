@@ -17,7 +17,7 @@ from nightbench.warehouse.repository import Row
 from nightbench.web.actions import LIVE
 from nightbench.web.alert_groups import AlertGroup, group_alerts
 from nightbench.web.errors import BadInput, NotFound
-from nightbench.web.headers import HEADERS
+from nightbench.web.guard import HEADERS
 from nightbench.web.ui_models import (
     AxisValues,
     Morning,
