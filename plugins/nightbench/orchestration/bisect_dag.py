@@ -16,10 +16,10 @@ from nightbench.config import locations
 from nightbench.config.suite_heads import cluster_names, suite_heads
 from nightbench.core.errors import UserError
 from nightbench.orchestration.dag_common import (
-    DEFAULTS,
-    OWNER,
-    START,
     experiment_context,
+    optional,
+    optional_names,
+    our_dag,
     user_errors_fail_task,
 )
 
@@ -43,20 +43,16 @@ log = logging.getLogger(__name__)
 
 def bisect_dag() -> DAG:
     """Return the DAG that finds the first version of a framework that is slower, from a form."""
-    with DAG(
+    with our_dag(
         "nightbench_bisect",
         schedule=None,
-        start_date=START,
-        catchup=False,
-        max_active_runs=1,
         dagrun_timeout=TIMEOUT,
-        default_args={**DEFAULTS, "owner": OWNER},
         params=_form(),
         # It runs only when somebody fills in its form.
         is_paused_upon_creation=False,
         description="Finds the first version of a framework that made a case slower",
         doc_md=DOC,
-        tags=["nightbench", "verdicts"],
+        tags=["verdicts"],
     ) as dag:
         bisect()
     return dag
@@ -64,31 +60,21 @@ def bisect_dag() -> DAG:
 
 def _form() -> dict[str, Param]:
     suites = [head.name for head in suite_heads(locations.dags_folder()) if head.problem is None]
-
-    def text(title: str, description: str, **more: Any) -> Param:
-        return Param(None, type=["null", "string"], title=title, description=description, **more)
-
+    clusters = cluster_names(locations.dags_folder())
     return {
-        "alert": Param(
-            None,
-            type=["null", "integer"],
+        "alert": optional(
+            "integer",
+            "Alert",
+            "Its versions, case and cluster. Empty: those named below.",
             minimum=1,
-            title="Alert",
-            description="Its versions, case and cluster. Empty: those named below.",
         ),
-        "good": text("Good version", "The last one that was fast."),
-        "bad": text("Bad version", "One that is slower."),
-        "case": text("Case", "Slug of the case that shows it."),
-        "suite": text("Suite", "Of the case.", examples=suites),
-        "cluster": text(
-            "Cluster", "Empty: the suite's own.", examples=cluster_names(locations.dags_folder())
-        ),
-        "versions": Param(
-            None,
-            type=["null", "array"],
-            items={"type": "string"},
-            title="Versions",
-            description="Only these between good and bad. Empty: all that a node offers.",
+        "good": optional("string", "Good version", "The last one that was fast."),
+        "bad": optional("string", "Bad version", "One that is slower."),
+        "case": optional("string", "Case", "Slug of the case that shows it."),
+        "suite": optional("string", "Suite", "Of the case.", examples=suites),
+        "cluster": optional("string", "Cluster", "Empty: the suite's own.", examples=clusters),
+        "versions": optional_names(
+            "Versions", "Only these between good and bad. Empty: all that a node offers."
         ),
         "budget_h": Param(
             4, type="number", exclusiveMinimum=0, maximum=40, title="Budget in hours", section="How"

@@ -13,13 +13,11 @@ from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from nightbench.core.errors import UserError
 from nightbench.orchestration.dag_common import (
-    DEFAULTS,
-    OWNER,
-    START,
     SUSPECTS,
     base_url,
     experiment_context,
     log_refused,
+    our_dag,
     triggering_run_ids,
     user_errors_fail_task,
 )
@@ -45,19 +43,16 @@ log = logging.getLogger(__name__)
 
 def confirm_dag() -> DAG:
     """Return the DAG that measures a night's suspects again before its message is sent."""
-    with DAG(
+    with our_dag(
         "nightbench_confirm",
         schedule=[SUSPECTS],
-        start_date=START,
-        catchup=False,
         max_active_runs=RUNS_AT_ONCE,
         dagrun_timeout=timedelta(hours=23),
-        default_args={**DEFAULTS, "owner": OWNER},
         # It measures only what a night requests; paused it would keep messages waiting.
         is_paused_upon_creation=False,
         description="Measures a night's suspected regressions again before its message is sent",
         doc_md=DOC,
-        tags=["nightbench", "verdicts"],
+        tags=["verdicts"],
     ) as dag:
         confirm.expand(confirmation=suspects()) >> send_message()
     return dag

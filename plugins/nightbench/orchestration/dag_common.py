@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset, AssetAlias
+from airflow.sdk import DAG, Asset, AssetAlias, Param
 from airflow.sdk.exceptions import AirflowException
 
 from nightbench.core.errors import UserError
@@ -27,14 +27,46 @@ SUSPECTS_ALIAS = AssetAlias("nightbench_suspects")
 """The outlet of a task that updates `SUSPECTS` only where there are any."""
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-OWNER = "nightbench"
 DEFAULTS: dict[str, Any] = {
+    "owner": "nightbench",
     "retries": 1,
     "retry_delay": timedelta(seconds=30),
     "execution_timeout": timedelta(minutes=30),
 }
 
 log = logging.getLogger(__name__)
+
+
+def our_dag(
+    dag_id: str,
+    *,
+    schedule: str | Sequence[Asset] | None,
+    tags: Sequence[str],
+    defaults: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> DAG:
+    """A DAG with our defaults: one run at a time, and none for what it missed.
+
+    Args:
+        dag_id: its name.
+        schedule: cron expression, preset or assets.
+        tags: beside `nightbench`.
+        defaults: of its tasks, beside `DEFAULTS`.
+        more: arguments of `DAG`.
+    """
+    usual = {"start_date": START, "catchup": False, "max_active_runs": 1}
+    arguments = {**usual, "default_args": {**DEFAULTS, **(defaults or {})}, **more}
+    return DAG(dag_id, schedule=schedule, tags=["nightbench", *tags], **arguments)
+
+
+def optional(kind: str, title: str, description: str, **more: Any) -> Param:
+    """A field of a form that may stay empty; `kind` is a JSON type, `more` of its JSON schema."""
+    return Param(None, type=["null", kind], title=title, description=description, **more)
+
+
+def optional_names(title: str, description: str, **more: Any) -> Param:
+    """A field for several names, which may stay empty."""
+    return optional("array", title, description, items={"type": "string"}, **more)
 
 
 @contextmanager

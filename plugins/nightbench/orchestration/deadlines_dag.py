@@ -15,11 +15,9 @@ from typing import Any
 from airflow.sdk import DAG, task
 
 from nightbench.orchestration.dag_common import (
-    DEFAULTS,
-    OWNER,
-    START,
     base_url,
     log_refused,
+    our_dag,
     user_errors_fail_task,
 )
 
@@ -38,19 +36,16 @@ log = logging.getLogger(__name__)
 
 def deadlines_dag() -> DAG:
     """The DAG that checks deadlines."""
-    with DAG(
+    with our_dag(
         "nightbench_deadlines",
         schedule="*/15 * * * *",
-        start_date=START,
-        catchup=False,
-        max_active_runs=1,
         dagrun_timeout=timedelta(minutes=30),
-        default_args={**DEFAULTS, "owner": OWNER, "execution_timeout": timedelta(minutes=10)},
+        defaults={"execution_timeout": timedelta(minutes=10)},
         # It measures nothing; paused, a missing night would go unnoticed.
         is_paused_upon_creation=False,
         description="Reports missing nights: suites without a result by their deadline",
         doc_md=DOC,
-        tags=["nightbench", "alerts"],
+        tags=["alerts"],
     ) as dag:
         check_deadlines()
     return dag

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 PREPARE_TIMEOUT = timedelta(hours=3)
 """For shipping and provisioning; a framework's environment can take an hour on a slow link."""
 
-WAIT_S = 12 * 3600.0
-"""How long a gang may wait for nodes that others hold."""
-
 STATE_KEY = "gang"
 """Under this key `GenerationState` lies in Airflow's task state store."""
 
@@ -97,6 +94,11 @@ class GangOperator(BaseOperator):
             AirflowSkipException: the night has no room for the case.
         """
         from nightbench.night.run_preflight import place_around_unhealthy
+        from nightbench.orchestration.gang_trigger import (
+            GangTrigger,
+            reason_of_defect,
+            time_limit_s,
+        )
         from nightbench.spool import open_spool
         from nightbench.spool.planned_job import load_job
 
@@ -128,7 +130,12 @@ class GangOperator(BaseOperator):
                 store.end(CaseStatus.FAILED, [reason_of_defect(defect)])
             raise
         self.defer(
-            trigger=self._trigger(context, planned.job),
+            trigger=GangTrigger(
+                nightbench_run=self.nightbench_run,
+                case_id=self.case_id,
+                generation=planned.job.generation,
+                last_try=is_last_try(context),
+            ),
             method_name="ended",
             timeout=timedelta(seconds=time_limit_s(planned.job) + 600),
         )
@@ -148,6 +155,8 @@ class GangOperator(BaseOperator):
         return state
 
     def _ended_before(self, outcome: Mapping[str, Any], state: GenerationState) -> dict[str, Any]:
+        from nightbench.orchestration.gang_trigger import summary
+
         if outcome["status"] == CaseStatus.OK:
             return summary(self.case_id, state.generation, outcome["status"])
         why = sentences(reasons_from_json(outcome["reasons"]))
@@ -208,16 +217,6 @@ class GangOperator(BaseOperator):
         store.end(status, reasons, faults_of(error))
         raise AirflowFailException(str(error)) from None
 
-    def _trigger(self, context: Context, job: JobSpec) -> Any:
-        from nightbench.orchestration.gang_trigger import GangTrigger
-
-        return GangTrigger(
-            nightbench_run=self.nightbench_run,
-            case_id=self.case_id,
-            generation=job.generation,
-            last_try=is_last_try(context),
-        )
-
 
 def job_after_clear(run: RunSpool, planned: PlannedJob, now: datetime) -> PlannedJob:
     """The job of a case whose task a person has cleared: the night's end no longer counts.
@@ -241,25 +240,3 @@ def job_after_clear(run: RunSpool, planned: PlannedJob, now: datetime) -> Planne
 def is_last_try(context: Context) -> bool:
     """Whether Airflow will not retry after this try."""
     return bool(context["ti"].try_number > context["ti"].max_tries)
-
-
-def reason_of_defect(defect: Exception) -> Reason:
-    """Why a case failed whose gang could not be steered for a reason that nobody foresaw."""
-    said = f"a defect of Nightbench, see the log of this task: {defect!r}"
-    return Reason(ReasonCode.CONTROLLER_ERROR, observed=said)
-
-
-def time_limit_s(job: JobSpec) -> float:
-    """How long a case may take, with waiting for nodes, in seconds."""
-    once = job.limits.repeat_s + job.limits.ready_s + job.limits.lease_s
-    launches = job.protocol.repeats
-    if job.neighbours.action != "record":
-        launches += job.neighbours.budget
-    if job.neighbours.action == "wait":
-        once += job.neighbours.wait_s
-    return WAIT_S + launches * once
-
-
-def summary(case_id: str, generation: int, status: str) -> dict[str, Any]:
-    """The XCom of a measured case: results go through the spool."""
-    return {"case_id": case_id, "generation": generation, "status": str(status)}

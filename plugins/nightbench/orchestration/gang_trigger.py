@@ -18,13 +18,15 @@ from airflow.triggers.base import (
 )
 
 from nightbench.core.errors import UserError
-from nightbench.core.model import CaseStatus, Reason, ReasonCode
-from nightbench.orchestration.gang_operator import reason_of_defect, summary, time_limit_s
+from nightbench.core.model import CaseStatus, JobSpec, Reason, ReasonCode
 
 if TYPE_CHECKING:
     from nightbench.gang import GangEvent, SshTarget
     from nightbench.spool import CaseOutcome, CaseStore
     from nightbench.spool.planned_job import PlannedJob
+
+WAIT_S = 12 * 3600.0
+"""How long a gang may wait for nodes that others hold."""
 
 LOG_S = 20.0
 """Between lines of progress in the task's log."""
@@ -268,3 +270,25 @@ def progress_sentence(progress: dict[str, Any]) -> str:
     if progress.get("message"):
         parts.append(str(progress["message"]))
     return ", ".join(parts)
+
+
+def reason_of_defect(defect: Exception) -> Reason:
+    """Why a case failed whose gang could not be steered for a reason that nobody foresaw."""
+    said = f"a defect of Nightbench, see the log of this task: {defect!r}"
+    return Reason(ReasonCode.CONTROLLER_ERROR, observed=said)
+
+
+def time_limit_s(job: JobSpec) -> float:
+    """How long a case may take, with waiting for nodes, in seconds."""
+    once = job.limits.repeat_s + job.limits.ready_s + job.limits.lease_s
+    launches = job.protocol.repeats
+    if job.neighbours.action != "record":
+        launches += job.neighbours.budget
+    if job.neighbours.action == "wait":
+        once += job.neighbours.wait_s
+    return WAIT_S + launches * once
+
+
+def summary(case_id: str, generation: int, status: str) -> dict[str, Any]:
+    """The XCom of a measured case: results go through the spool."""
+    return {"case_id": case_id, "generation": generation, "status": str(status)}

@@ -17,13 +17,12 @@ from nightbench.config.suite_heads import cluster_names
 from nightbench.core.errors import UserError
 from nightbench.core.sentences import KEPT_DAYS
 from nightbench.orchestration.dag_common import (
-    DEFAULTS,
     MEDIANS,
-    OWNER,
-    START,
     base_url,
     dag_run_state,
     log_refused,
+    optional_names,
+    our_dag,
     user_errors_fail_task,
 )
 
@@ -48,14 +47,10 @@ log = logging.getLogger(__name__)
 def maintenance_dag() -> DAG:
     """The DAG of retention and of the orphan sweep."""
     clusters = cluster_names(locations.dags_folder())
-    with DAG(
+    with our_dag(
         "nightbench_maintenance",
         schedule="30 12 * * *",
-        start_date=START,
-        catchup=False,
-        max_active_runs=1,
         dagrun_timeout=timedelta(hours=4),
-        default_args={**DEFAULTS, "owner": OWNER},
         params={
             "spool_days": Param(
                 KEPT_DAYS, type="integer", minimum=1, title="Days to keep loaded runs"
@@ -71,13 +66,10 @@ def maintenance_dag() -> DAG:
             "node_days": Param(
                 60, type="integer", minimum=1, title="Days to keep what nodes do not use"
             ),
-            "clusters": Param(
-                None,
-                type=["null", "array"],
-                items={"type": "string"},
+            "clusters": optional_names(
+                "Clusters to sweep",
+                "Nodes of these are swept and cleaned. Empty: of all clusters.",
                 examples=clusters,
-                title="Clusters to sweep",
-                description="Nodes of these are swept and cleaned. Empty: of all clusters.",
             ),
         },
         # Where `nightbench up` made the whole deployment, it runs from the start. In an Airflow
@@ -85,7 +77,7 @@ def maintenance_dag() -> DAG:
         is_paused_upon_creation=False if os.environ.get(STACK) else None,
         description="Retention of spool and logs, orphan sweep",
         doc_md=DOC,
-        tags=["nightbench", "maintenance"],
+        tags=["maintenance"],
     ) as dag:
         waiting = load_waiting()
         waiting >> expire_files()

@@ -11,17 +11,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, Param, task
+from airflow.sdk import DAG, task
 
 from nightbench.orchestration.dag_common import (
-    DEFAULTS,
     MEDIANS,
-    OWNER,
-    START,
     SUSPECTS,
     SUSPECTS_ALIAS,
     base_url,
     log_refused,
+    optional_names,
+    our_dag,
     triggering_run_ids,
     user_errors_fail_task,
 )
@@ -40,28 +39,21 @@ log = logging.getLogger(__name__)
 
 def regressions_dag() -> DAG:
     """The DAG that judges what was loaded."""
-    with DAG(
+    with our_dag(
         "nightbench_regressions",
         schedule=[MEDIANS],
-        start_date=START,
-        catchup=False,
-        max_active_runs=1,
         dagrun_timeout=timedelta(hours=12),
-        default_args={**DEFAULTS, "owner": OWNER, "retries": 2},
+        defaults={"retries": 2},
         params={
-            "run_ids": Param(
-                None,
-                type=["null", "array"],
-                items={"type": "string"},
-                title="Runs",
-                description="Judge these runs again. Empty: those that were loaded just now.",
+            "run_ids": optional_names(
+                "Runs", "Judge these runs again. Empty: those that were loaded just now."
             )
         },
         # It only ever runs when something was loaded: paused it would leave runs without verdicts.
         is_paused_upon_creation=False,
         description="A verdict for every planned case, alerts, reports",
         doc_md=DOC,
-        tags=["nightbench", "verdicts"],
+        tags=["verdicts"],
     ) as dag:
         judged = judge.expand(loaded=loaded_runs())
         judged >> request_confirmations()

@@ -20,11 +20,9 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from nightbench.config import locations
 from nightbench.config.suite_heads import SuiteHead, parallel_cases, suite_heads
 from nightbench.orchestration.dag_common import (
-    DEFAULTS,
     MEDIANS,
-    OWNER,
-    START,
     dag_run_state,
+    our_dag,
     user_errors_fail_task,
 )
 from nightbench.orchestration.gang_operator import PREPARE_TIMEOUT, GangOperator
@@ -116,7 +114,7 @@ def suite_dag(
     *,
     suite: str | None = None,
     schedule: str | None = None,
-    owner: str = OWNER,
+    owner: str = "",
     description: str = "",
     tags: Sequence[str] = (),
     doc_md: str = "",
@@ -130,7 +128,7 @@ def suite_dag(
         dag_id: its name.
         suite: the suite; None where the form says which.
         schedule: cron expression or preset, in UTC.
-        owner: shown in the UI.
+        owner: shown in the UI; our own where empty.
         description: one line.
         tags: beside `nightbench`.
         doc_md: shown in the UI.
@@ -139,19 +137,16 @@ def suite_dag(
         at_once: cases that may be measured at once; their nodes' locks keep those apart that
             share nodes.
     """
-    with DAG(
+    with our_dag(
         dag_id,
         schedule=schedule,
-        start_date=START,
-        catchup=False,
-        max_active_runs=1,
         dagrun_timeout=RUN_TIMEOUT,
-        default_args={**DEFAULTS, "owner": owner},
+        defaults={"owner": owner} if owner else None,
         params=dict(params or {}),
         is_paused_upon_creation=paused,
         description=description,
         doc_md=doc_md,
-        tags=["nightbench", *tags],
+        tags=tags,
     ) as dag:
         plan = PlanOperator(
             task_id="plan",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from airflow.sdk import Param
 
@@ -11,26 +12,12 @@ from nightbench.config.run_request import MOST_REPEATS
 from nightbench.config.suite_heads import cluster_names, framework_names, workload_scales
 from nightbench.config.suites import case_names
 from nightbench.core.model import RunKind, Strategy
+from nightbench.orchestration.dag_common import optional, optional_names
 
 
 def form(suites: Sequence[str]) -> dict[str, Param]:
     """The fields of the trigger form; the plan checks them once more, against each other."""
-    benchmarks = locations.benchmarks_folder()
-    clusters = cluster_names(locations.dags_folder())
-    scales = workload_scales(benchmarks)
-    every_scale = sorted({scale for each in scales.values() for scale in each})
-
-    def subset(title: str, names: Sequence[str], text: str) -> Param:
-        return Param(
-            None,
-            type=["null", "array"],
-            items={"type": "string"},
-            examples=list(names),
-            title=title,
-            description=text,
-            section="Which cases",
-        )
-
+    scales = workload_scales(locations.benchmarks_folder())
     return {
         "suite": Param(
             "demo" if "demo" in suites else suites[0],
@@ -39,65 +26,36 @@ def form(suites: Sequence[str]) -> dict[str, Param]:
             title="Suite",
             description="What is measured: a file of dags/suites.",
         ),
-        "cluster": Param(
-            None,
-            type=["null", "string"],
-            enum=[None, *clusters],
-            values_display={"null": "the suite's own"},
-            title="Cluster",
-            description="Where: a file of dags/clusters.",
+        "cluster": _choice(
+            "Cluster", "Where: a file of dags/clusters.", cluster_names(locations.dags_folder())
         ),
-        "frameworks": subset(
-            "Frameworks", framework_names(benchmarks), "Only these framework lines. Empty: all."
-        ),
-        "workloads": subset("Workloads", sorted(scales), "Only these workloads. Empty: all."),
-        "strategies": subset(
-            "Strategies", [s.value for s in Strategy], "Only these strategies. Empty: all."
-        ),
-        "cases": subset(
-            "Cases",
-            case_names(locations.dags_folder(), suites),
-            "Only these cases; they must be of the suite that is chosen. Empty: all.",
-        ),
-        "builds": Param(
-            None,
-            type=["null", "array"],
+        **_which_cases(suites, scales),
+        "builds": optional(
+            "array",
+            "Builds",
+            "One a line: LINE=VERSION, LINE=/path/file.whl or LINE=/prefix.",
             items={"type": "string", "pattern": "^[^=]+=.+$"},
-            title="Builds",
-            description="One a line: LINE=VERSION, LINE=/path/file.whl or LINE=/prefix.",
             section="How",
         ),
-        "repeats": Param(
-            None,
-            type=["null", "integer"],
+        "repeats": optional(
+            "integer",
+            "Repeats",
+            "Fresh launches of each case. Empty: the suite's own.",
             minimum=1,
             maximum=MOST_REPEATS,
-            title="Repeats",
-            description="Fresh launches of each case. Empty: the suite's own.",
             section="How",
         ),
-        "scale": Param(
-            None,
-            type=["null", "string"],
-            enum=[None, *every_scale],
-            values_display={"null": "the suite's own"},
-            title="Scale",
-            description="Size of the workloads.",
+        "scale": _choice(
+            "Scale",
+            "Size of the workloads.",
+            sorted({scale for each in scales.values() for scale in each}),
             section="How",
         ),
-        "night": Param(
-            False,
-            type="boolean",
-            title="As in a night",
-            description="Keep to the hours, the budget and the order of the suite's nights.",
-            section="When",
+        "night": _switch(
+            "As in a night", "Keep to the hours, the budget and the order of the suite's nights."
         ),
-        "outside_hours": Param(
-            False,
-            type="boolean",
-            title="Outside the hours",
-            description="Measure also when the cluster's hours do not hold.",
-            section="When",
+        "outside_hours": _switch(
+            "Outside the hours", "Measure also when the cluster's hours do not hold."
         ),
         "run_kind": Param(
             RunKind.ON_DEMAND.value,
@@ -108,3 +66,35 @@ def form(suites: Sequence[str]) -> dict[str, Param]:
             section="How",
         ),
     }
+
+
+def _which_cases(suites: Sequence[str], scales: Mapping[str, Any]) -> dict[str, Param]:
+    def subset(title: str, description: str, names: Sequence[str]) -> Param:
+        return optional_names(title, description, examples=list(names), section="Which cases")
+
+    return {
+        "frameworks": subset(
+            "Frameworks",
+            "Only these framework lines. Empty: all.",
+            framework_names(locations.benchmarks_folder()),
+        ),
+        "workloads": subset("Workloads", "Only these workloads. Empty: all.", sorted(scales)),
+        "strategies": subset(
+            "Strategies", "Only these strategies. Empty: all.", [s.value for s in Strategy]
+        ),
+        "cases": subset(
+            "Cases",
+            "Only these cases; they must be of the suite that is chosen. Empty: all.",
+            case_names(locations.dags_folder(), suites),
+        ),
+    }
+
+
+def _choice(title: str, description: str, names: Sequence[str], **more: Any) -> Param:
+    """One of several names, or the suite's own."""
+    shown = {"null": "the suite's own"}
+    return optional("string", title, description, enum=[None, *names], values_display=shown, **more)
+
+
+def _switch(title: str, description: str) -> Param:
+    return Param(False, type="boolean", title=title, description=description, section="When")
