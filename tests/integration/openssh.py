@@ -53,7 +53,8 @@ class SshNodes:
     targets: dict[str, SshTarget]
     folder: Path
     environments: EnvironmentPolicy
-    servers: tuple[subprocess.Popen[bytes], ...]
+    servers: list[subprocess.Popen[bytes]]
+    """All are ended at the end; who starts one again puts it in the place of the old one."""
 
     @property
     def port(self) -> int:
@@ -183,14 +184,16 @@ def local_nodes(folder: Path, count: int = 2, *options: str) -> Iterator[SshNode
             stderr=out,
             env=with_plugins(),
         )
+    servers = [server]
     try:
         wait_for_ssh(hosts[-1], port, server, log)
         while "ready" not in log.read_text():
             time.sleep(0.05)
         keys = folder / "cluster"
-        yield _nodes("local", folder, hosts, port, keys, keys / "id_ed25519", [server])
+        yield _nodes("local", folder, hosts, port, keys, keys / "id_ed25519", servers)
     finally:
-        end(server)
+        for server in servers:
+            end(server)
 
 
 def _nodes(
@@ -226,5 +229,5 @@ def _nodes(
             python=sys.executable,
             lock_dir=str(folder / "locks"),
         ),
-        servers=tuple(servers),
+        servers=servers,
     )
