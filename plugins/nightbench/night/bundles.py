@@ -12,12 +12,10 @@ from nightbench.core.model import (
     CaseBundle,
     CaseStatus,
     CheckResult,
-    Measurement,
     Reason,
     ReasonCode,
     RepeatBundle,
     RepeatRecord,
-    RepeatSummary,
     RunBundle,
     reasons_from_json,
 )
@@ -28,19 +26,6 @@ from nightbench.spool import CaseStore, Document, RunSpool
 from nightbench.spool.plans import read_plan
 
 
-@dataclasses.dataclass(frozen=True)
-class _Returned:
-    """A parsed case before its checks."""
-
-    context: CheckContext
-    generation: int
-    records: tuple[RepeatRecord, ...]
-    summaries: tuple[RepeatSummary, ...]
-    checks: tuple[CheckResult, ...]
-    measurement: Measurement
-    elapsed_s: float | None
-
-
 def build_bundle(folder: RunSpool) -> RunBundle:
     """Summarise and check all results of a run.
 
@@ -49,25 +34,27 @@ def build_bundle(folder: RunSpool) -> RunBundle:
     """
     plan = read_plan(folder)
     fingerprints: dict[str, Document] = {}
-    returned: dict[str, _Returned] = {}
+    contexts: list[CheckContext] = []
+    bundles: list[CaseBundle] = []
     for case in plan.cases:
         store = folder.latest(case.planned.case_id)
         if store is not None:
             found = _fingerprints(store, plan)
             fingerprints |= {document["id"]: document for document in found.values()}
             names = {node: document["id"] for node, document in found.items()}
-            returned[case.planned.case_id] = _case(plan, case, store, names)
+            contexts.append(_context(plan, case))
+            bundles.append(_case(plan, case, contexts[-1], store, names))
 
-    scaled = scale([each.measurement for each in returned.values()])
-    pairs = [(each.context, m) for each, m in zip(returned.values(), scaled, strict=True)]
+    scaled = scale([each.measurement for each in bundles if each.measurement is not None])
+    pairs = list(zip(contexts, scaled, strict=True))
     # A case that did not fit into the night is no measurement and is not checked.
     checked = [pair for pair in pairs if pair[1].status is not CaseStatus.LEFT_OUT]
     results = iter(check_measurements(checked))
-    held = [() if m.status is CaseStatus.LEFT_OUT else next(results) for _, m in pairs]
-    bundles = [
-        _bundle(each, measurement, checks)
-        for each, measurement, checks in zip(returned.values(), scaled, held, strict=True)
-    ]
+    for number, (_, measurement) in enumerate(pairs):
+        held = () if measurement.status is CaseStatus.LEFT_OUT else next(results)
+        checks = (*bundles[number].checks, *held)
+        measured = dataclasses.replace(measurement, checks=checks)
+        bundles[number] = dataclasses.replace(bundles[number], measurement=measured, checks=checks)
     return RunBundle(
         run=plan.run,
         planned=tuple(case.planned for case in plan.cases),
@@ -77,44 +64,33 @@ def build_bundle(folder: RunSpool) -> RunBundle:
     )
 
 
-def _bundle(
-    returned: _Returned, measurement: Measurement, checks: tuple[CheckResult, ...]
-) -> CaseBundle:
-    measured = dataclasses.replace(measurement, checks=(*returned.checks, *checks))
-    return CaseBundle(
-        case=measured.case,
-        generation=returned.generation,
-        status=measured.status,
-        reasons=measured.reasons,
-        repeats=tuple(
-            RepeatBundle(record, summary)
-            for record, summary in zip(returned.records, returned.summaries, strict=True)
-        ),
-        measurement=measured,
-        checks=measured.checks,
-        elapsed_s=returned.elapsed_s,
-    )
-
-
-def _case(
-    plan: RunPlan, case: CasePlan, store: CaseStore, fingerprints: Mapping[str, str]
-) -> _Returned:
-    planned = case.planned
-    records = tuple(_record(store, number, fingerprints) for number in store.repeats())
-    summaries = tuple(summarize_repeat(record, planned.case) for record in records)
-    context = CheckContext(
-        case=planned.case,
+def _context(plan: RunPlan, case: CasePlan) -> CheckContext:
+    return CheckContext(
+        case=case.planned.case,
         protocol=plan.protocol,
         processes=case.processes,
-        unit=planned.unit or "",
+        unit=case.planned.unit or "",
         parameters=case.parameters,
         converges=case.converges,
         units_per_trainer_step=case.units_per_trainer_step,
         from_log=case.from_log,
         shared=plan.cluster.shared,
         transport=plan.cluster.transport,
-        requested_version=planned.build.version,
+        requested_version=case.planned.build.version,
     )
+
+
+def _case(
+    plan: RunPlan,
+    case: CasePlan,
+    context: CheckContext,
+    store: CaseStore,
+    fingerprints: Mapping[str, str],
+) -> CaseBundle:
+    """Return a case with its repeats and their checks; its measurement is not checked yet."""
+    planned = case.planned
+    records = tuple(_record(store, number, fingerprints) for number in store.repeats())
+    summaries = tuple(summarize_repeat(record, planned.case) for record in records)
     checks = tuple(check_repeats(context, records, summaries))
     outcome = store.outcome()
     measurement = summarize_case(
@@ -133,13 +109,14 @@ def _case(
             reasons_from_json(outcome["reasons"]) if outcome else [Reason(ReasonCode.NO_OUTCOME)]
         ),
     )
-    return _Returned(
-        context=context,
+    return CaseBundle(
+        case=planned.case,
         generation=int(store.folder.name.removeprefix("g")),
-        records=records,
-        summaries=summaries,
-        checks=checks,
+        status=measurement.status,
+        reasons=measurement.reasons,
+        repeats=tuple(map(RepeatBundle, records, summaries)),
         measurement=measurement,
+        checks=checks,
         elapsed_s=_elapsed_s(records, outcome),
     )
 

@@ -250,6 +250,3 @@ def _power(measure: str, counts: Mapping[str, Counts], earlier: Grade | None = N
     return power_grade(
         measure, found.caught, found.missed, found.spoiled, found.median_delay, earlier
     )
-
-
-__all__ = ["BUDGET_S", "FALSE_ALARMS", "DetectorGrades", "grade", "grade_detector"]

@@ -50,7 +50,8 @@ def write_bundle(
     """
     case_id = measurement["case_id"]
     job, archive = _job(run, case_id), run.code()
-    code = _files(archive) if archive is not None else {}
+    packed = _files(archive) if archive is not None else {}
+    code = {name: content for name, (_, content) in packed.items()}
     lacks = _lacks(job, code)
     files = {
         "measurement.json": _json(measurement),
@@ -76,8 +77,9 @@ def write_bundle(
             entry.size = len(files[name])
             entry.mtime = int(measurement["started_at"].timestamp())
             target.addfile(entry, io.BytesIO(files[name]))
-        if archive is not None:
-            _add_code(target, f"{root}/code", archive)
+        for name, (entry, content) in packed.items():
+            entry.name = f"{root}/code/{name}"
+            target.addfile(entry, io.BytesIO(content))
     return lacks
 
 
@@ -98,21 +100,11 @@ def _lacks(job: JobSpec | None, code: Mapping[str, bytes]) -> str | None:
     return None
 
 
-def _add_code(target: tarfile.TarFile, folder: str, archive: bytes) -> None:
-    """Add the files of a code.tar.gz with their modes, which its digest covers."""
+def _files(archive: bytes) -> dict[str, tuple[tarfile.TarInfo, bytes]]:
+    """Return the files of a code.tar.gz with their modes, which its digest covers."""
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as packed:
-        for entry in packed:
-            stream = packed.extractfile(entry) if entry.isfile() else None
-            if stream is not None:
-                entry.name = f"{folder}/{entry.name}"
-                target.addfile(entry, stream)
-
-
-def _files(archive: bytes) -> dict[str, bytes]:
-    """The files of a code.tar.gz."""
-    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as packed:
-        found = ((entry.name, packed.extractfile(entry)) for entry in packed if entry.isfile())
-        return {name: stream.read() for name, stream in found if stream is not None}
+        found = ((entry, packed.extractfile(entry)) for entry in packed if entry.isfile())
+        return {entry.name: (entry, stream.read()) for entry, stream in found if stream is not None}
 
 
 def _json(document: Any) -> bytes:

@@ -7,6 +7,7 @@ stored with the request (`request_confirmations`), so that a later measurement u
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import math
 import secrets
@@ -19,9 +20,9 @@ from typing import Any
 from nightbench.core.budget import PREPARE_S, duration, guess_repeat_s
 from nightbench.core.documents import to_document
 from nightbench.core.errors import UserError
-from nightbench.core.model import Build, HistoryPoint, PlannedCase, Verdict, VerdictKind
+from nightbench.core.model import Build, HistoryPoint, PlannedCase, VerdictKind
 from nightbench.core.plan import wheel_digest
-from nightbench.core.run_plan import CasePlan, RunPlan
+from nightbench.core.run_plan import RunPlan
 from nightbench.warehouse import Warehouse, WarehouseUnavailable
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.experiments import NIGHTBENCH
@@ -97,7 +98,7 @@ def _pair(suspect: SuspectedRegression) -> tuple[Build, Build] | None:
             return None
         if good.source == "path":
             raise BuildGone(f"{good.location} held {good.line} {then} then, and holds {now} now")
-    elif _says_version(good) and _says_version(bad) and then is not None and then == now:
+    elif good.source == bad.source == "index" and then is not None and then == now:
         # The same build by another name, such as a lock that is named by its version.
         return None
     if good.source == "index":
@@ -115,10 +116,6 @@ def _is_one(one: Build, other: Build) -> bool:
     if one.source != "wheel" or not one.digest:
         names += ["location", "version"]
     return all(getattr(one, name) == getattr(other, name) for name in names)
-
-
-def _says_version(build: Build) -> bool:
-    return build.source == "index"
 
 
 def _still_there(build: Build) -> None:
@@ -141,31 +138,28 @@ class RunFacts:
     """Reads runs from the warehouse, each once for all suspected regressions."""
 
     def __init__(self, warehouse: Warehouse) -> None:
-        self._warehouse = warehouse
-        self._points: dict[str, dict[str, HistoryPoint]] = {}
-        self._planned: dict[str, dict[str, PlannedCase]] = {}
-        self._verdicts: dict[str, dict[str, Verdict]] = {}
+        runs = warehouse.runs
+        self._points = functools.cache(
+            lambda run_id: {each.case_id: each.point for each in runs.measured(run_id)}
+        )
+        self._planned = functools.cache(
+            lambda run_id: {each.case_id: each for each in runs.planned_cases(run_id)}
+        )
+        self._verdicts = functools.cache(
+            lambda run_id: {each.case_id: each for each in warehouse.series.verdicts(run_id)}
+        )
 
     def point(self, run_id: str, case_id: str) -> HistoryPoint | None:
         """Return the throughput of a case; None without a valid value."""
-        if run_id not in self._points:
-            measured = self._warehouse.runs.measured(run_id)
-            self._points[run_id] = {m.case_id: m.point for m in measured if m.point}
-        return self._points[run_id].get(case_id)
+        return self._points(run_id).get(case_id)
 
     def planned(self, run_id: str, case_id: str) -> PlannedCase | None:
-        """Return the planned cases of a run."""
-        if run_id not in self._planned:
-            planned = self._warehouse.runs.planned_cases(run_id)
-            self._planned[run_id] = {each.case_id: each for each in planned}
-        return self._planned[run_id].get(case_id)
+        """Return the planned case of a run."""
+        return self._planned(run_id).get(case_id)
 
     def last_good(self, run_id: str, case_id: str) -> str | None:
         """Return the last good run before a fall, by the verdict of a night since."""
-        if run_id not in self._verdicts:
-            verdicts = self._warehouse.series.verdicts(run_id)
-            self._verdicts[run_id] = {each.case_id: each for each in verdicts}
-        verdict = self._verdicts[run_id].get(case_id)
+        verdict = self._verdicts(run_id).get(case_id)
         if verdict is None or verdict.kind is not VerdictKind.REGRESSED:
             return None
         return verdict.last_good_run_id
@@ -291,15 +285,11 @@ def expected(suspect: SuspectedRegression, plan: RunPlan, repeat_s: float | None
     except (UserError, OSError):
         return 0.0  # Nothing is launched: the confirmation ends with that reason.
     here, there = rounds_of(has_two)
-    case = _case(plan, suspect.case_id).planned.case
+    case = next(c.planned.case for c in plan.cases if c.planned.case_id == suspect.case_id)
     elsewhere = 2 * case.nodes <= len(plan.cluster.nodes)
     once = repeat_s or guess_repeat_s(plan.protocol, math.inf)
     rounds, times = (here + there, 2) if elsewhere else (here, 1)
     return times * PREPARE_S + 2 * rounds * once
-
-
-def _case(plan: RunPlan, case_id: str) -> CasePlan:
-    return next(each for each in plan.cases if each.planned.case_id == case_id)
 
 
 def _refusal(expected_s: float, left_s: float, budget_s: float) -> str | None:
