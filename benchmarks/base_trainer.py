@@ -8,10 +8,17 @@ whose streams never change, so that every line has the same weights and each ran
 import hashlib
 import itertools
 import math
+import time
 
 import numpy
 from readers.files import Part
 from readers.prefetch import Prefetched
+
+ALONE_LIMIT_S = 5.0
+"""Time in which the gradients of a trainer that steps alone must show in what it pulls."""
+
+SETTLE_S = 0.05
+"""Time between two looks at weights that no trainer changes any more."""
 
 
 class DoesNotFit(Exception):
@@ -51,6 +58,7 @@ class Base:
         self._fed = None
         self.window_batch = None
         self._weights_before = {}
+        self._trained = set()
 
     def step(self):
         """Runs forward, backward and update without waiting; the loss stays on the device."""
@@ -91,6 +99,11 @@ class Base:
         self._weights_before = {
             name: numpy.array(value, dtype="float32") for name, value in self.weights().items()
         }
+        unseen = self._trained.symmetric_difference(self._weights_before)
+        if unseen:
+            raise DoesNotFit(
+                "weights() and the network's parameters differ by " + ", ".join(sorted(unseen))
+            )
 
     def weights_moved(self, updates):
         """Returns how far each tensor has moved since `keep_weights`, in `updates` steps.
@@ -121,6 +134,49 @@ class Base:
         self._fed.again = True
         self.step()
         return True
+
+    def gradients_arrive(self):
+        """Returns whether what this trainer sends changes what it pulls; None: not asked.
+
+        Asynchronous trainers take turns: one steps, the others wait, so that no gradients but its
+        own can have changed the weights. A lone trainer's are proved by `weights_moved`. With other
+        modes than `async` no trainer can step alone, or what it has is a copy of its own.
+        """
+        context = self.context
+        case = context.case
+        if case["strategy"] != "parameter_server" or case["sync"] != "async":
+            return None
+        if context.world_size == 1:
+            return None
+        arrived = False
+        for rank in range(context.world_size):
+            context.runtime.barrier()
+            if rank == context.rank:
+                arrived = self._moves_alone()
+        context.runtime.barrier()
+        return arrived
+
+    def _moves_alone(self):
+        limit_s = time.monotonic() + ALONE_LIMIT_S
+        before = self._settled(limit_s)
+        while time.monotonic() < limit_s:
+            self.step()
+            if _differ(before, self.weights()):
+                return True
+        return False
+
+    def _settled(self, limit_s):
+        """Returns the weights once the last gradients of the others have been worked in."""
+        found = self._copied()
+        while time.monotonic() < limit_s:
+            time.sleep(SETTLE_S)
+            before, found = found, self._copied()
+            if not _differ(before, found):
+                break
+        return found
+
+    def _copied(self):
+        return {name: numpy.array(value) for name, value in self.weights().items()}
 
     def precision_proof(self):
         """Returns the precision found in the network; raises where the case asks for another."""
@@ -193,6 +249,7 @@ class Base:
                 )
         if problems:
             raise DoesNotFit("initial weights do not fit the network:\n" + "\n".join(problems))
+        self._trained = set(shapes)
         self.parameters = sum(int(numpy.prod(shape)) for shape in shapes.values())
         expected = self.context.parameters
         if expected is not None and self.parameters != expected:
@@ -251,6 +308,10 @@ def step_limit(params):
     rate, beta1, beta2 = (params[name] for name in ("learning_rate", "beta1", "beta2"))
     quotient = (1 - beta1) / math.sqrt((1 - beta2) * (1 - beta1**2 / beta2))
     return rate * max(1.0, quotient), rate * params.get("weight_decay", 0.0)
+
+
+def _differ(before, after):
+    return any(not numpy.array_equal(value, after[name]) for name, value in before.items())
 
 
 def _movement(before, after, absolute, of_norm):

@@ -232,6 +232,9 @@ def main():
         rank["sent_bytes_per_step"] = sent_bytes
     if sleep_s:
         rank["drill_sleep_s"] = sleep_s
+    arrive = trainer.gradients_arrive()
+    if arrive is not None:
+        rank["gradients_arrive"] = arrive
     write_json(os.path.join(folder, "rank.json"), rank)
     runtime.shutdown()
     recorder.close()

@@ -146,6 +146,11 @@ class FaultyTrainer(Wrapper):
                 tensor.update(largest=1.0, limit=0.1)
         return moved
 
+    def gradients_arrive(self):
+        """Returns whether gradients arrive, or that they do not where that is the fault."""
+        arrive = self.trainer.gradients_arrive()
+        return False if arrive and self._faults.fault("unsent") else arrive
+
     def weights_digest(self):
         """Returns the digest, or one that differs on each rank where that is the fault."""
         digest = self.trainer.weights_digest()

@@ -63,6 +63,12 @@ class PlainTrainer:
         self.step()
         return True
 
+    def gradients_arrive(self):
+        """Returns True where `base_trainer.Base` asks."""
+        case = self.context.case
+        asked = case["strategy"] == "parameter_server" and case["sync"] == "async"
+        return True if asked and self.context.world_size > 1 else None
+
     def weights_digest(self):
         """Returns a digest that is equal on ranks with equal initial weights and steps."""
         if self.context.case["strategy"] == "parameter_server":

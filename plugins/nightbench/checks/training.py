@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
-from nightbench.checks.expectation import NOTHING, POSITIVE, Check, Repeat
+from nightbench.checks.expectation import NOTHING, POSITIVE, Check, CheckContext, Repeat
 from nightbench.core.model import RankResult, Severity
 
 FAIL = Severity.FAIL
@@ -55,6 +55,18 @@ def _beyond(rank: RankResult) -> str | None:
     return _first_of(words)
 
 
+def _trainers_step_alone(context: CheckContext) -> bool:
+    """Return whether several trainers can: they wait for nobody, and exchange after each step."""
+    return context.asynchronous and context.case.sync == "async" and len(context.trainers) > 1
+
+
+_UNSENT = {
+    True: "",
+    False: "what it pulls stays the same while it alone trains",
+    None: "whether its gradients arrive is not stated",
+}
+
+
 def _loss_fall(repeat: Repeat) -> float | None:
     """Return by how much training has lowered the loss, of the same batches where they are known.
 
@@ -92,6 +104,12 @@ TRAINING_CHECKS: tuple[Check, ...] = (
     Check(
         "weights_within_steps", FAIL, "rank", lambda c, rank: _beyond(rank), NOTHING,
         "no tensor moves further than its optimiser's steps allow",
+        from_rank=True,
+    ),
+    Check(
+        "gradients_arrive", FAIL, "rank", lambda c, rank: _UNSENT[rank.gradients_arrive], NOTHING,
+        "servers work every trainer's gradients into what it pulls",
+        applies=_trainers_step_alone,
         from_rank=True,
     ),
     Check(

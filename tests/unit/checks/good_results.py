@@ -82,7 +82,10 @@ SUMMARY = RepeatSummary(
 ASYNC_RECORD = replace(
     RECORD,
     ranks=(
-        *(replace(r, parameters=None, weights_digest=w) for r, w in zip(RANKS, "xy", strict=True)),
+        *(
+            replace(r, parameters=None, weights_digest=w, gradients_arrive=True)
+            for r, w in zip(RANKS, "xy", strict=True)
+        ),
         PSERVER,
     ),
 )

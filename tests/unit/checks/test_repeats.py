@@ -145,6 +145,16 @@ SPOILED = {
         SUMMARY, set(),
         "trainer-1: an element of w moved by 0.06, its optimiser's steps allow 0.05",
     ),
+    "gradients_arrive": (
+        ASYNC,
+        replace(ASYNC_RECORD, ranks=tuple(
+            replace(r, gradients_arrive=a)
+            for r, a in zip(ASYNC_RECORD.ranks, (False, None, None), strict=True)
+        )),
+        ASYNC_SUMMARY, set(),
+        "trainer-0: what it pulls stays the same while it alone trains, "
+        "trainer-1: whether its gradients arrive is not stated",
+    ),
     "loss_falls": (
         CONTEXT, rank(loss_again=8.5), replace(SUMMARY, loss_median=6.0), set(), "-0.3 below"
     ),

@@ -53,6 +53,8 @@ class RankResult:
     weights_moved: Mapping[str, Movement] | None = None
     """Trainable tensor -> its way through the window; None where the rank does not say."""
     weights_digest: str | None = None
+    gradients_arrive: bool | None = None
+    """Whether what it sent, while no other trainer did, changed what it pulled; None: not asked."""
     parameters: int | None = None
     peak_resident_bytes: int | None = None
     peak_allocator_bytes: int | None = None
@@ -90,6 +92,7 @@ class RankResult:
             loss_again=_number(loss["again"]) if loss and "again" in loss else None,
             weights_moved=_movements(doc.get("weights_moved")),
             weights_digest=doc["weights_digest"],
+            gradients_arrive=doc.get("gradients_arrive"),
             parameters=doc["parameters"],
             peak_resident_bytes=peak["resident_bytes"],
             peak_allocator_bytes=peak["allocator_bytes"],
