@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import math
-import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.broken_lines import (
+    FROZEN,
+    NO_UPDATE,
+    NOT_EXCHANGED,
+    NOT_SENT,
+    broken,
+    refused,
+)
 from tests.integration.framework_gangs import BENCHMARKS, build_environment, job_of, run_gang
 
 pytestmark = [pytest.mark.framework, pytest.mark.timeout(900)]
@@ -66,7 +74,9 @@ def test_every_tensor_moves_within_its_bound_unless_the_rate_is_0(
             job["workload"]["params"]["learning_rate"] = rate
         folder = tmp_path / str(rate)
         folder.mkdir()
-        for rank in run_gang(folder, job, interpreter(line)):
+        ranks = run_gang(folder, job, interpreter(line))
+        assert set(refused(job, ranks)) == (set() if rate is None else {"weights_move"})
+        for rank in ranks:
             moved = rank["weights_moved"]
             assert moved
             still = {name for name, each in moved.items() if each["largest"] == 0}
@@ -79,18 +89,92 @@ def test_every_tensor_moves_within_its_bound_unless_the_rate_is_0(
             assert all(each["largest"] <= each["limit"] * 1.01 for each in bounded)
 
 
-def test_a_frozen_layer_is_named(interpreter: Callable[[str], str], tmp_path: Path) -> None:
-    code = tmp_path / "benchmarks"
-    shutil.copytree(BENCHMARKS, code, ignore=shutil.ignore_patterns("__pycache__"))
-    trainer = code / "frameworks" / "pytorch" / "trainer.py"
-    text = trainer.read_text(encoding="utf-8")
-    step = "        self.scaler.step(self.optimizer)\n"
-    assert text.count(step) == 1
-    frozen = "        next(self.model.parameters()).grad = None\n"
-    trainer.write_text(text.replace(step, frozen + step), encoding="utf-8")
-    folder = tmp_path / "repeat"
+SINGLE_CELLS = [
+    *(pytest.param(line, "transformer_base", id=line, marks=marks) for line, marks in [
+        ("pytorch", ()), ("paddle1", SLOW), ("paddle2", SLOW), ("paddle3", SLOW)
+    ]),
+    *(pytest.param(line, "bert_base", id=line, marks=marks) for line, marks in [
+        ("jax", SLOW), ("mxnet", SLOW), ("tensorflow1", SLOW),
+        ("tensorflow2", LARGE), ("oneflow", LARGE), ("mindspore", LARGE),
+    ]),
+    pytest.param("megengine", "resnet50_v1.5", id="megengine", marks=LARGE),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("breakage", ["no update", "a frozen layer", "learning rate 0"])
+@pytest.mark.parametrize(("line", "workload"), SINGLE_CELLS)
+def test_a_line_that_is_broken_is_refused(
+    line: str,
+    workload: str,
+    breakage: str,
+    interpreter: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    ways = {"no update": NO_UPDATE, "a frozen layer": FROZEN}
+    code = broken(tmp_path, line, ways[breakage][line]) if breakage in ways else BENCHMARKS
+    job = job_of(line, workload, code=code, **SINGLE)
+    if breakage not in ways:
+        job["workload"]["params"]["learning_rate"] = 0.0
+    (rank,) = refused_ranks = run_gang(tmp_path, job, interpreter(line), code=code)
+    found = refused(job, refused_ranks)
+    tensors = len(rank["weights_moved"])
+    still = 1 if breakage == "a frozen layer" else tensors
+    assert found["weights_move"].count(" did not move") == min(still, 3)
+    assert (" more " in found["weights_move"]) == (still > 3)
+    assert f"(of {tensors} tensors)" in found["weights_move"]
+
+
+COLLECTIVE_CELLS = [
+    *(pytest.param(line, id=line, marks=SLOW) for line in NOT_EXCHANGED if line not in {
+        "tensorflow2", "oneflow", "mindspore"
+    }),
+    *(pytest.param(line, id=line, marks=LARGE) for line in ("tensorflow2", "oneflow", "mindspore")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", COLLECTIVE_CELLS)
+def test_ranks_that_keep_their_gradients_are_refused(
+    line: str, interpreter: Callable[[str], str], tmp_path: Path
+) -> None:
+    code = broken(tmp_path, line, NOT_EXCHANGED[line])
+    job = job_of(line, "bert_base", code=code, trainers=2, strategy="collective")
+    found = refused(job, run_gang(tmp_path, job, interpreter(line), code=code))
+    assert set(found) == {"weights_agree"}
+
+
+@pytest.mark.parametrize("sent", [True, False])
+@pytest.mark.parametrize("line", [
+    pytest.param(line, id=line, marks=() if line == "paddle2" else SLOW) for line in NOT_SENT
+])  # fmt: skip
+def test_a_trainer_whose_gradients_do_not_reach_the_servers_is_refused(
+    line: str, sent: bool, interpreter: Callable[[str], str], tmp_path: Path
+) -> None:
+    code = BENCHMARKS if sent else broken(tmp_path, line, NOT_SENT[line])
+    job = job_of(line, "ctr_dnn", code=code, **SERVERS, sync="async")
+    job["protocol"] |= {"measured_steps": 40}
+    ranks = run_gang(tmp_path, job, interpreter(line), code=code)
+    assert [rank["gradients_arrive"] for rank in ranks] == [True, sent]
+    found = refused(job, ranks)
+    assert set(found) == (set() if sent else {"gradients_arrive"})
+
+
+COLLECTIVE = {"strategy": "collective", "trainers": 2}
+
+
+@pytest.mark.parametrize(
+    ("fault", "check", "axes"),
+    [
+        ("frozen", "weights_move", COLLECTIVE),
+        ("leap", "weights_within_steps", COLLECTIVE),
+        ("weights_differ", "weights_agree", COLLECTIVE),
+        ("unsent", "gradients_arrive", {**SERVERS, "sync": "async"}),
+    ],
+)
+def test_the_test_line_is_refused_as_well(
+    fault: str, check: str, axes: dict[str, Any], tmp_path: Path
+) -> None:
+    job = job_of("fake", "sleep", **axes)
+    job["workload"]["params"] |= {fault: True, "rank": 1, "parameters": 1000}
+    folder = tmp_path / "1"
     folder.mkdir()
-    job = job_of("pytorch", "transformer_base", code=code, **SINGLE)
-    (rank,) = run_gang(folder, job, interpreter("pytorch"), code=code)
-    still = [name for name, each in rank["weights_moved"].items() if each["largest"] == 0]
-    assert len(still) == 1
+    assert set(refused(job, run_gang(folder, job, sys.executable))) == {check}

@@ -1,0 +1,216 @@
+"""Ways to break the training of a real framework line, in a copy of benchmarks/.
+
+A breakage replaces text of the line's own trainer, as an author's slip would: product code knows
+nothing of it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from tests.integration.framework_gangs import BENCHMARKS
+
+from nightbench.checks import CheckContext, check_repeats
+from nightbench.core.model import Case, Process, Protocol, Strategy
+from nightbench.core.repeat_record import repeat_record
+from nightbench.core.summarize import summarize_repeat
+
+Breakage = tuple[str, str]
+"""Text of a trainer, and what takes its place."""
+
+EAGER_PADDLE = "apis/paddle/trainer.py"
+FILES = {"paddle2": EAGER_PADDLE, "paddle3": EAGER_PADDLE}
+"""Line -> file below benchmarks/, where it is not its trainer.py."""
+
+_STEP = "        self.optimizer.step()\n"
+_PADDLE_UPDATE = (_STEP, "")
+_PADDLE_FROZEN = (
+    _STEP,
+    "        next(iter(trainable(self.model).values())).clear_gradient(False)\n" + _STEP,
+)
+_PYTORCH_STEP = "        self.scaler.step(self.optimizer)\n"
+_JAX_STEP = (
+    '            updated = self.optimizer(params, state["step"], weight, gradient, *slots)\n'
+)
+_TENSORFLOW2_STEP = (
+    "            self.optimizer(self.context.params, step, weight, gradient, *slots)\n"
+)
+_TENSORFLOW1_STEP = (
+    "                    updates.append(optimizer(params, step, weight, gradient, *held))\n"
+)
+
+NO_UPDATE: dict[str, Breakage] = {
+    "pytorch": (_PYTORCH_STEP, ""),
+    "paddle1": ("        optimizer.minimize(self.loss)\n",
+                "        fluid.backward.append_backward(self.loss)\n"),
+    "paddle2": _PADDLE_UPDATE,
+    "paddle3": _PADDLE_UPDATE,
+    "jax": (_JAX_STEP, "            updated = [weight, *slots]\n"),
+    "mxnet": ("        self.trainer.step(1)  # losses are means already\n", ""),
+    "tensorflow1": (_TENSORFLOW1_STEP, "                    updates.append(tf.no_op())\n"),
+    "tensorflow2": (_TENSORFLOW2_STEP, "            pass\n"),
+    "oneflow": ("    " + _STEP, ""),
+    "mindspore": ("self.optimizer(self.reduce(gradients))", "self.reduce(gradients)"),
+    "megengine": ("self.optimizer.step().clear_grad()", "self.optimizer.clear_grad()"),
+}  # fmt: skip
+"""Line -> forward and backward alone."""
+
+FROZEN: dict[str, Breakage] = {
+    "pytorch": (
+        _PYTORCH_STEP,
+        "        next(self.model.parameters()).grad = None\n" + _PYTORCH_STEP,
+    ),
+    "paddle1": (
+        "optimizer.minimize(self.loss)",
+        "optimizer.minimize(self.loss, parameter_list=[w.name for w in trainable[1:]])",
+    ),
+    "paddle2": _PADDLE_FROZEN,
+    "paddle3": _PADDLE_FROZEN,
+    "jax": (
+        _JAX_STEP,
+        _JAX_STEP
+        + "            updated = [weight, *slots] if name == min(state['weights']) else updated\n",
+    ),
+    "mxnet": (
+        "        self.trainer = gluon.Trainer(\n",
+        "        next(self._parameters())[1].lr_mult = 0.0\n"
+        "        self.trainer = gluon.Trainer(\n",
+    ),
+    "tensorflow1": (
+        _TENSORFLOW1_STEP,
+        "                    if weight is not weights[0]:\n    " + _TENSORFLOW1_STEP,
+    ),
+    "tensorflow2": (
+        _TENSORFLOW2_STEP,
+        "            if weight is not next(iter(self.scope.weights.values())):\n    "
+        + _TENSORFLOW2_STEP,
+    ),
+    "oneflow": (
+        "    " + _STEP,
+        "            next(self.model.parameters()).grad = None\n    " + _STEP,
+    ),
+    "mindspore": (
+        "parameters = self.model.trainable_params()",
+        "parameters = self.model.trainable_params()[1:]",
+    ),
+    "megengine": (
+        "GradManager().attach(self.model.parameters())",
+        "GradManager().attach(list(self.model.parameters())[1:])",
+    ),
+}
+"""Line -> one layer that the optimiser leaves alone."""
+
+NOT_EXCHANGED: dict[str, Breakage] = {
+    "pytorch": ("nn.parallel.DistributedDataParallel(self.model)", "self.model"),
+    "paddle2": ("paddle.DataParallel(self.model) if", "self.model if"),
+    "paddle3": ("paddle.DataParallel(self.model) if", "self.model if"),
+    "jax": (
+        '            gradients, averages = jax.lax.pmean((gradients, averages), "ranks")\n',
+        "            pass\n",
+    ),
+    "tensorflow1": ('self._all_reduce(dense, "Div")', "dense"),
+    "tensorflow2": ('            gradients = self._all_reduce("MEAN", dense)\n',
+                    "            gradients = dense\n"),
+    "oneflow": ("nn.parallel.DistributedDataParallel(self.model)", "pass"),
+    "mindspore": ("self.optimizer(self.reduce(gradients))", "self.optimizer(gradients)"),
+}  # fmt: skip
+"""Line -> ranks that keep their gradients to themselves."""
+
+_PADDLE_SENDS = """
+            block = self.program.global_block()
+            for place in reversed(range(len(block.ops))) if self.context.rank else ():
+                if block.ops[place].type in ("send", "distributed_push_sparse"):
+                    block._remove_op(place)
+"""
+
+NOT_SENT: dict[str, Breakage] = {
+    "paddle1": (
+        "            self.program = fleet.main_program\n",
+        "            self.program = fleet.main_program\n" + _PADDLE_SENDS,
+    ),
+    "paddle2": (
+        "        self.program = paddle.static.default_main_program()\n",
+        "        self.program = paddle.static.default_main_program()\n"
+        "        if self.distributed:" + _PADDLE_SENDS,
+    ),
+    "tensorflow1": (
+        "        return self._update(weights, gradients)\n",
+        "        gradients = [0 * g if self.context.rank else g for g in self._dense(gradients)]\n"
+        "        return self._update(weights, gradients)\n\n"
+        "    def _dense(self, gradients):\n"
+        "        return [tf.convert_to_tensor(gradient) for gradient in gradients]\n",
+    ),
+    "mxnet": (
+        "        self.trainer.step(1)  # losses are means already\n",
+        "        for weight in self.model.collect_params().values() if self.context.rank else ():\n"
+        "            weight.zero_grad()\n"
+        "        self.trainer.step(1)  # losses are means already\n",
+    ),
+}
+"""Line -> asynchronous servers that get nothing of trainer 1, which goes on pulling from them."""
+
+
+def broken(folder: Path, line: str, breakage: Breakage) -> Path:
+    """A copy of benchmarks/ in which the line is broken."""
+    code = folder / "benchmarks"
+    shutil.copytree(BENCHMARKS, code, ignore=shutil.ignore_patterns("__pycache__"))
+    own = f"frameworks/{line}/trainer.py"
+    file = own if breakage in NOT_SENT.values() else FILES.get(line, own)
+    trainer = code / file
+    text = trainer.read_text(encoding="utf-8")
+    old, new = breakage
+    assert text.count(old) == 1
+    trainer.write_text(text.replace(old, new), encoding="utf-8")
+    return code
+
+
+def refused(job: Any, ranks: list[dict[str, Any]]) -> dict[str, str]:
+    """The checks that quarantine a repeat -> what they observed, as the control plane has them.
+
+    Args:
+        job: the job.json document.
+        ranks: what the measured processes wrote in rank.json, by rank.
+    """
+    case = job["case"]
+    counts = {role: sum(p["role"] == role for p in job["processes"]) for role in ("pserver",)}
+    processes = tuple(
+        Process(p["name"], p["role"], p["rank"], p["node"], 0, measured=p["measured"])
+        for p in job["processes"]
+    )
+    measured = iter(ranks)
+    results: dict[str, dict[str, Any]] = {node["name"]: {"processes": []} for node in job["nodes"]}
+    for process in job["processes"]:
+        keys = ("name", "role", "rank", "measured")
+        entry = {key: process[key] for key in keys}
+        entry["summary"] = next(measured) if process["measured"] else None
+        results[process["node"]]["processes"].append(entry)
+    context = CheckContext(
+        case=Case(
+            case["workload"],
+            case["framework"],
+            Strategy(case["strategy"]),
+            nodes=len(job["nodes"]),
+            trainers=len(job["nodes"]),
+            pservers=counts["pserver"],
+            batch_size_per_device=case["batch_size_per_device"],
+            sync=case["sync"],
+            scale="smoke",
+        ),
+        protocol=Protocol(
+            warmup_steps=job["protocol"]["warmup_steps"],
+            measured_steps=job["protocol"]["measured_steps"],
+            min_seconds=job["protocol"]["min_seconds"],
+            repeats=1,
+        ),
+        processes=processes,
+        unit="units",
+        units_per_trainer_step=None,
+        parameters=job["workload"]["params"].get("parameters"),
+    )
+    clocks = {node["name"]: {"offset_s": 0.0, "error_s": 0.0} for node in job["nodes"]}
+    record = repeat_record({"repeat": 1, "status": "ok", "clocks": clocks}, results)
+    summary = summarize_repeat(record, context.case)
+    checks = check_repeats(context, [record], [summary])
+    return {each.check: each.observed for each in checks if each.quarantines}
