@@ -59,7 +59,7 @@ def states(reader: Warehouse) -> dict[int, str]:
 
 
 def test_one_line_for_one_cause(roles: None, ids: list[int]) -> None:
-    _, *lines = said("list").splitlines()
+    _header, _rule, *lines = said("list").splitlines()
     assert len(lines) == 2
     (line,) = [line for line in lines if "node: n1" in line]
     assert line.split()[:3] == [str(ids[1]), "3", "open"]

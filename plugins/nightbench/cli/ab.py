@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from nightbench.cli import common, experiment_common
-from nightbench.cli.common import err, out
+from nightbench.cli.common import out, say, warn
 from nightbench.core.errors import UserError
 from nightbench.core.run_plan import new_run_id
 from nightbench.core.sentences import sentences
@@ -146,7 +147,7 @@ def _begin(request: AbRequest, *, json: bool) -> Document:
     context = experiment_common.context_of(chosen, outside_hours=request.outside_hours)
     left_out = asyncio.run(unfit_nodes(context, plan.cases[0].case.framework))
     for why in left_out.values():
-        err.print(sentences(why), markup=False, soft_wrap=True)
+        warn(sentences(why))
     return _measure(name, request, context, left_out, json=json)
 
 
@@ -207,37 +208,34 @@ def chosen_of(request: AbRequest) -> common.Chosen:
     """Return the suite with its cases of the builds' line, its cluster and the catalog."""
     from nightbench.config import parse_build
 
-    return common.choose(
+    return common.Selection(
         request.suite,
         request.cluster,
         frameworks=request.frameworks or parse_build(request.a).line,
         workloads=request.workloads,
         strategies=request.strategies,
         scale=request.scale,
-        builds=[request.a],
-    )
+        build=[request.a],
+    ).choose()
 
 
 def show(document: Document, *, verbose: bool) -> None:
     """Print a result as a table and sentences; verbose with the figures of every round."""
-    table = Table()
-    for name in ("case", "B / A", "interval", "n", "p", "order", "verdict"):
-        table.add_column(name, overflow="fold")
-    for row in document["cases"]:
-        verdict = row["verdict"]
-        colour = _COLOURS[verdict]
-        table.add_row(
+    rows: list[tuple[str | Text, ...]] = [
+        (
             row["case_id"],
             *_figures(row),
             " ".join(row["order"]) or "-",
-            f"[{colour}]{verdict}[/{colour}]",
+            Text(row["verdict"], style=_COLOURS[row["verdict"]]),
         )
-    if document["combined"]:
-        both = document["combined"]
-        table.add_row("all cases, mean", *_figures(both), "", both["verdict"])
-    out.print(table)
+        for row in document["cases"]
+    ]
+    if both := document["combined"]:
+        rows.append(("all cases, mean", *_figures(both), "", both["verdict"]))
+    columns = ("case", "B / A", "interval", "n", "p", "order", "verdict")
+    out.print(common.table(columns, rows))
     for line in _lines(document):
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(line)
     if verbose:
         for row in document["cases"]:
             out.print(_rounds(row))
@@ -254,18 +252,18 @@ def _figures(row: Document) -> tuple[str, str, str, str]:
 
 
 def _rounds(row: Document) -> Table:
-    table = Table(title=row["case_id"], title_justify="left")
-    for name in ("round", "order", f"A {row['unit']}/s", f"B {row['unit']}/s", "B / A"):
-        table.add_column(name)
-    for each in row["rounds"]:
-        table.add_row(
+    columns = ("round", "order", f"A {row['unit']}/s", f"B {row['unit']}/s", "B / A")
+    lines = (
+        (
             str(each["round"]),
             each["order"],
             figure(each["a"]),
             figure(each["b"]),
             f"{each['ratio']:.4f}",
         )
-    return table
+        for each in row["rounds"]
+    )
+    return common.table(columns, lines, title=row["case_id"])
 
 
 def _lines(document: Document) -> list[str]:

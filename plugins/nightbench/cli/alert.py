@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from nightbench.cli import common
 from nightbench.cli.alert_groups import (
@@ -23,7 +21,7 @@ from nightbench.cli.alert_groups import (
     table_of,
     what,
 )
-from nightbench.cli.common import out
+from nightbench.cli.common import out, say
 from nightbench.cli.nights import say_overdue
 from nightbench.core.errors import UserError
 from nightbench.core.hours import moment
@@ -65,28 +63,22 @@ def list_alerts(
     json: common.JsonOption = False,
 ) -> None:
     """List the live alerts, newest first; one line for each cause."""
-    with _warehouse() as warehouse:
+    with common.reader() as warehouse:
         rows = warehouse.alerts.find(None if every else LIVE, limit=MOST)
     if json:
-        common.print_json([_document(row) for row in rows])
+        common.print_json(rows)
         return
     say_overdue()
     if not rows:
         out.print("No alerts." if every else "No open alerts. Closed ones: --all")
         return
-    table = Table(box=None, pad_edge=False)
-    names, lines = table_of(rows)
-    for name in names:
-        table.add_column(name, overflow="fold")
-    for line in lines:
-        table.add_row(*(Text(cell) for cell in line))
-    out.print(table)
+    out.print(common.table(*table_of(rows)))
 
 
 @app.command()
 def show(alert: AlertArgument, json: common.JsonOption = False) -> None:
     """Show an alert with its cause, the others of the same cause, and its history."""
-    with _warehouse() as warehouse:
+    with common.reader() as warehouse:
         _show(warehouse, alert, json)
 
 
@@ -188,14 +180,6 @@ def confirm(
     raise typer.Exit(confirm_alert(alert, outside_hours=outside_hours, json=json))
 
 
-@contextmanager
-def _warehouse() -> Iterator[Warehouse]:
-    from nightbench.warehouse import Warehouse
-
-    with closing(common.open_warehouse("nightbench_reader")) as connection:
-        yield Warehouse(connection)
-
-
 def _change(
     alert: int,
     json: bool,
@@ -208,7 +192,7 @@ def _change(
 
     others: list[int] = []
     if group:
-        with _warehouse() as warehouse:
+        with common.reader() as warehouse:
             others = [
                 row["alert_id"]
                 for row in others_of_cause(warehouse, alert)
@@ -218,7 +202,7 @@ def _change(
         triage = Triage(connection, getpass.getuser())
         act(triage, alert)
         refused = acted_on(others, lambda one: act(triage, one))
-    with _warehouse() as warehouse:
+    with common.reader() as warehouse:
         _show(warehouse, alert, json)
     if group and not json:
         out.print(f"and {len(others) - len(refused)} more of its group")
@@ -234,13 +218,12 @@ def _show(warehouse: Warehouse, alert: int, json: bool) -> None:
         raise UserError(f"There is no alert {alert}. `nightbench alert list --all` lists them.")
     row, events = rows[0], warehouse.alerts.events(alert)
     if json:
-        same = [_document(other) for other in others_of_cause(warehouse, alert)]
-        details = {"events": [_document(event) for event in events], "same_cause": same}
-        details["bisects"] = [
-            {**_document(found), "tests": [_document(test) for test in found["tests"]]}
-            for found in _bisects(alert)
-        ]
-        common.print_json(_document(row) | details)
+        details = {
+            "events": events,
+            "same_cause": others_of_cause(warehouse, alert),
+            "bisects": _bisects(warehouse, alert),
+        }
+        common.print_json(row | details)
         return
     owner = f", owner {row['owner']}" if row["owner"] else ""
     lines = [
@@ -253,14 +236,14 @@ def _show(warehouse: Warehouse, alert: int, json: bool) -> None:
         "",
         *others_of(others_of_cause(warehouse, alert)),
     ]
-    lines += [line for found in _bisects(alert) for line in (*lines_of(found), "")]
+    lines += [line for found in _bisects(warehouse, alert) for line in (*lines_of(found), "")]
     for event in events:
         step = event["what"]
         if step == "moved":
             step = f"{event['from_state']} -> {event['to_state']}"
         why = f": {event['why']}" if event["why"] else ""
         lines.append(f"{event['at']:%Y-%m-%d %H:%M} {event['by_whom']} {step}{why}")
-    out.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+    say("\n".join(lines))
 
 
 def _runs(row: dict[str, Any]) -> list[str]:
@@ -286,15 +269,8 @@ def _confirmation(row: dict[str, Any]) -> list[str]:
     return [f"{outcome}: {row['confirmation_sentence']}"]
 
 
-def _bisects(alert: int) -> list[dict[str, Any]]:
+def _bisects(warehouse: Warehouse, alert: int) -> list[dict[str, Any]]:
     """Return the lines of its bisects, newest first, with their tests."""
-    from nightbench.warehouse import Warehouse
-
-    with closing(common.open_warehouse("nightbench_reader")) as connection:
-        repository = Warehouse(connection).bisects
-        found = repository.find(alert_id=alert)
-        return [{**row, "tests": repository.steps(row["bisect_id"])} for row in found]
-
-
-def _document(row: dict[str, Any]) -> dict[str, Any]:
-    return {k: v.isoformat() if isinstance(v, datetime) else v for k, v in row.items()}
+    repository = warehouse.bisects
+    found = repository.find(alert_id=alert)
+    return [{**row, "tests": repository.steps(row["bisect_id"])} for row in found]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from nightbench.cli import common, experiment_common
-from nightbench.cli.common import out
+from nightbench.cli.common import say
 from nightbench.core.errors import UserError
 from nightbench.core.model import VerdictKind
 
@@ -59,7 +59,7 @@ def confirm_alert(alert_id: int, *, outside_hours: bool, json: bool) -> int:
         common.print_json(document | {"outcome": str(found.outcome)})
     else:
         outcome = found.outcome.replace("_", " ")
-        out.print(f"{outcome}: {found.sentence}", markup=False, soft_wrap=True)
+        say(f"{outcome}: {found.sentence}")
     return INCONCLUSIVE if found.outcome == "inconclusive" else 0
 
 
@@ -109,5 +109,5 @@ def _request(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, Experime
 
 def _context(night: RunPlan, outside_hours: bool) -> ExperimentContext:
     # A person may wait: only the cluster's hours limit it.
-    chosen = common.choose(night.run.suite, night.run.cluster)
+    chosen = common.Selection(night.run.suite, night.run.cluster).choose()
     return experiment_common.context_of(chosen, outside_hours=outside_hours)

@@ -20,7 +20,7 @@ def test_channels(suite: str, *, json: bool) -> int:
     from nightbench.alerts.routing import channels_of
     from nightbench.core.model import HistoryPoint
 
-    chosen = common.choose(suite).suite
+    chosen = common.Selection(suite).choose().suite
     channels = channels_of(chosen.alerts, chosen.routes)
     if not channels:
         raise UserError(

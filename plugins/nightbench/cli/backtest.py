@@ -5,16 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
-from rich.table import Table
 
 from nightbench.cli import common
-from nightbench.cli.common import err, out, say
+from nightbench.cli.common import out, say, warn
 from nightbench.config import locations
 from nightbench.core.errors import UserError
 
@@ -66,7 +64,7 @@ def backtest(
     from nightbench.core.history_file import HistoryFile
 
     proposed = policy_changes(policy)
-    first = _date(since)
+    first = common.instant("--since", since) if since else None
     names = tuple(series or ())
     if history is not None:
         if cluster or suite:
@@ -77,15 +75,18 @@ def backtest(
             pasts = pasts_of(connection, names, suite, cluster)
             labelled = labels_of(connection)
     policies, notes = _policies(pasts)
-    with _Progress() as progress:
-        found = replayed(
-            pasts, labelled, policies.__getitem__, proposed, first, progress=progress.show
-        )
+    with common.progress_bar() as progress:
+        task = progress.add_task("replaying", total=None)
+
+        def show(done: int, of: int, case: str) -> None:
+            progress.update(task, completed=done, total=of, description=case)
+
+        found = replayed(pasts, labelled, policies.__getitem__, proposed, first, progress=show)
     if json:
         common.print_json(document(found, policies, proposed))
         return
     for note in notes:
-        err.print(note, markup=False, soft_wrap=True)
+        warn(note)
     _show(found, policies, proposed, first)
 
 
@@ -118,24 +119,6 @@ def policy_changes(text: str) -> dict[str, Any]:
     return {key: getattr(file, key) for key in given}
 
 
-class _Progress:
-    """Shows the replayed series on standard error; silent where that is a file."""
-
-    def __enter__(self) -> _Progress:
-        self._status = err.status("Reading the history") if err.is_terminal else None
-        if self._status:
-            self._status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._status:
-            self._status.stop()
-
-    def show(self, done: int, of: int, series: str) -> None:
-        if self._status:
-            self._status.update(f"{done} of {of} series replayed  {series}")
-
-
 def _policies(pasts: Sequence[PastSeries]) -> tuple[dict[str, RegressionPolicy], list[str]]:
     """Return the policies of the suites from their files, and the suites without one."""
     from nightbench.config import find_suites, load_suite
@@ -154,16 +137,6 @@ def _policies(pasts: Sequence[PastSeries]) -> tuple[dict[str, RegressionPolicy],
     return policies, [said] if unknown else []
 
 
-def _date(text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise UserError(f'--since: found "{text}", expected a date as 2026-03-31') from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
 # --- output -----------------------------------------------------------------------------
 
 
@@ -180,13 +153,9 @@ def _show(
     sides = [("current", found.current)]
     if found.proposed:
         sides.append((f"proposed: {policy_words(proposed)}", found.proposed))
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("alerts on falls")
-    for name, _ in sides:
-        table.add_column(name, justify="right")
-    for title, cell in _ROWS.items():
-        table.add_row(title, *(cell(side) for _, side in sides))
-    out.print(table)
+    names = [name for name, _ in sides]
+    rows = ((title, *(cell(side) for _, side in sides)) for title, cell in _ROWS.items())
+    out.print(common.table(("alerts on falls", *names), rows, right=names))
     current = {policy_words(_plain(policy)) for policy in policies.values()}
     say(f"Current: {'; '.join(sorted(current))}.")
     if not found.labelled:
@@ -269,22 +238,17 @@ def document(
 def _side(side: Score) -> dict[str, Any]:
     return {
         "raised": [
-            _json(alert) | {"label": side.labels.get(place)}
+            dataclasses.asdict(alert) | {"label": side.labels.get(place)}
             for place, alert in enumerate(side.raised)
         ],
         "right": side.right,
         "false": side.wrong,
         "unlabelled": side.unlabelled,
-        "missed": [_json(known) for known in side.missed],
-        "silenced": [_json(known) for known in side.silenced],
+        "missed": side.missed,
+        "silenced": side.silenced,
         "precision": side.precision,
         "precision_interval": side.precision_interval if side.labels else None,
         "worst_precision": side.worst_precision,
         "recall": side.recall,
         "recall_interval": side.recall_interval if side.recall is not None else None,
     }
-
-
-def _json(item: RaisedAlert | LabelledAlert) -> dict[str, Any]:
-    found = dataclasses.asdict(item)
-    return {k: v.isoformat() if isinstance(v, datetime) else v for k, v in found.items()}

@@ -10,10 +10,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from nightbench.cli import common, experiment_common
-from nightbench.cli.common import err, out
+from nightbench.cli.common import out, say, warn
 from nightbench.core.errors import UserError
 from nightbench.core.run_plan import new_run_id
 from nightbench.core.sentences import sentences
@@ -143,16 +142,16 @@ def _request(
     context = _context(goal.suite, goal.cluster, goal.case_id, limits)
     request, problems = asyncio.run(make_request(goal, context, **limits))
     for why in request.left_out.values():
-        err.print(sentences(why), markup=False, soft_wrap=True)
+        warn(sentences(why))
     for problem in problems:
-        err.print(f"no answer from {problem}", markup=False, soft_wrap=True)
+        warn(f"no answer from {problem}")
     return request, context
 
 
 def _context(
     suite: str, cluster: str | None, case_id: str, limits: Mapping[str, Any]
 ) -> ExperimentContext:
-    chosen = common.choose(suite, cluster, cases=[case_id])
+    chosen = common.Selection(suite, cluster, case=[case_id]).choose()
     return experiment_common.context_of(chosen, outside_hours=limits["outside_hours"])
 
 
@@ -180,23 +179,22 @@ def _measure(
 
 def show(document: Mapping[str, Any]) -> None:
     """Print the tests of a bisect and its result."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("test", "version", "beside", "result", "ratio", "95 % interval", "rounds"):
-        table.add_column(name, overflow="fold")
-    for step in document["steps"]:
-        sure = step["low"] is not None
-        table.add_row(
+    rows = (
+        (
             f"{step['number']} {step['kind']}",
             step["version"],
             step["against"],
             step["result"] or step["status"],
-            f"{step['ratio']:.4f}" if step["ratio"] is not None else "",
-            f"{step['low']:.4f} to {step['high']:.4f}" if sure else "",
+            "" if step["ratio"] is None else f"{step['ratio']:.4f}",
+            "" if step["low"] is None else f"{step['low']:.4f} to {step['high']:.4f}",
             str(step["rounds"]),
         )
-    out.print(table)
+        for step in document["steps"]
+    )
+    columns = ("test", "version", "beside", "result", "ratio", "95 % interval", "rounds")
+    out.print(common.table(columns, rows))
     for line in lines_of(document):
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(line)
 
 
 def lines_of(document: Mapping[str, Any]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, out, say
@@ -249,21 +250,17 @@ def _levels(targets: dict[str, SshTarget]) -> list[dict[str, SshTarget]]:
 
 
 def _table(asked: Sequence[tuple[tuple[str, SshTarget], list[HostKey] | UserError]]) -> Table:
-    table = Table()
-    # A truncated fingerprint cannot be compared: on a narrow terminal it folds.
-    for column in ("node", "address", "kind", "fingerprint", "known_hosts"):
-        table.add_column(column, overflow="fold")
+    rows: list[tuple[str | Text, ...]] = []
     for (name, target), answer in asked:
         if isinstance(answer, UserError):
-            table.add_row(escape(name), target.address, "-", "-", "[red]no answer[/]")
+            rows.append((name, target.address, "-", "-", Text("no answer", style="red")))
             continue
         for key in answer:
-            style = _STYLES.get(key.status.value, "bold red")
-            status = f"[{style}]{key.status.value}[/]"
+            status = Text(key.status.value, style=_STYLES.get(key.status.value, "bold red"))
             if key.known:
-                status += f" (known: {key.known})"
-            table.add_row(escape(name), target.address, key.kind, key.fingerprint, status)
-    return table
+                status.append(f" (known: {key.known})", style="default")
+            rows.append((name, target.address, key.kind, key.fingerprint, status))
+    return common.table(("node", "address", "kind", "fingerprint", "known_hosts"), rows)
 
 
 @app.command()

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from datetime import UTC, date, datetime, tzinfo
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
+from rich.table import Table
+from rich.text import Text
 
 from nightbench.cli.entry import quiet
 from nightbench.config import locations, run_request
 from nightbench.config.run_request import RunRequest, resolve_request
+from nightbench.core.errors import UserError
+from nightbench.core.printable import shown
 from nightbench.local.home import Home, find_home
 
 if TYPE_CHECKING:
@@ -111,6 +121,71 @@ def say(text: str) -> None:
     out.print(text, markup=False, soft_wrap=True)
 
 
+def warn(text: str) -> None:
+    """Print a line to standard error without markup or wrapping."""
+    err.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def table(
+    columns: Iterable[str],
+    rows: Iterable[Iterable[str | Text]],
+    *,
+    right: Collection[str] = (),
+    title: str | None = None,
+) -> Table:
+    """Return a table; its cells hold no markup, and fold where the terminal is narrow.
+
+    Args:
+        columns: their names.
+        rows: the cells of each.
+        right: the columns of numbers.
+        title: above it.
+    """
+    made = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+    )
+    for name in columns:
+        made.add_column(name, overflow="fold", justify="right" if name in right else "left")
+    for row in rows:
+        made.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+    return made
+
+
+def progress_bar(*columns: ProgressColumn) -> Progress:
+    """Return a bar on a terminal, above which results are printed; none elsewhere."""
+    console = out if out.is_terminal else err
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        *columns,
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+def instant(option: str, text: str, place: tzinfo = UTC) -> datetime:
+    """Return the instant that an option names; without an offset it is the time at a place.
+
+    Raises:
+        UserError: it names none.
+    """
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise UserError(
+            f"{option}: found {shown(text)}; expected a date or a time in ISO 8601, such as "
+            "2026-11-01 or 2026-11-01T22:00Z"
+        ) from None
+    return found if found.tzinfo else found.replace(tzinfo=place)
+
+
 def login_text(access: Logins) -> str:
     """Return user and password for a terminal; for a file or a pipe, where the password lies."""
     if sys.stdout.isatty():
@@ -138,41 +213,74 @@ class Chosen:
     """Measure also outside of the cluster's hours."""
 
 
-def choose(
-    suite: str,
-    cluster: str | None = None,
-    *,
-    frameworks: str = "",
-    workloads: str = "",
-    strategies: str = "",
-    repeats: int | None = None,
-    scale: str | None = None,
-    builds: list[str] | None = None,
-    night: bool = False,
-    outside_hours: bool = False,
-    cases: list[str] | None = None,
-) -> Chosen:
-    """Read a suite, its cluster and the catalog, and apply the command line to them.
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """What of a suite is meant, where and how it is measured, as the command line says it."""
 
-    Raises:
-        UserError: something is wrong in a file or on the command line.
+    suite: SuiteArgument
+    cluster: ClusterOption = None
+    frameworks: FrameworksOption = ""
+    workloads: WorkloadsOption = ""
+    strategies: StrategiesOption = ""
+    case: CasesOption = None
+    repeats: RepeatsOption = None
+    scale: ScaleOption = None
+    build: BuildOption = None
+
+    def choose(self, *, night: bool = False, outside_hours: bool = False) -> Chosen:
+        """Read the suite, its cluster and the catalog, and apply the selection to them.
+
+        Raises:
+            UserError: something is wrong in a file or on the command line.
+        """
+        request = RunRequest(
+            suite=self.suite,
+            cluster=self.cluster,
+            frameworks=words(self.frameworks),
+            workloads=words(self.workloads),
+            strategies=words(self.strategies),
+            builds=tuple(self.build or ()),
+            repeats=self.repeats,
+            scale=self.scale,
+            night=night,
+            outside_hours=outside_hours,
+            cases=tuple(self.case or ()),
+        )
+        suite, cluster, catalog = resolve_request(request, files=True)
+        asked = dataclasses.replace(request, suite=suite.name, cluster=cluster.name)
+        return Chosen(suite, cluster, catalog, asked.to_params(), night, outside_hours)
+
+
+def selecting(
+    *leave_out: str, **defaults: str | None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command an option for each field of its parameter `selection`.
+
+    Args:
+        leave_out: fields that are no options of this command.
+        defaults: of fields, where they are others.
     """
-    request = RunRequest(
-        suite,
-        cluster,
-        words(frameworks),
-        words(workloads),
-        words(strategies),
-        tuple(builds or ()),
-        repeats,
-        scale,
-        night=night,
-        outside_hours=outside_hours,
-        cases=tuple(cases or ()),
-    )
-    chosen, where, known = resolve_request(request, files=True)
-    asked = dataclasses.replace(request, suite=chosen.name, cluster=where.name)
-    return Chosen(chosen, where, known, asked.to_params(), night, outside_hours)
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        fields = inspect.signature(Selection, eval_str=True).parameters
+        options = [
+            field.replace(default=defaults.get(name, field.default))
+            for name, field in fields.items()
+            if name not in leave_out
+        ]
+        _, *own = inspect.signature(command, eval_str=True).parameters.values()
+
+        @functools.wraps(command)
+        def called(**given: Any) -> None:
+            named = {option.name: given.pop(option.name) for option in options}
+            command(Selection(**named), **given)
+
+        together = [each.replace(kind=each.KEYWORD_ONLY) for each in (*options, *own)]
+        called.__signature__ = inspect.Signature(together)  # type: ignore[attr-defined]  # read by typer
+        called.__annotations__ = {each.name: each.annotation for each in together}
+        return called
+
+    return decorate
 
 
 def cluster_of(name: str, catalog: Catalog | None = None) -> Cluster:
@@ -243,10 +351,8 @@ def warehouse_dsn(role: str = "nightbench_loader") -> str | None:
     named = os.environ.get(WAREHOUSE_VARIABLE)
     if named:
         return named
-    place = home()
-    if not place.secrets_file.is_file() or not place.ports_file.is_file():
-        return None
-    return deployment.load(place).dsn(role)
+    stack = deployment.find(home())
+    return stack.dsn(role) if stack else None
 
 
 def open_warehouse(role: str = "nightbench_loader") -> Connection:
@@ -286,20 +392,31 @@ def history(cluster: str) -> dict[str, float]:
     return {case_id: each.seconds for case_id, each in known.items() if each.seconds is not None}
 
 
-def open_reader() -> Warehouse:
-    """Open the warehouse for reading.
+@contextmanager
+def reader() -> Iterator[Warehouse]:
+    """Open the warehouse for reading, and close it.
 
     Raises:
         UserError: it does not answer, or there is none.
     """
     from nightbench.warehouse import Warehouse
 
-    return Warehouse(open_warehouse("nightbench_reader"))
+    with closing(open_warehouse("nightbench_reader")) as connection:
+        yield Warehouse(connection)
 
 
 def print_json(document: Any) -> None:
     """Print a JSON document to standard output."""
     import json
 
-    json.dump(document, sys.stdout, indent=2, ensure_ascii=False)
+    json.dump(document, sys.stdout, indent=2, ensure_ascii=False, default=_plain)
     sys.stdout.write("\n")
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON has no type for: a time as text, a dataclass as an object."""
+    if isinstance(value, date):
+        return value.isoformat()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    raise TypeError(f"{type(value).__name__} has no form in JSON")

@@ -52,10 +52,8 @@ def airflow_api() -> AirflowApi | None:
     """Return the API of this machine's Airflow, or None where none was ever started."""
     from nightbench.local import deployment
 
-    place = common.home()
-    if not place.secrets_file.is_file() or not place.ports_file.is_file():
-        return None
-    return deployment.load(place).api()
+    stack = deployment.find(common.home())
+    return stack.api() if stack else None
 
 
 def airflow_runs() -> AirflowApi | None:
@@ -277,6 +275,21 @@ def run_of(spool: Spool, dag_run_id: str) -> RunSpool | None:
         if (run.run() or {}).get("dag_run_id") == dag_run_id:
             return run
     return None
+
+
+def named(spool: Spool, name: str) -> RunSpool | None:
+    """Return the run with this id, or of the DAG run with this id."""
+    for each in spool.runs():
+        if name in (each.run_id, (each.run() or {}).get("dag_run_id")):
+            return each
+    return None
+
+
+def unknown_run(spool: Spool, name: str) -> UserError:
+    """Return the error that says so."""
+    return UserError(
+        f"run: found {shown(name)}, which is not in {spool.root}; see `nightbench runs`"
+    )
 
 
 def _ended_cases(run: RunSpool | None) -> set[str]:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from rich.padding import Padding
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import TimeRemainingColumn
 from rich.text import Text
 
 from nightbench.cli import common
-from nightbench.cli.common import err, out, say
+from nightbench.cli.common import out, say
 from nightbench.core.errors import UserError
 from nightbench.core.history_file import shown
 
@@ -80,7 +80,7 @@ def detect(
     assert file is not None
     from nightbench.detection.history_pool import judge_histories
 
-    with progress_bar() as progress:
+    with common.progress_bar(TimeRemainingColumn()) as progress:
         reading = progress.add_task(f"reading {file}", total=None)
         histories = read_histories(file)
         progress.remove_task(reading)
@@ -103,20 +103,6 @@ def _share(text: str) -> float:
     if not 0 <= share < 1:
         raise UserError(f"--min-change: found {shown(text)}, expected a share such as 3% or 0.03")
     return share
-
-
-def progress_bar() -> Progress:
-    """Return a bar of series on a terminal, above which results are printed; none elsewhere."""
-    console = out if out.is_terminal else err
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
 
 
 def read_histories(path: Path) -> list[History]:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from nightbench.cli import common
-from nightbench.cli.common import FAILED, INTERRUPTED, err, out, say
+from nightbench.cli.common import FAILED, INTERRUPTED, out, say, warn
 from nightbench.cli.live_view import LiveView
 from nightbench.cli.results import is_good, show_run
 from nightbench.core.budget import clock
@@ -133,7 +133,7 @@ def place_on_healthy(
     placement = run_preflight.place_around(jobs, cluster, nodes_out_tonight)
     run_preflight.save_placement(folder, placement)
     for why in nodes_out_tonight.values():
-        err.print(sentences(why), markup=False, soft_wrap=True)
+        warn(sentences(why))
     return placement.jobs
 
 
@@ -144,6 +144,6 @@ def load_and_judge(spool: Spool, run_id: str) -> None:
     try:
         say(ingest.ingest_run(spool, run_id, common.open_warehouse).sentence())
     except WarehouseUnavailable as error:
-        err.print(f"not loaded, it waits in {spool.root}: {error}", markup=False, soft_wrap=True)
+        warn(f"not loaded, it waits in {spool.root}: {error}")
         return
     judge.judge_run(spool, run_id, common.open_warehouse)

@@ -113,7 +113,9 @@ def _drill(name: str, began: datetime, request: Mapping[str, Any]) -> Drill:
 def _chosen(request: Mapping[str, Any]) -> common.Chosen:
     from nightbench.experiments.ab import with_cases
 
-    chosen = common.choose(request["suite"], request["cluster"], repeats=request["repeats"])
+    chosen = common.Selection(
+        request["suite"], request["cluster"], repeats=request["repeats"]
+    ).choose()
     case = request["case"] or chosen.suite.cases[0].case_id
     return dataclasses.replace(chosen, suite=with_cases(chosen.suite, [case]))
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import TextColumn, TimeElapsedColumn
 
 from nightbench.cli import common
-from nightbench.cli.common import err, say
+from nightbench.cli.common import say, warn
 from nightbench.core.errors import UserError
 from nightbench.core.printable import shown
 
@@ -104,8 +104,8 @@ def export(
         cluster=cluster,
         case_id=case,
         run_id=run,
-        since=_instant("--since", since),
-        until=_instant("--until", until),
+        since=common.instant("--since", since) if since else None,
+        until=common.instant("--until", until) if until else None,
     )
     _write_table(file, chosen_format, rows or ExportRows.MEASUREMENTS, chosen)
 
@@ -130,24 +130,6 @@ def _format_of(file: Path) -> ExportFormat:
     )
 
 
-def _instant(option: str, text: str | None) -> datetime | None:
-    """Return the instant that an option names; without an offset it is UTC.
-
-    Raises:
-        UserError: it names none.
-    """
-    if text is None:
-        return None
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise UserError(
-            f"{option}: found {shown(text)}; expected a date or a time in ISO 8601, such as "
-            "2026-11-01 or 2026-11-01T22:00Z"
-        ) from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
 def _write_table(file: Path, format_: ExportFormat, rows: ExportRows, chosen: ExportFilter) -> None:
     """Write rows of the warehouse to a file.
 
@@ -168,7 +150,9 @@ def _write_table(file: Path, format_: ExportFormat, rows: ExportRows, chosen: Ex
     with (
         closing(common.open_warehouse("nightbench_reader")) as connection,
         replaced(file) as beside,
-        _progress() as progress,
+        common.progress_bar(
+            TextColumn("{task.fields[rows]}", markup=False), TimeElapsedColumn()
+        ) as progress,
     ):
         stored = ExportRepository(connection)
         task = progress.add_task(f"{rows}, months", rows="")
@@ -227,7 +211,7 @@ def _write_mlperf(folder: Path, run: str, case: str | None) -> None:
         case_id = measurement["case_id"]
         own = counted([row for row in repeats if row["case_id"] == case_id])
         if not own:
-            err.print(f"left out, it was imported without repeats: {case_id}", soft_wrap=True)
+            warn(f"left out, it was imported without repeats: {case_id}")
             continue
         path = folder / f"{case_id}.log"
         with replaced(path) as beside:
@@ -264,18 +248,4 @@ def _write_bundle(file: Path, run: str, case: str | None) -> None:
         )
     say(f"{file}: {case} of {run}; its README.md says how to measure it again")
     if lacks is not None:
-        err.print(f"not from the bundle alone: {lacks}", markup=False, soft_wrap=True)
-
-
-def _progress() -> Progress:
-    """Return a bar of months on a terminal; none elsewhere."""
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rows]}", markup=False),
-        TimeElapsedColumn(),
-        console=err,
-        transient=True,
-        disable=not err.is_terminal,
-    )
+        warn(f"not from the bundle alone: {lacks}")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
-from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
 from rich.table import Table
 
 from nightbench.cli import common
@@ -41,15 +38,12 @@ def grade(
     Every night judges copies of the suite's own series, with slowdowns of known size and without a
     change. The figures cover the 90 days before the newest night.
     """
-    from nightbench.warehouse import Warehouse
-
-    with closing(common.open_warehouse("nightbench_reader")) as connection:
-        warehouse = Warehouse(connection)
+    with common.reader() as warehouse:
         rows = warehouse.grades.latest(suite, cluster)
         if not rows:
             _refuse_unknown(warehouse, suite, cluster)
     if json:
-        common.print_json([_document(row) for row in rows])
+        common.print_json(rows)
         return
     if not rows:
         said = f" of suite {suite}" if suite else ""
@@ -87,13 +81,9 @@ def _refuse_unknown(warehouse: Warehouse, suite: str | None, cluster: str | None
 
 
 def _table(title: str, rows: Sequence[Row]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    table.add_column("planted")
-    for name in ("detected", "of", "power", "95 %", "median delay", "expected"):
-        table.add_column(name, justify="right")
-    for row in sorted(rows, key=_order):
-        table.add_row(*cells(row))
-    return table
+    numbers = ("detected", "of", "power", "95 %", "median delay", "expected")
+    lines = map(cells, sorted(rows, key=_order))
+    return common.table(("planted", *numbers), lines, right=numbers, title=title)
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -126,7 +116,3 @@ def _order(row: Row) -> tuple[int, str]:
     names = [sizes.name for sizes in FALLS]
     measure = str(row["measure"])
     return (names.index(measure) if measure in names else len(names), measure)
-
-
-def _document(row: Row) -> dict[str, Any]:
-    return {k: v.isoformat() if isinstance(v, datetime) else v for k, v in row.items()}

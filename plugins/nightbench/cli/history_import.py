@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlencode
 
 import typer
+from rich.progress import TimeRemainingColumn
 
 from nightbench.cli import common
-from nightbench.cli.common import err, say
-from nightbench.cli.detect import STANDARD_INPUT, progress_bar, show_reports
+from nightbench.cli.common import say, warn
+from nightbench.cli.detect import STANDARD_INPUT, show_reports
 from nightbench.config import locations
 from nightbench.core.errors import UserError
 from nightbench.core.history_file import HistoryFile
@@ -55,7 +56,7 @@ def import_history(
             found.append(each)
             return each.report
 
-        with progress_bar() as progress:
+        with common.progress_bar(TimeRemainingColumn()) as progress:
             judged = judge_imported(warehouse, report.series, RegressionPolicy().min_change)
             show_reports(
                 progress.track(map(kept, judged), len(report.series), description="judging")
@@ -74,15 +75,13 @@ def _warn_of_unplanned(series: frozenset[tuple[str, str]]) -> None:
     try:
         apart = sorted(series - _planned_series())
     except UserError as error:
-        err.print(f"Not compared with the suites: {error}", markup=False, soft_wrap=True)
+        warn(f"Not compared with the suites: {error}")
         return
     if apart:
         names = "\n".join(f"  {case_id} on {cluster}" for case_id, cluster in apart)
-        err.print(
+        warn(
             f"No suite in {locations.dags_folder() / 'suites'} makes these cases on its own "
-            f"cluster. If one should, compare the names with `nightbench plan SUITE`:\n{names}",
-            markup=False,
-            soft_wrap=True,
+            f"cluster. If one should, compare the names with `nightbench plan SUITE`:\n{names}"
         )
 
 
@@ -90,10 +89,9 @@ def _links(found: list[ImportedSeries]) -> list[str]:
     """Return addresses of the pages with these series; none without a control plane here."""
     from nightbench.local import deployment
 
-    place = common.home()
-    if not place.secrets_file.is_file() or not place.ports_file.is_file():
+    if deployment.find(common.home()) is None:
         return []
-    page = f"{deployment.logins(place).ui}/plugin/benchmarks/explore"
+    page = f"{deployment.logins(common.home()).ui}/plugin/benchmarks/explore"
     clusters = sorted({each.cluster for each in found})
     return [f"series on {name}: {page}?{urlencode({'cluster': name})}" for name in clusters]
 

@@ -54,7 +54,7 @@ COMMANDS = {
             "Measure a suite now: through the DAG where Airflow runs, or with --direct without it.",
         ),
         "cancel": (
-            "run",
+            "cancel",
             "End a run, a comparison of builds or a bisect, and every process of it on all nodes.",
         ),
         "demo": (
@@ -62,11 +62,11 @@ COMMANDS = {
             "Start everything, run the suite demo on two local nodes, and show what came of it.",
         ),
         "load": (
-            "load",
+            "exported",
             "Load the results of an exported plan: the same checks, medians and verdicts as any "
             "run's.",
         ),
-        "k8s": ("k8s", "Measure by Jobs of Kubernetes."),
+        "k8s": ("exported", "Measure by Jobs of Kubernetes."),
     },
     "Compare": {
         "ab": (

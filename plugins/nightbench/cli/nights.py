@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from nightbench.cli import common
-from nightbench.cli.common import FAILED, err, out, say
+from nightbench.cli.common import FAILED, out, say, warn
 from nightbench.core.budget import duration
 from nightbench.core.expected_nights import unchecked
-
-if TYPE_CHECKING:
-    from nightbench.warehouse.connection import Connection
 
 app = typer.Typer()
 
@@ -41,21 +35,19 @@ def nights(
     json: common.JsonOption = False,
 ) -> None:
     """List the scheduled nights, newest first: met, missing, late, paused."""
-    from nightbench.warehouse import Warehouse
-
     now = datetime.now(UTC)
-    with _connection() as connection:
-        repository = Warehouse(connection).nights
+    with common.reader() as warehouse:
+        repository = warehouse.nights
         rows, last = repository.nights(since=now - timedelta(days=days)), repository.last_check()
     problem = unchecked(last["checked_at"] if last else None, now)
     if json:
-        common.print_json([_document(row) for row in rows])
+        common.print_json(rows)
     else:
         _show(rows)
         if problem is None and last is not None:
             say(f"checked {duration((now - last['checked_at']).total_seconds())} ago")
     if problem is not None:
-        err.print(problem, markup=False, soft_wrap=True)
+        warn(problem)
     missing = [row for row in rows if row["state"] == "missing" and now - row["due_at"] <= LATEST]
     if check and (missing or problem):
         raise typer.Exit(FAILED)
@@ -64,12 +56,10 @@ def nights(
 @app.command()
 def noisy(json: common.JsonOption = False) -> None:
     """List noisy series: they are measured and judged, and open no alerts."""
-    from nightbench.warehouse import Warehouse
-
-    with _connection() as connection:
-        rows = Warehouse(connection).series.noisy()
+    with common.reader() as warehouse:
+        rows = warehouse.series.noisy()
     if json:
-        common.print_json([_document(row) for row in rows])
+        common.print_json(rows)
         return
     if not rows:
         say("No series is noisy.")
@@ -87,12 +77,11 @@ def list_drifts(
 ) -> None:
     """List series that drift, the largest fall first; a drift is no regression."""
     from nightbench.alerts.drifts import notes
-    from nightbench.warehouse import Warehouse
 
-    with _connection() as connection:
-        rows = Warehouse(connection).series.drifts(suite=suite, cluster=cluster)
+    with common.reader() as warehouse:
+        rows = warehouse.series.drifts(suite=suite, cluster=cluster)
     if json:
-        common.print_json([_document(row) for row in rows])
+        common.print_json(rows)
         return
     if not rows:
         say("No series drifts.")
@@ -102,11 +91,9 @@ def list_drifts(
 
 def say_overdue() -> None:
     """Print a line for each night that is missing now, beside the alerts."""
-    from nightbench.warehouse import Warehouse
-
     now = datetime.now(UTC)
-    with _connection() as connection:
-        rows = Warehouse(connection).nights.nights(states=["missing"], since=now - 2 * LATEST)
+    with common.reader() as warehouse:
+        rows = warehouse.nights.nights(states=["missing"], since=now - 2 * LATEST)
     for row in rows:
         if now - row["due_at"] <= LATEST:
             at = f"{row['scheduled_at']:%Y-%m-%d %H:%M} UTC"
@@ -117,27 +104,16 @@ def _show(rows: list[dict[str, Any]]) -> None:
     if not rows:
         say("No night was promised: no suite has a schedule, or nobody has checked yet.")
         return
-    table = Table(box=None, pad_edge=False)
-    for name in ("scheduled (UTC)", "suite", "cluster", "due (UTC)", "state", "what came of it"):
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        state = str(row["state"])
-        table.add_row(
+    lines = (
+        (
             f"{row['scheduled_at']:%Y-%m-%d %H:%M}",
             row["suite"],
             row["cluster"],
             f"{row['due_at']:%Y-%m-%d %H:%M}",
-            Text(state, style=_COLOURS.get(state, "")),
-            Text(row["sentence"]),
+            Text(row["state"], style=_COLOURS.get(row["state"], "")),
+            row["sentence"],
         )
-    out.print(table)
-
-
-@contextmanager
-def _connection() -> Iterator[Connection]:
-    with closing(common.open_warehouse("nightbench_reader")) as connection:
-        yield connection
-
-
-def _document(row: dict[str, Any]) -> dict[str, Any]:
-    return {k: v.isoformat() if isinstance(v, datetime) else v for k, v in row.items()}
+        for row in rows
+    )
+    columns = ("scheduled (UTC)", "suite", "cluster", "due (UTC)", "state", "what came of it")
+    out.print(common.table(columns, lines))

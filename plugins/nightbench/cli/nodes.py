@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nightbench.cli import common
-from nightbench.cli.common import FAILED, err, out, say
+from nightbench.cli.common import FAILED, out, say, warn
 from nightbench.core.errors import UserError
 from nightbench.core.sentences import sentences
 
@@ -81,14 +81,14 @@ def examine(cluster: Cluster, catalog: Catalog, controls: bool) -> ClusterHealth
 
 def _known(cluster: str) -> tuple[Mapping[tuple[str, str, str, str], float], Mapping[str, Any]]:
     """Return the controls' medians and the nodes' states; empty without a warehouse."""
-    from nightbench.warehouse import Warehouse, WarehouseRefused, WarehouseUnavailable
+    from nightbench.warehouse import WarehouseRefused, WarehouseUnavailable
 
     try:
-        with closing(common.open_warehouse("nightbench_reader")) as connection:
-            repository = Warehouse(connection).nodes
+        with common.reader() as warehouse:
+            repository = warehouse.nodes
             return repository.control_baselines(cluster), repository.states(cluster)
     except (WarehouseUnavailable, WarehouseRefused) as error:
-        err.print(f"Without history: {error}", markup=False, soft_wrap=True)
+        warn(f"Without history: {error}")
         return {}, {}
 
 
@@ -132,7 +132,7 @@ def nodes(
         rows = nodes_view.rows(where, repository.nodes(where.name))
         changes = repository.changes(where.name) if history else []
     if json:
-        common.print_json(nodes_view.plain({"nodes": rows, "history": changes}))
+        common.print_json({"nodes": rows, "history": changes})
         return
     out.print(nodes_view.nodes_table(where.name, rows))
     for change in changes:
@@ -163,7 +163,7 @@ def sweep(
         if answer.get("problem"):
             left = True
             if not json:
-                err.print(str(answer["problem"]), markup=False, soft_wrap=True)
+                warn(str(answer["problem"]))
         ended = set(answer["killed"])
         for process in answer["found"]:
             left = left or process["pid"] not in ended

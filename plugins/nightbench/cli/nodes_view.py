@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime
+from datetime import datetime
 from typing import Any
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from nightbench.cli import common
 from nightbench.core.documents import to_document
 from nightbench.core.model import Cluster, reasons_from_json
 from nightbench.core.sentences import sentences
@@ -24,32 +24,23 @@ _SLOW = 0.9
 """Share of its history's median below which a control is highlighted."""
 
 
-def _table(*columns: str, title: str = "") -> Table:
-    table = Table(
-        title=title or None,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        show_edge=False,
-    )
-    for name in columns:
-        table.add_column(name, overflow="fold")
-    return table
-
-
 # --- doctor -------------------------------------------------------------------------------
 
 
 def overview(health: ClusterHealth, states: Mapping[str, NodeState]) -> Table:
     """Return a table of nodes: state and equipment."""
-    table = _table("node", "state", "Python", "cores", "memory", "disk free", "GPUs", "held")
-    for node in health.nodes:
-        quarantined = node.seen.node in states and states[node.seen.node].quarantined
-        table.add_row(
-            Text(node.seen.node), _state(node, quarantined), *map(Text, _has(node.seen.document))
-        )
-    return table
+    columns = ("node", "state", "Python", "cores", "memory", "disk free", "GPUs", "held")
+    return common.table(
+        columns,
+        (
+            (node.seen.node, _state(node, _is_quarantined(node, states)), *_has(node.seen.document))
+            for node in health.nodes
+        ),
+    )
+
+
+def _is_quarantined(node: JudgedNode, states: Mapping[str, NodeState]) -> bool:
+    return node.seen.node in states and states[node.seen.node].quarantined
 
 
 def _state(node: JudgedNode, quarantined: bool) -> Text:
@@ -89,13 +80,17 @@ def findings_table(health: ClusterHealth) -> Table | None:
     having |= {finding: ["all"] for finding in health.between}
     if not having:
         return None
-    table = _table("node", "", "what", "found, and what to do")
     # A finding of several nodes is one row; the most severe comes first.
-    for finding in sorted(having, key=lambda f: list(_COLOURS).index(f.level)):
-        level = Text(str(finding.level), style=_COLOURS[finding.level])
-        names = Text(_names(having[finding]))
-        table.add_row(names, level, Text(finding.title), _sentence(finding))
-    return table
+    rows = (
+        (
+            _names(having[finding]),
+            Text(str(finding.level), style=_COLOURS[finding.level]),
+            finding.title,
+            _sentence(finding),
+        )
+        for finding in sorted(having, key=lambda f: list(_COLOURS).index(f.level))
+    )
+    return common.table(("node", "", "what", "found, and what to do"), rows)
 
 
 def _names(nodes: Sequence[str]) -> str:
@@ -111,22 +106,24 @@ def _sentence(finding: Finding) -> Text:
 
 def controls_table(health: ClusterHealth, baselines: Mapping[Key, float]) -> Table:
     """Return a table of the controls beside the medians of their histories."""
-    table = _table("node", "control", "on", "backend", "median", "of history")
+    rows: list[tuple[str | Text, ...]] = []
     for control in health.controls:
         before = baselines.get(control.key)
         ratio = control.median / before if before else None
         said = "none yet" if ratio is None else f"{ratio * 100:.1f} %"
         said += "" if control in health.valid_controls else " (busy)"
         slow = ratio is not None and ratio < _SLOW
-        table.add_row(
-            Text(control.node),
-            Text(control.metric),
-            Text(control.device),
-            Text(control.backend),
-            Text(f"{control.median:.4g} {control.unit}"),
-            Text(said, style="red" if slow else ""),
+        rows.append(
+            (
+                control.node,
+                control.metric,
+                control.device,
+                control.backend,
+                f"{control.median:.4g} {control.unit}",
+                Text(said, style="red" if slow else ""),
+            )
         )
-    return table
+    return common.table(("node", "control", "on", "backend", "median", "of history"), rows)
 
 
 def as_json(
@@ -143,7 +140,7 @@ def as_json(
                 "address": node.seen.address,
                 "reachable": node.seen.reachable,
                 "level": str(node.level or "ok"),
-                "quarantined": node.seen.node in states and states[node.seen.node].quarantined,
+                "quarantined": _is_quarantined(node, states),
                 "findings": [to_document(finding) for finding in node.findings],
                 "wall_error_s": node.seen.wall_error_s,
                 "document": node.seen.document,
@@ -191,7 +188,7 @@ def rows(cluster: Cluster, known: Sequence[Mapping[str, Any]]) -> list[dict[str,
 
 def nodes_table(cluster: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return a table of the states of a cluster's nodes."""
-    table = _table("node", "state", "since", "faults", "last preflight", "why", title=cluster)
+    lines: list[tuple[str | Text, ...]] = []
     for row in rows:
         out = row["state"] == "quarantined"
         state = "gone from the YAML" if not row["in_yaml"] else row["state"]
@@ -199,15 +196,18 @@ def nodes_table(cluster: str, rows: Sequence[Mapping[str, Any]]) -> Table:
         level = f"{row['last_level']} " if row["last_level"] else ""
         said = sentences(reasons_from_json(row["state_reasons"]))
         why = f"{row['state_by']}: {said}" if said else complaints
-        table.add_row(
-            Text(row["node"]),
-            Text(state, style="red" if out else "green"),
-            Text(_moment(row["state_since"])),
-            Text(str(row["faults_in_a_row"])),
-            Text(f"{level}{_moment(row['last_preflight_at'])}"),
-            Text(why),
+        lines.append(
+            (
+                row["node"],
+                Text(state, style="red" if out else "green"),
+                _moment(row["state_since"]),
+                str(row["faults_in_a_row"]),
+                f"{level}{_moment(row['last_preflight_at'])}",
+                why,
+            )
         )
-    return table
+    columns = ("node", "state", "since", "faults", "last preflight", "why")
+    return common.table(columns, lines, title=cluster)
 
 
 def change_line(change: Mapping[str, Any]) -> str:
@@ -220,12 +220,3 @@ def change_line(change: Mapping[str, Any]) -> str:
 
 def _moment(at: datetime | None) -> str:
     return f"{at:%Y-%m-%d %H:%M}" if at is not None else "-"
-
-
-def plain(document: Any) -> Any:
-    """Return a document with its dates as text."""
-    if isinstance(document, Mapping):
-        return {key: plain(value) for key, value in document.items()}
-    if isinstance(document, list):
-        return [plain(value) for value in document]
-    return document.isoformat() if isinstance(document, date) else document

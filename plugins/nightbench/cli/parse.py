@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from nightbench.cli import common
-from nightbench.cli.common import err, out
+from nightbench.cli.common import out, warn
 from nightbench.config.locations import benchmarks_folder
 from nightbench.core.errors import UserError
 
@@ -70,7 +70,7 @@ def parse(
                 highlight=False,
             )
     for why, count in found["left_out"].items():
-        err.print(f"warning: {count} lines left out: {why}", highlight=False)
+        warn(f"warning: {count} lines left out: {why}")
 
 
 def _read(format_: str, file: Path, warmup: int, options: dict[str, Any]) -> dict[str, Any]:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
-from nightbench.cli import common, load
-from nightbench.cli.common import FAILED, err, out, say
+from nightbench.cli import common, exported
+from nightbench.cli.common import FAILED, out, say, warn
 from nightbench.config import locations
 from nightbench.core.budget import CaseHistory, NightPlan, NightPlanEntry, duration
 from nightbench.core.capabilities import broken
 from nightbench.core.errors import UserError
 from nightbench.core.hours import Hours
-from nightbench.core.model import Cluster, Suite
+from nightbench.core.model import Cluster, JobSpec, Suite
 from nightbench.core.sentences import sentence
 
 app = typer.Typer()
@@ -65,7 +65,7 @@ def validate(
             wrong.update(dict.fromkeys(str(error).splitlines()))
     wrong.update(dict.fromkeys(str(error) for error in clashing_commands(suites)))
     for line in wrong:
-        err.print(line, markup=False, soft_wrap=True)
+        warn(line)
     if wrong:
         raise typer.Exit(FAILED)
 
@@ -77,16 +77,9 @@ def _counted(suite: Suite) -> str:
 
 
 @app.command()
+@common.selecting()
 def plan(
-    suite: common.SuiteArgument,
-    cluster: common.ClusterOption = None,
-    frameworks: common.FrameworksOption = "",
-    workloads: common.WorkloadsOption = "",
-    strategies: common.StrategiesOption = "",
-    repeats: common.RepeatsOption = None,
-    scale: common.ScaleOption = None,
-    build: common.BuildOption = None,
-    case: common.CasesOption = None,
+    selection: common.Selection,
     night: Annotated[
         bool,
         typer.Option(
@@ -119,38 +112,30 @@ def plan(
     json: common.JsonOption = False,
 ) -> None:
     """List the cases of a suite with nodes, build and estimated time; nothing need run."""
+    chosen = selection.choose()
+    if shared and export is None:
+        raise UserError("shared: found it without --export; expected both")
+    if at is not None and not night and export is None:
+        raise UserError("at: found it without --night; expected both")
+    if export is not None:
+        exported.export_plan(chosen, export, shared=shared)
+    elif night:
+        show_night(chosen, at, json=json)
+    else:
+        show_cases(chosen, json=json)
+
+
+# --- a run ---------------------------------------------------------------------------------
+
+
+def show_cases(chosen: common.Chosen, *, json: bool) -> None:
+    """Print what is measured, on which nodes, with which build, and the estimated time."""
     from nightbench.core import plan as planning
 
-    chosen = common.choose(
-        suite,
-        cluster,
-        frameworks=frameworks,
-        workloads=workloads,
-        strategies=strategies,
-        repeats=repeats,
-        scale=scale,
-        builds=build,
-        cases=case,
-    )
-    if export is not None:
-        load.export_plan(chosen, export, shared=shared)
-        return
-    if shared:
-        raise UserError("shared: found it without --export; expected both")
-    if night:
-        show_night(chosen, at, json=json)
-        return
-    if at is not None:
-        raise UserError("at: found it without --night; expected both")
-    jobs = [
-        planning.resolve(case, chosen.suite, chosen.cluster, chosen.catalog, "plan")
-        for case in chosen.suite.cases
-    ]
-    unavailable = {
-        case.case_id: problem
-        for case in chosen.suite.cases
-        if (problem := broken(case, chosen.suite, chosen.cluster, chosen.catalog)) is not None
-    }
+    given = (chosen.suite, chosen.cluster, chosen.catalog)
+    jobs = [planning.resolve(case, *given, "plan") for case in chosen.suite.cases]
+    problems = {case.case_id: broken(case, *given) for case in chosen.suite.cases}
+    unavailable = {name: problem for name, problem in problems.items() if problem is not None}
     known = common.history(chosen.cluster.name)
     seconds = [
         # What is not measured takes no time.
@@ -175,36 +160,47 @@ def plan(
             ]
         )
         return
-    table = Table()
-    for name in ("case", "processes", "build", "steps", "repeats", "estimate"):
-        table.add_column(name, overflow="fold")
-    protocol = chosen.suite.protocol
-    for job, guess in zip(jobs, seconds, strict=True):
-        spread = [
-            f"{node.name}: " + " ".join(p.name for p in job.processes if p.node == node.name)
-            for node in job.nodes
-        ]
-        table.add_row(
-            job.case.case_id,
-            "\n".join(spread),
-            job.build.build_id,
-            f"{protocol.warmup_steps}+{protocol.measured_steps}",
-            str(protocol.repeats),
-            "unavailable" if job.case.case_id in unavailable else _estimate(guess),
+    columns = ("case", "processes", "build", "steps", "repeats", "estimate")
+    out.print(
+        common.table(
+            columns,
+            (
+                _cells(job, "unavailable" if job.case.case_id in unavailable else _estimate(guess))
+                for job, guess in zip(jobs, seconds, strict=True)
+            ),
         )
-    out.print(table)
+    )
     for case_id, problem in unavailable.items():
         say(f"unavailable: {case_id}: {problem}")
     for reason, number in Counter(chosen.suite.skipped.values()).items():
         say(f"skipped: {number} {'case' if number == 1 else 'cases'}: {reason}")
-    total = sum(guess for guess in seconds if guess is not None)
+    say(_total(seconds, len(unavailable), chosen.cluster))
+
+
+def _cells(job: JobSpec, estimate: str) -> tuple[str, ...]:
+    spread = [
+        f"{node.name}: " + " ".join(p.name for p in job.processes if p.node == node.name)
+        for node in job.nodes
+    ]
+    protocol = job.protocol
+    steps = f"{protocol.warmup_steps}+{protocol.measured_steps}"
+    return (
+        job.case.case_id,
+        "\n".join(spread),
+        job.build.build_id,
+        steps,
+        str(protocol.repeats),
+        estimate,
+    )
+
+
+def _total(seconds: Sequence[float | None], unavailable: int, cluster: Cluster) -> str:
     unknown = sum(guess is None for guess in seconds)
-    words = f"{len(jobs)} cases on {chosen.cluster.name}, {_at_once(chosen.cluster)}"
-    if unknown and unknown == len(jobs) - len(unavailable):
-        say(f"{words}; no history yet to estimate the time from")
-    else:
-        more = f", and {unknown} without a history" if unknown else ""
-        say(f"{words}; about {duration(total)}{more}")
+    words = f"{len(seconds)} cases on {cluster.name}, {_at_once(cluster)}"
+    if unknown and unknown == len(seconds) - unavailable:
+        return f"{words}; no history yet to estimate the time from"
+    more = f", and {unknown} without a history" if unknown else ""
+    return f"{words}; about {duration(sum(filter(None, seconds)))}{more}"
 
 
 def _estimate(seconds: float | None) -> str:
@@ -249,7 +245,7 @@ def begin_of(suite: Suite, cluster: Cluster, at: str | None, place: tzinfo) -> d
     Args:
         suite: where neither it nor the cluster has hours, its schedule says when a night begins.
         cluster: its hours count.
-        at: as `moment` reads it.
+        at: a date with its time.
         place: time zone of `at`.
     """
     if at is None and suite.schedule and not (suite.night.window or cluster.window):
@@ -258,24 +254,7 @@ def begin_of(suite: Suite, cluster: Cluster, at: str | None, place: tzinfo) -> d
         # Airflow reads schedules in UTC.
         found: datetime = croniter(suite.schedule, datetime.now(UTC)).get_next(datetime)
         return found
-    return moment(at, place)
-
-
-def moment(text: str | None, place: tzinfo) -> datetime:
-    """Read a date with its time of day; without an offset it is the time at a place.
-
-    Raises:
-        UserError: the text is none.
-    """
-    if text is None:
-        return datetime.now(UTC)
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise UserError(
-            f'at: found "{text}"; expected a date with its time, such as 2026-11-21T22:00'
-        ) from None
-    return found if found.tzinfo else found.replace(tzinfo=place)
+    return datetime.now(UTC) if at is None else common.instant("at", at, place)
 
 
 def zone_of(suite: Suite, cluster: Cluster) -> tzinfo:
@@ -288,22 +267,22 @@ def _show(
     night: NightPlan, past: dict[str, CaseHistory], chosen: common.Chosen, place: tzinfo
 ) -> None:
     nodes = {case_id: " ".join(names) for case_id, names in _nodes(chosen).items()}
-    inside = Table()
-    for name in (f"begins ({place})", "case", "on", "takes", "last tried"):
-        inside.add_column(name, overflow="fold")
-    for entry in night.entries:
-        if entry.start is None:
-            continue
-        last = past.get(entry.case_id, CaseHistory()).last
-        inside.add_row(
+    rows = [
+        (
             f"{entry.start.astimezone(place):{_MINUTE}}",
             entry.case_id,
             nodes[entry.case_id],
             f"{duration(entry.seconds)}{' (guessed)' if entry.guessed else ''}",
-            f"{last.astimezone(place):%Y-%m-%d}" if last else "never",
+            f"{last.astimezone(place):%Y-%m-%d}"
+            if (last := past.get(entry.case_id, CaseHistory()).last)
+            else "never",
         )
-    if inside.row_count:
-        out.print(inside)
+        for entry in night.entries
+        if entry.start is not None
+    ]
+    if rows:
+        columns = (f"begins ({place})", "case", "on", "takes", "last tried")
+        out.print(common.table(columns, rows))
     for case_id, reason in night.left_out.items():
         say(f"left out: {case_id}: {sentence(reason)}")
     unavailable = [entry for entry in night.entries if entry.problem is not None]

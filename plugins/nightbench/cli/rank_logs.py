@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nightbench.cli.common import err, say
+from nightbench.cli.common import say, warn
 from nightbench.core.errors import UserError
 from nightbench.spool import CaseStore, RunSpool, Spool
 
@@ -43,11 +43,9 @@ def show(
         )
     process = _process(store, chosen, sorted(logs), rank)
     others = ", ".join(name for name in sorted(logs) if name != process) or "none"
-    err.print(
+    warn(
         f"{process} of repeat {chosen}, {logs[process]} (other processes: {others}; repeats: "
-        f"{', '.join(map(str, numbers))})",
-        markup=False,
-        soft_wrap=True,
+        f"{', '.join(map(str, numbers))})"
     )
     say(logs[process].read_bytes().decode(errors="replace").rstrip("\n"))
 

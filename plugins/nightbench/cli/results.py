@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from nightbench.cli import common
-from nightbench.cli.common import FAILED, err, out, say
+from nightbench.cli.common import FAILED, out, say, warn
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus
 from nightbench.core.printable import shown
@@ -52,7 +52,7 @@ def results(
     for line in verdict_lines(rows):
         say(line)
     if source:
-        err.print(source, markup=False, soft_wrap=True)
+        warn(source)
 
 
 @app.command()
@@ -82,12 +82,12 @@ def clean(
             )
         except UserError as error:
             wrong = True
-            err.print(f"{name}: {error}", markup=False, soft_wrap=True)
+            warn(f"{name}: {error}")
             continue
         for node, answer in swept.items():
             if answer.get("problem"):
                 wrong = True
-                err.print(f"{name}: {answer['problem']}", markup=False, soft_wrap=True)
+                warn(f"{name}: {answer['problem']}")
             for process in answer["found"]:
                 what = "found" if dry_run else "ended"
                 say(f"{name} {node}: {what} {process.get('pid')} {process.get('job')}")
@@ -97,9 +97,9 @@ def clean(
     if not dry_run:
         for run_id in common.spool().expire(keep_days):
             say(f"spool: removed {run_id}")
-    say("nothing was changed" if dry_run else "clean")
     if wrong:
         raise typer.Exit(FAILED)
+    say("nothing was changed" if dry_run else "clean")
 
 
 # --- the rows of a run ---------------------------------------------------------------------
@@ -114,7 +114,8 @@ def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
     spool = common.spool()
     load_waiting(spool)
     try:
-        rows = from_warehouse(common.open_reader().runs.results(run_id))
+        with common.reader() as warehouse:
+            rows = from_warehouse(warehouse.runs.results(run_id))
         away = None
     except WarehouseUnavailable as error:
         rows, away = [], str(error)
@@ -158,10 +159,10 @@ def load_waiting(spool: Spool) -> None:
             said = ingest.ingest_run(spool, run.run_id, common.open_warehouse).sentence()
         except SpoolError as error:
             # It stays in the spool; the other runs are loaded all the same.
-            err.print(f"run {run.run_id} still waits: {error}", markup=False, soft_wrap=True)
+            warn(f"run {run.run_id} still waits: {error}")
             continue
         judge.judge_run(spool, run.run_id, common.open_warehouse)
-        err.print(said, markup=False, soft_wrap=True)
+        warn(said)
 
 
 def _ended_directly(run: RunSpool) -> bool:
@@ -235,7 +236,7 @@ def show_run(run_id: str, *, await_verdicts: bool) -> list[Row]:
     for build, version in special_builds(rows):
         say(f"{'build:':13} {build} ({version})")
     if note:
-        err.print(note, markup=False, soft_wrap=True)
+        warn(note)
     say(f"report:       {digest_file(run_id, rows)}")
     for name, where in addresses_of(run_id):
         say(f"{name + ':':13} {where}")
@@ -256,10 +257,9 @@ def addresses_of(run_id: str) -> list[tuple[str, str]]:
     """Return addresses about a run on this machine's control plane; empty without one."""
     from nightbench.local import deployment
 
-    place = common.home()
-    if not place.secrets_file.is_file() or not place.ports_file.is_file():
+    if deployment.find(common.home()) is None:
         return []
-    access = deployment.logins(place)
+    access = deployment.logins(common.home())
     return [
         ("results page", f"{access.ui}/plugin/benchmarks/runs/{run_id}"),
         ("Airflow UI", f"{access.ui}   ({common.login_text(access)})"),
@@ -333,7 +333,8 @@ def digest_file(run_id: str, rows: list[Row]) -> Path:
     # Without the password: a report may be passed on.
     notes += [f"{name}: {where.partition('   (')[0]}" for name, where in addresses_of(run_id)]
     try:
-        report = gather(common.open_reader(), plan.run, rows, folder, notes, place.reports)
+        with common.reader() as warehouse:
+            report = gather(warehouse, plan.run, rows, folder, notes, place.reports)
     except WarehouseUnavailable:
         report = from_files(folder, rows, notes)  # as the rows are the spool's then
     return keep_report(report, place.reports)

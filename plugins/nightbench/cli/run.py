@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import time
 from pathlib import Path
@@ -11,35 +10,23 @@ from typing import Annotated
 import typer
 
 from nightbench.cli import common, dag_run
-from nightbench.cli.common import FAILED, INTERRUPTED, err, say
+from nightbench.cli.common import FAILED, INTERRUPTED, say, warn
 from nightbench.config import find_suites, locations
 from nightbench.config.builds import parse_untrusted_build, stage_wheels
 from nightbench.core.errors import UserError
-from nightbench.core.model import CaseStatus, Reason, ReasonCode
-from nightbench.core.printable import shown
 from nightbench.local.airflow_api import AirflowApi
-from nightbench.spool import RunSpool, Spool
 
 app = typer.Typer()
 
 
 @app.command()
+@common.selecting(suite=None)
 def run(
-    suite: Annotated[
-        str | None, typer.Argument(help="Name of a suite, or its YAML file.", show_default=False)
-    ] = None,
-    cluster: common.ClusterOption = None,
+    selection: common.Selection,
     direct: Annotated[
         bool,
         typer.Option("--direct", help="Measure over SSH from this process, without Airflow."),
     ] = False,
-    frameworks: common.FrameworksOption = "",
-    workloads: common.WorkloadsOption = "",
-    strategies: common.StrategiesOption = "",
-    case: common.CasesOption = None,
-    repeats: common.RepeatsOption = None,
-    scale: common.ScaleOption = None,
-    build: common.BuildOption = None,
     night: common.NightOption = False,
     outside_hours: common.OutsideHoursOption = False,
     follow: Annotated[
@@ -52,35 +39,21 @@ def run(
     ] = None,
 ) -> None:
     """Measure a suite now: through the DAG where Airflow runs, or with --direct without it."""
-    if (suite is None) is (follow is None):
+    if (selection.suite is None) is (follow is None):
         raise typer.BadParameter("expected either a suite or --follow RUN")
     if follow is not None:
-        given = (cluster, direct, frameworks, workloads, strategies, case, repeats, scale, build)
-        if any((*given, night, outside_hours)):
+        if any((*vars(selection).values(), direct, night, outside_hours)):
             raise typer.BadParameter("--follow shows a run as it is: expected no other option")
         raise typer.Exit(follow_run(follow))
-    assert suite is not None
-    chosen = common.choose(
-        suite,
-        cluster,
-        frameworks=frameworks,
-        workloads=workloads,
-        strategies=strategies,
-        repeats=repeats,
-        scale=scale,
-        builds=build,
-        night=night,
-        outside_hours=outside_hours,
-        cases=case,
-    )
+    chosen = selection.choose(night=night, outside_hours=outside_hours)
     if direct:
         from nightbench.cli.direct_run import measure_directly
 
         raise typer.Exit(measure_directly(chosen))
     if Path(chosen.suite.source) not in find_suites(locations.dags_folder()).values():
         raise UserError(
-            f"{suite}: lies outside of {locations.dags_folder() / 'suites'}, where Airflow looks. "
-            "Put it there, or measure without Airflow: add --direct"
+            f"{selection.suite}: lies outside of {locations.dags_folder() / 'suites'}, where "
+            "Airflow looks. Put it there, or measure without Airflow: add --direct"
         )
     api = dag_run.airflow_runs()
     if api is None:
@@ -88,7 +61,7 @@ def run(
             f"Airflow does not run (state folder {common.home().root}). Start it with "
             "`nightbench up`, or measure without it: add --direct"
         )
-    builds = stage_wheels(build or ())
+    builds = stage_wheels(selection.build or ())
     for text in builds:
         parse_untrusted_build(text, chosen.cluster)  # as the DAG will: refused here it costs no run
     chosen = dataclasses.replace(chosen, overrides={**chosen.overrides, "builds": list(builds)})
@@ -122,7 +95,7 @@ def follow_run(name: str) -> int:
     from nightbench.cli.results import is_good, show_run
 
     spool = common.spool()
-    found = _named(spool, name)
+    found = dag_run.named(spool, name)
     document = (found.run() if found else None) or {}
     if found is not None and not document.get("dag_run_id"):
         try:
@@ -133,7 +106,7 @@ def follow_run(name: str) -> int:
         return 0 if all(map(is_good, show_run(found.run_id, await_verdicts=True))) else FAILED
     api = dag_run.airflow_api()
     if api is None:
-        raise _unknown_run(spool, name)
+        raise dag_run.unknown_run(spool, name)
     dag_run_id = str(document.get("dag_run_id") or name)
     dag_id = str(document.get("dag_id") or dag_run.DAG)
     return _follow_dag_run(dag_run.DagRunFollower(api, spool, dag_run_id, dag_id), dag_run_id)
@@ -154,7 +127,7 @@ def _follow_dag_run(
         )
         return INTERRUPTED
     for failure in outcome.failures:
-        err.print(failure, markup=False, soft_wrap=True)
+        warn(failure)
     if outcome.run is None:
         return FAILED
     rows = show_run(outcome.run.run_id, await_verdicts=True)
@@ -166,116 +139,6 @@ def _follow_dag_run(
             say(f"{len(away)} of {len(rows)} cases need {lines}, which this machine does not have")
             return 0
     return 0 if all(map(is_good, rows)) and outcome.state == "success" else FAILED
-
-
-@app.command()
-def cancel(
-    run: Annotated[
-        str | None,
-        typer.Argument(
-            help="Id of a run, a DAG run, a comparison, a confirmation or a bisect; the run that "
-            "goes on unless given."
-        ),
-    ] = None,
-) -> None:
-    """End a run, a comparison of builds or a bisect, and every process of it on all nodes."""
-    from nightbench import gang
-    from nightbench.spool import plans
-
-    spool = common.spool()
-    if run is not None and _named(spool, run) is None:
-        from nightbench.cli.experiment_common import cancel_experiment
-
-        if cancel_experiment(run):
-            return
-    found = _find(spool, run)
-    document = found.run() or {}
-    if _has_ended(found):
-        say(f"{found.run_id} had ended at {document['ended_at']}: nothing was changed")
-        return
-    measured_elsewhere = found.is_steered()
-    # First what has no gang yet: nobody begins it now, and what is being prepared for it ends.
-    _record_cancelled(found, begun=False)
-    dag_id, dag_run_id = document.get("dag_id"), document.get("dag_run_id")
-    api = None
-    if dag_id and dag_run_id:
-        api = dag_run.airflow_runs()
-        if api is None:
-            err.print("Airflow does not answer: ending the processes on the nodes only")
-        elif (api.dag_run(dag_id, dag_run_id) or {}).get("state") in ("queued", "running"):
-            api.fail_run(dag_id, dag_run_id)
-            say(f"Airflow ends its DAG run {dag_run_id}")
-    where = common.cluster_of(document["cluster"])
-    report = asyncio.run(
-        gang.cancel_run(found.run_id, where, common.reach(where), "cancelled by the user")
-    )
-    for node, pids in report.killed.items():
-        say(f"{node}: {len(report.stopped[node])} agents told to stop, {len(pids)} processes swept")
-    _record_cancelled(found, begun=True)
-    plans.mark_ended(found)
-    say(f"{found.run_id} is cancelled: no process with its mark is left on {where.name}")
-    # Loaded elsewhere: the checks take seconds of CPU, which another run may be measured with.
-    if api and dag_id and dag_run_id:
-        api.run_again(dag_id, dag_run_id, dag_run.LOADING)
-        say(f"Airflow loads what was measured; then: nightbench results --run {found.run_id}")
-    elif not measured_elsewhere:  # else by the direct run itself
-        say(f"What was measured: nightbench results --run {found.run_id}")
-
-
-def _has_ended(run: RunSpool) -> bool:
-    """Tell whether a run has ended and none of its cases is measured again."""
-    stores = [run.latest(planned["case_id"]) for planned in run.planned()]
-    ended = all(store.outcome() is not None for store in stores if store is not None)
-    return ended and bool((run.run() or {}).get("ended_at"))
-
-
-def _record_cancelled(run: RunSpool, *, begun: bool) -> None:
-    """Give the cases that have no outcome one: those that have a gang, or those that have none."""
-    for planned in run.planned():
-        store = run.latest(planned["case_id"])
-        progress = (store.progress() if store is not None else None) or {}
-        if ("repeat" in progress) is not begun:
-            continue
-        store = store or run.case(planned["case_id"])
-        store.end(CaseStatus.CANCELLED, [Reason(ReasonCode.CANCELLED, observed="by the user")])
-
-
-def _find(spool: Spool, name: str | None) -> RunSpool:
-    """The run of that name, or the only one that has not ended."""
-    if name is not None:
-        found = _named(spool, name)
-        if found is None:
-            raise _unknown_run(spool, name)
-        return found
-    going = [each for each in spool.runs() if _goes_on(each)]
-    if len(going) != 1:
-        names = ", ".join(each.run_id for each in going) or "none"
-        raise UserError(f"Which run? Give its id; these have not ended: {names}")
-    return going[0]
-
-
-def _named(spool: Spool, name: str) -> RunSpool | None:
-    """The run with this id, or of the DAG run with this id."""
-    for each in spool.runs():
-        if name in (each.run_id, (each.run() or {}).get("dag_run_id")):
-            return each
-    return None
-
-
-def _unknown_run(spool: Spool, name: str) -> UserError:
-    return UserError(
-        f"run: found {shown(name)}, which is not in {spool.root}; see `nightbench runs`"
-    )
-
-
-def _goes_on(run: RunSpool) -> bool:
-    if (run.run() or {}).get("ended_at"):
-        return False
-    for planned in run.planned():
-        store = run.latest(planned["case_id"])
-        if store is None or store.outcome() is None:
-            return True
-    return False
 
 
 @app.command()
@@ -299,7 +162,7 @@ def demo(
     place = common.home()
     for line in require_resources(place):
         say(line)
-    chosen = common.choose("demo")
+    chosen = common.Selection("demo").choose()
     for line in lifecycle.up(place):
         say(line)
     show_access()

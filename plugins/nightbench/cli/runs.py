@@ -7,11 +7,9 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.table import Table
 
 from nightbench.cli import common
-from nightbench.cli.common import err, out, say
+from nightbench.cli.common import out, say, warn
 from nightbench.core.errors import UserError
 from nightbench.spool import RunSpool, Spool
 from nightbench.spool.run import started_at
@@ -34,9 +32,10 @@ def runs(
 ) -> None:
     """List runs, newest first: how many cases were measured, and which runs go on."""
     try:
-        stored = common.open_reader().runs.find(suite, cluster, limit)
+        with common.reader() as warehouse:
+            stored = warehouse.runs.find(suite, cluster, limit)
     except UserError as error:
-        err.print(f"Only runs of the spool: {error}", markup=False, soft_wrap=True)
+        warn(f"Only runs of the spool: {error}")
         stored = []
     rows = newest(stored, spooled(common.spool(), suite, cluster), limit)
     if json:
@@ -45,16 +44,18 @@ def runs(
     if not rows:
         say("There is no such run yet. Make one: nightbench run demo")
         return
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in ("run", "cluster", "kind", "started (UTC)", "state", *COUNTS):
-        table.add_column(name.replace("_", " "), justify="right" if name in COUNTS else "left")
-    for row in rows:
-        counts = ("-" if row[name] is None else str(row[name]) for name in COUNTS)
-        started = str(row["started_at"] or "-")[:16].replace("T", " ")
-        table.add_row(
-            row["run_id"], row["cluster"], row["run_kind"], started, row["state"], *counts
+    columns = ("run", "cluster", "kind", "started (UTC)", "state")
+    counts = [name.replace("_", " ") for name in COUNTS]
+    lines = (
+        (
+            *(row[name] for name in ("run_id", "cluster", "run_kind")),
+            str(row["started_at"] or "-")[:16].replace("T", " "),
+            row["state"],
+            *("-" if row[name] is None else str(row[name]) for name in COUNTS),
         )
-    out.print(table)
+        for row in rows
+    )
+    out.print(common.table((*columns, *counts), lines, right=counts))
     say("One of them: nightbench results --run RUN; logs of its ranks: nightbench logs --run RUN")
 
 

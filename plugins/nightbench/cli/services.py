@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
-from rich.table import Table
+from rich.text import Text
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, JsonOption, out, say
@@ -67,17 +66,17 @@ def status(json: JsonOption = False) -> None:
     if json:
         common.print_json([{**vars(service), "log": str(service.log)} for service in services])
     else:
-        table = Table("service", "state", "pid", "address", "since (UTC)", box=box.SIMPLE_HEAD)
-        for each in services:
-            colour = "green" if each.state == "running" else "red"
-            table.add_row(
+        rows = (
+            (
                 each.name,
-                f"[{colour}]{each.state}[/{colour}]",
+                Text(each.state, style="green" if each.state == "running" else "red"),
                 str(each.pid or "-"),
                 each.address or "-",
                 (each.started_at or "-").partition("+")[0].replace("T", " "),
             )
-        out.print(table)
+            for each in services
+        )
+        out.print(common.table(("service", "state", "pid", "address", "since (UTC)"), rows))
         say(f"logs:        {common.home().logs}   (or: nightbench logs SERVICE)")
         if any(each.state == "running" for each in services):
             show_access()

@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 
 from nightbench.cli import common
-from nightbench.cli.common import err, out, say
+from nightbench.cli.common import out, say, warn
 from nightbench.config import load_suite
 from nightbench.config.run_request import cluster_of, suite_file
 from nightbench.config.scales import FULL
@@ -103,7 +103,7 @@ def table(
                 f"figures: {figures} cannot be written: {error.strerror}; expected a folder"
             ) from error
         drawn = ", ".join(map(str, paths)) or f"none of {each.name}: it has no value yet"
-        err.print(f"figure: {drawn}", markup=False, soft_wrap=True)
+        warn(f"figure: {drawn}")
 
 
 def show_published(named: str, only: list[str]) -> None:
@@ -161,8 +161,9 @@ def filled_tables(
     place = cluster_of(cluster, catalog, files=True) if cluster else None
     suite = load_suite(path, catalog, cluster=place)
     _tables_of(suite, only)
-    stored = common.open_reader().tables
-    chosen = scale or stored.newest_scale(suite.name, suite.cluster) or suite.scale
-    suite = load_suite(path, catalog, cluster=place, scale=chosen)
-    filled = fill_tables(suite, chosen, stored, only)
+    with common.reader() as warehouse:
+        stored = warehouse.tables
+        chosen = scale or stored.newest_scale(suite.name, suite.cluster) or suite.scale
+        suite = load_suite(path, catalog, cluster=place, scale=chosen)
+        filled = fill_tables(suite, chosen, stored, only)
     return f"{suite.name} on {suite.cluster}", chosen, filled

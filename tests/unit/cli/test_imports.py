@@ -121,5 +121,6 @@ def test_no_command_of_a_module_is_left_out() -> None:
             continue
         inner = {get_command_name(i.name or i.callback.__name__) for i in part.registered_commands}
         is_group = isinstance(part.info.help, str)
+        inner |= {group.name for group in part.registered_groups}
         found |= {(each.name, name) for name in ({each.name} if is_group else inner)}
     assert found == told

@@ -55,7 +55,7 @@ def test_what_is_left_out_is_listed_with_its_reason(place: Path) -> None:
 def test_what_cannot_be_asked_is_said(place: Path) -> None:
     done = nightbench(place, "plan", "trial", "--night", "--at", "tonight")
     assert done.returncode != 0
-    assert 'at: found "tonight"; expected a date with its time' in done.stderr
+    assert 'at: found "tonight"; expected a date or a time' in done.stderr
     both = nightbench(place, "run", "trial", "--direct", "--night", "--outside-hours")
     assert "choose one of them" in both.stderr
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from nightbench.cli import nodes_view
+from nightbench.cli import common, nodes_view
 from nightbench.core.model import Cluster, Node, Reason, ReasonCode
 from nightbench.night.cluster_preflight import ClusterHealth
 from nightbench.nodes import Control, Finding, FindingLevel, JudgedNode, NodePreflight, NodeState
@@ -102,7 +102,9 @@ def test_json_holds_it_all(health):
     assert document["controls"][0]["ratio"] == pytest.approx(0.5)
 
 
-def test_nodes_show_those_that_nobody_looked_at_and_those_that_are_gone():
+def test_nodes_show_those_that_nobody_looked_at_and_those_that_are_gone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     cluster = Cluster("gpus", (Node("a", "a", "c"), Node("b", "b", "c")))
     known = {
         "node": "old",
@@ -122,4 +124,5 @@ def test_nodes_show_those_that_nobody_looked_at_and_those_that_are_gone():
     text = "\n".join(lines)
     assert "anna: fans" in text
     assert "gone from the" in text
-    assert json.dumps(nodes_view.plain(rows))
+    common.print_json(rows)
+    assert json.loads(capsys.readouterr().out)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nightbench.cli.run import cancel
+from nightbench.cli.cancel import cancel
 from nightbench.core.errors import UserError
 from nightbench.experiments.bisect_request import BisectRequest, store_bisect
 from nightbench.experiments.comparison import save_result
