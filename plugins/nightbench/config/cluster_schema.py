@@ -35,12 +35,15 @@ PinnedImage = Annotated[
 Mount = Annotated[str, v.fits(_MOUNT, "a folder such as /data, or /data:ro"), v.Words("folder")]
 
 
-_RESERVED = (
-    "array begin chdir dependency error exclude export export-file hold input job-name no- "
-    "requeue nodefile nodelist nodes ntasks ntasks-per-node open-mode output parsable requeue "
-    "signal test-only time wait wrap"
+SLURM_RESERVED = frozenset(
+    f"--{name}"
+    for name in (
+        *("array", "begin", "chdir", "dependency", "error", "exclude", "export", "export-file"),
+        *("hold", "input", "job-name", "no-requeue", "nodefile", "nodelist", "nodes", "ntasks"),
+        *("ntasks-per-node", "open-mode", "output", "parsable", "requeue", "signal", "test-only"),
+        *("time", "wait", "wrap"),
+    )
 )
-SLURM_RESERVED = frozenset(f"--{option}" for option in _RESERVED.split())
 """Options of `sbatch` that would change what a gang's job is, or that have keys of their own."""
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nightbench.config import ConfigError, load_cluster
+from nightbench.config.cluster_schema import SLURM_RESERVED
 from nightbench.config.clusters import on_this_machine, without_paths
 from nightbench.config.values import duration, hosts, percentage
 from nightbench.core.errors import UserError
@@ -108,6 +109,12 @@ SLURM = (
     "slurm:\n  login: login.example.org\n  partition: gpu\n  time_limit: 90m\n"
     '  options: ["--gres=gpu:8"]\nnodes:'
 )
+
+
+@pytest.mark.parametrize("option", sorted(SLURM_RESERVED | {"--no-requeue", "--export-file"}))
+def test_an_option_that_changes_what_a_job_is_is_refused(cluster_file: Write, option: str) -> None:
+    path = cluster_file(("nodes:", SLURM.replace("--gres=gpu:8", f"{option}=x")))
+    assert f"expected another option: Nightbench gives {option}" in complaints(path)[0]
 
 
 def test_a_cluster_of_slurm(cluster_file: Write) -> None:
