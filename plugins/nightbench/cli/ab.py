@@ -16,6 +16,14 @@ from rich.text import Text
 
 from nightbench.cli import common, experiment_common
 from nightbench.cli.common import out, say, warn
+from nightbench.cli.selection import (
+    Chosen,
+    FrameworksOption,
+    ScaleOption,
+    Selection,
+    StrategiesOption,
+    WorkloadsOption,
+)
 from nightbench.core.errors import UserError
 from nightbench.core.run_plan import new_run_id
 from nightbench.core.sentences import sentences
@@ -62,10 +70,10 @@ def ab(
         ),
     ] = None,
     cluster: common.ClusterOption = None,
-    frameworks: common.FrameworksOption = "",
-    workloads: common.WorkloadsOption = "",
-    strategies: common.StrategiesOption = "",
-    scale: common.ScaleOption = None,
+    frameworks: FrameworksOption = "",
+    workloads: WorkloadsOption = "",
+    strategies: StrategiesOption = "",
+    scale: ScaleOption = None,
     rounds: Annotated[
         int,
         typer.Option(min=LEAST_ROUNDS, max=1000, help="Rounds of each case: a launch of A and B."),
@@ -204,11 +212,11 @@ def _measure(
     return experiment_common.measure(work, reporter.refresh, name, f"nightbench ab --resume {name}")
 
 
-def chosen_of(request: AbRequest) -> common.Chosen:
+def chosen_of(request: AbRequest) -> Chosen:
     """Return the suite with its cases of the builds' line, its cluster and the catalog."""
     from nightbench.config import parse_build
 
-    return common.Selection(
+    return Selection(
         request.suite,
         request.cluster,
         frameworks=request.frameworks or parse_build(request.a).line,

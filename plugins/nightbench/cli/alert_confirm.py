@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightbench.cli import common, experiment_common
 from nightbench.cli.common import say
+from nightbench.cli.selection import Selection
 from nightbench.core.errors import UserError
 from nightbench.core.model import VerdictKind
 
@@ -109,5 +110,5 @@ def _request(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, Experime
 
 def _context(night: RunPlan, outside_hours: bool) -> ExperimentContext:
     # A person may wait: only the cluster's hours limit it.
-    chosen = common.Selection(night.run.suite, night.run.cluster).choose()
+    chosen = Selection(night.run.suite, night.run.cluster).choose()
     return experiment_common.context_of(chosen, outside_hours=outside_hours)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, say
+from nightbench.cli.selection import Selection
 from nightbench.core.errors import UserError
 
 
@@ -20,7 +21,7 @@ def test_channels(suite: str, *, json: bool) -> int:
     from nightbench.alerts.routing import channels_of
     from nightbench.core.model import HistoryPoint
 
-    chosen = common.Selection(suite).choose().suite
+    chosen = Selection(suite).choose().suite
     channels = channels_of(chosen.alerts, chosen.routes)
     if not channels:
         raise UserError(

@@ -13,6 +13,7 @@ import typer
 
 from nightbench.cli import common, experiment_common
 from nightbench.cli.common import out, say, warn
+from nightbench.cli.selection import Selection
 from nightbench.core.errors import UserError
 from nightbench.core.run_plan import new_run_id
 from nightbench.core.sentences import sentences
@@ -151,7 +152,7 @@ def _request(
 def _context(
     suite: str, cluster: str | None, case_id: str, limits: Mapping[str, Any]
 ) -> ExperimentContext:
-    chosen = common.Selection(suite, cluster, case=[case_id]).choose()
+    chosen = Selection(suite, cluster, case=[case_id]).choose()
     return experiment_common.context_of(chosen, outside_hours=limits["outside_hours"])
 
 

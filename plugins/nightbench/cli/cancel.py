@@ -11,6 +11,7 @@ import typer
 
 from nightbench.cli import common, dag_run
 from nightbench.cli.common import say, warn
+from nightbench.cli.selection import Selection
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, Reason, ReasonCode
 from nightbench.spool import RunSpool, Spool
@@ -190,7 +191,7 @@ def _cancel_bisect(folder: RunSpool) -> None:
             name, f"been stopped ({stopped})" if stopped else f"ended at {document['ended_at']}"
         )
         return
-    cluster = common.Selection(request.suite, request.cluster).choose().cluster
+    cluster = Selection(request.suite, request.cluster).choose().cluster
     targets, spool = common.reach(cluster), common.spool()
     request_cancel(folder, CANCEL_REASON)
     limit = time.monotonic() + CANCEL_TIMEOUT_S

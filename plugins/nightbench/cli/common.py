@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import inspect
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, date, datetime, tzinfo
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,14 +19,13 @@ from rich.text import Text
 
 from nightbench.cli.entry import quiet
 from nightbench.config import locations, run_request
-from nightbench.config.run_request import RunRequest, resolve_request
 from nightbench.core.errors import UserError
 from nightbench.core.printable import shown
 from nightbench.local.home import Home, find_home
 
 if TYPE_CHECKING:
     from nightbench.core.budget import CaseHistory
-    from nightbench.core.model import Catalog, Cluster, Suite
+    from nightbench.core.model import Catalog, Cluster
     from nightbench.gang import Shipment, SshTarget
     from nightbench.local.deployment import Logins
     from nightbench.spool import Spool
@@ -49,35 +46,6 @@ INTERRUPTED = 130
 ClusterOption = Annotated[
     str | None,
     typer.Option("--cluster", "-c", help="Cluster to run on; the suite's own unless given."),
-]
-FrameworksOption = Annotated[
-    str, typer.Option("--frameworks", help="Only these framework lines, with commas between.")
-]
-WorkloadsOption = Annotated[
-    str, typer.Option("--workloads", help="Only these workloads, with commas between.")
-]
-StrategiesOption = Annotated[
-    str, typer.Option("--strategies", help="Only these strategies, with commas between.")
-]
-CasesOption = Annotated[
-    list[str] | None,
-    typer.Option("--case", metavar="SLUG", help="Only this case. May be given several times."),
-]
-RepeatsOption = Annotated[
-    int | None,
-    typer.Option("--repeats", min=1, help="Repeats of each case; the suite's unless given."),
-]
-ScaleOption = Annotated[
-    str | None, typer.Option("--scale", help="Scale of the workloads; the suite's unless given.")
-]
-BuildOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--build",
-        metavar="LINE=BUILD",
-        help="Another build of a line: a version, a wheel file, or a prefix on the nodes. "
-        "May be given several times.",
-    ),
 ]
 NightOption = Annotated[
     bool,
@@ -196,91 +164,6 @@ def login_text(access: Logins) -> str:
 def home() -> Home:
     """Return the state folder."""
     return find_home()
-
-
-@dataclasses.dataclass(frozen=True)
-class Chosen:
-    """A suite and its cluster, with the options of the command line applied."""
-
-    suite: Suite
-    cluster: Cluster
-    catalog: Catalog
-    overrides: Mapping[str, Any]
-    """The options of the command line as parameters of the DAG `on_demand`."""
-    night: bool = False
-    """Keep to the hours, the budget and the order of the suite's nights."""
-    outside_hours: bool = False
-    """Measure also outside of the cluster's hours."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Selection:
-    """What of a suite is meant, where and how it is measured, as the command line says it."""
-
-    suite: SuiteArgument
-    cluster: ClusterOption = None
-    frameworks: FrameworksOption = ""
-    workloads: WorkloadsOption = ""
-    strategies: StrategiesOption = ""
-    case: CasesOption = None
-    repeats: RepeatsOption = None
-    scale: ScaleOption = None
-    build: BuildOption = None
-
-    def choose(self, *, night: bool = False, outside_hours: bool = False) -> Chosen:
-        """Read the suite, its cluster and the catalog, and apply the selection to them.
-
-        Raises:
-            UserError: something is wrong in a file or on the command line.
-        """
-        request = RunRequest(
-            suite=self.suite,
-            cluster=self.cluster,
-            frameworks=words(self.frameworks),
-            workloads=words(self.workloads),
-            strategies=words(self.strategies),
-            builds=tuple(self.build or ()),
-            repeats=self.repeats,
-            scale=self.scale,
-            night=night,
-            outside_hours=outside_hours,
-            cases=tuple(self.case or ()),
-        )
-        suite, cluster, catalog = resolve_request(request, files=True)
-        asked = dataclasses.replace(request, suite=suite.name, cluster=cluster.name)
-        return Chosen(suite, cluster, catalog, asked.to_params(), night, outside_hours)
-
-
-def selecting(
-    *leave_out: str, **defaults: str | None
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command an option for each field of its parameter `selection`.
-
-    Args:
-        leave_out: fields that are no options of this command.
-        defaults: of fields, where they are others.
-    """
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        fields = inspect.signature(Selection, eval_str=True).parameters
-        options = [
-            field.replace(default=defaults.get(name, field.default))
-            for name, field in fields.items()
-            if name not in leave_out
-        ]
-        _, *own = inspect.signature(command, eval_str=True).parameters.values()
-
-        @functools.wraps(command)
-        def called(**given: Any) -> None:
-            named = {option.name: given.pop(option.name) for option in options}
-            command(Selection(**named), **given)
-
-        together = [each.replace(kind=each.KEYWORD_ONLY) for each in (*options, *own)]
-        called.__signature__ = inspect.Signature(together)  # type: ignore[attr-defined]  # read by typer
-        called.__annotations__ = {each.name: each.annotation for each in together}
-        return called
-
-    return decorate
 
 
 def cluster_of(name: str, catalog: Catalog | None = None) -> Cluster:

@@ -13,6 +13,7 @@ from nightbench.cli import common
 from nightbench.cli.common import FAILED, INTERRUPTED, out, say, warn
 from nightbench.cli.live_view import LiveView
 from nightbench.cli.results import is_good, show_run
+from nightbench.cli.selection import Chosen
 from nightbench.core.budget import clock
 from nightbench.core.errors import UserError
 from nightbench.core.model import JobSpec, RunKind
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from nightbench.gang import Shipment, SshTarget
 
 
-def measure_directly(chosen: common.Chosen) -> int:
+def measure_directly(chosen: Chosen) -> int:
     """Plan, measure, load and judge a run; return the exit code.
 
     Raises:
@@ -70,7 +71,7 @@ def measure_directly(chosen: common.Chosen) -> int:
     return 0 if all(map(is_good, rows)) else FAILED
 
 
-def plan_now(chosen: common.Chosen, now: datetime) -> RunPlan:
+def plan_now(chosen: Chosen, now: datetime) -> RunPlan:
     """Plan a run that begins now, within the cluster's hours.
 
     Raises:
@@ -104,7 +105,7 @@ def plan_now(chosen: common.Chosen, now: datetime) -> RunPlan:
 
 
 def place_on_healthy(
-    chosen: common.Chosen,
+    chosen: Chosen,
     jobs: Sequence[JobSpec],
     folder: RunSpool,
     targets: Mapping[str, SshTarget],

@@ -12,6 +12,7 @@ import typer
 
 from nightbench.cli import common, experiment_common
 from nightbench.cli.common import FAILED
+from nightbench.cli.selection import Chosen, RepeatsOption, Selection
 from nightbench.core.errors import UserError
 from nightbench.core.run_plan import new_run_id
 from nightbench.experiments.paired_statistics import percent
@@ -48,7 +49,7 @@ def drill(
             min=1, help="Nights before the slowdown; the suite's policy.min_history unless given."
         ),
     ] = None,
-    repeats: common.RepeatsOption = None,
+    repeats: RepeatsOption = None,
     channel: Annotated[
         list[str] | None,
         typer.Option(metavar="URL", help="Send the alert there: an Apprise URL, or apprise://…"),
@@ -110,17 +111,15 @@ def _drill(name: str, began: datetime, request: Mapping[str, Any]) -> Drill:
     )
 
 
-def _chosen(request: Mapping[str, Any]) -> common.Chosen:
+def _chosen(request: Mapping[str, Any]) -> Chosen:
     from nightbench.experiments.ab import with_cases
 
-    chosen = common.Selection(
-        request["suite"], request["cluster"], repeats=request["repeats"]
-    ).choose()
+    chosen = Selection(request["suite"], request["cluster"], repeats=request["repeats"]).choose()
     case = request["case"] or chosen.suite.cases[0].case_id
     return dataclasses.replace(chosen, suite=with_cases(chosen.suite, [case]))
 
 
-def _sleeping(request: Mapping[str, Any]) -> common.Chosen:
+def _sleeping(request: Mapping[str, Any]) -> Chosen:
     """Return a suite of one case that a framework line names for drills."""
     from nightbench.core.model import Case, Protocol, Strategy, Suite
 
@@ -132,7 +131,7 @@ def _sleeping(request: Mapping[str, Any]) -> common.Chosen:
     case = Case(line.drill_workload, line.line, Strategy.SINGLE, batch_size_per_device=2)
     protocol = Protocol(warmup_steps=3, measured_steps=30, repeats=request["repeats"] or 5)
     suite = Suite(case.workload, "nightbench", cluster.name, (case,), protocol)
-    return common.Chosen(suite, cluster, catalog, {})
+    return Chosen(suite, cluster, catalog, {})
 
 
 def _measure(

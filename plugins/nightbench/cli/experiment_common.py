@@ -12,6 +12,7 @@ import typer
 
 from nightbench.cli import common
 from nightbench.cli.common import INTERRUPTED, say, warn
+from nightbench.cli.selection import Chosen
 from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def suite_of(cases: Sequence[str]) -> str:
 # --- measuring ----------------------------------------------------------------------------
 
 
-def context_of(chosen: common.Chosen, *, outside_hours: bool) -> ExperimentContext:
+def context_of(chosen: Chosen, *, outside_hours: bool) -> ExperimentContext:
     """Return the context of an experiment that is measured from now on.
 
     Raises:

@@ -14,6 +14,7 @@ import yaml
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, say, warn
+from nightbench.cli.selection import Chosen, Selection, selecting
 from nightbench.config.locations import benchmarks_folder
 from nightbench.core.errors import UserError
 from nightbench.core.model import RunKind
@@ -27,7 +28,7 @@ app.add_typer(k8s, name="k8s")
 
 
 def _plan(
-    chosen: common.Chosen, *, shared: bool, images: Mapping[str, str] | None = None
+    chosen: Chosen, *, shared: bool, images: Mapping[str, str] | None = None
 ) -> tuple[RunPlan, list[str]]:
     """Plan a run of the cases that are measured without SSH; return it and those that are not."""
     from nightbench.core.run_plan import make_plan
@@ -47,7 +48,7 @@ def _plan(
     return plan, dropped
 
 
-def export_plan(chosen: common.Chosen, folder: Path, *, shared: bool) -> None:
+def export_plan(chosen: Chosen, folder: Path, *, shared: bool) -> None:
     """Plan a run of the cases that are measured without SSH, and write its directory.
 
     Args:
@@ -100,9 +101,9 @@ def group() -> None:
 
 
 @k8s.command()
-@common.selecting("build")
+@selecting("build")
 def render(
-    selection: common.Selection,
+    selection: Selection,
     directory: Annotated[
         Path | None,
         typer.Option("--dir", help="A new folder; called after the run unless given."),

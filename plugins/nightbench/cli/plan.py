@@ -12,6 +12,7 @@ import typer
 
 from nightbench.cli import common, exported
 from nightbench.cli.common import FAILED, out, say, warn
+from nightbench.cli.selection import Chosen, Selection, selecting
 from nightbench.config import locations
 from nightbench.core.budget import CaseHistory, NightPlan, NightPlanEntry, duration
 from nightbench.core.capabilities import broken
@@ -77,9 +78,9 @@ def _counted(suite: Suite) -> str:
 
 
 @app.command()
-@common.selecting()
+@selecting()
 def plan(
-    selection: common.Selection,
+    selection: Selection,
     night: Annotated[
         bool,
         typer.Option(
@@ -128,7 +129,7 @@ def plan(
 # --- a run ---------------------------------------------------------------------------------
 
 
-def show_cases(chosen: common.Chosen, *, json: bool) -> None:
+def show_cases(chosen: Chosen, *, json: bool) -> None:
     """Print what is measured, on which nodes, with which build, and the estimated time."""
     from nightbench.core import plan as planning
 
@@ -216,7 +217,7 @@ def _at_once(cluster: Cluster) -> str:
 # --- a night -------------------------------------------------------------------------------
 
 
-def show_night(chosen: common.Chosen, at: str | None, *, json: bool) -> None:
+def show_night(chosen: Chosen, at: str | None, *, json: bool) -> None:
     """Print which cases the night has room for, when each begins, and what is left out and why.
 
     Args:
@@ -263,9 +264,7 @@ def zone_of(suite: Suite, cluster: Cluster) -> tzinfo:
     return Hours.parse(written).zone if written else UTC
 
 
-def _show(
-    night: NightPlan, past: dict[str, CaseHistory], chosen: common.Chosen, place: tzinfo
-) -> None:
+def _show(night: NightPlan, past: dict[str, CaseHistory], chosen: Chosen, place: tzinfo) -> None:
     nodes = {case_id: " ".join(names) for case_id, names in _nodes(chosen).items()}
     rows = [
         (
@@ -305,7 +304,7 @@ def _show(
         say(f"{words}; it ends at {window.end.astimezone(place):{_MINUTE}} ({window.why})")
 
 
-def _nodes(chosen: common.Chosen) -> dict[str, list[str]]:
+def _nodes(chosen: Chosen) -> dict[str, list[str]]:
     from nightbench.core.placement import nodes_for
 
     return {
@@ -315,7 +314,7 @@ def _nodes(chosen: common.Chosen) -> dict[str, list[str]]:
 
 
 def _document(
-    chosen: common.Chosen, entry: NightPlanEntry, past: dict[str, CaseHistory]
+    chosen: Chosen, entry: NightPlanEntry, past: dict[str, CaseHistory]
 ) -> dict[str, Any]:
     last = past.get(entry.case_id, CaseHistory()).last
     return {

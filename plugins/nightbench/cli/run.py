@@ -11,6 +11,7 @@ import typer
 
 from nightbench.cli import common, dag_run
 from nightbench.cli.common import FAILED, INTERRUPTED, say, warn
+from nightbench.cli.selection import Chosen, Selection, selecting
 from nightbench.config import find_suites, locations
 from nightbench.config.builds import parse_untrusted_build, stage_wheels
 from nightbench.core.errors import UserError
@@ -20,9 +21,9 @@ app = typer.Typer()
 
 
 @app.command()
-@common.selecting(suite=None)
+@selecting(suite=None)
 def run(
-    selection: common.Selection,
+    selection: Selection,
     direct: Annotated[
         bool,
         typer.Option("--direct", help="Measure over SSH from this process, without Airflow."),
@@ -69,9 +70,7 @@ def run(
     raise typer.Exit(through_airflow(api, chosen))
 
 
-def through_airflow(
-    api: AirflowApi, chosen: common.Chosen, *, allow_unavailable: bool = False
-) -> int:
+def through_airflow(api: AirflowApi, chosen: Chosen, *, allow_unavailable: bool = False) -> int:
     """Trigger the DAG, follow it, print what came of it, and return the exit code.
 
     Args:
@@ -162,7 +161,7 @@ def demo(
     place = common.home()
     for line in require_resources(place):
         say(line)
-    chosen = common.Selection("demo").choose()
+    chosen = Selection("demo").choose()
     for line in lifecycle.up(place):
         say(line)
     show_access()
@@ -194,7 +193,7 @@ _TO_TRY = (
 )
 
 
-def _measured_before(chosen: common.Chosen) -> str | None:
+def _measured_before(chosen: Chosen) -> str | None:
     """Return the newest run of just these cases by this code, if it is loaded and all good."""
     from nightbench.cli.results import is_good, results_of
     from nightbench.core.code_digest import code_digest

@@ -6,15 +6,16 @@ inside the tasks that need them.
 """
 
 import os
-
-from airflow.configuration import conf
+import sys
 
 from nightbench.config.airflow_provider import SECTION, SETTINGS, variable
 
 # Whatever a process of Airflow imports first of this package, it has the settings from then on;
-# so have the processes that it starts.
-for _option in SETTINGS:
-    if not os.environ.get(variable(_option)) and (
-        _value := conf.get(SECTION, _option, fallback="")
-    ):
-        os.environ[variable(_option)] = _value
+# so have the processes that it starts. The command imports this package too, and not Airflow.
+if "airflow.configuration" in sys.modules:
+    from airflow.configuration import conf
+
+    for _option in SETTINGS:
+        _value = os.environ.get(variable(_option)) or conf.get(SECTION, _option, fallback="")
+        if _value:
+            os.environ[variable(_option)] = _value

@@ -16,7 +16,8 @@ import pytest
 from nightbench.config.airflow_provider import get_provider_info
 
 ASK = (
-    "import nightbench.orchestration; from nightbench.config import locations; "
+    "import airflow.configuration, nightbench.orchestration; "
+    "from nightbench.config import locations; "
     "print(locations.spool_root(), locations.wheels_folder())"
 )
 

@@ -1,0 +1,132 @@
+"""What of a suite a command means: options, and the suite and cluster that they lead to."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nightbench.cli import common
+from nightbench.config.run_request import RunRequest, resolve_request
+
+if TYPE_CHECKING:
+    from nightbench.core.model import Catalog, Cluster, Suite
+
+FrameworksOption = Annotated[
+    str, typer.Option("--frameworks", help="Only these framework lines, with commas between.")
+]
+WorkloadsOption = Annotated[
+    str, typer.Option("--workloads", help="Only these workloads, with commas between.")
+]
+StrategiesOption = Annotated[
+    str, typer.Option("--strategies", help="Only these strategies, with commas between.")
+]
+CasesOption = Annotated[
+    list[str] | None,
+    typer.Option("--case", metavar="SLUG", help="Only this case. May be given several times."),
+]
+RepeatsOption = Annotated[
+    int | None,
+    typer.Option("--repeats", min=1, help="Repeats of each case; the suite's unless given."),
+]
+ScaleOption = Annotated[
+    str | None, typer.Option("--scale", help="Scale of the workloads; the suite's unless given.")
+]
+BuildOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--build",
+        metavar="LINE=BUILD",
+        help="Another build of a line: a version, a wheel file, or a prefix on the nodes. "
+        "May be given several times.",
+    ),
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """A suite and its cluster, with the options of the command line applied."""
+
+    suite: Suite
+    cluster: Cluster
+    catalog: Catalog
+    overrides: Mapping[str, Any]
+    """The options of the command line as parameters of the DAG `on_demand`."""
+    night: bool = False
+    """Keep to the hours, the budget and the order of the suite's nights."""
+    outside_hours: bool = False
+    """Measure also outside of the cluster's hours."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """What of a suite is meant, where and how it is measured, as the command line says it."""
+
+    suite: common.SuiteArgument
+    cluster: common.ClusterOption = None
+    frameworks: FrameworksOption = ""
+    workloads: WorkloadsOption = ""
+    strategies: StrategiesOption = ""
+    case: CasesOption = None
+    repeats: RepeatsOption = None
+    scale: ScaleOption = None
+    build: BuildOption = None
+
+    def choose(self, *, night: bool = False, outside_hours: bool = False) -> Chosen:
+        """Read the suite, its cluster and the catalog, and apply the selection to them.
+
+        Raises:
+            UserError: something is wrong in a file or on the command line.
+        """
+        request = RunRequest(
+            suite=self.suite,
+            cluster=self.cluster,
+            frameworks=common.words(self.frameworks),
+            workloads=common.words(self.workloads),
+            strategies=common.words(self.strategies),
+            builds=tuple(self.build or ()),
+            repeats=self.repeats,
+            scale=self.scale,
+            night=night,
+            outside_hours=outside_hours,
+            cases=tuple(self.case or ()),
+        )
+        suite, cluster, catalog = resolve_request(request, files=True)
+        asked = dataclasses.replace(request, suite=suite.name, cluster=cluster.name)
+        return Chosen(suite, cluster, catalog, asked.to_params(), night, outside_hours)
+
+
+def selecting(
+    *leave_out: str, **defaults: str | None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command an option for each field of its parameter `selection`.
+
+    Args:
+        leave_out: fields that are no options of this command.
+        defaults: of fields, where they are others.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        fields = inspect.signature(Selection, eval_str=True).parameters
+        options = [
+            field.replace(default=defaults.get(name, field.default))
+            for name, field in fields.items()
+            if name not in leave_out
+        ]
+        _, *own = inspect.signature(command, eval_str=True).parameters.values()
+
+        @functools.wraps(command)
+        def called(**given: Any) -> None:
+            named = {option.name: given.pop(option.name) for option in options}
+            command(Selection(**named), **given)
+
+        together = [each.replace(kind=each.KEYWORD_ONLY) for each in (*options, *own)]
+        called.__signature__ = inspect.Signature(together)  # type: ignore[attr-defined]  # read by typer
+        called.__annotations__ = {each.name: each.annotation for each in together}
+        return called
+
+    return decorate
