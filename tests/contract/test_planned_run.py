@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from nightbench.core.model import ClockOffset
+from nightbench.night import cluster_preflight
+from nightbench.nodes import FindingLevel
 from nightbench.spool import RunSpool, Spool
 from nightbench.spool.planned_job import load_cluster, load_job, save_cluster, save_job
 from nightbench.spool.plans import read_plan, store_plan
@@ -45,6 +48,23 @@ def test_its_plan_is_loaded_with_all_that_it_says(run: RunSpool) -> None:
     assert (plan.run.run_id, plan.run.suite, plan.owner) == (RUN, "demo", "benchmarks")
     assert len(plan.cases) == 6
     assert {case.planned.case.framework for case in plan.cases} == {"paddle2", "paddle3", "pytorch"}
+
+
+def test_its_preflight_still_leaves_nodes_out(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN.with_name("preflight-0.1.0"), tmp_path / "runs" / RUN / "preflight")
+    run = Spool(tmp_path).run(RUN)
+    known = cluster_preflight.read(run)
+    assert known is not None
+    assert [reason.observed for reason in known.out["n2"]] == ["no answer within 10 s"]
+    assert known.policy.quarantine_after == 5
+    one, two = known.health.nodes
+    assert one.seen.clock == ClockOffset(1.5, 1e-5)
+    assert [(f.level, f.what) for f in two.findings] == [(FindingLevel.FAIL, "node_unreachable")]
+    assert known.health.controls[0].values == (1.0e9, 1.1e9)
+    assert known.health.busy == ("n1",)
+    cluster_preflight.save(run, known.health, known.policy, known.out)
+    shutil.rmtree(tmp_path / "runs" / RUN / "preflight")
+    assert cluster_preflight.read(run) == known
 
 
 def test_nothing_of_it_is_lost_when_it_is_written_again(run: RunSpool, tmp_path: Path) -> None:

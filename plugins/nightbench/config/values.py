@@ -30,7 +30,7 @@ class Words:
 
 T = TypeVar("T")
 
-_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?\Z")
+_DURATION = re.compile(r"(?=.)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?\Z")
 _PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?) ?%\Z")
 _SHAPE = re.compile(r"([1-9]\d{0,4})x([1-9]\d{0,3})\Z")
 _RANGE = re.compile(r"\[([^\[\]]*)\]")
@@ -56,7 +56,7 @@ def _match(pattern: re.Pattern[str], value: Any, expected: str) -> re.Match[str]
 
 def duration(value: Any) -> float:
     """Seconds from `900s`, `15m`, `2h` or `1h30m`."""
-    match = _match(_DURATION, value or None, "a duration with its unit, such as 900s, 15m or 2h")
+    match = _match(_DURATION, value, "a duration with its unit, such as 900s, 15m or 2h")
     hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return hours * 3600 + minutes * 60 + seconds
 
