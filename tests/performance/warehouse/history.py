@@ -1,4 +1,8 @@
-"""A PostgreSQL with years of nights: cases and plans by the project's code, the rest by SQL."""
+"""A PostgreSQL with years of nights: cases and plans by the project's code, medians by SQL.
+
+The last `JUDGED` nights are judged by the project's code, which opens and explains their alerts:
+what the pages show of them is real. Verdicts and alerts of earlier nights are drawn too.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +22,7 @@ import aiosql
 import psycopg2
 from psycopg2.extras import RealDictCursor
 from tests.contained import folder_of_server
+from tests.performance.warehouse.judging import judge_runs, plan_of
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Build, Case, Cluster, Node, PlannedCase, Run, RunKind, Strategy
@@ -57,6 +62,9 @@ SUITES = (
 NODES = 8
 NIGHTS_OF_RANKS = 90
 """Nights of which ranks have their steps, as the DAG maintenance keeps them."""
+
+JUDGED = 6
+"""Nights that are judged, which hold all falls of live alerts."""
 
 BYTES_OF_MEDIAN = 3_000
 """With its plan, repeats, nodes, verdict and all indexes, and the copy without partitions."""
@@ -166,7 +174,8 @@ def opened(series: int, nights: int, nights_of_ranks: int, keep: Path | None) ->
             with closing(psycopg2.connect(superuser)) as connection:
                 connection.autocommit = True
                 if is_new:
-                    _fill(connection, series, nights, nights_of_ranks)
+                    loader = postgres.dsn(ports, secrets, "nightbench_loader")
+                    _fill(connection, series, nights, nights_of_ranks, loader, folder)
                 tonight = _tonight(connection, folder, series, nights)
             yield History(ports, secrets, folder, tonight)
         finally:
@@ -194,7 +203,14 @@ def _check_disk(folder: Path, series: int, nights: int, nights_of_ranks: int) ->
         )
 
 
-def _fill(connection: Connection, series: int, nights: int, nights_of_ranks: int) -> None:
+def _fill(
+    connection: Connection,
+    series: int,
+    nights: int,
+    nights_of_ranks: int,
+    loader: str,
+    folder: Path,
+) -> None:
     started = time.monotonic()
     now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     first = now - timedelta(hours=2, days=nights)
@@ -226,16 +242,29 @@ def _fill(connection: Connection, series: int, nights: int, nights_of_ranks: int
         statements.draw_results(connection, month=month, nights=nights)
         for table in FACTS:
             fill = getattr(statements, f"fill_{table}")
-            fill(connection, nights=nights, nights_of_ranks=nights_of_ranks)
+            fill(connection, nights=nights, nights_of_ranks=nights_of_ranks, judged=JUDGED)
         spent = time.monotonic() - started
         _say(f"{month:%Y-%m}: {number} of {len(months)} months, {spent:.0f} s")
-    statements.fill_nodes(connection)
-    statements.fill_alerts(connection)
+    statements.fill_nodes(connection, nights=nights)
+    statements.fill_alerts(connection, nights=nights)
     statements.fill_grades(connection, nights=nights)
     statements.copy_unpartitioned(connection)
     _say(f"analysing, {time.monotonic() - started:.0f} s")
     statements.settle(connection)
     with connection.cursor() as cursor:
+        cursor.execute("reset session_replication_role")
+    _say(f"judging the last {min(JUDGED, nights - 1)} nights, {time.monotonic() - started:.0f} s")
+    judged = [
+        [
+            plan_of(_night(run, number), planned, clusters()[run.cluster])
+            for run, planned in plans(series, first)
+        ]
+        for number in range(max(1, nights - JUDGED), nights)
+    ]
+    judge_runs(judged, loader, folder, STATEMENT_TIMEOUT_S)
+    with connection.cursor() as cursor:
+        cursor.execute("set session_replication_role = replica")
+        statements.date_alerts(connection)
         cursor.execute("reset session_replication_role")
         cursor.execute("alter system reset all")
         cursor.execute("select pg_reload_conf()")
@@ -243,6 +272,12 @@ def _fill(connection: Connection, series: int, nights: int, nights_of_ranks: int
         cursor.execute("select pg_database_size(current_database())")
         (size,) = cursor.fetchone() or (0,)
     _say(f"filled: {size / 1e9:.2f} GB in {time.monotonic() - started:.0f} s")
+
+
+def _night(run: Run, number: int) -> Run:
+    """A suite's run so many nights after its first, as the statement `store_runs` names it."""
+    at = run.started_at + timedelta(days=number)
+    return replace(run, run_id=f"{run.suite}-{at:%Y%m%dT%H%M%S}-0a1b", started_at=at)
 
 
 def _tonight(connection: Connection, folder: Path, series: int, nights: int) -> datetime:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from multiprocessing import get_context
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TypeVar
 from unittest.mock import patch
 
-from tests.performance.warehouse.history import FACTS, History, clusters, plans
+from tests.performance.warehouse.history import (
+    FACTS,
+    STATEMENT_TIMEOUT_S,
+    History,
+    clusters,
+    plans,
+)
+from tests.performance.warehouse.judging import REPEATS, in_processes, judge_runs, plan_of
 from tests.performance.warehouse.reads import Figure
 from tests.sql.given import Given
 
@@ -28,9 +29,6 @@ from nightbench.core.model import (
     CheckResult,
     ClockOffset,
     PlannedCase,
-    Process,
-    Protocol,
-    RegressionPolicy,
     RepeatBundle,
     RepeatRecord,
     RepeatSummary,
@@ -40,19 +38,11 @@ from nightbench.core.model import (
     Severity,
     Verdict,
 )
-from nightbench.core.run_plan import CasePlan, RunPlan
-from nightbench.night import detector_grade
-from nightbench.night.judge import judge_and_store, judge_run
-from nightbench.spool import Spool
-from nightbench.spool.plans import store_plan
+from nightbench.core.run_plan import RunPlan
+from nightbench.night.judge import judge_and_store
 from nightbench.warehouse import Warehouse, repository
 from nightbench.warehouse.connection import Connection
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-TASKS = 2
-REPEATS = 7
 STEPS = 100
 CHECKS_OF_REPEAT = 20
 CHECKS_OF_MEDIAN = 9
@@ -80,62 +70,23 @@ def measure_night(history: History) -> Iterator[Figure]:
                 "load_night_row_by_row", connection, [part], lambda: _load(warehouse, [part])
             )
         warehouse.runs.refresh_statistics()
-        run_plans = [_plan(night) for night in nights]
+        run_plans = [
+            plan_of(night.run, night.planned, clusters()[night.run.cluster]) for night in nights
+        ]
     _say(f"judging {len(run_plans)} runs")
     began = time.perf_counter()
-    verdicts = [v for found in _in_processes(partial(_judge, history), run_plans) for v in found]
+    verdicts = [v for found in in_processes(partial(_judge, history), run_plans) for v in found]
     yield Figure("judge_night", _since(began), len(verdicts), False)
     if not any(verdict.baseline for verdict in verdicts):
         raise UserError("No case had enough nights like tonight: the detector had no work.")
-    with TemporaryDirectory(dir=history.folder) as folder:
-        for plan in run_plans:
-            store_plan(plan, Spool(Path(folder)))
-        run_ids = [plan.run.run_id for plan in run_plans]
-        began = time.perf_counter()
-        _in_processes(partial(_judge_with_alerts, history, Path(folder)), run_ids)
-        yield Figure("judge_night_with_alerts", _since(began), len(verdicts), False)
-
-
-def _in_processes(call: Callable[[Item], Result], each: Sequence[Item]) -> list[Result]:
-    """Results of a call for each item, two at a time, as a scheduler runs tasks on two cores."""
-    with ProcessPoolExecutor(TASKS, get_context("spawn")) as pool:
-        return list(pool.map(call, each))
+    began = time.perf_counter()
+    judge_runs([run_plans], history.dsn("nightbench_loader"), history.folder, STATEMENT_TIMEOUT_S)
+    yield Figure("judge_night_with_alerts", _since(began), len(verdicts), False)
 
 
 def _judge(history: History, plan: RunPlan) -> Sequence[Verdict]:
     with closing(history.connect()) as connection:
         return judge_and_store(Warehouse(connection), plan).verdicts
-
-
-def _judge_with_alerts(history: History, spool: Path, run_id: str) -> None:
-    # Grading takes the minute that it is given, after everything else.
-    no_time = patch.dict(detector_grade.grade.__kwdefaults__, {"budget_s": 0.0})
-    with no_time, _without_errors():
-        judge_run(Spool(spool), run_id, history.connect)
-
-
-class _Errors(logging.Handler):
-    """Keeps the errors that are logged."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.messages: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.messages.append(f"{record.getMessage()}: {record.exc_info and record.exc_info[1]!r}")
-
-
-@contextmanager
-def _without_errors() -> Iterator[None]:
-    """Raise where judging logged an error: what it left out would make the figure too good."""
-    errors, logger = _Errors(), logging.getLogger("nightbench")
-    logger.addHandler(errors)
-    try:
-        yield
-    finally:
-        logger.removeHandler(errors)
-    if errors.messages:
-        raise UserError(f"The night was not judged whole: {errors.messages[0]}")
 
 
 def _load(warehouse: Warehouse, nights: Sequence[RunBundle]) -> None:
@@ -269,21 +220,6 @@ def _renamed(night: RunBundle, cases: Sequence[CaseBundle]) -> RunBundle:
     kept = {case.case.case_id for case in cases}
     planned = tuple(each for each in night.planned if each.case_id in kept)
     return replace(night, run=run, planned=planned, cases=tuple(cases))
-
-
-def _plan(night: RunBundle) -> RunPlan:
-    return RunPlan(
-        run=night.run,
-        owner="benchmarks",
-        protocol=Protocol(repeats=REPEATS),
-        policy=RegressionPolicy(),
-        channels=(),
-        cluster=clusters()[night.run.cluster],
-        cases=tuple(
-            CasePlan(each, (Process("trainer-0", "trainer", 0, "n1", 0),), None, False, None)
-            for each in night.planned
-        ),
-    )
 
 
 def _say(text: str) -> None:
