@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from psycopg2.extras import RealDictCursor
 from tests.performance import warehouse as benchmark
 from tests.performance.warehouse import history, reads
 
 from nightbench.warehouse.statements import SQL
+
+CLOSED = ("resolved", "dismissed")
 
 
 def test_every_query_and_a_night_have_their_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,3 +55,26 @@ def test_a_disk_that_is_too_small_is_told_before_anything_starts(
     said = capsys.readouterr().err
     assert "GB free, expected 15,0" in said
     assert not folder.exists()
+
+
+@pytest.mark.slow  # a history with alerts of all kinds has some hundred series: half a minute
+def test_what_is_shown_of_it_does_not_contradict_itself() -> None:
+    with history.opened(300, 40, 5, None) as made, closing(made.connect()) as connection:
+        shown = connection.cursor(cursor_factory=RealDictCursor)
+        shown.execute(
+            "select a.state, a.change, a.change_low, a.change_high, a.cause, v.unit, "
+            "m.unit as newest_unit "
+            "from marts.fct_alert as a "
+            "join marts.fct_verdict as v on v.run_id = a.last_run_id and v.case_id = a.case_id "
+            "join marts.latest_median as m on m.case_id = a.case_id and m.cluster = a.cluster "
+            "where a.verdict = 'regressed'"
+        )
+        alerts = shown.fetchall()
+    assert {"framework_version", "node"} <= {each["cause"] for each in alerts}
+    assert {each["state"] for each in alerts} > {"open"}
+    for each in alerts:
+        assert each["change"] < 0 > each["change_high"]
+        assert each["unit"] == each["newest_unit"]
+        # A live one is judged: the change is of its last night, the interval of the level.
+        if each["state"] in CLOSED:
+            assert each["change_low"] <= each["change"] <= each["change_high"]
