@@ -158,6 +158,8 @@ class Base:
 
     def _moves_alone(self):
         limit_s = time.monotonic() + ALONE_LIMIT_S
+        # What it holds may be older than the others' last gradients: a step fetches those.
+        self.step()
         before = self._settled(limit_s)
         while time.monotonic() < limit_s:
             self.step()
