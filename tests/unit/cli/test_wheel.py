@@ -16,6 +16,7 @@ FOLDERS = {
     "plugins/": "",
     **{f"{name}/": f"nightbench/_files/{name}/" for name in ("benchmarks", "dags", "sql")},
 }
+Run = subprocess.CompletedProcess[str]
 LEFT_OUT = ("plugins/nightbench/web/ui/", "plugins/.airflowignore")
 
 
@@ -41,17 +42,41 @@ def test_each_tracked_file_is_in_it(wheel: Path) -> None:
     assert found == expected
 
 
-def test_suites_and_logs_are_read_without_a_checkout(wheel: Path, tmp_path: Path) -> None:
+def run(wheel: Path, folder: Path, *words: str, without: str = "") -> Run:
+    """Run the command from the wheel alone, as if a module were not installed."""
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path / "installed")
+        archive.extractall(folder / "installed")
+    hidden = f"sys.modules.update({{name: None for name in {without.split()!r}}})"
+    code = f"import sys; {hidden}; from nightbench.cli.entry import main; main()"
+    env = {**os.environ, "PYTHONPATH": str(folder / "installed"), "NIGHTBENCH_HOME": str(folder)}
+    return subprocess.run(
+        [sys.executable, "-c", code, *words],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "without", "extra"),
+    [("up", "psutil", "local"), ("runs", "psycopg2", "airflow"), ("table x", "httpx", "airflow")],
+)
+def test_what_is_not_installed_is_said_with_the_extra_that_brings_it(
+    wheel: Path, tmp_path: Path, words: str, without: str, extra: str
+) -> None:
+    done = run(wheel, tmp_path, *words.split(), without=without)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: this command needs more than is installed")
+    assert f"(no module {without}): pip install 'nightbench[{extra}]'" in done.stderr
+
+
+def test_suites_and_logs_are_read_without_a_checkout(wheel: Path, tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     log.write_text("".join(f"global step {n}, ips: {60 + n % 3}.5 samples/s\n" for n in range(40)))
-    env = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
-    command = [sys.executable, "-c", "from nightbench.cli.entry import main; main()"]
     for words in (["validate"], ["parse", "paddle", str(log)]):
-        done = subprocess.run(
-            [*command, *words], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
-        )
+        done = run(wheel, tmp_path, *words)
         assert done.returncode == 0, done.stderr
         said = done.stdout
         assert str(CHECKOUT) not in said

@@ -1,7 +1,7 @@
 // One run: what came of each of its cases.
 import { Box, Button, Flex, Heading, Input, Text } from "@chakra-ui/react";
 import type { FormEvent } from "react";
-import { useParams, useSearchParams } from "react-router-dom";
+import { useParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
 import type { RunCase, RunResults } from "./api-types";
@@ -17,6 +17,7 @@ import {
   Section,
   State,
   useTitle,
+  useChoices,
 } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable, Pager } from "./table";
@@ -106,15 +107,7 @@ function caseColumns(runId: string): Column<RunCase>[] {
 const lastLine = (error: string) => error.trimEnd().split("\n").at(-1) ?? "";
 
 function Cases({ results }: { results: RunResults }) {
-  const [query, setQuery] = useSearchParams();
-  const choose = (name: string, value: string) =>
-    setQuery((before) => {
-      const next = new URLSearchParams(before);
-      if (name !== "page") next.delete("page");
-      if (value) next.set(name, value);
-      else next.delete(name);
-      return next;
-    });
+  const [query, choose] = useChoices();
   const [state, search] = [query.get("state") ?? "", query.get("search") ?? ""];
   const counts = new Map<string, number>();
   for (const each of results.cases) counts.set(each.state, (counts.get(each.state) ?? 0) + 1);
