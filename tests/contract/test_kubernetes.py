@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import os
-import tomllib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +94,8 @@ def test_tasks_and_services_agree(pod: dict[str, Any], values: dict[str, Any]) -
 def test_versions_are_those_of_the_locks(values: dict[str, Any]) -> None:
     lock = (ROOT / "requirements" / "control.lock").read_text()
     assert f"\napache-airflow=={values['airflowVersion']} " in lock
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert values["defaultAirflowTag"] == project["version"]
+    released = re.findall(r"^## (\d+\.\d+\.\d+) ", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert values["defaultAirflowTag"] == released[0]
 
 
 def test_secrets_are_named_and_never_written(pod: dict[str, Any], values: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import runpy
 from pathlib import Path
 
 from nightbench.config.schema import SuiteFile
+from nightbench.config.validate import fields_of
 
 REPO = Path(__file__).resolve().parents[3]
 
@@ -17,4 +18,4 @@ def test_the_pages_are_up_to_date() -> None:
 
 
 def test_every_key_is_described() -> None:
-    assert all(field.description for field in SuiteFile.model_fields.values())
+    assert all(field.description for field in fields_of(SuiteFile).values())
