@@ -88,7 +88,7 @@ class Live:
         """The newest runs with their tasks, what Airflow's servers said last, and where they are.
 
         The stacks tell a server or a task that hangs: keepers start a hung triggerer again, but
-        only after some 215 s (30 of silence, 30 without a heartbeat, 3 checks, 45 of patience).
+        only after some 150 s (30 of silence, 30 without a heartbeat, 3 checks).
         """
         newest = {"order_by": "-run_after", "limit": 3}
         answer = self.api._send("GET", "/api/v2/dags/~/dagRuns", params=newest)

@@ -32,34 +32,40 @@ BUSY = 3
 
 def keep(home: Home, services: tuple[str, ...]) -> None:
     """Check the services for ever, and run `up` where one is missing or stays unhealthy."""
-    unhealthy = checks = 0
-    pause_s = CHECK_S
+    unhealthy: list[set[str]] = []  # the services that were, at each of the last checks
+    checks, pause_s = 0, CHECK_S
     while True:
         time.sleep(pause_s)
         checks += 1
         missing = [name for name in services if processes.read(home.run / f"{name}.pid") is None]
         if checks % CHECKS_PER_HEALTH_CHECK == 0:
-            unhealthy = unhealthy + 1 if _not_running(home) else 0
-        if not missing and unhealthy < UNHEALTHY_IN_A_ROW:
+            found = _unhealthy(home)
+            unhealthy = [*unhealthy, found] if found else []
+        if not missing and len(unhealthy) < UNHEALTHY_IN_A_ROW:
             pause_s = CHECK_S
             continue
         _log(f"{', '.join(missing)} ended" if missing else "Airflow is unhealthy")
+        # They have had their time: `up` need not wait for them once more.
+        hung = sorted(set.intersection(*unhealthy)) if not missing else []
         # A process of its own: services started here would stay this one's children, whose
         # zombies PostgreSQL takes for a living postmaster.
-        status = subprocess.run([*lifecycle.keeper_command(home), "--once"], check=False).returncode
-        unhealthy = 0
+        words = [*lifecycle.keeper_command(home), "--once", *hung]
+        status = subprocess.run(words, check=False).returncode
+        unhealthy = []
         failed = status not in (0, BUSY)
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S) if failed else CHECK_S
 
 
-def _not_running(home: Home) -> list[str]:
-    return [each.name for each in deployment.status(home) if each.state != "running"]
+def _unhealthy(home: Home) -> set[str]:
+    """The services that do not run well; of Airflow's others the API server alone would know."""
+    found = {each.name for each in deployment.status(home) if each.state != "running"}
+    return {"api-server"} if "api-server" in found else found
 
 
-def _up(home: Home) -> int:
+def _up(home: Home, hung: list[str]) -> int:
     """Run `up` and log its lines; return the exit status."""
     try:
-        for line in lifecycle.up(home, wait_s=0.0):
+        for line in lifecycle.up(home, wait_s=0.0, hung=hung):
             _log(line)
     except lifecycle.HomeLocked:
         return BUSY
@@ -77,11 +83,12 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line; return its exit status."""
     parser = argparse.ArgumentParser(prog="nightbench.local.keeper", description=__doc__)
     parser.add_argument("--home", type=Path, required=True, help="state folder")
-    parser.add_argument("--once", action="store_true", help="run `up` once, and end")
+    words = "run `up` once, and end; services named here hang and are restarted"
+    parser.add_argument("--once", nargs="*", metavar="SERVICE", help=words)
     options = parser.parse_args(argv)
     home = Home(options.home)
-    if options.once:
-        return _up(home)
+    if options.once is not None:
+        return _up(home, options.once)
     keep(home, deployment.SERVICES)
     return 0
 

@@ -10,7 +10,7 @@ import fcntl
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
@@ -40,13 +40,16 @@ class HomeLocked(UserError):
     """Another `up` or `down` works on this home."""
 
 
-def up(home: Home, wait_s: float = LOCK_WAIT_S, backup: bool = True) -> Iterator[str]:
+def up(
+    home: Home, wait_s: float = LOCK_WAIT_S, backup: bool = True, hung: Collection[str] = ()
+) -> Iterator[str]:
     """Start the services that do not run, wait until all answer; yield lines of progress.
 
     Args:
         home: the state folder.
         wait_s: how long to wait for another `up` or `down`, such as a keeper's.
         backup: archive the warehouse before migrations change it.
+        hung: services of Airflow that are not waited for, but restarted, where they are unhealthy.
 
     Raises:
         HomeLocked: it has not ended by then.
@@ -68,7 +71,7 @@ def up(home: Home, wait_s: float = LOCK_WAIT_S, backup: bool = True) -> Iterator
         yield from _stop_with_old_port(stack)
         lacking = {name for name in airflow.SERVICES if not stack.running(name)}
         yield from _start_airflow(stack, lacking)
-        yield from _await_airflow(stack, lacking)
+        yield from _await_airflow(stack, lacking, hung)
         yield from start_keepers(home)
 
 
@@ -189,7 +192,7 @@ def _start_airflow(stack: Stack, names: set[str]) -> Iterator[str]:
         yield f"Airflow: starting {', '.join(started)}"
 
 
-def _await_airflow(stack: Stack, started: set[str]) -> Iterator[str]:
+def _await_airflow(stack: Stack, started: set[str], hung: Collection[str]) -> Iterator[str]:
     """Wait until all of Airflow is healthy; `started` holds what this `up` has started."""
     began = shown = time.monotonic()
     env = stack.airflow_env()
@@ -206,13 +209,12 @@ def _await_airflow(stack: Stack, started: set[str]) -> Iterator[str]:
         now = time.monotonic()
         # A scheduler whose database went away can wait for ever for a worker of its own. The
         # state of the others is known only once the API server answers.
-        hung = ["api-server"] if "api-server" in waiting else waiting
-        for name in hung if now - began > STUCK_S else ():
-            if name not in started:
+        for name in ["api-server"] if "api-server" in waiting else waiting:
+            if name not in started and (name in hung or now - began > STUCK_S):
                 processes.stop(stack.pid_file(name))
                 airflow.start(stack.home, env, name)
                 started.add(name)
-                yield f"Airflow: {name} reported no heartbeat for {STUCK_S:.0f} s, restarting it"
+                yield f"Airflow: {name} reports no heartbeat, restarting it"
         if now - began > READY_TIMEOUT_S:
             raise UserError(
                 f"Airflow was not ready after {now - began:.0f} s. {_log_of(stack, waiting[0])}"

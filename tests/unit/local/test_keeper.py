@@ -18,7 +18,7 @@ from nightbench.local.home import Home
 MENDER = """\
 import os, sys
 with open({calls!r}, "a") as stream:
-    stream.write("up\\n")
+    stream.write(" ".join(["up", *sys.argv[1:]]) + "\\n")
 sys.exit(1 if os.path.exists({broken!r}) else 0)
 """
 
@@ -75,7 +75,7 @@ def test_a_dead_service_is_mended_and_failures_are_not_repeated_at_once(
     with pytest.raises(Enough):
         keeper.keep(home, ("triggerer",))
 
-    assert calls.read_text() == 5 * "up\n"
+    assert calls.read_text() == 5 * "up --once\n"
     first = keeper.CHECK_S
     assert pauses == [first, 2 * first, 4 * first, 8 * first, first, first]
 
@@ -94,21 +94,22 @@ def test_what_is_healthy_is_left_alone_and_what_stays_sick_is_mended(
         pid_file=home.run / "triggerer.pid",
         home=home.root,
     )
-    answers = iter(
-        [[], ["triggerer"], [], *(["triggerer"] for _ in range(keeper.UNHEALTHY_IN_A_ROW))]
-    )
+    # What was healthy between is not restarted with what hangs.
+    sick = [{"triggerer", "scheduler"}, {"triggerer"}, {"triggerer", "dag-processor"}]
+    assert len(sick) == keeper.UNHEALTHY_IN_A_ROW
+    answers = iter([set[str](), {"triggerer"}, set[str](), *sick])
 
     class Enough(Exception):
         pass
 
-    def ask(home: Home) -> list[str]:
+    def ask(home: Home) -> set[str]:
         for answer in answers:
             assert not calls.exists()
             return answer
         raise Enough
 
-    monkeypatch.setattr(keeper, "_not_running", ask)
+    monkeypatch.setattr(keeper, "_unhealthy", ask)
     monkeypatch.setattr(keeper.time, "sleep", lambda seconds: None)
     with pytest.raises(Enough):
         keeper.keep(home, ("triggerer",))
-    assert calls.read_text() == "up\n"
+    assert calls.read_text() == "up --once triggerer\n"

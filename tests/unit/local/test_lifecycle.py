@@ -97,8 +97,27 @@ def test_what_ends_while_up_waits_is_started_again_once(
     for service in lifecycle.airflow.SERVICES[1:]:
         start(stack, service, "import time; time.sleep(600)")
     start(stack, "api-server", short)
-    said = lifecycle._await_airflow(stack, set())
+    said = lifecycle._await_airflow(stack, set(), hung=())
 
     assert next(said) == "Airflow: api-server had ended, starting it again"
     with pytest.raises(UserError, match="Airflow's api-server ended"):
         next(said)
+
+
+def test_what_a_keeper_saw_hang_is_restarted_without_another_wait(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = "import time; time.sleep(600)"
+    monkeypatch.setattr(lifecycle.airflow, "command", lambda *words: [sys.executable, "-c", long])
+    for service in lifecycle.airflow.SERVICES:
+        start(stack, service, long)
+    before = {service: stack.running(service) for service in lifecycle.airflow.SERVICES}
+    sick = iter([["scheduler", "triggerer"], ["scheduler"], []])
+    monkeypatch.setattr(lifecycle, "unhealthy", lambda stack: next(sick))
+
+    said = list(lifecycle._await_airflow(stack, set(), hung=["triggerer"]))
+
+    assert said[0] == "Airflow: triggerer reports no heartbeat, restarting it"
+    assert len(said) == 2
+    changed = {s for s in lifecycle.airflow.SERVICES if stack.running(s) != before[s]}
+    assert changed == {"triggerer"}
