@@ -26,7 +26,7 @@ matrix:
 """
 MISTAKES = {
     "at_import": ("python.py", "import no_such_module\n", None),
-    "in_step": ("python.py", None, ("def loss(", "def lost(")),
+    "in_step": ("python.py", None, ("return model(batch)", "return model.lost")),
     "in_data": ("data.py", "LABELS = {}['labels']\n", None),
     "not_python": ("python.py", "def (\n", None),
 }
@@ -69,7 +69,7 @@ def test_each_mistake_reaches_its_author_and_spoils_no_other_case(here: Terminal
     words = {
         "at_import": "ModuleNotFoundError: No module named 'no_such_module' "
         "(workloads/at_import/python.py, line 1)",
-        "in_step": "AttributeError: module 'nightbench_network' has no attribute 'loss'",
+        "in_step": "AttributeError: 'Sleeper' object has no attribute 'lost'",
         "in_data": "KeyError: 'labels' (workloads/in_data/data.py, line 1)",
         "not_python": "workloads/not_python/python.py:1: not valid Python",
     }

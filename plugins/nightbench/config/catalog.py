@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import ast
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
+from nightbench.config.authored_code import (
+    DATA_NAMES,
+    LINE_NAMES,
+    MODEL_NAMES,
+    code_errors,
+    complain_of_unread,
+    complain_of_version,
+    oldest_of,
+    words_of_code,
+)
 from nightbench.config.catalog_schema import FrameworkFile, RoleFile, SpecFile
 from nightbench.config.source import (
     ConfigError,
     Document,
     Key,
-    Problem,
     any_of,
     describe,
     display,
@@ -40,9 +47,6 @@ SPEC_FILE = "spec.json"
 LOG_FORMATS = "logs/formats"
 _NOT_DEFINING = frozenset({"title", "description", "strategies", "scales", "reads"})
 
-OLDEST = "3.7"
-"""What every file has to be readable for unless its line has a newer interpreter."""
-
 
 def load_catalog(benchmarks: Path) -> Catalog:
     """Read all framework lines and workloads.
@@ -58,8 +62,11 @@ def load_catalog(benchmarks: Path) -> Catalog:
     """
     lines = [_framework(path) for path in _descriptions(benchmarks / "frameworks", LINE_FILE)]
     frameworks = {info.line: info for info in lines}
+    shared = [*benchmarks.glob("*.py"), *benchmarks.glob("apis/*/*.py")]
+    words = words_of_code([*shared, *benchmarks.glob("frameworks/*/*.py")])
     found = [
-        _workload(path, frameworks) for path in _descriptions(benchmarks / "workloads", SPEC_FILE)
+        _workload(path, frameworks, words)
+        for path in _descriptions(benchmarks / "workloads", SPEC_FILE)
     ]
     return Catalog(
         frameworks,
@@ -114,10 +121,14 @@ def _framework(path: Path) -> FrameworkInfo:
     for key, message in _contradictions(file, path.parent, kinds):
         document.complain(key, message)
     shared = path.parent.parent.parent / "apis" / file.api
-    code = [*sorted(path.parent.glob("[!.]*.py")), *sorted(shared.glob("[!.]*.py"))]
-    complaints = [str(document.error)] if document.problems else []
-    complaints += syntax_errors(code, file.python)
     missing = _missing_locks(file, path.parent)
+    for name in (file.variants.keys() - missing) if file.python is not None else ():
+        package = file.variants[name].package or file.package or file.line
+        lock = path.with_name(f"requirements-{name}.lock")
+        complain_of_version(document, "version", file.version, package, lock)
+    complaints = [str(document.error)] if document.problems else []
+    complaints += code_errors(sorted(path.parent.glob("[!.]*.py")), file.python, LINE_NAMES)
+    complaints += code_errors(sorted(shared.glob("[!.]*.py")), file.python, {})
     return file.to(
         FrameworkInfo,
         line=path.parent.name,
@@ -235,7 +246,8 @@ def _missing_locks(file: FrameworkFile, folder: Path) -> dict[str, str]:
     names = file.variants if file.python is not None else {}
     locks = {name: f"requirements-{name}.lock" for name in names}
     return {
-        name: f"found no {lock} in this folder; expected the lock"
+        name: f"found no {lock} in this folder; expected the lock "
+        f"(`make lock-line LINE={folder.name} VARIANT={name}`)"
         for name, lock in locks.items()
         if not (folder / lock).is_file()
     }
@@ -245,7 +257,10 @@ def _answers(support: Any) -> list[Any]:
     return list(support.values()) if isinstance(support, dict) else [support]
 
 
-def _workload(path: Path, frameworks: Mapping[str, FrameworkInfo]) -> WorkloadInfo:
+def _workload(
+    path: Path, frameworks: Mapping[str, FrameworkInfo], trainers: Set[str]
+) -> WorkloadInfo:
+    """Return a workload; `trainers` are the words of the code that trains it."""
     try:
         document = read_document(path)
     except UserError as error:
@@ -262,13 +277,20 @@ def _workload(path: Path, frameworks: Mapping[str, FrameworkInfo]) -> WorkloadIn
     if file.reads is not None and not (readers / f"{file.reads}.py").is_file():
         message = f'found "{file.reads}"; expected a module of {display(readers)}'
         document.complain(("reads",), message)
-    complaints = [str(document.error)] if document.problems else []
-    complaints += syntax_errors(path.parent.glob("data.py"), None)
+    wrong_data = code_errors(path.parent.glob("data.py"), None, {"data": DATA_NAMES})
     models = {
         api: "\n".join(wrong)
         for api in sorted(written)
         if (wrong := _model_errors(path.parent / f"{api}.py", api, frameworks))
     }
+    if not (document.problems or wrong_data or models):
+        words = trainers | words_of_code(path.parent.glob("[!.]*.py"))
+        # Workloads of one network in several sizes share its files.
+        for other in words & {each.name for each in _folders(path.parent.parent)}:
+            words |= words_of_code(path.parent.parent.glob(f"{other}/[!.]*.py"))
+        for scale, parameters in file.scales.items():
+            complain_of_unread(document, scale, parameters, words)
+    complaints = ([str(document.error)] if document.problems else []) + wrong_data
     # Prose may be mended and a scale added without a new segment of the history; what a case
     # takes of its own scale is part of the case's digest (see plan.definition_digest).
     defining = {k: x for k, x in document.data.items() if k not in _NOT_DEFINING}
@@ -317,48 +339,11 @@ def _complain_of_parameters(document: Document, scale: str, parameters: Mapping[
 
 
 def _model_errors(path: Path, api: str, frameworks: Mapping[str, FrameworkInfo]) -> list[str]:
-    """Syntax errors of a model file for the oldest line that speaks its API."""
+    """What is wrong in a model file for the oldest line that speaks its API."""
     speaking = [info.python for info in frameworks.values() if info.api == api]
-    return syntax_errors([path], oldest_of(speaking)) if speaking else []
+    return code_errors([path], oldest_of(speaking), {api: MODEL_NAMES}) if speaking else []
 
 
 def _broken_workload(path: Path, error: UserError) -> WorkloadInfo:
     name = path.parent.name
     return WorkloadInfo(name, name, "units", (), (), {}, problem=str(error))
-
-
-def syntax_errors(paths: Iterable[Path], python: str | None) -> list[str]:
-    """Return a message with file and line for each file that is no Python of a series.
-
-    Args:
-        paths: the files.
-        python: series of the interpreter, "3.7"; the oldest that nodes may have when None.
-            A newer one than this process's own is checked as this process's own.
-    """
-    series = python or OLDEST
-    version = _version(series)
-    found = []
-    for path in paths:
-        try:
-            ast.parse(path.read_bytes(), str(path), feature_version=version)
-        except SyntaxError as error:
-            problem = Problem(error.lineno or 1, "", f"not valid Python {series}: {error.msg}")
-        except ValueError as error:
-            problem = Problem(1, "", f"not valid Python {series}: {error}")
-        else:
-            continue
-        found.append(str(ConfigError(path, [problem])))
-    return found
-
-
-def oldest_of(series: Iterable[str | None]) -> str | None:
-    """Return the oldest series; None where one is not known, or there is none."""
-    known = list(series)
-    if not known or None in known:
-        return None
-    return min((each for each in known if each is not None), key=_version)
-
-
-def _version(series: str) -> tuple[int, int]:
-    major, _, minor = series.partition(".")
-    return min((int(major), int(minor)), sys.version_info[:2])

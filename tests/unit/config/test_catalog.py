@@ -37,6 +37,15 @@ SPEC = {
     "scales": {"full": {"size": 224, "layers": [1, 2]}},
 }
 
+CODE = {
+    "workloads/net/lang.py": "from workloads.other.lang import loss, model\n",
+    "workloads/net/data.py": "def batch(params): params['size'], params['layers']\nweights = 1\n",
+    "frameworks/thing/requirements-cpu.lock": "thing==1.0+cpu\n",
+    "frameworks/thing/launch.py": "def processes(job, node, ports, python, code): ...\n",
+    "frameworks/thing/runtime.py": "class Runtime: ...\n",
+    "frameworks/thing/trainer.py": "class Trainer: ...\n",
+}
+
 
 def tree(tmp_path: Path, line: dict[str, object], spec: dict[str, object]) -> Path:
     for path, document in (
@@ -46,10 +55,8 @@ def tree(tmp_path: Path, line: dict[str, object], spec: dict[str, object]) -> Pa
         file = tmp_path / "benchmarks" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(document, indent=2))
-    for name in ("lang.py", "data.py"):
-        (tmp_path / "benchmarks/workloads/net" / name).write_text("")
-    for name in ("requirements-cpu.lock", "launch.py", "runtime.py", "trainer.py"):
-        (tmp_path / "benchmarks/frameworks/thing" / name).write_text("")
+    for name, text in CODE.items():
+        (tmp_path / "benchmarks" / name).write_text(text)
     return tmp_path / "benchmarks"
 
 
@@ -290,6 +297,61 @@ def test_a_syntax_error_is_found_without_running_anything(
     assert said in complaint
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        (
+            "workloads/net/lang.py",
+            "if 1:\n    def model(params): ...\n",
+            "workloads/net/lang.py:1: defines no `loss`; found model",
+        ),
+        (
+            "workloads/net/data.py",
+            "size = layers = batch = 1\n",
+            "workloads/net/data.py:1: defines no `weights`; found batch, layers, size",
+        ),
+        (
+            "frameworks/thing/trainer.py",
+            "size = _Trainer = 1\n",
+            "frameworks/thing/trainer.py:1: defines no `Trainer`; found size",
+        ),
+        (
+            "frameworks/thing/runtime.py",
+            "",
+            "frameworks/thing/runtime.py:1: defines no `Runtime`; found nothing",
+        ),
+        (
+            "workloads/net/data.py",
+            "batch = weights = lambda params: params['layer'] + params['size']\n",
+            'workloads/net/spec.json:11: scales.full.layers: found "layers", which neither the '
+            'workload nor any trainer reads (did you mean "layer"?)',
+        ),
+        (
+            "frameworks/thing/requirements-cpu.lock",
+            "other==3\nthing[x]==2.1 \\\n    --hash=sha256:00\n",
+            'frameworks/thing/framework.json:4: version: found "1.0", but requirements-cpu.lock '
+            "pins thing 2.1; expected the same",
+        ),
+    ],
+)
+def test_what_a_file_lacks_or_contradicts_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, said: str
+) -> None:
+    benchmarks = tree(tmp_path, LINE, SPEC)
+    monkeypatch.chdir(benchmarks)
+    (benchmarks / file).write_text(text)
+    assert load_catalog(benchmarks).problems == (said,)
+
+
+@pytest.mark.parametrize(
+    "text", ["from other import *\n", "try:\n    model = loss = 1\nfinally: 1\n"]
+)
+def test_a_model_may_come_from_elsewhere(tmp_path: Path, text: str) -> None:
+    benchmarks = tree(tmp_path, LINE, SPEC)
+    (benchmarks / "workloads/net/lang.py").write_text(text)
+    assert load_catalog(benchmarks).problems == ()
+
+
 def test_a_broken_folder_makes_its_own_cases_unavailable_and_no_others(tmp_path: Path) -> None:
     benchmarks = tree(tmp_path, LINE, SPEC)
     shutil.copytree(benchmarks / "frameworks/thing", benchmarks / "frameworks/other")
@@ -330,6 +392,7 @@ def test_a_lock_that_is_missing_makes_the_cases_of_its_variant_unavailable(
     catalog = load_catalog(tree(tmp_path, {**LINE, **GPU}, SPEC))
     (problem,) = catalog.problems
     assert "variants.gpu: found no requirements-gpu.lock in this folder" in problem
+    assert "`make lock-line LINE=thing VARIANT=gpu`" in problem
     case = Case("net", "thing", Strategy.SINGLE, batch_size_per_device=2, scale="full")
     cluster = Cluster("c", (Node("n1", "n1", "ssh"),), device_kind=device, devices_per_node=1)
     suite = Suite("s", "me", "c", (case,), builds=builds)
@@ -376,6 +439,7 @@ def test_a_description_that_is_yaml_and_no_json_is_refused(
 
 def test_everything_in_the_repository_is_in_order() -> None:
     catalog = load_catalog(REPO / "benchmarks")
+    assert catalog.problems == ()
     for path in find_clusters(REPO / "dags").values():
         load_cluster(path, catalog=catalog)
     suites = {name: load_suite(p, catalog) for name, p in find_suites(REPO / "dags").items()}

@@ -1,0 +1,143 @@
+"""What the Python files and locks of a line or workload must hold; nothing of them is run."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterable, Mapping, Set
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from nightbench.config.source import ConfigError, Document, Problem, guess_of
+
+OLDEST = "3.7"
+"""What every file has to be readable for unless its line has a newer interpreter."""
+
+LINE_NAMES = {"launch": ("processes",), "runtime": ("Runtime",), "trainer": ("Trainer",)}
+"""File of a line, without its ending -> what it has to define."""
+MODEL_NAMES = ("model", "loss")
+DATA_NAMES = ("batch", "weights")
+
+READ_HERE = ("by_sequence_length", "converges", "units_per_example")
+"""Parameters of a scale that the control plane reads itself."""
+
+_PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;+\\]+)", re.MULTILINE)
+
+
+def code_errors(
+    paths: Iterable[Path], python: str | None, expected: Mapping[str, Iterable[str]]
+) -> list[str]:
+    """Return a message with the file for each that is no Python, or lacks what it must define.
+
+    Args:
+        paths: the files.
+        python: series of the interpreter, "3.7"; the oldest that nodes may have when None.
+            A newer one than this process's own is checked as this process's own.
+        expected: names that a file has to define, by its own name without the ending.
+    """
+    series = python or OLDEST
+    found = []
+    for path in paths:
+        try:
+            body = ast.parse(path.read_bytes(), str(path), feature_version=_version(series)).body
+        except SyntaxError as error:
+            problem = Problem(error.lineno or 1, "", f"not valid Python {series}: {error.msg}")
+            found.append(str(ConfigError(path, [problem])))
+        except ValueError as error:
+            problem = Problem(1, "", f"not valid Python {series}: {error}")
+            found.append(str(ConfigError(path, [problem])))
+        else:
+            defined = _defined(body)
+            lacking = [x for x in expected.get(path.stem, ()) if x not in defined]
+            if lacking and "*" not in defined:
+                said = f"defines no {' and no '.join(f'`{name}`' for name in lacking)}"
+                found.append(str(ConfigError(path, [Problem(1, "", said + _instead(defined))])))
+    return found
+
+
+def _instead(defined: Iterable[str]) -> str:
+    own = sorted(name for name in defined if not name.startswith("_"))
+    return f"; found {', '.join(own)}" if own else "; found nothing"
+
+
+def _defined(body: Iterable[ast.stmt]) -> set[str]:
+    """Return the names that a module has; `*` where it imports names that are not said."""
+    found: set[str] = set()
+    for each in body:
+        match each:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                found |= {alias.asname or alias.name for alias in names}
+            case ast.Assign(targets=targets):
+                named = (node for target in targets for node in ast.walk(target))
+                found |= {node.id for node in named if isinstance(node, ast.Name)}
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                found.add(name)
+            case ast.If() | ast.Try() | ast.With():
+                # One branch is enough: which one runs is not known here.
+                parts = [*each.body, *getattr(each, "orelse", ())]
+                for handler in getattr(each, "handlers", ()):
+                    parts += handler.body
+                found |= _defined(parts)
+    return found
+
+
+def oldest_of(series: Iterable[str | None]) -> str | None:
+    """Return the oldest series; None where one is not known, or there is none."""
+    known = list(series)
+    if not known or None in known:
+        return None
+    return min((each for each in known if each is not None), key=_version)
+
+
+def _version(series: str) -> tuple[int, int]:
+    major, _, minor = series.partition(".")
+    return min((int(major), int(minor)), sys.version_info[:2])
+
+
+def complain_of_version(
+    document: Document, key: str, version: str, package: str, lock: Path
+) -> None:
+    """Complain where a lock pins another version of the line's main package.
+
+    Args:
+        document: the line's description.
+        key: the key of the version there.
+        version: what is said there.
+        package: name of the main package.
+        lock: the requirements file; without the package in it there is nothing to contradict.
+    """
+    pinned = {
+        canonicalize_name(name): found
+        for name, found in _PINNED.findall(lock.read_text(encoding="utf-8"))
+    }
+    found = pinned.get(canonicalize_name(package), version)
+    if found != version:
+        said = f'found "{version}", but {lock.name} pins {package} {found}; expected the same'
+        document.complain((key,), said)
+
+
+def words_of_code(paths: Iterable[Path]) -> set[str]:
+    """Return every word of the files."""
+    texts = (path.read_text(encoding="utf-8", errors="replace") for path in paths)
+    return {word for text in texts for word in re.findall(r"\w+", text)}
+
+
+def complain_of_unread(
+    document: Document, scale: str, parameters: Iterable[str], read: Set[str]
+) -> None:
+    """Complain of parameters of a scale that no file names: a slip of the pen trains otherwise.
+
+    Args:
+        document: the workload's description.
+        scale: name of the scale.
+        parameters: its keys.
+        read: words of the code that may read them.
+    """
+    known = {*read, *READ_HERE}
+    for name in sorted(set(parameters) - known):
+        said = f'found "{name}", which neither the workload nor any trainer reads'
+        document.complain(("scales", scale, name), said + guess_of(name, known))
