@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -17,13 +17,21 @@ def to_document(value: Any) -> dict[str, Any]:
     return document
 
 
-def from_document(kind: type[T], document: Mapping[str, Any]) -> T:
-    """Return the inverse of `to_document`; further keys are ignored.
+def from_document(
+    kind: type[T], document: Mapping[str, Any], extra: Literal["ignore", "forbid"] = "ignore"
+) -> T:
+    """Return the inverse of `to_document`.
 
     Raises:
-        ValueError: a field is missing, or is of another type.
+        ValueError: a field is missing, or is of another type; with `forbid` also a further key.
     """
-    found: T = _adapter(kind).validate_python(document)
+    from pydantic import ValidationError
+
+    try:
+        found: T = _adapter(kind).validate_python(document, extra=extra)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
     return found
 
 

@@ -14,11 +14,9 @@ local disks a document appears by rename, so that a reader sees all of it or not
 stores give the same by themselves.
 """
 
-from nightbench.spool.case import CaseStore
+from nightbench.spool.case import CaseOutcome, CaseStore, RepeatOutcome
 from nightbench.spool.documents import Document, SpoolError, read_json, utc_now, write_json
-from nightbench.spool.outcomes import CaseOutcome, RepeatOutcome
-from nightbench.spool.root import Spool, open_spool
-from nightbench.spool.run import RunSpool
+from nightbench.spool.run import RunSpool, Spool, open_spool
 
 __all__ = [
     "CaseOutcome",

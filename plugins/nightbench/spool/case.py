@@ -1,15 +1,18 @@
-"""What one case of a run brought, generation by generation."""
+"""What one case of a run brought, generation by generation, and how it ended."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from upath import UPath
 
+from nightbench.core.documents import from_document, to_document
 from nightbench.core.model import CaseStatus, Reason
+from nightbench.core.sentences import sentences
 from nightbench.spool.documents import (
     Document,
     component,
@@ -20,7 +23,72 @@ from nightbench.spool.documents import (
     write_bytes,
     write_json,
 )
-from nightbench.spool.outcomes import CaseOutcome, RepeatOutcome
+
+
+@dataclass(frozen=True)
+class RepeatOutcome:
+    """How a repeat ended."""
+
+    repeat: int
+    status: str
+    """ok, failed, aborted, or disturbed: measured, but not counted."""
+    reasons: tuple[Reason, ...] = ()
+    """Why it does not count; empty where it does."""
+    throughput: float | None = field(default=None, compare=False)
+    """Where the caller says how it is found, for an adaptive protocol."""
+    seconds: float | None = field(default=None, compare=False)
+    """From its claim to its record."""
+    faults: tuple[Reason, ...] = field(default=(), compare=False)
+    """What was wrong with nodes as nodes: unreachable, rebooted, ..."""
+    missing: tuple[str, ...] = field(default=(), compare=False)
+    """Nodes whose result could not be had."""
+
+    @classmethod
+    def from_record(
+        cls, repeat: int, record: Mapping[str, Any], throughput: float | None = None
+    ) -> RepeatOutcome:
+        """From the controller.json of the repeat."""
+        ends = [record.get("started_at"), record.get("ended_at")]
+        began, ended = (datetime.fromisoformat(d) if d else None for d in ends)
+        seconds = (ended - began).total_seconds() if began and ended else None
+        found = {"repeat": repeat, "throughput": throughput, "seconds": seconds}
+        return from_document(cls, {**record, "missing": record.get("missing") or (), **found})
+
+    @property
+    def why(self) -> str:
+        """The reasons in one line, for people; empty where there is none."""
+        return sentences(self.reasons)
+
+    @property
+    def failed(self) -> bool:
+        """Whether it was neither measured nor disturbed."""
+        return self.status not in ("ok", "disturbed")
+
+
+@dataclass(frozen=True)
+class CaseOutcome:
+    """How a case ended; what outcome.json holds."""
+
+    status: CaseStatus
+    reasons: tuple[Reason, ...]
+    repeats: tuple[RepeatOutcome, ...] = ()
+    ended_at: str = field(default_factory=utc_now)
+    faults: tuple[Reason, ...] = ()
+    """Faults of nodes, of a case that failed because of them."""
+
+    @property
+    def why(self) -> str:
+        """The reasons in one line, for people; empty where there is none."""
+        return sentences(self.reasons)
+
+    def to_json(self) -> Document:
+        """The outcome.json document."""
+        return to_document(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> CaseOutcome:
+        """The inverse of `to_json`."""
+        return from_document(cls, document)
 
 
 class CaseStore:

@@ -11,21 +11,16 @@ copy of the cluster's file says, are looked up where they are used (`config.on_t
 
 from __future__ import annotations
 
-import collections.abc
 import dataclasses
-import enum
-import types
-import typing
-from collections.abc import Mapping
-from datetime import datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from upath import UPath
 
 from nightbench.config.clusters import without_paths
+from nightbench.core.documents import from_document, to_document
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, JobSpec, JumpHost, SlurmPolicy
-from nightbench.spool.documents import of_this_version, read_json, write_json
+from nightbench.spool.documents import Document, of_this_version, read_json, write_json
 from nightbench.spool.run import RunSpool
 
 SCHEMA = "nightbench.planned-job/1"
@@ -89,7 +84,7 @@ def save_job(run: RunSpool, planned: PlannedJob, *, generation: int | None = Non
     stored = without_paths(planned.cluster)
     job = dataclasses.replace(planned.job, environments=stored.environments)
     planned = dataclasses.replace(planned, known_hosts=stored.known_hosts, job=job)
-    write_json(path, {"schema": SCHEMA, **encode(planned)})
+    write_json(path, {"schema": SCHEMA, **to_document(planned)})
 
 
 def load_job(run: RunSpool, case_id: str, generation: int) -> PlannedJob:
@@ -109,13 +104,14 @@ def load_job(run: RunSpool, case_id: str, generation: int) -> PlannedJob:
             "triggerer must share the spool (NIGHTBENCH_SPOOL), or the run was removed: start a "
             "new one"
         )
-    with of_this_version(path):
-        return decode(PlannedJob, _fields(document, SCHEMA, path)).generation(generation)
+    return _planned(PlannedJob, document, SCHEMA, path).generation(generation)
 
 
 def save_cluster(run: RunSpool, cluster: Cluster) -> None:
     """Keep the cluster of a run as it was planned for."""
-    write_json(_cluster_path(run), {"schema": CLUSTER_SCHEMA, **encode(without_paths(cluster))})
+    write_json(
+        _cluster_path(run), {"schema": CLUSTER_SCHEMA, **to_document(without_paths(cluster))}
+    )
 
 
 def load_cluster(run: RunSpool) -> Cluster:
@@ -125,14 +121,15 @@ def load_cluster(run: RunSpool) -> Cluster:
         UserError: the run has none, or one of another version.
     """
     path = _cluster_path(run)
+    return _planned(Cluster, read_json(path) or {}, CLUSTER_SCHEMA, path)
+
+
+def _planned(kind: type[T], document: Document, schema: str, path: UPath) -> T:
+    found = document.pop("schema", None)
+    if found != schema:
+        raise UserError(f'{path}: schema: found {found!r}, expected "{schema}"')
     with of_this_version(path):
-        return decode(Cluster, _fields(read_json(path) or {}, CLUSTER_SCHEMA, path))
-
-
-def _fields(document: Mapping[str, Any], schema: str, path: UPath) -> dict[str, Any]:
-    if document.get("schema") != schema:
-        raise UserError(f'{path}: schema: found {document.get("schema")!r}, expected "{schema}"')
-    return {name: value for name, value in document.items() if name != "schema"}
+        return from_document(kind, document, extra="forbid")
 
 
 def _cluster_path(run: RunSpool) -> UPath:
@@ -142,42 +139,3 @@ def _cluster_path(run: RunSpool) -> UPath:
 def _path(run: RunSpool, case_id: str, generation: int | None = None) -> UPath:
     tail = "" if generation is None else f".g{generation}"
     return run.folder / "jobs" / f"{case_id}{tail}.json"
-
-
-def encode(value: Any) -> dict[str, Any]:
-    """The JSON form of a dataclass: its `dataclasses.asdict`, dates as ISO 8601."""
-
-    def plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        return {
-            name: entry.isoformat() if isinstance(entry, datetime) else entry
-            for name, entry in items
-        }
-
-    return dataclasses.asdict(value, dict_factory=plain)
-
-
-def decode(kind: type[T], document: Mapping[str, Any]) -> T:
-    """A dataclass from its JSON form; what older versions did not write has its default."""
-    hints = typing.get_type_hints(kind)
-    return kind(**{name: _value(hints[name], value) for name, value in document.items()})
-
-
-def _value(hint: Any, value: Any) -> Any:
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        if value is None:
-            return None
-        kinds = [a for a in arguments if a is not type(None)]
-        # Of several kinds all are JSON's own: a number or a word.
-        return _value(kinds[0], value) if len(kinds) == 1 else value
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return decode(hint, value)
-    if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return hint(value)
-    if hint is datetime:
-        return datetime.fromisoformat(value)
-    if origin is tuple:
-        return tuple(_value(arguments[0], entry) for entry in value)
-    if origin is collections.abc.Mapping:
-        return {key: _value(arguments[1], entry) for key, entry in value.items()}
-    return value

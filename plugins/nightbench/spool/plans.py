@@ -7,35 +7,21 @@ it, so that a run is loaded as it was planned, even when its YAML has changed si
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from datetime import datetime
-from typing import Any
 
+from nightbench.core.documents import from_document, to_document
 from nightbench.core.errors import UserError
-from nightbench.core.model import (
-    Build,
-    Case,
-    CaseStatus,
-    Cluster,
-    Node,
-    PlannedCase,
-    Process,
-    Protocol,
-    Reason,
-    RegressionPolicy,
-    Route,
-    Run,
-    RunKind,
-    VerdictKind,
-)
+from nightbench.core.model import CaseStatus, Run
 from nightbench.core.run_plan import CasePlan, RunPlan
-from nightbench.spool.documents import of_this_version, utc_now
-from nightbench.spool.root import Spool
-from nightbench.spool.run import RunSpool
+from nightbench.spool.documents import Document, of_this_version, utc_now
+from nightbench.spool.run import RunSpool, Spool
 
 SCHEMA = "nightbench.run/1"
 EXPORTED = "exported"
 """Key of run.json: the run is measured elsewhere, and nobody here knows how long that takes."""
+
+_OF_PLAN = ("owner", "protocol", "policy", "channels", "routes", "zone")
+_OF_CASE = ("processes", "parameters", "converges", "units_per_trainer_step", "from_log")
+_OF_CLUSTER = ("description", "device_kind", "devices_per_node", "shared", "transport")
 
 
 def store_plan(plan: RunPlan, spool: Spool) -> RunSpool:
@@ -51,53 +37,25 @@ def store_plan(plan: RunPlan, spool: Spool) -> RunSpool:
             folder.case(case.planned.case_id).end(CaseStatus.LEFT_OUT, [case.left_out])
     for case_id, reason in plan.unavailable.items():
         folder.case(case_id).end(CaseStatus.UNAVAILABLE, [reason])
-    run = dataclasses.asdict(plan.run)
-    known = folder.run() or {}
+    document = to_document(dataclasses.replace(plan, jobs=()))
     folder.save_run(
         {
-            **known,
+            **(folder.run() or {}),
             "schema": SCHEMA,
-            **run,
-            "run_kind": plan.run.run_kind.value,
+            **document["run"],
             "started_at": plan.run.started_at.isoformat(),
-            "owner": plan.owner,
-            "protocol": dataclasses.asdict(plan.protocol),
-            "policy": dataclasses.asdict(plan.policy),
-            "channels": list(plan.channels),
-            "routes": [dataclasses.asdict(route) for route in plan.routes],
-            "zone": plan.zone,
+            **{name: document[name] for name in _OF_PLAN},
             "nodes": [node.name for node in plan.cluster.nodes],
-            "cluster_info": {
-                name: getattr(plan.cluster, name)
-                for name in (
-                    "description",
-                    "device_kind",
-                    "devices_per_node",
-                    "shared",
-                    "transport",
-                )
-            },
+            "cluster_info": {name: document["cluster"][name] for name in _OF_CLUSTER},
         }
     )
     return folder
 
 
-def _case_document(case: CasePlan) -> dict[str, Any]:
-    planned = case.planned
-    return {
-        "case_id": planned.case_id,
-        "axes": planned.case.axes(),
-        "build": dataclasses.asdict(planned.build),
-        "definition_digest": planned.definition_digest,
-        "unit": planned.unit,
-        "processes": [dataclasses.asdict(process) for process in case.processes],
-        "parameters": case.parameters,
-        "converges": case.converges,
-        "units_per_trainer_step": case.units_per_trainer_step,
-        "from_log": case.from_log,
-        "left_out": case.left_out and case.left_out.to_json(),
-        "private_build": planned.private_build,
-    }
+def _case_document(case: CasePlan) -> Document:
+    document = to_document(case)
+    planned = document.pop("planned")
+    return {"case_id": case.planned.case_id, "axes": planned.pop("case"), **planned, **document}
 
 
 def read_plan(folder: RunSpool) -> RunPlan:
@@ -118,57 +76,24 @@ def read_plan(folder: RunSpool) -> RunPlan:
             f'expected "{SCHEMA}"'
         )
     with of_this_version(folder.folder / "run.json"):
-        return RunPlan(
-            run=_run(document),
-            owner=document["owner"],
-            protocol=Protocol(**document["protocol"]),
-            policy=RegressionPolicy(**document["policy"]),
-            channels=tuple(document["channels"]),
-            cluster=Cluster(
-                name=document["cluster"],
-                nodes=tuple(Node(name, host=name, ssh_conn_id="") for name in document["nodes"]),
+        plan = {
+            "run": {field.name: document[field.name] for field in dataclasses.fields(Run)},
+            # Plans of older versions have neither routes nor a zone.
+            **{name: document[name] for name in _OF_PLAN if name in document},
+            "cluster": {
+                "name": document["cluster"],
+                "nodes": [{"name": n, "host": n, "ssh_conn_id": ""} for n in document["nodes"]],
                 **document["cluster_info"],
-            ),
-            cases=tuple(_case(entry) for entry in folder.planned()),
-            # Plans of older versions have neither.
-            routes=tuple(_route(entry) for entry in document.get("routes", ())),
-            zone=document.get("zone", "UTC"),
-        )
+            },
+            "cases": [_case(entry) for entry in folder.planned()],
+        }
+        return from_document(RunPlan, plan, extra="forbid")
 
 
-def _route(entry: Mapping[str, Any]) -> Route:
-    given = {name: tuple(entry[name]) for name in ("frameworks", "workloads", "clusters")}
-    return Route(
-        **given,
-        verdicts=tuple(VerdictKind(kind) for kind in entry["verdicts"]),
-        owner=entry["owner"],
-        alerts=None if entry["alerts"] is None else tuple(entry["alerts"]),
-    )
-
-
-def _run(document: Mapping[str, Any]) -> Run:
-    fields = {field.name: document[field.name] for field in dataclasses.fields(Run)}
-    fields["run_kind"] = RunKind(fields["run_kind"])
-    fields["started_at"] = datetime.fromisoformat(fields["started_at"])
-    return Run(**fields)
-
-
-def _case(entry: Mapping[str, Any]) -> CasePlan:
-    return CasePlan(
-        planned=PlannedCase(
-            case=Case.from_axes(entry["axes"]),
-            build=Build(**entry["build"]),
-            definition_digest=entry["definition_digest"],
-            unit=entry["unit"],
-            left_out=Reason.from_json(entry["left_out"]) if entry["left_out"] else None,
-            private_build=entry["private_build"],
-        ),
-        processes=tuple(Process(**process) for process in entry["processes"]),
-        parameters=entry["parameters"],
-        converges=entry["converges"],
-        units_per_trainer_step=entry["units_per_trainer_step"],
-        from_log=entry["from_log"],
-    )
+def _case(entry: Document) -> Document:
+    planned = {key: value for key, value in entry.items() if key not in ("case_id", "axes")}
+    own = {name: planned.pop(name) for name in _OF_CASE}
+    return {**own, "planned": {"case": entry["axes"], **planned}}
 
 
 def mark_ended(folder: RunSpool) -> None:
