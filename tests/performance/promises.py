@@ -16,6 +16,7 @@ import numpy as np
 
 from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
 from nightbench.detection import ChangeDetector
+from nightbench.detection.grading import wilson
 from nightbench.detection.history import HistoryReport, judge_history
 from nightbench.detection.observations import Observation
 from nightbench.detection.robust import Floats
@@ -149,16 +150,6 @@ def two_falls(job: tuple[int, float]) -> float:
     whole = float(np.mean(logs[70:]) - np.mean(logs[:60]))
     told = sum(math.log1p(change.change) for change in report(logs).changes if change.change < 0)
     return told - whole
-
-
-def wilson(hits: int, trials: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share."""
-    z, share = 1.96, hits / trials
-    middle = (share + z * z / 2 / trials) / (1 + z * z / trials)
-    half = (
-        math.sqrt(share * (1 - share) / trials + (z / 2 / trials) ** 2) * z / (1 + z * z / trials)
-    )
-    return middle - half, middle + half
 
 
 def false_alarms(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:

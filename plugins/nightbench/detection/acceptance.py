@@ -80,18 +80,18 @@ WEIGHTS = Weights(
 )
 
 
-def log_odds(evidence: Evidence, weights: Weights = WEIGHTS) -> float:
+def log_odds(evidence: Evidence) -> float:
     """Logarithm of the odds that the level has changed for good; accepted above 0."""
-    w = weights
+    w = WEIGHTS
     nothing = _sum_of_odds(
         w.drifting_threshold - w.drifting * evidence.drifting,
         w.steady_threshold - w.steady * evidence.steady,
     )
-    distinct = abs(evidence.step) / evidence.noise
-    nothing += w.young * 8 / evidence.reference * min(1.0, CLEAR / distinct)
+    distinct = abs(evidence.shift.step) / evidence.before.noise
+    nothing += w.young * 8 / evidence.before.reference * min(1.0, CLEAR / distinct)
     unseen = math.exp(w.seen)
     visits = evidence.visits.towards(evidence.visits_before, w.before)
-    depth = USUAL_DEPTH * (abs(evidence.step) / USUAL_DEPTH) ** w.rarer
+    depth = USUAL_DEPTH * (abs(evidence.shift.step) / USUAL_DEPTH) ** w.rarer
     rarity = depth * math.exp(w.depth) * unseen / (unseen + visits.count)
     return -_sum_of_odds(
         _sum_of_odds(nothing, _one_stay(evidence, visits, w) + w.visit - rarity),
@@ -128,7 +128,7 @@ def _chain(evidence: Evidence, visits: Visits, w: Weights) -> float:
     )
     hold = (stay + visits.nights - visits.count) / (stay + math.exp(w.chain_leave) + visits.nights)
     home, away, scale = 1.0, 0.0, 0.0
-    for usual, moved in zip(evidence.usual, evidence.moved, strict=True):
+    for usual, moved in zip(evidence.shift.usual, evidence.shift.moved, strict=True):
         top = max(usual, moved)
         home, away = (
             (home * (1 - go) + away * (1 - hold)) * math.exp(usual - top),

@@ -188,7 +188,7 @@ def _unchanged(
     level = past.values[past.base :][-REFERENCE:]
     baseline = math.exp(median(level))
     change = tonight.value / baseline - 1
-    noise = max(past.step_noise, past.level_noise)
+    noise = past.noise
     sentence = (
         f"{tonight.value:.4g} is {_distance(tonight.value, baseline)} (median of {len(level)} "
         f"nights); nights vary by {noise:.1%}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nightbench.detection.acceptance import WEIGHTS, Weights, log_odds
+from nightbench.detection.acceptance import log_odds
 from nightbench.detection.evidence import REFERENCE, Evidence, evidence_of, nights_before
 from nightbench.detection.levels import NOISE_FLOOR, LevelEstimate, estimate_level
 from nightbench.detection.robust import Floats, median
@@ -66,8 +66,6 @@ class Change:
     """Level before, in the series' unit."""
     noise: float
     """Relative standard deviation from night to night."""
-    slope: float
-    """Relative drift of the level before, a night."""
     score: float
     """Log odds of a lasting change against its alternatives; accepted above 0. A rank, no
     calibrated probability: of detected simulated falls, nine in ten were right."""
@@ -107,24 +105,19 @@ class NightExamined:
     """Largest log odds of a fall and of a rise; `UNLIKELY` or more."""
 
 
-def changes_of_last_night(
-    series: Series, weights: Weights = WEIGHTS, known: Floats | None = None
-) -> list[Change]:
+def changes_of_last_night(series: Series, known: Floats | None = None) -> list[Change]:
     """Return the changes of `examine_last_night`."""
-    examined = examine_last_night(series, weights, known)
+    examined = examine_last_night(series, known)
     return examined.changes if examined else []
 
 
-def examine_last_night(
-    series: Series, weights: Weights = WEIGHTS, known: Floats | None = None
-) -> NightExamined | None:
+def examine_last_night(series: Series, known: Floats | None = None) -> NightExamined | None:
     """Look for a change among the last nights of a series; None for fewer than `FEWEST` nights.
 
     Only the last `LOOK_BACK` nights are read.
 
     Args:
         series: the nights.
-        weights: of the odds.
         known: prior log odds, for each night, that a change from it on lasts; 0 where None.
     """
     offset = max(0, len(series) - LOOK_BACK)
@@ -134,7 +127,7 @@ def examine_last_night(
     past = estimate_level(window)
     prior = np.zeros(len(window)) if known is None else known[offset:]
     scores = _screen(past)
-    found = {sign: _search(window, past, sign * scores, prior, sign, weights) for sign in (-1, 1)}
+    found = {sign: _search(window, past, sign * scores, prior, sign) for sign in (-1, 1)}
     changes = [
         _change(evidence, odds, offset, len(series) - 1)
         for odds, evidence in found.values()
@@ -143,7 +136,7 @@ def examine_last_night(
     return NightExamined(
         sorted(changes, key=lambda change: -change.score),
         median(past.values[past.base :][-REFERENCE:]),
-        max(past.step_noise, past.level_noise, NOISE_FLOOR),
+        past.noise,
         found[-1][0],
         found[1][0],
     )
@@ -155,7 +148,6 @@ def _search(
     scores: Floats,
     prior: Floats,
     sign: int,
-    weights: Weights,
 ) -> tuple[float, Evidence | None]:
     """Return the largest log odds of a change of one sign, and its evidence; `UNLIKELY` at least.
 
@@ -165,7 +157,6 @@ def _search(
         scores: steps in the direction of `sign`, see `_screen`.
         prior: log odds of each night before any evidence.
         sign: -1 or +1.
-        weights: of the odds.
     """
     best: tuple[float, Evidence | None] = UNLIKELY, None
     tested: set[int] = set()
@@ -174,7 +165,7 @@ def _search(
         nonlocal best
         tested.add(first)
         evidence = evidence_of(nights_before(window, past, first), past.values[first:], sign)
-        odds = log_odds(evidence, weights) + float(prior[first])
+        odds = log_odds(evidence) + float(prior[first])
         if odds > best[0]:
             best = odds, evidence
         return odds
@@ -223,17 +214,17 @@ def _relative(step: float) -> float:
 
 
 def _change(evidence: Evidence, score: float, offset: int, night: int) -> Change:
+    before, shift = evidence.before, evidence.shift
     return Change(
-        first=offset + evidence.first,
+        first=offset + before.first,
         detected=night,
-        change=_relative(evidence.step),
-        low=_relative(evidence.low),
-        high=_relative(evidence.high),
-        baseline=math.exp(min(evidence.baseline, 709.0)),
-        noise=evidence.noise,
-        slope=evidence.slope,
+        change=_relative(shift.step),
+        low=_relative(shift.low),
+        high=_relative(shift.high),
+        baseline=math.exp(min(before.middle + before.line.level, 709.0)),
+        noise=before.noise,
         score=score,
         visits=int(evidence.visits.count),
         after=evidence.after,
-        reference=evidence.reference,
+        reference=before.reference,
     )

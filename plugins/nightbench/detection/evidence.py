@@ -60,42 +60,6 @@ _CORE = math.exp(
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """Evidence for a change of one sign at one night; logarithms are natural."""
-
-    first: int
-    """First night at the new level."""
-    after: int
-    """Nights from it on."""
-    reference: int
-    """Nights of the level before that it is compared with."""
-    step: float
-    """Posterior mean of the change of the logarithm."""
-    low: float
-    high: float
-    """95 % credible interval of it."""
-    baseline: float
-    """Logarithm of the level before."""
-    noise: float
-    """Standard deviation from night to night."""
-    slope: float
-    """Drift of the reference a night."""
-    slope_error: float
-    drifting: float
-    """Log Bayes factor of a change against none, with the drift continued."""
-    steady: float
-    """The same with no drift at all."""
-    visits: Visits
-    """Earlier stays at about the new level, each night held against the level of its time."""
-    visits_before: Visits
-    """The same, each night held against the present level: earlier levels are stays, too."""
-    usual: tuple[float, ...]
-    """Log density of each night from `first` on at the old level."""
-    moved: tuple[float, ...]
-    """The same at the new level."""
-
-
-@dataclass(frozen=True)
 class _Noise:
     """Noise of each night that is tested."""
 
@@ -125,6 +89,41 @@ class NightsBefore:
     then: Floats
     has_levels: bool
     """There are levels before the present one."""
+
+
+@dataclass(frozen=True)
+class _BayesFactor:
+    """A change of one sign against none; logarithms are natural."""
+
+    log_factor: float
+    step: float
+    """Posterior mean of the change of the logarithm."""
+    low: float
+    high: float
+    """95 % credible interval of it."""
+    usual: tuple[float, ...]
+    """Log density of each night at the old level."""
+    moved: tuple[float, ...]
+    """The same at the new level."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Evidence for a change of one sign after the nights before."""
+
+    before: NightsBefore
+    after: int
+    """Nights since."""
+    shift: _BayesFactor
+    """With the drift continued."""
+    drifting: float
+    """Log Bayes factor of it, by what a night is worth."""
+    steady: float
+    """The same with no drift at all."""
+    visits: Visits
+    """Earlier stays at about the new level, each night held against the level of its time."""
+    visits_before: Visits
+    """The same, each night held against the present level: earlier levels are stays, too."""
 
 
 def nights_before(series: Series, past: LevelEstimate, first: int) -> NightsBefore:
@@ -181,37 +180,14 @@ def evidence_of(before: NightsBefore, tail: Floats, sign: int) -> Evidence:
     distinct = abs(drifting.step) / before.noise
     visits = earlier_visits(before.history / drifting.step, distinct)
     return Evidence(
-        first=before.first,
-        after=len(tail),
-        reference=before.reference,
-        step=drifting.step,
-        low=drifting.low,
-        high=drifting.high,
-        baseline=middle + line.level,
-        noise=before.noise,
-        slope=line.slope,
-        slope_error=math.sqrt(line.slope_variance),
-        drifting=before.worth * drifting.log_factor,
-        steady=before.worth * steady.log_factor,
-        visits=visits,
-        visits_before=(
-            earlier_visits(before.then / drifting.step, distinct) if before.has_levels else visits
-        ),
-        usual=drifting.usual,
-        moved=drifting.moved,
+        before,
+        len(tail),
+        drifting,
+        before.worth * drifting.log_factor,
+        before.worth * steady.log_factor,
+        visits,
+        earlier_visits(before.then / drifting.step, distinct) if before.has_levels else visits,
     )
-
-
-@dataclass(frozen=True)
-class _BayesFactor:
-    """Log Bayes factor of a change, its posterior mean and interval, the nights' log densities."""
-
-    log_factor: float
-    step: float
-    low: float
-    high: float
-    usual: tuple[float, ...]
-    moved: tuple[float, ...]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from nightbench.detection.acceptance import WEIGHTS, Weights
 from nightbench.detection.changes import LEAST_NIGHTS, Change, NightExamined, examine_last_night
 from nightbench.detection.robust import median
 from nightbench.detection.series import Series
@@ -28,12 +27,10 @@ class Follower:
 
     Args:
         min_change: smallest relative change that is kept.
-        weights: of the odds.
     """
 
-    def __init__(self, min_change: float = 0.0, weights: Weights = WEIGHTS) -> None:
+    def __init__(self, min_change: float = 0.0) -> None:
         self._min_change = min_change
-        self._weights = weights
         self._seen: Series | None = None
         self.changes: list[Change] = []
         """Changes so far, in the order of their detection."""
@@ -56,7 +53,7 @@ class Follower:
         for night in range(seen, len(series)):
             if self._examined is not None and self._is_quiet(float(series.level[night])):
                 continue
-            self._examined = examine_last_night(series.part(0, night + 1), self._weights)
+            self._examined = examine_last_night(series.part(0, night + 1))
             if self._examined is not None:
                 self._odds = [self._examined.fall_odds, self._examined.rise_odds]
                 for change in self._examined.changes:

@@ -58,14 +58,22 @@ class LevelEstimate:
     """Distance from the median of the proposed segment that the night belongs to."""
     aligned: Floats
     """Distance from the level of the night; NaN from `base` on, where the level is not settled."""
-    base: int
-    """First night of the present level."""
+    starts: tuple[int, ...]
+    """First nights of the levels; the last is that of the present level."""
     step_noise: float
     """Standard deviation from differences of neighbouring nights."""
     level_noise: float
     """Standard deviation of the distances to the proposed segments."""
-    weekly: float
-    """Largest effect of a weekday, relative; 0 where there is no pattern."""
+
+    @property
+    def base(self) -> int:
+        """First night of the present level."""
+        return self.starts[-1]
+
+    @property
+    def noise(self) -> float:
+        """Relative standard deviation from night to night, the larger of the two estimates."""
+        return max(self.step_noise, self.level_noise)
 
 
 def estimate_level(series: Series) -> LevelEstimate:
@@ -75,17 +83,16 @@ def estimate_level(series: Series) -> LevelEstimate:
     calm, breaks, residual = _proposed_segments(values, step_noise)
     effects = weekday_effects(residual, series.day, max(scale(residual), NOISE_FLOOR, step_noise))
     if effects.any():
-        values = values - effects[_weekday(series.day)]
+        values = values - effects[weekday_of(series.day)]
         step_noise = max(noise_of_differences(values), 0.001)
         calm, breaks, residual = _proposed_segments(values, step_noise)
     level_noise = max(scale(residual), NOISE_FLOOR)
     levels = merge(values, breaks, level_noise)
-    base = levels[-1][0]
     aligned = np.full(len(values), np.nan)
     for start, stop, level in levels[:-1]:
         aligned[start:stop] = values[start:stop] - level
     return LevelEstimate(
-        values, calm, residual, aligned, base, step_noise, level_noise, float(np.abs(effects).max())
+        values, calm, residual, aligned, tuple(a for a, _, _ in levels), step_noise, level_noise
     )
 
 
@@ -116,7 +123,7 @@ def weekday_effects(residual: Floats, day: Floats, sigma: float) -> Floats:
     nothing = np.zeros(7)
     if len(residual) < 21:
         return nothing
-    weekday = _weekday(day)
+    weekday = weekday_of(day)
     clipped = np.clip(residual, -3 * sigma, 3 * sigma)
     nights = np.bincount(weekday, minlength=7)
     mean = np.bincount(weekday, weights=clipped, minlength=7) / np.maximum(nights, 1)
@@ -129,7 +136,8 @@ def weekday_effects(residual: Floats, day: Floats, sigma: float) -> Floats:
     return shrunk
 
 
-def _weekday(day: Floats) -> NDArray[np.int64]:
+def weekday_of(day: Floats) -> NDArray[np.int64]:
+    """Return the number of each day's weekday, 0 to 6 (UTC)."""
     return np.floor(day).astype(np.int64) % 7
 
 

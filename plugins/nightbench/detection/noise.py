@@ -63,7 +63,7 @@ def variation(points: Sequence[HistoryPoint]) -> Variation:
     if len(series) >= FEWEST:
         past = estimate_level(series)
         # The two noise estimates of the detector; steps and slow drift are in neither.
-        nights = max(past.step_noise, past.level_noise)
+        nights = past.noise
     known = series.within[np.isfinite(series.within)]
     return Variation(nights, median(known) if len(known) >= FEWEST else None)
 

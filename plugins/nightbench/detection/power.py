@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from nightbench.detection.acceptance import WEIGHTS, Weights, log_odds
+from nightbench.detection.acceptance import log_odds
 from nightbench.detection.changes import FEWEST, LEAST_REFERENCE, LOOK_BACK, SCREENING_THRESHOLD
 from nightbench.detection.evidence import evidence_of, nights_before
 from nightbench.detection.levels import estimate_level
@@ -28,9 +28,7 @@ LARGEST = 0.6
 """Largest slowdown that is tried, as a logarithm."""
 
 
-def smallest_slowdown(
-    series: Series, min_change: float = 0.0, weights: Weights = WEIGHTS
-) -> float | None:
+def smallest_slowdown(series: Series, min_change: float = 0.0) -> float | None:
     """Return the smallest relative fall that is reported within a week in nine of ten cases.
 
     A week of typical nights below the level is appended to the series and given to the detector;
@@ -40,7 +38,6 @@ def smallest_slowdown(
     Args:
         series: the nights.
         min_change: a change is reported whose interval holds this relative size or more.
-        weights: of the odds.
 
     Returns:
         A fraction (0.03: 3 % slower); None for fewer nights than the detector needs, or where no
@@ -71,9 +68,9 @@ def smallest_slowdown(
     def detected(fall: float) -> bool:
         nonlocal level_error, below
         evidence = evidence_of(before, more.level[nights:] - fall, -1)
-        level_error = evidence.noise * math.sqrt(1 / WITHIN + 1 / min(reference, 90))
-        below = -evidence.low - fall
-        return log_odds(evidence, weights) > 0 and fall > SCREENING_THRESHOLD * level_error
+        level_error = evidence.before.noise * math.sqrt(1 / WITHIN + 1 / min(reference, 90))
+        below = -evidence.shift.low - fall
+        return log_odds(evidence) > 0 and fall > SCREENING_THRESHOLD * level_error
 
     low, high = 0.0, LARGEST
     if not detected(high):

@@ -31,13 +31,13 @@ def scale(values: Floats) -> float:
     return MAD_TO_SIGMA * median(np.abs(values - median(values)))
 
 
-def noise_of_differences(values: Floats, unknown: float = 0.02) -> float:
+def noise_of_differences(values: Floats) -> float:
     """Return the standard deviation, estimated from differences of neighbouring nights.
 
-    Steps and slow drift do not affect it. `unknown` is returned for fewer than 5 nights.
+    Steps and slow drift do not affect it. 0.02 for fewer than 5 nights.
     """
     if len(values) < 5:
-        return unknown
+        return 0.02
     return MAD_TO_SIGMA * median(np.abs(np.diff(values))) / math.sqrt(2)
 
 
@@ -62,10 +62,10 @@ def _windows(nights: int, half: int) -> tuple[Indices, Indices, Indices, Indices
     return np.where(outside, nights, windows), row, (known - 1) // 2, known // 2
 
 
-def winsorised(values: Floats, sigma: float, scales: float = 3.5, half: int = 5) -> Floats:
-    """Return values clipped to `scales` sigma around the running median."""
-    middle = running_median(values, half)
-    clipped: Floats = np.clip(values, middle - scales * sigma, middle + scales * sigma)
+def winsorised(values: Floats, sigma: float) -> Floats:
+    """Return values clipped to 3.5 sigma around the running median of eleven nights."""
+    middle = running_median(values, 5)
+    clipped: Floats = np.clip(values, middle - 3.5 * sigma, middle + 3.5 * sigma)
     return clipped
 
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nightbench.core.model import HistoryPoint
 from nightbench.detection.changes import LOOK_BACK, changes_of_last_night
@@ -29,6 +28,7 @@ from nightbench.detection.levels import (
     LevelEstimate,
     estimate_level,
     weekday_effects,
+    weekday_of,
 )
 from nightbench.detection.robust import Floats, median, scale
 from nightbench.detection.series import Series, series_of
@@ -154,7 +154,7 @@ def plant(shadow: Shadow, sizes: SizeClass, points: Sequence[HistoryPoint]) -> F
 def noise_of(points: Sequence[HistoryPoint]) -> float:
     """Return the relative standard deviation between nights, without steps and slow nights."""
     past = estimate_level(series_of(points[-LOOK_BACK:]))
-    return max(past.step_noise, past.level_noise)
+    return past.noise
 
 
 def quiet_copy(shadow: Shadow, points: Sequence[HistoryPoint]) -> QuietCopy | None:
@@ -221,7 +221,7 @@ def _pool(before: Sequence[HistoryPoint]) -> _Pool | None:
     starts = _levels(series.level, past)
     residual = _residual(series, starts)
     effects = _weekly(residual, series)
-    residual = residual - effects[_weekdays(series)]
+    residual = residual - effects[weekday_of(series.day)]
     return _Pool(nights, median(series.level[starts[-1] :]), residual - median(residual), effects)
 
 
@@ -230,10 +230,8 @@ def _levels(values: Floats, past: LevelEstimate) -> list[int]:
 
     All other variation (visits of days, wandering) remains in the copies as noise.
     """
-    clear = CLEAR * max(past.step_noise, past.level_noise)
-    level = past.values - past.aligned
-    level[past.base :] = median(past.values[past.base :])
-    starts = [0, *(int(i) + 1 for i in np.flatnonzero(np.abs(np.diff(level)) > 1e-9))]
+    clear = CLEAR * past.noise
+    starts = list(past.starts)
     while len(starts) > 1:
         ends = [*starts[1:], len(values)]
         middles = [median(values[a:b]) for a, b in zip(starts, ends, strict=True)]
@@ -266,14 +264,10 @@ def _weekly(residual: Floats, series: Series) -> Floats:
     """Return the effect of each weekday; zeros where the detector finds no weekly pattern."""
     if not weekday_effects(residual, series.day, max(scale(residual), NOISE_FLOOR)).any():
         return np.zeros(7)
-    weekday = _weekdays(series)
+    weekday = weekday_of(series.day)
     return np.array(
         [median(residual[weekday == day]) if (weekday == day).any() else 0.0 for day in range(7)]
     )
-
-
-def _weekdays(series: Series) -> NDArray[np.int64]:
-    return np.floor(series.day).astype(np.int64) % 7
 
 
 def _blocks(random: np.random.Generator, among: int, count: int) -> Iterator[int]:
