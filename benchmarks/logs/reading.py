@@ -151,7 +151,11 @@ def read(name: str, text: str, options: Optional[Mapping[str, Any]] = None) -> R
         if module.MARKER.search(lines[-1]):
             left_out[CUT_OFF] = 1
         lines.pop()
-    found = list(module.read(lines, options))
+    try:
+        found = list(module.read(lines, options))
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        # JSON of another shape than the format's, or a number of thousands of digits.
+        raise LogError("a line is not what {} writes: {}".format(name, error)) from error
     claims = [n for n, line in enumerate(lines, start=1) if module.MARKER.search(line)]
     _refuse_several_writers(lines, claims if module.MARKER.pattern else [n for n, _ in found])
     states: List[Tuple[int, Fields, Record]] = []
@@ -208,6 +212,8 @@ def _record(
     """Return the record of a line, or why there is none."""
     if fields is None:
         return None, DAMAGED
+    if any(_too_large(fields.get(name)) for name in ("epoch", "step", "steps")):
+        return None, DAMAGED
     record = Record(number)
     if fields.get("step_time") is not None:
         scale = SECONDS.get(str(fields.get("time_unit")))
@@ -239,8 +245,16 @@ def _record(
     return record, ""
 
 
+def _too_large(count: Any) -> bool:
+    """Whether a count has more digits than any log counts to."""
+    return len(str(count)) > 18
+
+
 def _positive(value: Any) -> Optional[float]:
-    number = float(value)
+    try:
+        number = float(value)
+    except (OverflowError, TypeError, ValueError):
+        return None
     return number if math.isfinite(number) and number > 0 else None
 
 

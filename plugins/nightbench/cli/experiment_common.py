@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Callable, Coroutine, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
@@ -13,6 +12,7 @@ import typer
 from nightbench.cli import common
 from nightbench.cli.common import INTERRUPTED, say, warn
 from nightbench.cli.selection import Chosen
+from nightbench.config import locations
 from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def pinned(text: str) -> str:
 def absolute(name: str) -> str:
     """Return a suite or cluster in words that mean the same in any folder."""
     if name.endswith((".yaml", ".yml")):
-        return str(Path(name).expanduser().absolute())
+        return str(locations.written_path(name))
     return name
 
 
@@ -66,7 +66,7 @@ def suite_of(cases: Sequence[str]) -> str:
     Raises:
         UserError: none does, or several do.
     """
-    from nightbench.config import find_suites, load_suite, locations
+    from nightbench.config import find_suites, load_suite
 
     if not cases:
         raise UserError("cases: found none; expected --case SLUG or --suite NAME")

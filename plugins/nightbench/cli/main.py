@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group_from_info
 from typer.models import TyperInfo
 
-from nightbench.core.errors import UserError
+from nightbench.core.errors import UserError, bounded
 from nightbench.core.printable import shown, without_controls
 
 COMMANDS = {
@@ -259,6 +259,9 @@ def _refuse_bytes(words: Sequence[str]) -> None:
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Of an `OSError`: nothing more can be written, by whatever command."""
 
+_PATH = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EACCES)
+"""Of an `OSError`: a path is not what the command was told, or not for this user."""
+
 
 def main() -> None:
     """Run the command; a `UserError` is printed without a traceback, with exit code 1."""
@@ -268,13 +271,13 @@ def main() -> None:
     except UserError as error:
         said = f"error: {error}"
     except OSError as error:
-        if error.errno not in _DISK:
+        named = error.filename is not None
+        if error.errno not in _DISK and not (named and error.errno in _PATH):
             raise
-        where = f"{error.filename}: " if error.filename else ""
-        said = (
-            f"error: {where}{error.strerror}. Make room there, or name another state folder: "
-            "NIGHTBENCH_HOME=/some/folder"
-        )
+        where = f"{error.filename}: " if named else ""
+        said = bounded(f"error: {where}{error.strerror}")
+        if error.errno in _DISK:
+            said += ". Make room there, or name another state folder: NIGHTBENCH_HOME=/some/folder"
     else:
         return
     Console(stderr=True).print(

@@ -196,7 +196,7 @@ def restore(
 
     from nightbench.local import backup as archives
 
-    if not file.is_file():
+    if not os.path.isfile(file):
         raise UserError(f"{file}: found no such file; expected what `nightbench backup` wrote")
     kept, applied = archives.restore(_running_stack(), file, datetime.now(UTC))
     for name in applied:

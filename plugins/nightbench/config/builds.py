@@ -36,7 +36,7 @@ def read_builds(document: Document, file: SuiteFile | None) -> dict[str, Build]:
         location = entry.path
         if entry.wheel is not None:
             found = relative_to_file(document.path, entry.wheel)
-            if found is None or not found.is_file() or found.suffix != ".whl":
+            if found is None or not os.path.isfile(found) or found.suffix != ".whl":
                 message = f'found "{entry.wheel}"; expected a wheel file (.whl) that is there'
                 document.complain((*key, "wheel"), message)
                 continue
@@ -72,8 +72,8 @@ def parse_build(text: str) -> Build:
             f'build: found "{text}"; expected LINE=VERSION, LINE=FILE.whl or LINE=/PREFIX'
         )
     if value.endswith(".whl"):
-        path = Path(value).expanduser().absolute()
-        if not path.is_file():
+        path = locations.written_path(value)
+        if not os.path.isfile(path):
             raise UserError(f'build: found "{value}", which is not there; expected a wheel file')
         return Build(line, "", "wheel", wheel_version(path), str(path))
     if value.startswith(("/", "~")):

@@ -145,7 +145,7 @@ class FrameworkFile(StrictModel):
     speak one language share it."""
     commands: bool = False
     """It runs the `commands` of suites, by `launch.py` alone, and no workload."""
-    python: v.Text | None
+    python: v.Series | None
     """Interpreter series of its environment ("3.11"); null: the agent's own."""
     devices: Annotated[dict[_Kind, _Support], Field(min_length=1)]
     """Device kinds that its runtime knows."""

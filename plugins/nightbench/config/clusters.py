@@ -189,8 +189,8 @@ def relative_to_file(path: Path, written: str) -> Path | None:
     It is looked for beside the file first, then in the folder above (`dags/`).
     """
     for folder in (path.parent, path.parent.parent):
-        candidate = (folder / written).expanduser().absolute()
-        if candidate.exists():
+        candidate = folder.absolute() / os.path.expanduser(written)
+        if os.path.exists(candidate):
             return candidate
     return None
 
@@ -208,14 +208,14 @@ class _Paths:
             return None
         if written.startswith(HOME):
             # Not looked for: `nightbench up` makes these files, and planning works without it.
-            return str(self._home.expanduser().absolute()) + written.removeprefix(HOME)
+            return str(locations.written_path(self._home)) + written.removeprefix(HOME)
         if "${" in written:
             message = f'found "{written}"; expected no variable but a leading {HOME}'
             self._document.complain(key, message)
             return None
         found = relative_to_file(self._document.path, written)
         if found is None and new:
-            found = (self._document.path.parent / written).expanduser().absolute()
+            found = self._document.path.absolute().parent / os.path.expanduser(written)
         if found is None:
             folder = display(self._document.path.parent)
             message = f'found "{written}", which is not there; looked in {folder} and above it'

@@ -31,7 +31,7 @@ def home_folder() -> Path:
         if CHECKOUT
         else Path(os.environ.get("AIRFLOW_HOME") or "~/airflow") / "nightbench"
     )
-    return Path(os.environ.get("NIGHTBENCH_HOME") or usual).expanduser().absolute()
+    return written_path(os.environ.get("NIGHTBENCH_HOME") or usual)
 
 
 def wheels_folder() -> Path:
@@ -42,3 +42,12 @@ def wheels_folder() -> Path:
 def spool_root() -> str | Path:
     """The folder or fsspec URL of the spool: `NIGHTBENCH_SPOOL`, else `spool/` in the home."""
     return os.environ.get("NIGHTBENCH_SPOOL") or home_folder() / "spool"
+
+
+def written_path(written: str | Path) -> Path:
+    """Return the absolute path that a person wrote, `~` replaced where there is such a user.
+
+    Whether it is there is asked by `os.path.exists` and `isfile`: unlike those of `Path` they
+    raise nothing for a path that is too long.
+    """
+    return Path(os.path.expanduser(written)).absolute()

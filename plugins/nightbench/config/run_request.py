@@ -180,7 +180,7 @@ def suite_file(name: str, *, files: bool = False) -> Path:
         UserError: there is none.
     """
     if files and _is_path(name):
-        return Path(name).expanduser().absolute()
+        return locations.written_path(name)
     dags = locations.dags_folder()
     return _known("suite", name, find_suites(dags), [dags / "suites"])
 
@@ -210,7 +210,7 @@ def cluster_file(name: str, *, beside: Path | None = None, files: bool = False) 
         UserError: there is none of this name.
     """
     if files and _is_path(name):
-        return Path(name).expanduser().absolute()
+        return locations.written_path(name)
     known, folders = clusters_for(beside, locations.dags_folder())
     return _known("cluster", name, known, folders)
 

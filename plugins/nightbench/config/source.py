@@ -154,6 +154,14 @@ def read_document(path: Path) -> Document:
         raise UserError(f"{display(path)}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{display(path)}: cannot be read: {error}") from error
+    try:
+        return _parsed(path, text)
+    except RecursionError:
+        said = "found lists or mappings in each other by the hundred; expected a few levels"
+        raise ConfigError(path, [Problem(1, "", said)]) from None
+
+
+def _parsed(path: Path, text: str) -> Document:
     if path.suffix == ".json":
         _expect_json(path, text)
     try:
@@ -189,6 +197,8 @@ def _expect_json(path: Path, text: str) -> None:
     except json.JSONDecodeError as error:
         said = f"not valid JSON, in column {error.colno}: {error.msg}"
         raise ConfigError(path, [Problem(error.lineno, "", said)]) from None
+    except ValueError as error:  # a number of thousands of digits
+        raise ConfigError(path, [Problem(1, "", f"not valid JSON: {error}")]) from None
 
 
 class _Loader(yaml.SafeLoader):
@@ -208,6 +218,9 @@ for _tag, _pattern, _first in (
     )
 
 
+MOST_VALUES = 200_000
+"""Of a file; aliases of aliases in a few lines of YAML stand for billions."""
+
 _SCALARS = frozenset({"str", "int", "float", "bool", "null"})
 
 
@@ -219,8 +232,14 @@ class _Reader:
         self.problems: list[Problem] = []
         self._loader = loader
         self._open: list[int] = []
+        self._values = 0
 
     def value(self, node: yaml.Node, key: Key) -> Any:
+        self._values += 1
+        if self._values >= MOST_VALUES:
+            if self._values == MOST_VALUES:
+                self._complain(node, key, f"found more than {MOST_VALUES:,} values in this file")
+            return None
         self.lines.setdefault(key, node.start_mark.line + 1)
         if id(node) in self._open:
             self._complain(node, key, "an anchor must not contain itself")

@@ -43,6 +43,7 @@ _VERSION = re.compile(r"v?\d[A-Za-z0-9.!+_-]*\Z")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(kB|MB|GB|TB|KiB|MiB|GiB|TiB)\Z")
 _LINK = re.compile(r"(\d+(?:\.\d+)?) ?(Mbit|Gbit)/s\Z")
 _BANDWIDTH = re.compile(r"(?:full|[1-9][0-9]{0,4}[kmg]bit)\Z")
+_SERIES = re.compile(r"[1-9][0-9]?\.[0-9]{1,3}\Z")
 _NODE_PATH = re.compile(r"(?:/|~/)[^\x00-\x1f\x7f]{0,1000}\Z")
 _MOST_HOSTS = 10_000
 
@@ -263,6 +264,9 @@ Some = Annotated[tuple[T, ...], Field(strict=False), AfterValidator(some)]
 Text = Annotated[str, AfterValidator(not_empty), Words("text")]
 Version = Annotated[str, AfterValidator(version), Words("version")]
 Name = Annotated[str, AfterValidator(slug), Words("name")]
+Series = Annotated[
+    str, fits(_SERIES, 'a series of Python, such as "3.11"'), Words("series of Python")
+]
 Duration = Annotated[float, BeforeValidator(duration), Words("duration")]
 PositiveDuration = Annotated[float, BeforeValidator(positive_duration), Words("duration")]
 Percentage = Annotated[float, BeforeValidator(percentage), Words("percentage")]

@@ -114,7 +114,12 @@ class HistoryFile:
 
     def _names(self) -> tuple[str, ...]:
         if not self._is_json:
-            return tuple(self._header(csv.reader(self._lines(), strict=True)))
+            try:
+                return tuple(self._header(csv.reader(self._lines(), strict=True)))
+            except csv.Error as error:
+                raise UserError(
+                    f"{self.path}:1: found what is no CSV ({error}), expected a header"
+                ) from error
         for line in self._lines():
             try:
                 row = json.loads(line)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -225,20 +226,20 @@ def _agent(extra: Mapping[str, Any], conn_id: str) -> str | None:
         )
     if wanted is False or not (wanted or socket):
         return None
-    return str(Path(str(socket)).expanduser()) if socket else ""
+    return os.path.expanduser(str(socket)) if socket else ""
 
 
 def _path(written: object) -> str:
     """A path with its `~` replaced, or the text of a certificate as it is."""
     text = str(written)
-    return text if "-cert-v01@openssh.com " in text else str(Path(text).expanduser())
+    return text if "-cert-v01@openssh.com " in text else os.path.expanduser(text)
 
 
 def _file(written: str, what: str) -> str:
-    path = Path(written).expanduser()
-    if not path.is_file():
+    path = os.path.expanduser(written)
+    if not os.path.isfile(path):
         raise UserError(
             f"{what}: found {written!r}, which is not there; expected a file as ssh-keyscan "
             "writes it"
         )
-    return str(path)
+    return path

@@ -197,6 +197,32 @@ def test_words_that_are_no_text_or_no_size_are_refused(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("argv", "home"),
+    [
+        (("restore", "a" * 300), "/nowhere"),
+        (("load", "a" * 300), "/nowhere"),
+        (("load", "/dev/null"), "/nowhere"),
+        (("plan", "~nobody-here/x.yaml"), "/nowhere"),
+        (("run", "demo", "--build", f"pytorch=/{'a' * 300}.whl"), "/nowhere"),
+        (("status",), "~nobody-here/x"),
+    ],
+)
+def test_a_path_that_cannot_be_is_a_sentence(
+    argv: tuple[str, ...],
+    home: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("NIGHTBENCH_HOME", home)
+    monkeypatch.setattr(sys, "argv", ["nightbench", *argv])
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert said.startswith(("error: ", "Nothing was ever started"))
+
+
 def test_a_full_disk_is_a_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

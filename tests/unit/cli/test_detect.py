@@ -319,6 +319,7 @@ def test_a_stream_answers_every_night_as_the_file_does(tmp_path: Path) -> None:
         ("a.json", '[{"series": "a"}]', "a.json:1: found a JSON list, expected CSV with a header"),
         ("a.json", '{"name": 1, "v": 2}', "a.json:1: column 'series', 't', 'value' missing. Found"),
         ("a.csv", 'series,t,value\n"a,1,5\na,2,5\n', "a.csv:2: found what is no CSV (unexpected"),
+        ("a.csv", '"series,t,value\na,1,5\n', "a.csv:1: found what is no CSV (unexpected end of"),
         ("a.csv", "series,t,value\na,1,\x005\n", r"a.csv:2: column value: found \x005, expected a"),
         (
             "a.csv",

@@ -451,3 +451,23 @@ def test_everything_in_the_repository_is_in_order() -> None:
         "ctr_dnn-paddle2-ps-1ps2tr-bs2-async-smoke",
         "ctr_dnn-paddle2-ps-1ps2tr-bs2-geo-smoke",
     ]
+
+
+@pytest.mark.parametrize("series", ["x y", "3", "3.x", "3.11\n", "inf", "3.11.2", ""])
+def test_an_interpreter_is_a_series(tmp_path: Path, series: str) -> None:
+    (found,) = load_catalog(tree(tmp_path, {**LINE, "python": series}, SPEC)).problems
+    assert 'framework.json:6: python: found "' in found
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f'{{"a": {"9" * 5000}}}', "not valid JSON: Exceeds the limit"),
+        (f'{{"a": {"[" * 20000}{"]" * 20000}}}', "found lists or mappings in each other by the hu"),
+    ],
+)
+def test_a_file_beyond_the_parser_is_one_problem(tmp_path: Path, text: str, said: str) -> None:
+    benchmarks = tree(tmp_path, LINE, SPEC)
+    (benchmarks / "workloads/net/spec.json").write_text(text)
+    (found,) = load_catalog(benchmarks).problems
+    assert said in found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -305,3 +306,22 @@ def test_a_machine_without_the_clusters_file_says_what_it_lacks(
     monkeypatch.setenv("NIGHTBENCH_DAGS", str(tmp_path / "elsewhere"))
     with pytest.raises(UserError, match=r"elsewhere/clusters/lab\.yaml: not on .*NIGHTBENCH_DAGS"):
         on_this_machine(stored)
+
+
+@pytest.mark.parametrize("written", ["a" * 300, "~nobody-here/x"])
+def test_a_path_that_cannot_be_is_not_there(tmp_path: Path, written: str) -> None:
+    nodes = "nodes:\n  - {hosts: n, ssh_conn_id: x}\n"
+    text = f"cluster: lab\nknown_hosts: {written}\n{nodes}"
+    (tmp_path / "lab.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=r":2: known_hosts: found .*, which is not there"):
+        load_cluster(tmp_path / "lab.yaml")
+
+
+def test_aliases_of_aliases_end(tmp_path: Path) -> None:
+    names = "abcdefghi"
+    text = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+        f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in pairwise(names)
+    )
+    (tmp_path / "lab.yaml").write_text(text)
+    with pytest.raises(ConfigError, match="found more than 200,000 values in this file"):
+        load_cluster(tmp_path / "lab.yaml")

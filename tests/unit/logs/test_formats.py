@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 
 import pytest
@@ -112,6 +113,15 @@ class TestWhatIsRefused:
     def test_a_pattern_that_cannot_read(self, pattern):
         with pytest.raises(reading.LogError, match="pattern: "):
             reading.read("regex", samples.regex(), {"pattern": pattern})
+
+    def test_a_value_of_another_shape(self):
+        log = re.sub(r'"time_ms": \d+', '"time_ms": []', samples.mlperf_epochs())
+        with pytest.raises(reading.LogError, match="a line is not what mlperf writes: unsupported"):
+            reading.read("mlperf", log)
+
+    def test_a_step_of_thousands_of_digits_is_damage(self):
+        log = samples.oneflow().replace("iter 10,", f"iter {'9' * 5000},")
+        assert reading.read("oneflow", log).left_out == {reading.DAMAGED: 1}
 
     def test_an_unknown_format(self):
         with pytest.raises(reading.LogError, match="found format 'x'; expected one of dllogger, "):
