@@ -48,6 +48,12 @@ COMMANDS = {
             "beside it.",
         ),
     },
+    "A project of your own": {
+        "init": (
+            "project",
+            "Write a project: suites, clusters and DAG file, for a repository of your own.",
+        ),
+    },
     "Measure": {
         "run": (
             "run",

@@ -10,10 +10,27 @@ from pathlib import Path
 
 from nightbench.core.own_files import CHECKOUT, own_folder
 
+DAG_FILE = Path("dags/nightbench_dags.py")
+"""What makes a folder a project, as `nightbench init` writes it."""
+
 
 def dags_folder() -> Path:
-    """The folder with `suites/` and `clusters/`; `NIGHTBENCH_DAGS` names another one."""
-    return Path(os.environ.get("NIGHTBENCH_DAGS") or own_folder("dags"))
+    """The folder with `suites/` and `clusters/`: the project.
+
+    `NIGHTBENCH_DAGS` names it; else it is the project that the working directory lies in, else
+    the folder that the package brings.
+    """
+    if named := os.environ.get("NIGHTBENCH_DAGS"):
+        return Path(named)
+    here = Path.cwd()
+    found = (folder for folder in (here, *here.parents) if (folder / DAG_FILE).is_file())
+    return next(found, own_folder("dags"))
+
+
+def dag_files() -> Path:
+    """The folder of the files that Airflow reads: the project's own, else the package's."""
+    own = dags_folder() / DAG_FILE
+    return own.parent if own.is_file() else own_folder("dags")
 
 
 def benchmarks_folder() -> Path:

@@ -16,8 +16,8 @@ from string import Template
 from typing import Any
 from urllib.parse import quote
 
+from nightbench.config.locations import dag_files, dags_folder
 from nightbench.core.errors import UserError
-from nightbench.core.own_files import own_folder
 from nightbench.local import postgres, processes
 from nightbench.local.home import Home, Secrets, venv_bin, write_private
 from nightbench.local.logfiles import log_and_tail
@@ -43,7 +43,7 @@ def base_url(ports: Ports) -> str:
 def settings(home: Home, ports: Ports, secrets: Secrets) -> dict[str, str]:
     """Return the environment variables that make a process part of this Airflow."""
     values = {
-        "dags_folder": own_folder("dags"),
+        "dags_folder": dag_files(),
         "base_url": base_url(ports),
         "admin": ADMIN,
         "viewer": VIEWER,
@@ -68,6 +68,7 @@ def settings(home: Home, ports: Ports, secrets: Secrets) -> dict[str, str]:
     return variables | {
         "AIRFLOW_HOME": str(home.airflow),
         "NIGHTBENCH_HOME": str(home.root),
+        "NIGHTBENCH_DAGS": str(dags_folder().absolute()),
         # Nothing reports to outside hosts.
         "GX_ANALYTICS_ENABLED": "false",
         "SCARF_ANALYTICS": "false",

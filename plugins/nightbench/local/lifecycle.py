@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
+from nightbench.config.locations import dags_folder
 from nightbench.core.errors import UserError
 from nightbench.local import airflow, logfiles, postgres, processes
 from nightbench.local.deployment import (
@@ -266,7 +267,8 @@ def start_keepers(home: Home) -> Iterator[str]:
         processes.start(
             name,
             keeper_command(home),
-            env=dict(os.environ),
+            # They run elsewhere: the project is that of the folder in which `up` was called.
+            env={**os.environ, "NIGHTBENCH_DAGS": str(dags_folder().absolute())},
             log=home.logs / f"{name}.log",
             pid_file=home.run / f"{name}.pid",
             home=home.root,

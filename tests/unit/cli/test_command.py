@@ -45,12 +45,13 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def nightbench(place: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own, as people do."""
+def nightbench(place: Path, *argv: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own, as people do, with more environment."""
     env = {
         **os.environ,
         "NIGHTBENCH_HOME": str(place / "home"),
         "NIGHTBENCH_DAGS": str(place / "dags"),
+        **more,
     }
     env.pop("NIGHTBENCH_WAREHOUSE", None)
     return subprocess.run(

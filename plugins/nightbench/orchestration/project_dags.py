@@ -1,0 +1,33 @@
+"""All DAGs of a project, for the one DAG file that `nightbench init` writes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from airflow.sdk import DAG
+
+from nightbench.config.airflow_provider import variable
+from nightbench.orchestration.bisect_dag import bisect_dag
+from nightbench.orchestration.confirm_dag import confirm_dag
+from nightbench.orchestration.deadlines_dag import deadlines_dag
+from nightbench.orchestration.maintenance_dag import maintenance_dag
+from nightbench.orchestration.regressions_dag import regressions_dag
+from nightbench.orchestration.suite_dags import nightly_dags, on_demand_dag
+
+
+def project_dags(project: Path) -> dict[str, DAG]:
+    """The DAGs by dag_id.
+
+    The process that has parsed the DAG file, and what it starts, takes this project's suites,
+    clusters, lines and workloads: a task of a versioned bundle those of its own version.
+
+    Args:
+        project: the folder with `suites/` and `clusters/`.
+    """
+    os.environ[variable("dags")] = str(project)
+    dags = [
+        *(bisect_dag(), confirm_dag(), deadlines_dag(), maintenance_dag(), regressions_dag()),
+        *(on_demand_dag(), *nightly_dags().values()),
+    ]
+    return {dag.dag_id: dag for dag in dags if dag is not None}
