@@ -38,6 +38,7 @@ select
     s.axes,
     b.build_id,
     m.is_private_build,
+    m.untried,
     m.framework_version,
     m.throughput,
     m.unit,
@@ -99,6 +100,8 @@ comment on column marts.fct_measurement.environment is
 'venv, made from a lock or a wheel, or prefix, prepared by the site';
 comment on column marts.fct_measurement.is_private_build is
 'Its build was named for this run and is not the suite''s own: no part of the series'' history';
+comment on column marts.fct_measurement.untried is
+'Why nobody had run this mode on such devices before: not to be quoted as what the line can do';
 comment on column marts.fct_measurement.node_names is 'Nodes that it ran on; null when imported';
 comment on column marts.fct_measurement.series_key is 'Number of the series: short and stable';
 comment on column marts.fct_measurement.run_key is 'Number of the run';

@@ -27,6 +27,7 @@ select
     p.framework,
     p.build_id,
     p.is_private_build,
+    p.untried,
     p.outcome,
     p.reason ->> 'code' as code,
     p.reason ->> 'node' as node,

@@ -39,6 +39,7 @@ select
     s.axes,
     m.build_id,
     m.is_private_build,
+    m.untried,
     m.framework_version,
     m.throughput,
     m.unit,

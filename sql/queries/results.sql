@@ -48,6 +48,7 @@ select
     p.scale,
     p.build_id,
     p.is_private_build as private_build,
+    p.untried,
     coalesce(
         p.status, case when p.left_out is null then 'missing' else 'left_out' end
     ) as status,

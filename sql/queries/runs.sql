@@ -186,6 +186,7 @@ select
     p.definition_digest,
     p.left_out,
     p.is_private_build as private_build,
+    p.untried,
     b.line,
     b.variant,
     b.source,

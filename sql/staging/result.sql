@@ -42,6 +42,7 @@ select
     b.build_id,
     coalesce(b.digest, b.build_id) as build_digest,
     p.is_private_build,
+    p.untried,
     p.left_out,
     coalesce(m.unit, p.unit) as unit,
     m.generation,

@@ -112,13 +112,13 @@ def test_a_private_build_is_a_point_of_its_own(loader, reader, given, ask, rows,
     loader.runs.load(given.bundle(official, given.came_back(official, case, (10.0,))))
     trial = given.run(1, run_kind=kind)
     build = Build("pytorch", source="wheel", digest="ab" * 32)
-    planned = PlannedCase(case, build, "d1", "images", private_build=True)
+    planned = PlannedCase(case, build, "d1", "images", private_build=True, untried="no GPU")
     came = given.came_back(trial, case, (99.0,), build=build)
     loader.runs.load(dataclasses.replace(given.bundle(trial, came), planned=(planned,)))
 
     # It is there, marked, and neither history nor newest figure.
-    marks = rows("select run_id, is_private_build from marts.fct_measurement order by 1")
-    assert [row["is_private_build"] for row in marks] == [False, True]
+    marks = rows("select is_private_build, untried from marts.fct_measurement order by run_id")
+    assert [tuple(row.values()) for row in marks] == [(False, None), (True, "no GPU")]
     kinds = (RunKind.NIGHTLY, RunKind.ON_DEMAND)
     assert [p.value for p in reader.series.history(case.case_id, "local", kinds=kinds)] == [10.0]
     assert [row["throughput"] for row in reader.series.latest_medians()] == [10.0]
@@ -126,4 +126,4 @@ def test_a_private_build_is_a_point_of_its_own(loader, reader, given, ask, rows,
         99.0
     ]
     assert [float(row["throughput"]) for row in ask("batch_sizes")] == [10.0]
-    assert reader.runs.planned_cases(trial.run_id)[0].private_build
+    assert reader.runs.planned_cases(trial.run_id) == [planned]

@@ -15,7 +15,7 @@ from nightbench.cli.common import FAILED, out, say, warn
 from nightbench.cli.selection import Chosen, Selection, selecting
 from nightbench.config import locations
 from nightbench.core.budget import CaseHistory, NightPlan, NightPlanEntry, duration
-from nightbench.core.capabilities import broken
+from nightbench.core.capabilities import broken, untried_because
 from nightbench.core.errors import UserError
 from nightbench.core.hours import Hours
 from nightbench.core.model import Cluster, JobSpec, Suite
@@ -137,6 +137,11 @@ def show_cases(chosen: Chosen, *, json: bool) -> None:
     jobs = [planning.resolve(case, *given, "plan") for case in chosen.suite.cases]
     problems = {case.case_id: broken(case, *given) for case in chosen.suite.cases}
     unavailable = {name: problem for name, problem in problems.items() if problem is not None}
+    untried = {
+        case.case_id: why
+        for case in chosen.suite.cases
+        if (why := untried_because(case, chosen.cluster, chosen.catalog))
+    }
     known = common.history(chosen.cluster.name)
     seconds = [
         # What is not measured takes no time.
@@ -156,6 +161,7 @@ def show_cases(chosen: Chosen, *, json: bool) -> None:
                     "definition_digest": job.definition_digest,
                     "estimate_s": guess,
                     "unavailable": unavailable.get(job.case.case_id),
+                    "untried": untried.get(job.case.case_id),
                 }
                 for job, guess in zip(jobs, seconds, strict=True)
             ]
@@ -173,8 +179,9 @@ def show_cases(chosen: Chosen, *, json: bool) -> None:
     )
     for case_id, problem in unavailable.items():
         say(f"unavailable: {case_id}: {problem}")
-    for reason, number in Counter(chosen.suite.skipped.values()).items():
-        say(f"skipped: {number} {'case' if number == 1 else 'cases'}: {reason}")
+    for word, reasons in (("untried", untried), ("skipped", chosen.suite.skipped)):
+        for reason, number in Counter(reasons.values()).items():
+            say(f"{word}: {number} {'case' if number == 1 else 'cases'}: {reason}")
     say(_total(seconds, len(unavailable), chosen.cluster))
 
 

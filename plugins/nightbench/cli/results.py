@@ -176,14 +176,13 @@ def rows_from_files(spool: Spool, run_id: str) -> list[Row]:
 
     bundle = build_bundle(spool.run(run_id))
     measured = [case.measurement for case in bundle.cases if case.measurement is not None]
-    private = {each.case_id for each in bundle.planned if each.private_build}
     errors = {
         case.case.case_id: repeat.record.error
         for case in bundle.cases
         for repeat in case.repeats
         if repeat.record.error
     }
-    rows = from_measurements(bundle.run, measured, private=private, errors=errors)
+    rows = from_measurements(bundle.run, measured, planned=bundle.planned, errors=errors)
     goes_on = not (spool.run(run_id).run() or {}).get("ended_at")
     if goes_on:
         for row in rows:
@@ -201,6 +200,7 @@ def rows_from_files(spool: Spool, run_id: str) -> list[Row]:
             "cluster": bundle.run.cluster,
             "build_id": planned.build.build_id,
             "private_build": planned.private_build,
+            "untried": planned.untried,
             "unit": planned.unit,
             "status": "waiting" if goes_on else "missing",
             "n": 0,

@@ -45,6 +45,13 @@ BuildOption = Annotated[
         "May be given several times.",
     ),
 ]
+UntriedOption = Annotated[
+    bool,
+    typer.Option(
+        "--untried",
+        help="Measure also modes that nobody has run on such devices yet; results are marked.",
+    ),
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +82,7 @@ class Selection:
     repeats: RepeatsOption = None
     scale: ScaleOption = None
     build: BuildOption = None
+    untried: UntriedOption = False
 
     def choose(self, *, night: bool = False, outside_hours: bool = False) -> Chosen:
         """Read the suite, its cluster and the catalog, and apply the selection to them.
@@ -94,6 +102,7 @@ class Selection:
             night=night,
             outside_hours=outside_hours,
             cases=tuple(self.case or ()),
+            untried=self.untried,
         )
         suite, cluster, catalog = resolve_request(request, files=True)
         asked = dataclasses.replace(request, suite=suite.name, cluster=cluster.name)

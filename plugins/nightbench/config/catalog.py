@@ -38,6 +38,7 @@ from nightbench.core.model import (
     Role,
     Strategy,
     Support,
+    Untried,
     WorkloadInfo,
     digest_of,
 )
@@ -117,7 +118,7 @@ def _framework(path: Path) -> FrameworkInfo:
     if file is None:
         return _broken_line(path, document.error)
     devices = _by_kind(file.devices, file.devices)
-    kinds = [kind for kind, reason in devices.items() if reason is None]
+    kinds = [kind for kind, answer in devices.items() if not isinstance(answer, str)]
     for key, message in _contradictions(file, path.parent, kinds):
         document.complain(key, message)
     shared = path.parent.parent.parent / "apis" / file.api
@@ -169,8 +170,18 @@ def _broken_line(path: Path, error: UserError) -> FrameworkInfo:
 
 def _by_kind(support: Any, kinds: Iterable[str]) -> Support:
     """Device kind -> None where it runs, else the reason."""
-    answers = support if isinstance(support, dict) else dict.fromkeys(kinds, support)
-    return {kind: None if answer is True else answer for kind, answer in answers.items()}
+    answers = support if _is_by_kind(support) else dict.fromkeys(kinds, support)
+    return {kind: _answer(answer) for kind, answer in answers.items()}
+
+
+def _is_by_kind(support: Any) -> bool:
+    return isinstance(support, dict) and "untried" not in support
+
+
+def _answer(written: Any) -> Untried | str | None:
+    if written is True:
+        return None
+    return Untried(written["untried"]) if isinstance(written, dict) else str(written)
 
 
 def _role(name: str, file: RoleFile) -> Role:
@@ -186,7 +197,7 @@ def _contradictions(
         return
     for axis, values in file.axes.items():
         for value, support in values.items():
-            if isinstance(support, dict) and set(support) != set(kinds):
+            if _is_by_kind(support) and set(support) != set(kinds):
                 found, expected = ", ".join(support), ", ".join(kinds)
                 said = f"found an answer for {found}; expected one for each of {expected}"
                 yield ("axes", axis, value), said
@@ -194,11 +205,15 @@ def _contradictions(
     for name in strategies:
         if name not in set(Strategy):
             yield ("axes", "strategy", name), one_of(name, Strategy)
-    served = strategies.get("parameter_server")
-    if served is True and "parameter_server" not in file.roles:
+    served = _by_kind(strategies.get("parameter_server", ""), kinds)
+    if (
+        not all(isinstance(x, str) for x in served.values())
+        and "parameter_server" not in file.roles
+    ):
         said = "found true; expected `roles.parameter_server` as well: which processes there are"
         yield ("axes", "strategy", "parameter_server"), said
-    if not any(True in _answers(support) for support in strategies.values()):
+    answers = [each for x in strategies.values() for each in _by_kind(x, kinds).values()]
+    if all(isinstance(answer, str) for answer in answers):
         key = ("axes", "strategy") if strategies else ("axes",)
         yield key, f"found no strategy with true; expected {any_of(sorted(Strategy))}"
     for strategy, roles in file.roles.items():
@@ -251,10 +266,6 @@ def _missing_locks(file: FrameworkFile, folder: Path) -> dict[str, str]:
         for name, lock in locks.items()
         if not (folder / lock).is_file()
     }
-
-
-def _answers(support: Any) -> list[Any]:
-    return list(support.values()) if isinstance(support, dict) else [support]
 
 
 def _workload(

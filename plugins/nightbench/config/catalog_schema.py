@@ -23,14 +23,22 @@ def _one_of(known: Iterable[str]) -> AfterValidator:
 
 
 def _support(value: Any) -> Any:
-    """True or a reason, or these by device kind."""
-    answers = value.values() if isinstance(value, dict) and value else [value]
-    if any(answer is not True and not (isinstance(answer, str) and answer) for answer in answers):
+    """True, a reason or why nobody has tried it; or these by device kind."""
+    by_kind = isinstance(value, dict) and value and "untried" not in value
+    if not all(map(_is_answer, value.values() if by_kind else [value])):
         raise ValueError(
-            f"found {describe(value)}; expected true, the reason why not, or one of these for "
-            'each device kind: {"gpu": true, "cpu": "why not"}'
+            f"found {describe(value)}; expected true, the reason why not, "
+            '{"untried": "why nobody has run it"}, or one of these for each device kind: '
+            '{"gpu": true, "cpu": "why not"}'
         )
     return value
+
+
+def _is_answer(value: Any) -> bool:
+    if isinstance(value, dict) and list(value) == ["untried"]:
+        value = value["untried"] or None
+        return isinstance(value, str)
+    return value is True or (isinstance(value, str) and value != "")
 
 
 def _number(value: Any) -> Any:
@@ -60,7 +68,11 @@ def _several(when: dict[str, Any]) -> dict[str, Any]:
 
 
 _COUNTS = ("nodes", "pservers", "trainers")
-_Support = Annotated[Any, AfterValidator(_support), v.Words("true, or the reason why not")]
+_Support = Annotated[
+    Any,
+    AfterValidator(_support),
+    v.Words("true, the reason why not, or `untried` with why nobody has run it"),
+]
 _Kind = Annotated[str, _one_of(("cpu", "gpu")), v.Words("device kind")]
 _Axis = Annotated[str, _one_of(LINE_AXES), v.Words("axis")]
 _Of = Annotated[str, _one_of((*LINE_AXES, "workload", "trainers", "optimizer")), v.Words("axis")]

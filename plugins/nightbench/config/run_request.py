@@ -47,6 +47,8 @@ class RunRequest:
     """Measure also when the cluster's hours do not hold."""
     cases: tuple[str, ...] = ()
     """Only these case_ids of the suite."""
+    untried: bool = False
+    """Measure also what nobody has run on such devices yet."""
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""
@@ -124,7 +126,7 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "repeats": _repeats,
     "scale": _text,
     "run_kind": _run_kind,
-    **dict.fromkeys(("night", "outside_hours"), _switch),
+    **dict.fromkeys(("night", "outside_hours", "untried"), _switch),
     "cases": _several,
 }
 """Field of a `RunRequest` -> what reads its value from the form."""
@@ -144,7 +146,7 @@ def resolve_request(request: RunRequest, *, files: bool = False) -> tuple[Suite,
     catalog = load_catalog(locations.benchmarks_folder())
     path = suite_file(request.suite, files=files)
     named = cluster_of(request.cluster, catalog, files=files) if request.cluster else None
-    suite = load_suite(path, catalog, cluster=named, scale=request.scale)
+    suite = load_suite(path, catalog, cluster=named, scale=request.scale, untried=request.untried)
     cluster = named or cluster_of(suite.cluster, catalog, beside=path)
     if not suite.cases:
         reasons = "\n".join(dict.fromkeys(suite.skipped.values()))

@@ -349,6 +349,8 @@ class SuiteFile(StrictModel):
     routes: v.Many[RouteFile] = ()
     """Owners and channels of alerts: the first route that matches counts, else the suite's `owner`
     and `alerts`."""
+    untried: bool = False
+    """Measure also modes that nobody has run on such devices yet; what is measured is marked."""
     timeouts: TimeoutsFile = TimeoutsFile()
     """When a repeat is given up."""
     night: NightFile = NightFile()

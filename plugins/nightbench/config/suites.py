@@ -23,7 +23,7 @@ from nightbench.config.source import (
 )
 from nightbench.config.validate import validate
 from nightbench.core.budget import PRIORITY
-from nightbench.core.capabilities import Refusal, unfit, unsupported, variant_of
+from nightbench.core.capabilities import Refusal, refusal_of, variant_of
 from nightbench.core.errors import UserError
 from nightbench.core.hours import Hours, meet
 from nightbench.core.model import (
@@ -49,7 +49,12 @@ def find_suites(dags: Path) -> dict[str, Path]:
 
 
 def load_suite(
-    path: Path, catalog: Catalog, *, cluster: Cluster | None = None, scale: str | None = None
+    path: Path,
+    catalog: Catalog,
+    *,
+    cluster: Cluster | None = None,
+    scale: str | None = None,
+    untried: bool = False,
 ) -> Suite:
     """Read a suite and check every case against its framework line, workload and cluster.
 
@@ -59,6 +64,7 @@ def load_suite(
         cluster: run it on this cluster; the one that the suite names when None, from `clusters/`
             beside the suite or its folder `suites/`, or of the project.
         scale: size of the workloads; the one that the suite names when None.
+        untried: plan also what nobody has run on such devices yet, whatever the suite says.
 
     Raises:
         ConfigError: all that is wrong with the file.
@@ -85,7 +91,8 @@ def load_suite(
     # A command that is not in order has been complained of, and its cases are not known.
     written = [each for each in written if each.case.workload in catalog.workloads]
     builds = read_builds(document, file)
-    skipped = _check_cases(document, written, catalog, cluster, builds)
+    untried = untried or (file is not None and file.untried)
+    skipped = _check_cases(document, written, catalog, cluster, builds, untried=untried)
     _check_hours(document, file, cluster)
     if file is None or document.problems or cluster is None:
         raise document.error
@@ -98,6 +105,7 @@ def load_suite(
         commands=own,
         cases=tuple(dict.fromkeys(placed.case for placed in cases)),
         skipped=skipped,
+        untried=untried,
         tables=tuple(_table(name, each, written) for name, each in file.tables.items()),
         protocol=_protocol(file.protocol),
         builds=builds,
@@ -177,6 +185,8 @@ def _check_cases(
     catalog: Catalog,
     cluster: Cluster | None,
     builds: dict[str, Build],
+    *,
+    untried: bool,
 ) -> dict[str, str]:
     """case_id -> why, of the cases that cannot run and may be skipped; all others are problems."""
     first: dict[str, WrittenCase] = {}
@@ -189,13 +199,10 @@ def _check_cases(
             line = document.lines[before.key]
             message = f"makes the case {case.case_id} again (first from line {line})"
             document.complain(key, message)
-        refusal = unsupported(case, catalog)
+        refusal = refusal_of(case, catalog, cluster, untried=untried)
         if refusal is None and cluster is not None:
-            framework = catalog.frameworks[case.framework]
-            refusal = unfit(case, cluster, catalog)
-            if refusal is None:
-                variant = variant_of(framework, cluster, builds)
-                refusal = variant if isinstance(variant, Refusal) else None
+            variant = variant_of(catalog.frameworks[case.framework], cluster, builds)
+            refusal = variant if isinstance(variant, Refusal) else None
         if refusal is not None and placed.skip:
             skipped[case.case_id] = refusal.message.removeprefix(f"{case.case_id} ")
         elif refusal is not None:
@@ -266,7 +273,7 @@ def customise(
     refusals: list[str] = []
     for case in suite.cases:
         framework = catalog.frameworks[case.framework]
-        refusal = unsupported(case, catalog) or unfit(case, cluster, catalog)
+        refusal = refusal_of(case, catalog, cluster, untried=suite.untried)
         variant = variant_of(framework, cluster, chosen)
         if refusal is None and isinstance(variant, Refusal):
             refusal = variant

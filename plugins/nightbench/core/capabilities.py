@@ -17,6 +17,7 @@ from nightbench.core.model import (
     FrameworkInfo,
     Strategy,
     Suite,
+    Untried,
     WorkloadInfo,
 )
 
@@ -69,16 +70,49 @@ def _broken_folder(case: Case, catalog: Catalog) -> str | None:
     )
 
 
-def unsupported(case: Case, catalog: Catalog) -> Refusal | None:
-    """Say why no cluster could run a case, or None where framework and workload have it.
+def refusal_of(
+    case: Case, catalog: Catalog, cluster: Cluster | None = None, *, untried: bool = False
+) -> Refusal | None:
+    """Say why a case is not run; None where framework, workload and cluster have it.
 
     Of a broken folder nobody knows what it supports: its cases are planned, and unavailable.
+
+    Args:
+        case: the case.
+        catalog: what can be run.
+        cluster: where it is to run; whether any cluster could run it when None.
+        untried: take what nobody has run on such devices yet.
     """
-    if _broken_folder(case, catalog) is not None:
-        return None
+    framework = catalog.frameworks[case.framework]
+    known = _broken_folder(case, catalog) is None
+    refusal = _not_by_line(case, catalog, cluster) if known else None
+    if refusal is not None or cluster is None:
+        return refusal
+    if framework.problem is None and case.data not in (*SHIPPED_DATA, *cluster.data):
+        have = ", ".join(sorted((*SHIPPED_DATA, *cluster.data)))
+        return Refusal(
+            "data",
+            f"cluster {cluster.name} has no data {case.data} (it has {have}): expected its path "
+            "on the nodes in `data` of the cluster's file",
+        )
+    refusal = _too_large(case, cluster)
+    why = None if untried else untried_because(case, cluster, catalog)
+    if refusal is not None or why is None:
+        return refusal
+    said = f"{case.framework} was never run like this{_there(cluster)}: {why}. "
+    return Refusal("framework", f"{said}To measure it all the same: --untried, or `untried: true`")
+
+
+def _not_by_line(case: Case, catalog: Catalog, cluster: Cluster | None) -> Refusal | None:
+    """Say what of a case its line or its workload has not, there or anywhere."""
     framework = catalog.frameworks[case.framework]
     workload = catalog.workloads[case.workload]
-    refusal = _refused(framework, case.strategy, "strategy")
+    if cluster is not None:
+        answer = framework.devices.get(cluster.device_kind, "")
+        if isinstance(answer, str):
+            said = f"{case.framework} does not run{_there(cluster)}{_because(answer)}"
+            return Refusal("framework", said)
+    refusal = _refused(framework, case.strategy, "strategy", cluster)
     if refusal is not None:
         return refusal
     if case.strategy not in workload.strategies:
@@ -97,7 +131,7 @@ def unsupported(case: Case, catalog: Catalog) -> Refusal | None:
     if problem := _wrong_data(case, workload):
         return Refusal("data", problem)
     for axis in LINE_AXES:
-        refusal = _refused(framework, _value(case, axis, workload), axis)
+        refusal = _refused(framework, _value(case, axis, workload), axis, cluster)
         if refusal is not None:
             return refusal
     refusal = _combined(case, framework, workload)
@@ -159,28 +193,18 @@ def _wrong_length(case: Case, params: Mapping[str, Any]) -> Refusal | None:
     return None
 
 
-def unfit(case: Case, cluster: Cluster, catalog: Catalog) -> Refusal | None:
-    """Say why a case that some cluster could run does not fit this one."""
-    framework, workload = catalog.frameworks[case.framework], catalog.workloads[case.workload]
-    there = f" on the {cluster.device_kind} devices of cluster {cluster.name}"
-    if framework.problem is not None:
-        return _too_large(case, cluster)
-    if framework.devices.get(cluster.device_kind, "") is not None:
-        because = _because(framework.devices.get(cluster.device_kind))
-        return Refusal("framework", f"{case.framework} does not run{there}{because}")
+def untried_because(case: Case, cluster: Cluster, catalog: Catalog) -> str | None:
+    """Say why nobody has run a case on such devices before; None where somebody has."""
+    framework = catalog.frameworks[case.framework]
+    workload = catalog.workloads[case.workload]
+    kind = cluster.device_kind
+    answers = {"": framework.devices.get(kind)}
     for axis in LINE_AXES:
         value = _value(case, axis, workload)
-        refusal = _refused(framework, value, axis, cluster.device_kind, there)
-        if refusal is not None:
-            return refusal
-    if case.data not in (*SHIPPED_DATA, *cluster.data):
-        have = ", ".join(sorted((*SHIPPED_DATA, *cluster.data)))
-        return Refusal(
-            "data",
-            f"cluster {cluster.name} has no data {case.data} (it has {have}): expected its path "
-            "on the nodes in `data` of the cluster's file",
-        )
-    return _too_large(case, cluster)
+        answer = framework.axes.get(axis, {}).get(value or "", {}).get(kind)
+        answers[f"{axis} {value}: "] = answer
+    found = (f"{what}{a.why}" for what, a in answers.items() if isinstance(a, Untried))
+    return next(found, None)
 
 
 def _value(case: Case, axis: str, workload: WorkloadInfo) -> str | None:
@@ -291,11 +315,7 @@ def variant_of(
 
 
 def _refused(
-    framework: FrameworkInfo,
-    value: str | None,
-    axis: str,
-    kind: str | None = None,
-    there: str = "",
+    framework: FrameworkInfo, value: str | None, axis: str, cluster: Cluster | None
 ) -> Refusal | None:
     """Say why a line does not run a value of an axis.
 
@@ -303,21 +323,23 @@ def _refused(
         framework: the line.
         value: see `_value`.
         axis: one of `LINE_AXES`.
-        kind: of the devices; any that the line runs on when None.
-        there: of which devices, for the message.
+        cluster: whose devices count; any that the line runs on when None.
     """
     if value is None:
         return None
-    kinds = [kind] if kind else [k for k, reason in framework.devices.items() if reason is None]
+    kinds = [k for k, why in framework.devices.items() if _runs(why)]
+    if cluster is not None:
+        kinds = [cluster.device_kind]
     default = LINE_AXES[axis]
     values = dict(framework.axes.get(axis, {}))
     if default is not None:
         values.setdefault(default, dict.fromkeys(kinds))
     reasons = values.get(value, {})
-    if any(k in reasons and reasons[k] is None for k in kinds):
+    if any(_runs(reasons.get(k, "")) for k in kinds):
         return None
-    have = [v for v, support in values.items() if any(support.get(k, "") is None for k in kinds)]
+    have = [v for v, support in values.items() if any(_runs(support.get(k, "")) for k in kinds)]
     because = _because(*(reasons.get(k) for k in kinds))
+    there = _there(cluster) if cluster is not None and any(map(_runs, reasons.values())) else ""
     return Refusal(
         axis,
         f"{framework.line} does not support {axis} {value}{there}{because}. Supported: "
@@ -325,9 +347,18 @@ def _refused(
     )
 
 
-def _because(*reasons: str | None) -> str:
+def _there(cluster: Cluster) -> str:
+    return f" on the {cluster.device_kind} devices of cluster {cluster.name}"
+
+
+def _runs(answer: Untried | str | None) -> bool:
+    """Whether a line is written for it, tried or not."""
+    return not isinstance(answer, str)
+
+
+def _because(*reasons: Untried | str | None) -> str:
     """The first reason, as the end of a sentence."""
-    return next((f": {reason}" for reason in reasons if reason), "")
+    return next((f": {reason}" for reason in reasons if isinstance(reason, str)), "")
 
 
 def _count(number: int, thing: str) -> str:

@@ -13,8 +13,7 @@ from nightbench.core.capabilities import (
     Refusal,
     image_of,
     prefix_of,
-    unfit,
-    unsupported,
+    refusal_of,
     variant_of,
 )
 from nightbench.core.errors import UserError
@@ -171,7 +170,7 @@ def resolve(
         UserError: framework, workload or cluster cannot run the case.
     """
     catalog = catalog.with_commands(suite)
-    refusal = unsupported(case, catalog) or unfit(case, cluster, catalog)
+    refusal = refusal_of(case, catalog, cluster, untried=suite.untried)
     if refusal is not None:
         raise UserError(f"suite {suite.name}: {case.case_id}: {refusal.message}")
     workload = catalog.workloads[case.workload]

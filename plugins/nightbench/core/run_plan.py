@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from nightbench.core.budget import CaseHistory, NightPlan
-from nightbench.core.capabilities import broken
+from nightbench.core.capabilities import broken, untried_because
 from nightbench.core.hours import Hours
 from nightbench.core.model import (
     Catalog,
@@ -143,7 +143,7 @@ def make_plan(
         channels=suite.alerts,
         cluster=cluster,
         cases=tuple(
-            _case_plan(job, suite, catalog, left_out.get(job.case.case_id)) for job in jobs
+            _case_plan(job, suite, cluster, catalog, left_out.get(job.case.case_id)) for job in jobs
         ),
         jobs=tuple(job for job in jobs if job.case.case_id not in {*left_out, *unavailable}),
         unavailable=unavailable,
@@ -166,7 +166,9 @@ def _expecting(job: JobSpec, past: Mapping[str, CaseHistory] | None) -> JobSpec:
     return dataclasses.replace(job, expected_repeat_s=usual)
 
 
-def _case_plan(job: JobSpec, suite: Suite, catalog: Catalog, left_out: Reason | None) -> CasePlan:
+def _case_plan(
+    job: JobSpec, suite: Suite, cluster: Cluster, catalog: Catalog, left_out: Reason | None
+) -> CasePlan:
     workload = catalog.workloads[job.case.workload]
     return CasePlan(
         planned=PlannedCase(
@@ -176,6 +178,7 @@ def _case_plan(job: JobSpec, suite: Suite, catalog: Catalog, left_out: Reason | 
             job.unit,
             left_out,
             private_build=job.case.framework in suite.private_builds,
+            untried=untried_because(job.case, cluster, catalog),
         ),
         processes=job.processes,
         # Some workloads have one network at every scale, others a count for each.

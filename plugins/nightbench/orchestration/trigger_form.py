@@ -57,6 +57,13 @@ def form(suites: Sequence[str]) -> dict[str, Param]:
         "outside_hours": _switch(
             "Outside the hours", "Measure also when the cluster's hours do not hold."
         ),
+        "untried": Param(
+            False,
+            type="boolean",
+            title="Untried modes",
+            description="Measure also what nobody has run on such devices yet; results are marked.",
+            section="How",
+        ),
         "run_kind": Param(
             RunKind.ON_DEMAND.value,
             type="string",

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from nightbench.core.model import MAX_BATCH, CaseStatus, Measurement, Run, Verdict, reasons_to_json
+from nightbench.core.model import (
+    MAX_BATCH,
+    CaseStatus,
+    Measurement,
+    PlannedCase,
+    Run,
+    Verdict,
+    reasons_to_json,
+)
 
 Row = dict[str, Any]
 
@@ -21,6 +29,7 @@ FIELDS: dict[str, str] = {
     "framework_version": "as the framework itself said; null where nothing ran",
     "build_id": "which build of the line",
     "private_build": "true where the build was named for this run and is not the suite's own",
+    "untried": "why nobody had run this mode on such devices before; null where it was tried",
     "workload": "what was trained",
     "strategy": "single, collective or parameter_server",
     "nodes": "nodes",
@@ -90,7 +99,7 @@ def from_measurements(
     run: Run,
     measurements: Iterable[Measurement],
     verdicts: Sequence[Verdict] = (),
-    private: Collection[str] = (),
+    planned: Iterable[PlannedCase] = (),
     errors: Mapping[str, str | None] | None = None,
 ) -> list[Row]:
     """Return rows from measurements, for runs that no warehouse has seen.
@@ -99,14 +108,16 @@ def from_measurements(
         run: the run.
         measurements: of its cases.
         verdicts: where it was judged.
-        private: case_ids whose build was named for this run.
+        planned: what the run meant to measure.
         errors: case_id -> error of its last repeat that failed.
     """
+    plans = {each.case_id: each for each in planned}
     judged = {verdict.case_id: verdict for verdict in verdicts}
     rows = []
     for each in measurements:
         verdict = judged.get(each.case.case_id)
         kind = str(verdict.kind) if verdict else None
+        plan = plans.get(each.case.case_id)
         rows.append(
             _row(
                 {
@@ -124,7 +135,8 @@ def from_measurements(
                     "change": verdict.change if verdict else None,
                     "change_low": verdict.low if verdict else None,
                     "change_high": verdict.high if verdict else None,
-                    "private_build": each.case.case_id in private,
+                    "private_build": plan is not None and plan.private_build,
+                    "untried": plan and plan.untried,
                     "quarantined": each.quarantined,
                     "error": (errors or {}).get(each.case.case_id),
                     "reasons": reasons_to_json((*each.reasons, *each.quarantine_reasons)),

@@ -164,6 +164,8 @@ def caveats(report: RunReport) -> list[str]:
     private = [row["case_id"] for row in rows if row["private_build"]]
     if private:
         said.append(f"Private builds, which are no part of any history: {', '.join(private)}.")
+    untried = {row["untried"] for row in measured if row["untried"]}
+    said += [f"Some modes were never run on such devices before: {why}." for why in untried]
     for row in rows:
         if row["quarantined"]:
             reasons = "; ".join(sentence(each) for each in reasons_from_json(row["reasons"]))

@@ -72,8 +72,9 @@ def change(row: Row) -> str:
 
 
 def live(row: Row) -> list[str]:
-    """Return what is live beside the verdict of one night: build, alert, drift, noise."""
-    said = ["private build"] if row["private_build"] else []
+    """Return what is live beside the verdict of one night: build, mode, alert, drift, noise."""
+    marks = {"private build": row["private_build"], "untried mode": row["untried"]}
+    said = [mark for mark, holds in marks.items() if holds]
     if row["alert_id"] is not None:
         change = row["alert_change"]
         size = "" if change is None else f" {percent(change, signed=True)}"

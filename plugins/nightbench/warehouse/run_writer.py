@@ -64,6 +64,7 @@ class _Results:
             "run_kind": run.run_kind.value,
             "build_key": build_key,
             "is_private_build": planned.private_build,
+            "untried": planned.untried,
             "status": case.status.value,
             "reasons": to_row.reasons_document(case.reasons),
             "quarantine_reasons": of_measurement,
@@ -86,6 +87,7 @@ class _Results:
             "run_kind": run.run_kind.value,
             "build_key": build_key,
             "is_private_build": planned.private_build,
+            "untried": planned.untried,
             "status": "ok",
         }
         self.rows["measurement"].append(key | row)

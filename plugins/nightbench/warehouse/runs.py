@@ -88,6 +88,7 @@ class RunRepository(RunWriter):
                 unit=row["unit"],
                 left_out=row["left_out"] and Reason.from_json(row["left_out"]),
                 private_build=row["private_build"],
+                untried=row["untried"],
             )
             for row in self._read("planned_cases", run_id=run_id)
         ]

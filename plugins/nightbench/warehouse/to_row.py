@@ -79,6 +79,7 @@ def planned_row(planned: PlannedCase) -> Row:
         "definition_digest": planned.definition_digest,
         "left_out": planned.left_out and Json(_reason(planned.left_out)),
         "is_private_build": planned.private_build,
+        "untried": planned.untried,
     }
 
 

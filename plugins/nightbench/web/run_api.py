@@ -85,4 +85,5 @@ def _sentences(row: Row) -> list[str]:
     if row["status"] == "ok" and row["quarantined"]:
         return [sentence(reason) for reason in reasons_from_json(row["quarantine_reasons"])]
     said = row["verdict_sentence"] or sentences(reasons_from_json(row["reasons"]))
-    return [said] if said else []
+    untried = f"Untried mode: {row['untried']}." if row["untried"] else ""
+    return [each for each in (said, untried) if each]

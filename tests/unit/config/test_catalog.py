@@ -11,7 +11,7 @@ import pytest
 
 from nightbench.config import find_clusters, find_suites, load_catalog, load_cluster, load_suite
 from nightbench.config.suite_heads import framework_names, workload_scales
-from nightbench.core.capabilities import unsupported
+from nightbench.core.capabilities import refusal_of
 from nightbench.core.model import Build, Case, Cluster, Node, Role, RunKind, Strategy, Suite
 from nightbench.core.run_plan import make_plan
 from nightbench.spool import Spool
@@ -78,7 +78,7 @@ def test_a_line_may_refuse_a_workload_of_its_api(tmp_path: Path) -> None:
     catalog = load_catalog(tree(tmp_path, {**LINE, "refused_workloads": {"net": "no"}}, SPEC))
     assert catalog.workloads["net"].frameworks == ()
     case = Case(framework="thing", workload="net", strategy=Strategy.SINGLE)
-    refusal = unsupported(case, catalog)
+    refusal = refusal_of(case, catalog)
     assert refusal
     assert (refusal.axis, refusal.message) == ("framework", "thing does not run net: no")
 
@@ -138,6 +138,8 @@ TRAINER = {"count": "trainers", "measured": True}
             {"cpu": False},
             "devices.cpu: found false (a switch); expected true, the reason",
         ),
+        ("devices", {"cpu": {"untried": ""}}, "devices.cpu: found a mapping; expected true, the "),
+        ("devices", {"cpu": {"untried": "x", "y": 1}}, "devices.cpu: found a mapping; expected tr"),
         ("devices", {"tpu": True}, 'devices.tpu: found "tpu"; expected one of cpu, gpu'),
         ("devices", {"cpu": "why"}, "devices: found no device kind with true; expected one that "),
         ("variants", {}, "variants: found an empty mapping; expected at least one entry"),

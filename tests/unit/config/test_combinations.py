@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nightbench.config import ConfigError, load_catalog, load_suite
-from nightbench.core.capabilities import unsupported
+from nightbench.core.capabilities import refusal_of
 from nightbench.core.model import Case, Catalog, Combination, Strategy
 
 Write = Callable[..., Path]
@@ -21,7 +21,7 @@ ALONE = {"strategy": Strategy.COLLECTIVE, "trainers": 1}
 
 def refusal(line: str, workload: str, **axes: object) -> str:
     case = Case(workload, line, **{"scale": "smoke", "batch_size_per_device": 2, **axes})
-    found = unsupported(case, SHIPPED)
+    found = refusal_of(case, SHIPPED)
     return found.message if found else ""
 
 

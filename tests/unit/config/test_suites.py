@@ -19,8 +19,19 @@ from nightbench.config import (
 )
 from nightbench.config.suite_heads import cluster_names, suite_heads
 from nightbench.core.errors import UserError
-from nightbench.core.model import Build, Catalog, NightPolicy, Protocol, Strategy
+from nightbench.core.model import (
+    Build,
+    Catalog,
+    Cluster,
+    NightPolicy,
+    Node,
+    Protocol,
+    RunKind,
+    Strategy,
+    Untried,
+)
 from nightbench.core.plan import resolve
+from nightbench.core.run_plan import make_plan
 
 Write = Callable[..., Path]
 
@@ -129,7 +140,8 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
         "DAG.",
         'dags/suites/trial.yaml:2: ownr: found the unknown key "ownr"; expected one of alerts, '
         "builds, cluster, commands, description, env, matrix, night, owner, policy, protocol, "
-        'role_env, routes, scale, schedule, suite, tables, timeouts (did you mean "owner"?)',
+        "role_env, routes, scale, schedule, suite, tables, timeouts, untried "
+        '(did you mean "owner"?)',
         'dags/suites/trial.yaml:6: matrix[0].frameworks[1]: found "padle3"; expected one of fake, '
         'paddle1, paddle3, pytorch (did you mean "paddle3"?)',
         'dags/suites/trial.yaml:8: matrix[0].devices[1]: found "two"; expected nodes x devices on '
@@ -453,6 +465,37 @@ def test_the_largest_batch_is_searched_by_trainers_alone(
     assert said.endswith("searched by trainers alone: expected a number with parameter_server")
 
 
+def test_what_nobody_has_run_is_measured_where_that_is_asked_for(
+    suite_file: Write, catalog: Catalog
+) -> None:
+    never = Untried("no GPU was at hand")
+    line = catalog.frameworks["pytorch"]
+    devices = dataclasses.replace(line, devices={"cpu": None, "gpu": never})
+    precision = {"fp32": {"cpu": None, "gpu": None}, "bf16": {"cpu": "too slow", "gpu": never}}
+    mode = dataclasses.replace(line, axes={**line.axes, "precision": precision})
+    gpus = Cluster("gpus", (Node("n1", "n1", "ssh"),), device_kind="gpu", devices_per_node=1)
+    changes = (
+        ("frameworks: [pytorch, paddle3]", "frameworks: pytorch\n    precision: bf16"),
+        ("devices: [1x1, 2x1]", "devices: 1x1"),
+    )
+    for changed, why in ((devices, never.why), (mode, f"precision bf16: {never.why}")):
+        there = dataclasses.replace(catalog, frameworks={**catalog.frameworks, "pytorch": changed})
+        with pytest.raises(ConfigError) as caught:
+            load_suite(suite_file(*changes), there, cluster=gpus)
+        assert (
+            f"pytorch was never run like this on the gpu devices of cluster gpus: {why}. "
+            "To measure it all the same: --untried, or `untried: true`" in str(caught.value)
+        )
+        by_command = load_suite(suite_file(*changes), there, cluster=gpus, untried=True)
+        by_file = suite_file(*changes, ("owner: tests", "owner: tests\nuntried: true"))
+        assert load_suite(by_file, there, cluster=gpus) == by_command
+        plan = make_plan(by_command, gpus, there, run_kind=RunKind.ON_DEMAND)
+        assert [each.planned.untried for each in plan.cases] == [why]
+        # A reason is one, whoever asks.
+        with pytest.raises(ConfigError, match="too slow"):
+            load_suite(by_file, there)
+
+
 def test_real_data_need_a_workload_a_line_and_a_cluster_that_have_them(
     suite_file: Write, catalog: Catalog, dags: Path
 ) -> None:
@@ -468,7 +511,7 @@ def test_real_data_need_a_workload_a_line_and_a_cluster_that_have_them(
     )
     lines = {
         name: dataclasses.replace(
-            line, axes={**line.axes, "data": {"image_folder": {"cpu": None, "gpu": "untried"}}}
+            line, axes={**line.axes, "data": {"image_folder": {"cpu": None, "gpu": "too slow"}}}
         )
         for name, line in catalog.frameworks.items()
     }

@@ -42,6 +42,7 @@ def row(night: int, throughput: float | None = 100.0, **changes: Any) -> Row:
         "verdict": "ok",
         "verdict_sentence": "as ever",
         "private_build": False,
+        "untried": None,
         "is_imported": False,
         "error": None,
         **dict.fromkeys(("build_id", "minimum", "maximum", "baseline", "smallest_slowdown")),

@@ -55,6 +55,7 @@ from nightbench.core.model.suites import (
     Support,
     TableAxis,
     TableMetric,
+    Untried,
     WorkloadInfo,
 )
 from nightbench.core.model.verdicts import HistoryPoint, Verdict
@@ -119,6 +120,7 @@ __all__ = [
     "Support",
     "TableAxis",
     "TableMetric",
+    "Untried",
     "Verdict",
     "VerdictKind",
     "WorkloadInfo",

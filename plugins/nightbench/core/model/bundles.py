@@ -28,6 +28,8 @@ class PlannedCase:
     """Why the night had no room for it; None where it is to be measured."""
     private_build: bool = False
     """The build was named for this run alone: it belongs to no history but its own."""
+    untried: str | None = None
+    """Why nobody had run this mode of the line on such devices before; None where it was tried."""
 
     @property
     def case_id(self) -> str:

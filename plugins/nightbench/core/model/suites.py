@@ -112,6 +112,8 @@ class Suite:
     schedule: str | None = None
     builds: Mapping[str, Build] = field(default_factory=dict)
     """Framework line -> build; the line's lock where absent."""
+    untried: bool = False
+    """Measure also what no one has run on such devices yet."""
     private_builds: frozenset[str] = frozenset()
     """Lines whose build was named for one run, and is not the one that the file says."""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -159,8 +161,16 @@ class Role:
 TRAINERS = (Role("trainer", "trainers", "fill", measured=True, device=True),)
 """The roles of a strategy for which a line names none."""
 
-Support = Mapping[str, str | None]
-"""Device kind -> None where it runs there, else why it does not."""
+
+@dataclass(frozen=True)
+class Untried:
+    """Why nobody has run what a line is written for: it is measured where that is asked for."""
+
+    why: str
+
+
+Support = Mapping[str, Untried | str | None]
+"""Device kind -> None where it runs there, else why it does not, or was never tried."""
 
 
 @dataclass(frozen=True)
