@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +14,7 @@ import psycopg2
 import pytest
 from tests.sql.given import Given
 
+from nightbench.local import postgres
 from nightbench.warehouse import (
     Warehouse,
     WarehouseRefused,
@@ -21,18 +24,7 @@ from nightbench.warehouse import (
     statements,
 )
 
-FIRST_SCHEMA = [
-    "0001-schemas",
-    "0002-cases",
-    "0003-results",
-    "0004-months",
-    "0005-detection",
-    "0006-alerts",
-    "0007-bisects",
-    "0008-nodes",
-    "0009-nights",
-    "0010-references",
-]
+RELEASED = sorted((Path(__file__).parent / "released").glob("*.sql.gz"))
 MIGRATIONS = sorted(path.stem for path in (statements.SQL / "migrations").glob("*.sql"))
 
 
@@ -75,27 +67,31 @@ def test_every_table_and_view_says_what_it_is(warehouse):
     assert silent == []
 
 
-def test_a_warehouse_of_an_earlier_schema_is_brought_up_to_date(empty, make_database, tmp_path):
-    """A released schema, with results in it, gets the migrations that came later."""
-    # Nothing is released: the first schema stands for it (sql/migrations/README.md).
-    first = tmp_path / "migrations"
-    first.mkdir()
-    for name in FIRST_SCHEMA:
-        shutil.copy(statements.SQL / "migrations" / f"{name}.sql", first)
-    assert migrate.apply(empty.owner, first) == FIRST_SCHEMA
-    given = Given()
-    run, case = given.run(), given.case()
-    with closing(connect(empty.loader)) as connection:
-        Warehouse(connection).runs.load(given.bundle(run, given.came_back(run, case)))
-    later = [name for name in MIGRATIONS if name not in FIRST_SCHEMA]
+@pytest.mark.parametrize("dump", RELEASED, ids=lambda path: path.name)
+def test_a_warehouse_of_a_release_is_brought_up_to_date(empty, make_database, tmp_path, dump):
+    """A release's warehouse gets the migrations that came later; its figures and alerts stay."""
+    environment = {**postgres.environment(), "PGPASSWORD": empty.server.secrets.postgres}
+    database = empty.server.dsn(postgres.SUPERUSER, empty.name)
+    subprocess.run(
+        [postgres.binaries() / "psql", "-q", "-v", "ON_ERROR_STOP=1", "-1", "-d", database],
+        input=gzip.decompress(dump.read_bytes()),
+        env=environment,
+        check=True,
+    )
+    applied = _select(empty.owner, "select migration_id from migrations._yoyo_migration")
+    later = sorted(set(MIGRATIONS) - {name for (name,) in applied})
+    assert migrate.pending(empty.owner) == later
     next_one = "9999-of-the-next-release"
     shutil.copytree(statements.SQL / "migrations", tmp_path / "next")
     (tmp_path / "next" / f"{next_one}.sql").write_text(
         "alter table raw.measurement add column of_the_next_release integer;\n"
     )
     assert migrate.apply(empty.owner, tmp_path / "next") == [*later, next_one]
+    case_id = "resnet50_v1.5-pytorch-collective-1x1-bs2-smoke"
     medians = _select(empty.reader, "select case_id, throughput from marts.latest_median")
-    assert medians == [(case.case_id, 11.0)]
+    assert medians == [(case_id, 11.0)]
+    alerts = _select(empty.reader, "select case_id, state, change from marts.fct_alert")
+    assert alerts == [(case_id, "acknowledged", -0.1)]
     columns = (
         "select table_schema, table_name, column_name, data_type from information_schema.columns"
         " where table_schema in ('raw', 'staging', 'marts')"
@@ -112,6 +108,12 @@ def test_a_warehouse_of_an_earlier_schema_is_brought_up_to_date(empty, make_data
         " where column_name = 'of_the_next_release' and table_name = 'measurement_2026_03'",
     )
     assert month == (1,)
+    # And today's code goes on with it.
+    given = Given()
+    run, case = given.run(1), given.case()
+    with closing(connect(empty.loader)) as connection:
+        Warehouse(connection).runs.load(given.bundle(run, given.came_back(run, case, (12.0,))))
+    assert _select(empty.reader, "select throughput from marts.latest_median") == [(12.0,)]
 
 
 def test_a_migration_that_fails_leaves_nothing(empty, tmp_path):
