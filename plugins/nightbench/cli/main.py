@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import re
 import sys
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import typer
 from rich.console import Console
@@ -22,31 +23,14 @@ from nightbench.core.printable import shown, without_controls
 
 COMMANDS = {
     "This machine": {
-        "up": (
-            "services",
-            "Start PostgreSQL, Airflow and the local nodes; what runs already is left alone.",
-        ),
-        "down": ("services", "Stop everything that `up` started; no process is left."),
-        "status": ("services", "Show what runs; exit code 1 where something does not."),
-        "logs": (
-            "services",
-            "Show the end of a service's log, or with --run the whole log of a rank.",
-        ),
-        "airflow": (
-            "services",
-            "Run Airflow's own command on this machine's Airflow, e.g. `nightbench airflow dags "
-            "list`.",
-        ),
-        "migrate": (
-            "services",
-            "Bring the warehouse's tables and views up to date; done twice it changes nothing.",
-        ),
-        "backup": ("services", "Write an archive of this machine's warehouse, while runs go on."),
-        "restore": (
-            "services",
-            "Put an archive in the place of this machine's warehouse; what was there is kept "
-            "beside it.",
-        ),
+        "up": "services",
+        "down": "services",
+        "status": "services",
+        "logs": "services",
+        "airflow": "services",
+        "migrate": "services",
+        "backup": "services",
+        "restore": "services",
     },
     "A project of your own": {
         "init": (
@@ -55,142 +39,57 @@ COMMANDS = {
         ),
     },
     "Measure": {
-        "run": (
-            "run",
-            "Measure a suite now: through the DAG where Airflow runs, or with --direct without it.",
-        ),
-        "cancel": (
-            "cancel",
-            "End a run, a comparison of builds or a bisect, and every process of it on all nodes.",
-        ),
-        "demo": (
-            "run",
-            "Start everything, run the suite demo on two local nodes, and show what came of it.",
-        ),
-        "load": (
-            "exported",
-            "Load the results of an exported plan: the same checks, medians and verdicts as any "
-            "run's.",
-        ),
-        "k8s": ("exported", "Measure by Jobs of Kubernetes."),
+        "run": "run",
+        "cancel": "cancel",
+        "demo": "run",
+        "load": "exported",
+        "k8s": "exported",
     },
-    "Compare": {
-        "ab": (
-            "ab",
-            "Compare two builds of a framework line, in rounds of two launches on the same nodes.",
-        ),
-        "bisect": ("bisect", "Find the first version of a framework line that is slower."),
-    },
-    "Look before": {
-        "validate": (
-            "plan",
-            "Check suites, clusters, framework lines and workloads; every problem with file and "
-            "line.",
-        ),
-        "plan": (
-            "plan",
-            "List the cases of a suite with nodes, build and estimated time; nothing need run.",
-        ),
-        "parse": (
-            "parse",
-            "Show what would be read of a training script's log: steps, figures, lines left out.",
-        ),
-        "cluster": ("cluster", "YAML, host keys and wheels of a cluster."),
-    },
+    "Compare": {"ab": "ab", "bisect": "bisect"},
+    "Look before": {"validate": "plan", "plan": "plan", "parse": "parse", "cluster": "cluster"},
     "Look after": {
-        "results": (
-            "results",
-            "Show the medians of a run with n, spread, speed-up, efficiency and verdict.",
-        ),
-        "clean": (
-            "results",
-            "Remove orphaned processes and old jobs and environments on nodes, and old loaded "
-            "runs.",
-        ),
-        "runs": (
-            "runs",
-            "List runs, newest first: how many cases were measured, and which runs go on.",
-        ),
-        "table": (
-            "table",
-            "Show the tables of a suite: newest medians beside the published figures.",
-        ),
-        "report": (
-            "report",
-            "Write a report of a run: verdicts, tables, figures, method, hardware, versions, "
-            "caveats.",
-        ),
-        "export": (
-            "export",
-            "Write the history to a Parquet or CSV file, with the columns of the marts.",
-        ),
-        "import": (
-            "history_import",
-            "Load a site's older results, and show the changes that the detector sees in them.",
-        ),
-        "nights": (
-            "nights",
-            "List the scheduled nights, newest first: met, missing, late, paused.",
-        ),
-        "noisy": ("nights", "List noisy series: they are measured and judged, and open no alerts."),
-        "drifts": (
-            "nights",
-            "List series that drift, the largest fall first; a drift is no regression.",
-        ),
+        "results": "results",
+        "clean": "results",
+        "runs": "runs",
+        "table": "table",
+        "report": "report",
+        "export": "export",
+        "import": "history_import",
+        "nights": "nights",
+        "noisy": "nights",
+        "drifts": "nights",
     },
     "Judge": {
-        "detect": (
-            "detect",
-            "Find the changes of nightly histories: when, how much, how certain, and why.",
-        ),
-        "grade": (
-            "grade",
-            "Show how well the detector works: its power, its false alarms, its delay.",
-        ),
-        "backtest": (
-            "backtest",
-            "Replay history night by night under the suites' policies, and under a proposed one.",
-        ),
-        "drill": (
-            "drill",
-            "Measure a case night after night, slow the last nights down, and show the alert "
-            "arrive.",
-        ),
-        "alert": ("alert", "List alerts, show them, and change their state."),
+        "detect": "detect",
+        "grade": "grade",
+        "backtest": "backtest",
+        "drill": "drill",
+        "alert": "alert",
     },
-    "Nodes": {
-        "doctor": (
-            "nodes",
-            "Examine every node and give advice for every finding. Exit code 1 where a node is "
-            "ill.",
-        ),
-        "nodes": (
-            "nodes",
-            "Show the states of a cluster's nodes; put a node into quarantine, or release it.",
-        ),
-        "sweep": (
-            "nodes",
-            "List orphaned processes of Nightbench, which no agent watches; end them with --kill.",
-        ),
-    },
+    "Nodes": {"doctor": "nodes", "nodes": "nodes", "sweep": "nodes"},
 }
-"""Panel -> command -> (module beside this one, first paragraph of its help).
+"""Panel -> command -> module beside this one."""
 
-Held here as well, so that `nightbench --help` imports none of them; a test compares the two.
-"""
 _MARKUP: Literal["markdown"] = "markdown"
+
+
+def help_of(name: str, module: str) -> str:
+    """Return the first paragraph of a command's help, read from its module without importing it."""
+    source = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
+    docstring = rf'^(?:@app\.command\("{name}"\)|def {name}\().*?"""(.+?)(?:\n\n|""")'
+    of_group = rf'^(?:app|{name}) = typer\.Typer\(help="(.+?)"'
+    found = re.search(docstring, source, re.M | re.S) or re.search(of_group, source, re.M)
+    return " ".join(found[1].split()) if found else ""
 
 
 class Commands(TyperGroup):
     """The commands by name: known by their help until one is called."""
 
-    @cached_property
-    def _places(self) -> dict[str, tuple[str, str, str]]:
-        return {
-            name: (panel, module, said)
-            for panel, commands in COMMANDS.items()
-            for name, (module, said) in commands.items()
-        }
+    _places: ClassVar[Mapping[str, tuple[str, str]]] = {
+        name: (panel, module)
+        for panel, commands in COMMANDS.items()
+        for name, module in commands.items()
+    }
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names, in the order of their panels."""
@@ -200,7 +99,8 @@ class Commands(TyperGroup):
         """Return what the help shows of a command."""
         if cmd_name not in self._places:
             return None
-        panel, _, said = self._places[cmd_name]
+        panel, module = self._places[cmd_name]
+        said = help_of(cmd_name, module)
         return TyperCommand(cmd_name, help=said, rich_help_panel=panel, rich_markup_mode=_MARKUP)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
@@ -214,7 +114,7 @@ class Commands(TyperGroup):
 
     def load(self, name: str) -> Any:
         """Import the module of a command, and return the command with all that it takes."""
-        panel, module, _ = self._places[name]
+        panel, module = self._places[name]
         part: typer.Typer = importlib.import_module(f"nightbench.cli.{module}").app
         group = get_group_from_info(
             TyperInfo(part, name=name),

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from typer.main import get_command_name
 
 import nightbench.cli
-from nightbench.cli.main import COMMANDS, app
+from nightbench.cli.main import COMMANDS, app, help_of
 
 HEAVY = {
     "airflow", "asyncssh", "fsspec", "great_expectations", "httpx", "jinja2", "numpy", "pandas",
@@ -104,7 +104,9 @@ def _name(distribution: str) -> str:
 
 def test_the_help_says_of_each_command_what_the_command_says() -> None:
     commands = typer.main.get_command(app).load_all()
-    told = {name: said for panel in COMMANDS.values() for name, (_, said) in panel.items()}
+    told = {
+        name: help_of(name, module) for panel in COMMANDS.values() for name, module in panel.items()
+    }
     first = {
         name: " ".join((command.help or "").split("\n\n")[0].split())
         for name, command in commands.items()
@@ -113,7 +115,7 @@ def test_the_help_says_of_each_command_what_the_command_says() -> None:
 
 
 def test_no_command_of_a_module_is_left_out() -> None:
-    told = {(module, name) for panel in COMMANDS.values() for name, (module, _) in panel.items()}
+    told = {(module, name) for panel in COMMANDS.values() for name, module in panel.items()}
     found = set()
     for each in pkgutil.iter_modules(nightbench.cli.__path__):
         part = getattr(importlib.import_module(f"nightbench.cli.{each.name}"), "app", None)
