@@ -77,8 +77,8 @@ def context(nodes: SshNodes, tmp_path_factory: pytest.TempPathFactory) -> Experi
         Suite("trial", "tests", "local", (CASE,)),
         cluster,
         load_catalog(copy),
-        nodes.targets,
-        Shipment(copy),
+        targets=nodes.targets,
+        shipment=Shipment(copy),
     )
 
 

@@ -84,7 +84,8 @@ def context(night: RunPlan, outside_hours: bool) -> ExperimentContext:
     """The night's nodes, which nobody gets as far as."""
     suite = Suite("seeded", "tests", "local", (FALLS,))
     shipment = Shipment(BENCHMARKS)
-    return ExperimentContext(suite, night.cluster, load_catalog(BENCHMARKS), {}, shipment)
+    catalog = load_catalog(BENCHMARKS)
+    return ExperimentContext(suite, night.cluster, catalog, targets={}, shipment=shipment)
 
 
 def test_what_cannot_be_measured_is_over_for_a_person(

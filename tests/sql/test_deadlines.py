@@ -14,8 +14,8 @@ from tests.sql.nights import Inbox
 from tests.sql.spooled import case, plan, spooled
 
 from nightbench.core.errors import UserError
-from nightbench.core.expected_nights import Clock, NightSchedule, NightState
-from nightbench.core.hours import Hours
+from nightbench.core.expected_nights import NightSchedule, NightState
+from nightbench.core.hours import Clock, Hours
 from nightbench.core.model import CaseStatus, Reason, ReasonCode, Run, RunKind
 from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run

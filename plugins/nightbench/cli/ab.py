@@ -146,12 +146,13 @@ def ab(
 
 def _begin(request: AbRequest, *, json: bool) -> Document:
     from nightbench.experiments.ab import plan_ab
+    from nightbench.experiments.comparison import ComparisonContext
     from nightbench.experiments.engine import unfit_nodes
 
     name = new_run_id("ab", datetime.now(UTC))
     chosen = chosen_of(request)
     # Before nodes are examined: a case that the cluster cannot run is reported at once.
-    plan = plan_ab(request, name, chosen.suite, chosen.cluster, chosen.catalog)
+    plan = plan_ab(request, name, ComparisonContext(chosen.suite, chosen.cluster, chosen.catalog))
     context = experiment_common.context_of(chosen, outside_hours=request.outside_hours)
     left_out = asyncio.run(unfit_nodes(context, plan.cases[0].case.framework))
     for why in left_out.values():
@@ -196,16 +197,7 @@ def _measure(
     from nightbench.experiments.engine import run_comparison
     from nightbench.experiments.reporting import ComparisonReporter
 
-    plan = plan_ab(
-        request,
-        name,
-        context.suite,
-        context.cluster,
-        context.catalog,
-        left_out=left_out,
-        deadline=context.deadline,
-        past=context.past,
-    )
+    plan = plan_ab(request, name, context, left_out)
     reporter = ComparisonReporter(experiment_common.sayer(json))
     asked, user = dataclasses.asdict(request), getpass.getuser()
     work = run_comparison(plan, common.spool(), asked, user, context, reporter)

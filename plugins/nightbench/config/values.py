@@ -15,8 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from nightbench.config import env
 from nightbench.config.source import describe
-from nightbench.core.expected_nights import Clock
-from nightbench.core.hours import Hours
+from nightbench.core.hours import Clock, Hours
 from nightbench.core.model import SLUG
 from nightbench.core.printable import shown
 

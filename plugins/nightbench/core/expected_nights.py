@@ -8,15 +8,13 @@ the runs that there are.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from zoneinfo import ZoneInfo
 
 from nightbench.core.budget import clock, duration, night_window
-from nightbench.core.hours import Hours, zone
+from nightbench.core.hours import Clock, Hours
 
 LONGEST_WAIT = timedelta(hours=3)
 """From a run's start to the beginning of its night; later it is another run's night."""
@@ -38,48 +36,6 @@ UNCHECKED = timedelta(hours=1)
 
 JUDGING = timedelta(minutes=30)
 """From the loading of a run to its verdicts, at most."""
-
-_CLOCK = re.compile(r"(\d{1,2}):(\d{2}) (\S+)\Z")
-_EXPECTED = 'expected a time of day with its time zone, such as "07:00 Europe/Berlin"'
-
-
-@dataclass(frozen=True)
-class Clock:
-    """A time of day by the clocks of one place."""
-
-    at: time
-    zone: ZoneInfo
-
-    @classmethod
-    def parse(cls, text: str) -> Clock:
-        """Read `07:00 Europe/Berlin`.
-
-        Raises:
-            ValueError: what was found, and what was expected.
-        """
-        match = _CLOCK.match(text)
-        if match is None:
-            raise ValueError(f'found "{text}"; {_EXPECTED}')
-        try:
-            at = time(int(match[1]), int(match[2]))
-        except ValueError:
-            raise ValueError(f'found "{text}"; {_EXPECTED}, from 00:00 to 23:59') from None
-        return cls(at, zone(match[3]))
-
-    def __str__(self) -> str:
-        return f"{self.at:%H:%M} {self.zone.key}"
-
-    def after(self, moment: datetime) -> datetime:
-        """The first such time after a moment, in UTC.
-
-        Of a time that comes twice the first counts; one that is jumped over comes so much later.
-        """
-        day = moment.astimezone(self.zone).date()
-        for offset in range(3):
-            found = datetime.combine(day + timedelta(days=offset), self.at, self.zone)
-            if found.astimezone(UTC) > moment:
-                return found.astimezone(UTC)
-        raise AssertionError("a day has each of its times once at least, or shortly after")
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,11 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from nightbench.core.errors import UserError
 
-_HOURS = re.compile(r"(\d{1,2}):(\d{2}) ?- ?(\d{1,2}):(\d{2}) (\S+)\Z")
-_EXPECTED = 'expected hours with their time zone, such as "22:00-06:00 Europe/Berlin"'
+_TIME = r"(\d{1,2}):(\d{2})"
+_CLOCK = re.compile(rf"{_TIME} (\S+)\Z")
+_HOURS = re.compile(rf"{_TIME} ?- ?{_TIME} (\S+)\Z")
+_A_TIME = 'expected a time of day with its time zone, such as "07:00 Europe/Berlin"'
+_SOME_HOURS = 'expected hours with their time zone, such as "22:00-06:00 Europe/Berlin"'
 _DAYS_AHEAD = 9
 """Hours that are empty on the day of a clock change are looked for on the days after it."""
 
@@ -48,17 +51,10 @@ class Hours:
         Raises:
             ValueError: what was found, and what was expected.
         """
-        match = _HOURS.match(text)
-        if match is None:
-            raise ValueError(f'found "{text}"; {_EXPECTED}')
-        try:
-            start = time(int(match[1]), int(match[2]))
-            end = time(int(match[3]), int(match[4]))
-        except ValueError:
-            raise ValueError(f'found "{text}"; {_EXPECTED}, from 00:00 to 23:59') from None
+        (start, end), place = _times(_HOURS, text, _SOME_HOURS)
         if start == end:
-            raise ValueError(f'found "{text}", which is no time or all day; {_EXPECTED}')
-        return cls(start, end, zone(match[5]))
+            raise ValueError(f'found "{text}", which is no time or all day; {_SOME_HOURS}')
+        return cls(start, end, place)
 
     def __str__(self) -> str:
         return f"{self.start:%H:%M}-{self.end:%H:%M} {self.zone.key}"
@@ -79,6 +75,53 @@ class Hours:
             )
             if span.start < span.end and span.end > at:
                 yield span
+
+
+@dataclass(frozen=True)
+class Clock:
+    """A time of day by the clocks of one place."""
+
+    at: time
+    zone: ZoneInfo
+
+    @classmethod
+    def parse(cls, text: str) -> Clock:
+        """Read `07:00 Europe/Berlin`.
+
+        Raises:
+            ValueError: what was found, and what was expected.
+        """
+        (at,), place = _times(_CLOCK, text, _A_TIME)
+        return cls(at, place)
+
+    def __str__(self) -> str:
+        return f"{self.at:%H:%M} {self.zone.key}"
+
+    def after(self, moment: datetime) -> datetime:
+        """The first such time after a moment, in UTC.
+
+        Of a time that comes twice the first counts; one that is jumped over comes so much later.
+        """
+        day = moment.astimezone(self.zone).date()
+        for offset in range(3):
+            found = datetime.combine(day + timedelta(days=offset), self.at, self.zone)
+            if found.astimezone(UTC) > moment:
+                return found.astimezone(UTC)
+        raise AssertionError("a day has each of its times once at least, or shortly after")
+
+
+def _times(pattern: re.Pattern[str], text: str, expected: str) -> tuple[list[time], ZoneInfo]:
+    """Return the times of day in a text, and the place by whose clocks they are."""
+    match = pattern.match(text)
+    if match is None:
+        raise ValueError(f'found "{text}"; {expected}')
+    *digits, place = match.groups()
+    numbers = list(map(int, digits))
+    try:
+        times = list(map(time, numbers[::2], numbers[1::2]))
+    except ValueError:
+        raise ValueError(f'found "{text}"; {expected}, from 00:00 to 23:59') from None
+    return times, zone(place)
 
 
 def zone(name: str) -> ZoneInfo:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -29,19 +29,7 @@ from nightbench.core.model import (
     WorkloadInfo,
     digest_of,
 )
-from nightbench.core.placement import NodesAway, held_by, place
-
-__all__ = [
-    "NodesAway",
-    "build_of",
-    "definition_digest",
-    "estimate",
-    "held_by",
-    "place",
-    "resolve",
-    "select",
-    "wheel_digest",
-]
+from nightbench.core.placement import place
 
 
 def select(
@@ -204,16 +192,3 @@ def resolve(
         link_command=cluster.link_command,
         deadline=deadline,
     )
-
-
-def estimate(case: Case, history_seconds: Mapping[str, float]) -> float | None:
-    """Guess how long a case will take, from what it took before.
-
-    Args:
-        case: the case.
-        history_seconds: case_id -> seconds that it usually takes on the same cluster.
-
-    Returns:
-        Seconds, or None where the case has no history.
-    """
-    return history_seconds.get(case.case_id)

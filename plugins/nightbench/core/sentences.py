@@ -21,7 +21,6 @@ not told otherwise."""
 _SENTENCES = {
     R.PROCESS_EXITED: "{subject} exited with {observed}",
     R.PROCESS_KILLED: "{subject} was ended by {observed}",
-    R.EXCEPTION: "{observed}",
     R.OUT_OF_MEMORY: "the kernel killed {subject}: out of memory (by {observed})",
     R.LOSS_NOT_FINITE: "{subject}: the loss is not finite",
     R.NO_RANK_FILE: "{subject} exited with code 0 but left no rank.json",
@@ -39,25 +38,14 @@ _SENTENCES = {
     R.NODE_REBOOTED: "the node rebooted while the job ran",
     R.LEASE_EXPIRED: "no controller renewed the lease for {observed}",
     R.STOPPED: "stopped by the controller",
-    R.AGENT_ERROR: "{observed}",
-    R.NODE_ERROR: "{observed}",
     R.NODE_UNREACHABLE: "unreachable: {observed}",
-    R.NOT_SSH: "{observed}",
-    R.HOST_KEY_REJECTED: "{observed}",
-    R.LOGIN_REFUSED: "{observed}",
-    R.DISK_FULL: "{observed}",
-    R.REMOTE_FAILURE: "{observed}",
-    R.PYTHON_UNUSABLE: "{observed}",
-    R.ENVIRONMENT_UNAVAILABLE: "{observed}",
     R.AGENT_GONE: "the agent serves no more: {observed}",
     R.NODE_NOT_READY: "was not ready within {expected}",
     R.NODE_NOT_STARTED: "did not start within {expected} after the go",
     R.NO_RESULT: "no result came back",
-    R.CONTROLLER_ERROR: "{observed}",
     R.CANCELLED: "cancelled: {observed}",
     R.LAUNCHES_FAILED: "{observed} failed, the last one because",
     R.DISTURBED_TOO_OFTEN: "{observed} were disturbed, expected {expected}, the last one because",
-    R.CODE_BROKEN: "{observed}",
     R.BATCH_JOB_ENDED: "{subject} ended: {observed}",
     R.TIME_LIMIT: "not measured within {expected}, waiting for nodes included",
     R.NO_OUTCOME: "no outcome was recorded: whoever steered the gang was ended from outside",
@@ -86,9 +74,8 @@ _SENTENCES = {
     R.FAULTS_IN_A_ROW: "{observed} in a row, the last of {subject}",
     R.NIGHT_MEASURED_ON: "the night measured on {observed}",
     R.QUARANTINED: "in quarantine since {observed}",
-    R.PERSON: "{observed}",
-    R.PROSE: "{observed}",
 }
+"""A code that is not here says what was observed, and no more."""
 
 CAUSE_LABELS = {
     CauseKind.THERMAL: "heat or clocks",
@@ -115,7 +102,7 @@ def sentence(reason: Reason) -> str:
 
 
 def _without_node(reason: Reason) -> str:
-    return _SENTENCES[reason.code].format(
+    return _SENTENCES.get(reason.code, "{observed}").format(
         subject=reason.subject or "?", observed=reason.observed or "?", expected=reason.expected
     )
 

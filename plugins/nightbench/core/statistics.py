@@ -60,7 +60,7 @@ def half_width(values: Sequence[float]) -> float | None:
     if n < 3:
         return None
     logs = [math.log(value) for value in values]
-    return math.expm1(_t_quantile(n - 1) * statistics.stdev(logs) / math.sqrt(n))
+    return math.expm1(t_quantile(n - 1) * statistics.stdev(logs) / math.sqrt(n))
 
 
 def wanted(protocol: Protocol) -> int:
@@ -89,8 +89,9 @@ def close_enough(values: Sequence[float], protocol: Protocol) -> bool:
     return width is not None and width <= protocol.confidence
 
 
-def _t_quantile(freedom: int) -> float:
+def t_quantile(freedom: float, level: float = CONFIDENCE) -> float:
+    """Return the half-width, in standard errors, of an interval of the t distribution."""
     # scipy takes half a second to import; most who import this module only read results.
     from scipy.special import stdtrit
 
-    return float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
+    return float(stdtrit(freedom, 0.5 + level / 2))

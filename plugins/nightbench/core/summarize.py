@@ -29,22 +29,12 @@ from nightbench.core.model import (
     digest_of,
 )
 from nightbench.core.repeat_record import repeat_record
-from nightbench.core.scaling import scale
 from nightbench.core.statistics import describe
 
 MEASURED = frozenset({"ok", "disturbed"})
 """Statuses of repeats that have figures; those of a disturbed one are shown and never counted."""
 
 N = TypeVar("N", int, float)
-
-__all__ = [
-    "asynchronous",
-    "describe",
-    "scale",
-    "summarize_case",
-    "summarize_repeat",
-    "throughput_of",
-]
 
 
 def asynchronous(case: Case) -> bool:

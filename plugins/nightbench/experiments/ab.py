@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from nightbench.config import parse_build
 from nightbench.config.source import one_of
-from nightbench.core.budget import CaseHistory
 from nightbench.core.errors import UserError
-from nightbench.core.model import Catalog, Cluster, Suite
-from nightbench.experiments.comparison import ComparisonPlan, plan_comparison
+from nightbench.core.model import Suite
+from nightbench.experiments.comparison import ComparisonContext, ComparisonPlan, plan_comparison
 from nightbench.nodes import NodesOut
 
 
@@ -42,13 +40,8 @@ class AbRequest:
 def plan_ab(
     request: AbRequest,
     comparison_id: str,
-    suite: Suite,
-    cluster: Cluster,
-    catalog: Catalog,
-    *,
+    context: ComparisonContext,
     left_out: NodesOut | None = None,
-    deadline: datetime | None = None,
-    past: Mapping[str, CaseHistory] | None = None,
 ) -> ComparisonPlan:
     """Return the plan of a request.
 
@@ -56,17 +49,13 @@ def plan_ab(
         UserError: a build or a case is not there, or the cluster cannot run it.
     """
     return plan_comparison(
-        with_cases(suite, request.cases),
-        cluster,
-        catalog,
+        dataclasses.replace(context, suite=with_cases(context.suite, request.cases)),
         (parse_build(request.a), parse_build(request.b)),
         comparison_id=comparison_id,
         rounds=request.rounds,
         min_effect=request.min_effect,
         seed=request.seed,
-        deadline=deadline,
         left_out=left_out,
-        past=past,
     )
 
 

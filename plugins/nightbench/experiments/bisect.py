@@ -226,16 +226,8 @@ class _Bisect:
         if launch_s is not None:
             left_s = max(self.request.budget_s - spent_s(steps), 0.0)
             deadlines.append(datetime.now(UTC) + timedelta(seconds=left_s))
-        plan = plan_ab(
-            request,
-            step["comparison_id"],
-            context.suite,
-            context.cluster,
-            context.catalog,
-            left_out=self.request.left_out,
-            deadline=min(deadlines, default=None),
-            past=context.past,
-        )
+        context = dataclasses.replace(context, deadline=min(deadlines, default=None))
+        plan = plan_ab(request, step["comparison_id"], context, self.request.left_out)
         return plan if launch_s is None else plan.expecting(launch_s)
 
     def _judge(self, step: Document, result: Document) -> None:

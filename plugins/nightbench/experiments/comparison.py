@@ -107,39 +107,47 @@ class ComparisonPlan:
         return dataclasses.replace(self, cases=tuple(cases))
 
 
+@dataclass(frozen=True)
+class ComparisonContext:
+    """What a comparison is planned from."""
+
+    suite: Suite
+    """With the cases to compare, and no others of the builds' line."""
+    cluster: Cluster
+    """Both builds run on the same nodes of it."""
+    catalog: Catalog
+    deadline: datetime | None = None
+    """No launch begins that cannot end by then."""
+    past: Mapping[str, CaseHistory] = dataclasses.field(default_factory=dict)
+    """case_id -> how long it took before; empty without a deadline."""
+
+
 def plan_comparison(
-    suite: Suite,
-    cluster: Cluster,
-    catalog: Catalog,
+    context: ComparisonContext,
     builds: tuple[Build, Build],
     *,
     comparison_id: str,
     rounds: int,
     min_effect: float,
     seed: int,
-    deadline: datetime | None = None,
     left_out: NodesOut | None = None,
-    past: Mapping[str, CaseHistory] | None = None,
 ) -> ComparisonPlan:
     """Return the plan that compares two builds on the suite's cases of their framework line.
 
     Args:
-        suite: with the cases to compare, and no others of the line.
-        cluster: where; both builds run on the same nodes.
-        catalog: what can be run.
+        context: suite, cluster, catalog and times.
         builds: A and B, of one framework line.
         comparison_id: of the jobs.
         rounds: of each case.
         min_effect: the smallest effect that matters, .01 for 1 %.
         seed: draws the build that begins.
-        deadline: no launch begins that cannot end by then.
         left_out: nodes on which nothing is measured.
-        past: how long repeats take, for the deadline.
 
     Raises:
         UserError: the builds are of two lines, there is no case of it, or the cluster cannot
             run one.
     """
+    suite, cluster = context.suite, context.cluster
     line = builds[0].line
     if builds[1].line != line:
         raise UserError(
@@ -149,7 +157,7 @@ def plan_comparison(
     if not cases:
         have = ", ".join(sorted({case.framework for case in suite.cases}))
         raise UserError(f"suite {suite.name}: no case of {line} is left to compare; it has {have}")
-    catalog = catalog.with_commands(suite)
+    catalog = context.catalog.with_commands(suite)
     compared = []
     for case in cases:
         nodes, processes = _place(case, cluster, catalog.roles_of(case), left_out or {})
@@ -157,8 +165,10 @@ def plan_comparison(
         for arm, build in zip(Arm, builds, strict=True):
             with_build = dataclasses.replace(suite, builds={**suite.builds, line: build})
             refuse_broken([case], with_build, cluster, catalog)
-            job = resolve(case, with_build, cluster, catalog, comparison_id, deadline=deadline)
-            known = (past or {}).get(case.case_id, CaseHistory()).of(job.definition_digest)
+            job = resolve(
+                case, with_build, cluster, catalog, comparison_id, deadline=context.deadline
+            )
+            known = context.past.get(case.case_id, CaseHistory()).of(job.definition_digest)
             job = dataclasses.replace(
                 job, nodes=nodes, processes=processes, expected_repeat_s=known.repeat_s
             )

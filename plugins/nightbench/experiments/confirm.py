@@ -250,17 +250,17 @@ def _plan(
     environments = dataclasses.replace(environments, paths=paths)
     rounds_here, rounds_elsewhere = rounds_of(builds is not None)
     plan = plan_comparison(
-        dataclasses.replace(context.suite, cases=(case,), protocol=night.protocol),
-        dataclasses.replace(context.cluster, environments=environments),
-        context.catalog,
+        dataclasses.replace(
+            context,
+            suite=dataclasses.replace(context.suite, cases=(case,), protocol=night.protocol),
+            cluster=dataclasses.replace(context.cluster, environments=environments),
+        ),
         builds or (suspect.bad, suspect.bad),
         comparison_id=request.comparison_id + suffix,
         rounds=rounds_elsewhere if suffix else rounds_here,
         min_effect=smallest_effect(suspect, night.policy.min_change, has_two=builds is not None),
         seed=_SEED,
-        deadline=context.deadline,
         left_out=out,
-        past=context.past,
     )
     (compared,) = plan.cases
     if compared.jobs[Arm.B].definition_digest != suspect.definition_digest:

@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nightbench.checks import CheckContext, check_repeats
-from nightbench.core.budget import CaseHistory
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     CaseStatus,
@@ -34,6 +33,7 @@ from nightbench.core.summarize import summarize_repeat
 from nightbench.experiments import rounds
 from nightbench.experiments.comparison import (
     ComparedCase,
+    ComparisonContext,
     ComparisonPlan,
     ended_launches,
     make_result,
@@ -70,22 +70,14 @@ from nightbench.warehouse import Warehouse, WarehouseUnavailable
 from nightbench.warehouse.connection import Connect
 
 
-@dataclass(frozen=True)
-class ExperimentContext:
+@dataclass(frozen=True, kw_only=True)
+class ExperimentContext(ComparisonContext):
     """Where an experiment is measured and by what; every process that resumes one makes its own."""
 
-    suite: Suite
-    """With the cases of the experiment."""
-    cluster: Cluster
-    catalog: Catalog
     targets: Mapping[str, SshTarget]
     """Node -> how it is reached."""
     shipment: Shipment
     """What the nodes need."""
-    deadline: datetime | None = None
-    """No launch begins that cannot end by then."""
-    past: Mapping[str, CaseHistory] = dataclasses.field(default_factory=dict)
-    """case_id -> how long it took before; empty without a deadline."""
     node_states: Mapping[str, NodeState] = dataclasses.field(default_factory=dict)
     """Node -> whether it is in quarantine; empty where the warehouse is away."""
 
@@ -127,7 +119,16 @@ def experiment_context(
     except WarehouseUnavailable:
         pass  # Nobody knows of quarantines then; the preflight counts all the same.
     past = case_histories(cluster.name, connect, spool) if deadline is not None else {}
-    return ExperimentContext(suite, cluster, catalog, targets, shipment, deadline, past, states)
+    return ExperimentContext(
+        suite,
+        cluster,
+        catalog,
+        deadline,
+        past,
+        targets=targets,
+        shipment=shipment,
+        node_states=states,
+    )
 
 
 async def unfit_nodes(context: ExperimentContext, line: str) -> NodesOut:

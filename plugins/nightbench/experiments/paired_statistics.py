@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
 
-CONFIDENCE = 0.95
+from nightbench.core.statistics import CONFIDENCE, t_quantile
 
 LEAST_ROUNDS = 3
 """A t interval of two values covers anything."""
@@ -99,7 +99,7 @@ def _estimate(
     p_value: float | None,
     cases: int = 1,
 ) -> RatioEstimate:
-    half_width = _t_quantile(freedom, level) * se
+    half_width = t_quantile(freedom, level) * se
     low, high = centre - half_width, centre + half_width
     verdict = _verdict(low, high, p_value, n, math.log1p(min_effect))
     if verdict in (PairedVerdict.SLOWER, PairedVerdict.FASTER):
@@ -166,7 +166,7 @@ def rounds_for(deviation: float, min_effect: float, level: float = CONFIDENCE) -
         level: of the interval.
     """
     for n in range(LEAST_ROUNDS, _MOST_ROUNDS + 1):
-        reach = _t_quantile(n - 1, level) + _t_quantile(n - 1, _POWER)
+        reach = t_quantile(n - 1, level) + t_quantile(n - 1, _POWER)
         if reach * deviation / math.sqrt(n) <= math.log1p(min_effect):
             return n
     return None
@@ -256,10 +256,3 @@ def overall(verdicts: Sequence[PairedVerdict]) -> PairedVerdict:
     if PairedVerdict.INCONCLUSIVE in verdicts or not verdicts:
         return PairedVerdict.INCONCLUSIVE
     return PairedVerdict.FASTER if set(verdicts) == {PairedVerdict.FASTER} else PairedVerdict.SAME
-
-
-def _t_quantile(freedom: float, level: float) -> float:
-    # scipy takes half a second to import, and most importers of this module only read results.
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, 0.5 + level / 2))

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from nightbench.config import find_clusters, load_catalog, load_cluster, load_suite, locations
 from nightbench.config.suite_heads import SuiteHead, suite_heads
 from nightbench.core.errors import UserError
-from nightbench.core.expected_nights import Clock, NightSchedule
-from nightbench.core.hours import Hours
+from nightbench.core.expected_nights import NightSchedule
+from nightbench.core.hours import Clock, Hours
 from nightbench.core.model import Catalog
 
 

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nightbench.core.expected_nights import (
-    Clock,
     ExpectedNight,
     NightRun,
     NightSchedule,
@@ -16,7 +15,7 @@ from nightbench.core.expected_nights import (
     expected_nights,
     night_status,
 )
-from nightbench.core.hours import Hours
+from nightbench.core.hours import Clock, Hours
 
 
 def at(text: str) -> datetime:

@@ -24,7 +24,8 @@ from nightbench.core.model import (
     Support,
     WorkloadInfo,
 )
-from nightbench.core.plan import build_of, definition_digest, estimate, place, resolve, select
+from nightbench.core.placement import place
+from nightbench.core.plan import build_of, definition_digest, resolve, select
 
 SERVED = Case(
     "net", "fake", Strategy.PARAMETER_SERVER, nodes=2, trainers=3, pservers=2, devices_per_node=2
@@ -209,8 +210,3 @@ def test_a_case_that_cannot_run_is_not_resolved() -> None:
         UserError, match=r"does not support strategy collective: why\. Supp.*: single"
     ):
         resolve(PAIR, SUITE, CLUSTER, catalog, "run")
-
-
-def test_estimates_come_from_history_or_not_at_all() -> None:
-    assert estimate(PAIR, {PAIR.case_id: 42.0}) == 42.0
-    assert estimate(SERVED, {PAIR.case_id: 42.0}) is None

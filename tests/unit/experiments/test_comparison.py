@@ -57,7 +57,8 @@ def plan(place: Path, b: str = "fake=/candidate", **changed: Any) -> ComparisonP
     suite = load_suite(place / "dags/suites/trial.yaml", catalog, cluster=cluster)
     words = {"comparison_id": NAME, "rounds": 3, "min_effect": 0.01, "seed": 1, **changed}
     builds = (parse_build("fake=/good"), parse_build(b))
-    return comparison.plan_comparison(suite, cluster, catalog, builds, **words)
+    context = comparison.ComparisonContext(suite, cluster, catalog)
+    return comparison.plan_comparison(context, builds, **words)
 
 
 def measured(place: Path, ratio: float = 0.9) -> tuple[ComparisonPlan, Spool]:

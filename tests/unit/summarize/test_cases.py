@@ -20,8 +20,10 @@ from nightbench.core.model import (
     Severity,
     Strategy,
 )
+from nightbench.core.scaling import scale
 from nightbench.core.sentences import sentences
-from nightbench.core.summarize import describe, scale, summarize_case
+from nightbench.core.statistics import describe
+from nightbench.core.summarize import summarize_case
 
 BUILD = Build("fake")
 
