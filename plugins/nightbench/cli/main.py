@@ -32,12 +32,7 @@ COMMANDS = {
         "backup": "services",
         "restore": "services",
     },
-    "A project of your own": {
-        "init": (
-            "project",
-            "Write a project: suites, clusters and DAG file, for a repository of your own.",
-        ),
-    },
+    "A project of your own": {"init": "project"},
     "Measure": {
         "run": "run",
         "cancel": "cancel",
