@@ -43,7 +43,7 @@ def find(name: str) -> str | None:
 
 def missing(name: str) -> str:
     """Say which program is not there, and what would bring it."""
-    return f"no {name} here, and apt did not bring it (package {PACKAGES[name]})"
+    return f"needs {name}, which apt did not bring (package {PACKAGES[name]})"
 
 
 def provide() -> None:

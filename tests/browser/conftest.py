@@ -57,7 +57,7 @@ def chromium() -> str | None:
 def browser() -> Iterator[Browser]:
     binary = chromium()
     if not binary:
-        pytest.skip("no Chromium here (package chromium)")
+        pytest.skip("needs Chromium (Debian's package chromium)")
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=binary, args=ARGUMENTS)
         yield running

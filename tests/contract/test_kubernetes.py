@@ -68,7 +68,9 @@ def test_what_the_values_hand_to_every_pod_is_right_for_kubernetes(
     kubernetes_validate.validate(pod, version, strict=True)
 
 
-@pytest.mark.skipif(not CHART, reason="NIGHTBENCH_AIRFLOW_CHART names no unpacked chart of Airflow")
+@pytest.mark.skipif(
+    not CHART, reason="needs Airflow's chart, unpacked, in NIGHTBENCH_AIRFLOW_CHART"
+)
 def test_the_values_are_ones_for_the_chart(values: dict[str, Any]) -> None:
     schema = json.loads((Path(CHART) / "values.schema.json").read_text())
     jsonschema.Draft7Validator(schema).validate(values)

@@ -38,7 +38,7 @@ def build_environment(root: Path, line: str) -> str:
     done = subprocess.run(argv, env=env, stdout=subprocess.PIPE, text=True, check=False)
     answer = json.loads(done.stdout)
     if "unavailable" in answer:
-        pytest.skip(f"{line}: {answer['unavailable']}")
+        pytest.skip(f"needs what {line} lacks: {answer['unavailable']}")
     assert done.returncode == 0, answer
     python: str = answer["python"]
     return python

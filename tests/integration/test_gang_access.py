@@ -281,7 +281,7 @@ async def test_a_server_that_allows_few_sessions(tmp_path, sessions, monkeypatch
 
 async def test_a_folder_that_cannot_be_written_is_named(servers, tmp_path):
     if os.getuid() != 0:
-        pytest.skip("only root can mount a read-only folder")
+        pytest.skip("needs root: it mounts a file system")
     home = tmp_path / "home"
     home.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(home)], check=True)

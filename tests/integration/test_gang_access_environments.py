@@ -81,7 +81,7 @@ class Ground:
         uv = Path(sys.prefix) / "bin" / "uv"
         found = str(uv) if uv.is_file() else shutil.which("uv")
         if found is None:
-            pytest.skip("no uv: `make setup` fetches it")
+            pytest.skip("needs uv: `make setup` brings it")
         self.shipment = Shipment(self.benchmarks, Path(found), "test", self.house)
         self.events: list[GangEvent] = []
 

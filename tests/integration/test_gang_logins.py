@@ -183,15 +183,15 @@ async def test_sixteen_connections_at_once(nodes):
     await asyncio.gather(*(t.close() for t in transports))
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 async def test_a_full_disk_is_named(nodes, tmp_path):
     if os.getuid() != 0:
-        pytest.skip("only root can mount a small file system")
+        pytest.skip("needs root: it mounts a file system")
     small = tmp_path / "small"
     small.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)]
     if subprocess.run(mount, capture_output=True).returncode != 0:
-        pytest.skip("mounting is not allowed here")
+        pytest.skip("needs a machine that allows root to mount")
     transport = SshTransport(nodes.targets["n1"])
     try:
         (tmp_path / "big").write_bytes(b"x" * 1_000_000)

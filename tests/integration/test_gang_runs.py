@@ -461,9 +461,9 @@ async def test_code_is_shipped_once(shipment, nodes, job):
         await prepare(dataclasses.replace(spec, code_digest="0" * 64), nodes.targets, shipment)
 
 
+# An sshd's children hold its connections; only the local cluster's connections end with it.
+@pytest.mark.parametrize("nodes", ["local"], indirect=True, scope="module")
 async def test_a_restarted_ssh_server_is_survived(shipment, job, store, tmp_path, nodes):
-    if nodes.kind != "local":
-        pytest.skip("sshd's children hold its connections; the local cluster's do not")
     spec = job(repeats=1, step_s=0.6)
     await prepare(spec, nodes.targets, shipment)
     events: list[GangEvent] = []

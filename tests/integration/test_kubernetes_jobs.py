@@ -43,7 +43,7 @@ kubernetes:
 
 pytestmark = pytest.mark.skipif(
     subprocess.run([*UNSHARE, "true"], capture_output=True, check=False).returncode != 0,
-    reason="namespaces of processes and mounts cannot be made here",
+    reason="needs a kernel that lets this user make namespaces (unshare), or root",
 )
 
 

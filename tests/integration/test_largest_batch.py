@@ -42,7 +42,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     try:
         Cgroup(9010, memory_mb=LIMIT_MB).close()
     except AgentError as error:
-        pytest.skip(str(error))
+        pytest.skip(f"needs a login that may make cgroups: root ({error})")
     prefix = Path(build_environment(tmp_path_factory.getbasetemp() / "node", "pytorch")).parents[1]
     place = tmp_path_factory.mktemp("largest")
     with terminal(place, SUITE) as made:

@@ -64,18 +64,18 @@ def test_gloo_by_the_sockets_of_the_process():
                 assert client
 
 
-@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6")
+@pytest.mark.skipif(not socket.has_ipv6, reason="needs IPv6")
 def test_gloo_over_ipv6():
     try:
         server = socket.create_server(("::1", 0), family=socket.AF_INET6)
     except OSError:
-        pytest.skip("no IPv6 on this machine")
+        pytest.skip("needs IPv6")
     with server, socket.create_connection(server.getsockname()[:2]) as client, server.accept()[0]:
         assert traffic.of_gloo() == "gloo/socket/lo"
         assert client
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a network namespace")
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root: it makes a network namespace")
 def test_the_interface_that_is_really_used_is_told():
     """Two interfaces in a namespace of their own; the traffic takes the second."""
     script = (
@@ -93,7 +93,7 @@ def test_the_interface_that_is_really_used_is_told():
     call = ["unshare", "-n", "sh", "-ec", setup, "sh", sys.executable, "-c", script]
     done = subprocess.run(call, cwd=BENCHMARKS, capture_output=True, text=True, timeout=60)
     if done.returncode != 0 and "Operation not permitted" in done.stderr:
-        pytest.skip("network namespaces are not allowed here")
+        pytest.skip("needs a machine that allows network namespaces")
     assert done.stdout == "gloo/socket/dat1\n", done.stderr
 
 

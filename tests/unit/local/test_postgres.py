@@ -38,7 +38,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         assert processes.leftovers(home.root, home.postgres) == {}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root takes another identity")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it takes another identity")
 def test_the_other_identity_reaches_programs_below_roots_own_home(tmp_path: Path) -> None:
     private = tmp_path / "root"
     private.mkdir(mode=0o700)

@@ -246,7 +246,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     words = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
     done = subprocess.run(words, capture_output=True, text=True)
     if done.returncode != 0:
-        pytest.skip(f"cannot mount a small tmpfs here: {done.stderr.strip()}")
+        pytest.skip("needs root that may mount a file system")
     yield folder
     # Lazily: a failing test may leave an agent that still writes there.
     subprocess.run(["umount", "-l", str(folder)], check=True)

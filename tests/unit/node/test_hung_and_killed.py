@@ -196,7 +196,7 @@ def limited() -> Path:
             yield folder
             wait_until(lambda folder=folder: remove_cgroup(folder), 120.0, "the cgroup to be empty")
             return
-    pytest.skip("no memory cgroup can be made here (the drills run as root, where one can)")
+    pytest.skip("needs root on a machine where memory cgroups can be made")
 
 
 def test_what_the_kernel_kills_for_memory_is_named(drive, limited):
@@ -219,7 +219,7 @@ def test_a_process_that_takes_more_memory_than_its_case_allows_is_killed(drive):
     try:
         Cgroup(9003, memory_mb=150).close()
     except AgentError as error:
-        pytest.skip(str(error))
+        pytest.skip(f"needs a login that may make cgroups: root ({error})")
     document = one_node()
     document["case"]["memory_mb"] = 150
     node = drive(document, params={"eat_memory": True, "rank": 1})
@@ -242,7 +242,7 @@ def test_a_cgroup_holds_what_leaves_session_and_mark(version, monkeypatch, apart
     group = Cgroup(9001)
     procs = group.procs_of("trainer-0")
     if procs is None:
-        pytest.skip(f"this login may make no cgroup of version {version}")
+        pytest.skip(f"needs a login that may make cgroups of version {version}: root")
     script = f"echo 0 > {procs}; env -i setsid sleep 600 & exec sleep 600"
     popen = subprocess.Popen(["sh", "-c", script])
     wait_until(lambda: len(group.members()) >= 2, what="both in the group")
@@ -271,7 +271,7 @@ def test_no_daemon_outlives_a_killed_agent(drive):
 
 def test_what_an_agent_that_died_left_in_its_cgroup_is_ended(apart, drive):
     if Cgroup(9002).procs_of("trainer-0") is None:
-        pytest.skip("this login may make no cgroup")
+        pytest.skip("needs a login that may make cgroups: root")
     node = drive(one_node(trainers=1), params={"daemon": "bare", "hang_at_step": 2})
     node.go()
     agent = node.agent()["pid"]

@@ -47,14 +47,14 @@ def test_a_folder_where_all_have_entries_of_their_own_is_no_danger(
     assert "python" in prefix(str(site))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it gives files away")
 @pytest.mark.parametrize("part", ["opt/pytorch", "usr/python3"])
 def test_what_belongs_to_another_user_is_not_run(site: Path, tmp_path: Path, part: str) -> None:
     os.chown(tmp_path / part, NOBODY, -1)
     assert f"{tmp_path / part}: found owner {NOBODY}" in prefix(str(site))["problem"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it gives files away")
 def test_a_group_that_may_write_is_named(site: Path) -> None:
     os.chown(site, -1, NOBODY)
     site.chmod(0o775)

@@ -30,7 +30,7 @@ def uv() -> str:
     for candidate in candidates:
         if candidate and os.access(candidate, os.X_OK):
             return candidate
-    pytest.skip("no uv: `make setup` fetches it")
+    pytest.skip("needs uv: `make setup` brings it")
 
 
 class Site:
