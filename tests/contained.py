@@ -48,6 +48,9 @@ def run(argv: Sequence[str]) -> int:
     # A shell's background job ignores SIGINT, and passes that on.
     with _folder_of_servers() as folder:
         env = {**os.environ, SERVERS: str(folder)}
+        # Without bytecode each of the thousands of processes compiles our code anew: a second of
+        # CPU for each `nightbench`, and ten for each worker, whose assertions pytest rewrites.
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
         child = os.posix_spawn(argv[0], argv, env, setsigmask=(), setsigdef=(signal.SIGINT,))
         status = None
         while status is None:

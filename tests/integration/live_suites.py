@@ -28,7 +28,7 @@ def suites(inbox_url: str) -> dict[str, dict[str, Any]]:
             "steps": 5,
             "repeats": 1,
         },
-        "long": {"devices": "2x1", "steps": 24, "repeats": 3, "env": '{FAKE_STEP_S: "0.5"}'},
+        "long": {"devices": "2x1", "steps": 24, "repeats": 3, "env": '{FAKE_STEP_S: "0.3"}'},
         # What is not known takes at least its time limit, 200 s: there is room for one. The number
         # of threads makes its series its own, which no other suite makes known.
         "short": {"devices": "[1x1, 2x1]\n    threads: 6", "env": "{}\nnight: {budget: 5m}"},
