@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.live_airflow import Live
+from tests.marks import marks
 
 from nightbench.core.errors import UserError
 from nightbench.local import deployment, lifecycle, processes
@@ -20,20 +21,6 @@ from nightbench.spool import RunSpool
 
 CONTROL = deployment.SERVICES
 """PostgreSQL, the nodes' SSH server, Airflow's four, and what starts them again."""
-MARKS = (b"NIGHTBENCH_JOB", b"NIGHTBENCH_AGENT")
-
-
-def marked(run_id: str) -> dict[int, str]:
-    """Pid -> mark of every process on the nodes that belongs to a run: agents and ranks."""
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            for variable in (folder / "environ").read_bytes().split(b"\0"):
-                name, _, value = variable.partition(b"=")
-                if name in MARKS and value.startswith(run_id.encode()):
-                    found[int(folder.name)] = f"{name.decode()}={value.decode()}"
-                    break
-    return found
 
 
 def kill(pids: list[int]) -> None:
@@ -112,7 +99,7 @@ class Chaos:
         return [self.rng.choice(tasks)] if tasks else []
 
     def _of_node(self, mark: bytes) -> list[int]:
-        found = [p for p, m in marked(self.run.run_id).items() if m.startswith(mark.decode())]
+        found = [p for p, m in marks(self.run.run_id).items() if m.startswith(mark.decode())]
         return [self.rng.choice(sorted(found))] if found else []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 pytest.register_assert_rewrite("tests.drills.gangs")
 
 from tests.drills.hosts import Lab, missing  # noqa: E402 - what is registered comes first
+from tests.shipped import shipped  # noqa: E402 - as above
 
 from nightbench.gang import Shipment  # noqa: E402 - as above
 
@@ -27,10 +27,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def shipment(tmp_path_factory: pytest.TempPathFactory) -> Shipment:
-    """The tree as it is now: somebody may edit it while the tests run."""
-    copy = tmp_path_factory.mktemp("shipped") / "benchmarks"
-    shutil.copytree(BENCHMARKS, copy, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-    return Shipment(copy)
+    return Shipment(shipped(tmp_path_factory.mktemp("shipped")))
 
 
 @pytest.fixture

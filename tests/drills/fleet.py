@@ -26,6 +26,7 @@ from tests.contained import folder_of_server
 from tests.drills.airflow_chaos import kill
 from tests.integration.live_airflow import REPO, Live, environment, wait_for_dag, write_suite
 from tests.integration.openssh import free_port
+from tests.shipped import shipped
 
 from nightbench.local import airflow, deployment, lifecycle, postgres, processes
 from nightbench.local.home import Home, venv_bin
@@ -182,8 +183,7 @@ def fleet(suites: Mapping[str, Mapping[str, Any]]) -> Iterator[Fleet]:
     (dags / "clusters" / "local.yaml").write_text(CLUSTER, encoding="utf-8")
     for name, changes in suites.items():
         write_suite(dags, name, changes)
-    ignored = shutil.ignore_patterns("__pycache__", ".*")
-    shutil.copytree(REPO / "benchmarks", root / "benchmarks", ignore=ignored)
+    shipped(root)
     port = _two_free_ports()
     shared = {
         "NIGHTBENCH_DAGS": str(dags),

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.marks import marks
+
 if TYPE_CHECKING:
     from tests.drills.hosts import Lab
 
@@ -24,7 +26,6 @@ PYTHON = "/usr/bin/python3"
 """For the agent: the machine's own, which every account of a host can run."""
 USERS = {"bench": 30001, "person": 30002, "neighbour": 30003}
 """Accounts of every host: ours, a colleague's who benchmarks too, and somebody else's."""
-MARKS = ("NIGHTBENCH_JOB=", "NIGHTBENCH_AGENT=")
 
 
 def tool(name: str) -> str:
@@ -433,14 +434,10 @@ class Host:
 
 def marked(mark: str = "") -> list[tuple[int, str]]:
     """Processes of all hosts (and here) whose job or agent mark begins so: (pid, command)."""
-    wanted = tuple((kind + mark).encode() for kind in MARKS)
     found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            environment = (entry / "environ").read_bytes().split(b"\0")
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue  # it has ended meanwhile
-        if command and any(word.startswith(wanted) for word in environment):
-            found.append((int(entry.name), command.strip()))
+    for pid in marks(mark):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+            if command:
+                found.append((pid, command.decode(errors="replace").strip()))
     return found

@@ -20,11 +20,11 @@ from tests.drills.airflow_chaos import (
     explain,
     finished,
     loaded_repeats,
-    marked,
     patiently,
     states,
 )
 from tests.integration.live_airflow import Live, live_airflow
+from tests.marks import marks
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(2400)]
 
@@ -49,7 +49,7 @@ def test_whatever_is_killed_every_repeat_is_accounted_for_once(live: Live) -> No
     print(f"\nNIGHTBENCH_DRILL_SEED={SEED} NIGHTBENCH_DRILL_KILLS={KILLS}", flush=True)
     dag_run = live.trigger("chaos")
     run = live.run_of(dag_run)
-    live.until(lambda: marked(run.run_id), "the first agent")
+    live.until(lambda: marks(run.run_id), "the first agent")
     chaos = Chaos(live, rng, run)
     kept: dict[str, bytes] = {}
 
@@ -68,7 +68,7 @@ def test_whatever_is_killed_every_repeat_is_accounted_for_once(live: Live) -> No
     explain(live, dag_run)
 
     # Whoever has lost its controller ends itself with its lease.
-    live.until(lambda: not marked(run.run_id), "the nodes to be clean", wait_s=LEASE_S + 60)
+    live.until(lambda: not marks(run.run_id), "the nodes to be clean", wait_s=LEASE_S + 60)
     now = finished(run)
     assert {path: now.get(path) for path in kept} == kept, "a finished repeat was changed or lost"
 

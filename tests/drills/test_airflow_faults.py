@@ -20,11 +20,11 @@ from tests.drills.airflow_chaos import (
     bring_back,
     kill,
     loaded_repeats,
-    marked,
     patiently,
     states,
 )
 from tests.integration.live_airflow import Live, live_airflow
+from tests.marks import marks
 
 from nightbench.core.model import CaseStatus
 from nightbench.local import lifecycle, processes
@@ -55,7 +55,7 @@ def running(live: Live) -> tuple[str, RunSpool]:
     dag_run = live.trigger("long")
     run = live.run_of(dag_run)
     live.until(lambda: (run.case(CASE).progress() or {}).get("phase"), "the gang to step")
-    assert len(marked(run.run_id)) == 6, "two agents with their parents, two ranks"
+    assert len(marks(run.run_id)) == 6, "two agents with their parents, two ranks"
     return dag_run, run
 
 
@@ -74,7 +74,7 @@ def test_a_deleted_run_leaves_nothing_on_the_nodes(
     live.api.fail_run("on_demand", dag_run)
     live.api._send("DELETE", f"/api/v2/dags/on_demand/dagRuns/{dag_run}")
 
-    live.until(lambda: not marked(run.run_id), "the nodes to be clean", wait_s=LEASE_S + GRACE_S)
+    live.until(lambda: not marks(run.run_id), "the nodes to be clean", wait_s=LEASE_S + GRACE_S)
     assert accounting(live, run) in ([], [f"{CASE} g0: no outcome"])
 
 
@@ -88,12 +88,12 @@ def test_marked_failed_while_no_triggerer_lives_the_lease_ends_the_gang(
 
     live.api.fail_run("on_demand", dag_run)
 
-    live.until(lambda: not marked(run.run_id), "the leases to end", wait_s=LEASE_S + GRACE_S)
+    live.until(lambda: not marks(run.run_id), "the leases to end", wait_s=LEASE_S + GRACE_S)
     print(f"  clean {time.monotonic() - began_s:.0f} s after the triggerer's death")
     bring_back(live)
     # Nobody takes it up again, now that there is a triggerer.
     time.sleep(20)
-    assert marked(run.run_id) == {}
+    assert marks(run.run_id) == {}
     assert live.state(dag_run) == "failed"
 
 
@@ -128,7 +128,7 @@ def test_timed_out_by_airflow_the_gang_is_ended(live: Live, running: tuple[str, 
     )
     # An automatic retry may have taken it up: whatever steers it, nothing is launched twice.
     live.api.fail_run("on_demand", dag_run)
-    live.until(lambda: not marked(run.run_id), "the nodes to be clean", wait_s=LEASE_S + GRACE_S)
+    live.until(lambda: not marks(run.run_id), "the nodes to be clean", wait_s=LEASE_S + GRACE_S)
     assert set(live.launches(run.run_id).values()) == {1}
 
 
@@ -155,12 +155,12 @@ def test_cleared_while_it_runs_it_is_measured_anew_and_the_old_gang_ends(
 
     def of_generation(number: int) -> list[int]:
         end = f"/{CASE}/g{number}"
-        return [pid for pid, mark in marked(run.run_id).items() if mark.endswith(end)]
+        return [pid for pid, mark in marks(run.run_id).items() if mark.endswith(end)]
 
     live.until(lambda: not of_generation(0), "the old gang to end", wait_s=LEASE_S + GRACE_S)
     live.until(lambda: of_generation(1), "the new gang")
     live.api.fail_run("on_demand", dag_run)
-    live.until(lambda: not marked(run.run_id), "the nodes to be clean", wait_s=LEASE_S + GRACE_S)
+    live.until(lambda: not marks(run.run_id), "the nodes to be clean", wait_s=LEASE_S + GRACE_S)
     outcome = live.until(run.case(CASE, 1).outcome, "the outcome")
     assert outcome["status"] == CaseStatus.CANCELLED
     assert set(live.launches(run.run_id).values()) == {1}
@@ -225,6 +225,6 @@ def test_two_people_and_a_scheduler_want_the_same_nodes(live: Live, tmp_path: Pa
             assert outcome is not None
             assert [r["status"] for r in outcome["repeats"]] == ["ok"] * 4
         assert set(live.launches(run.run_id).values()) == {1}
-        assert marked(run.run_id) == {}
+        assert marks(run.run_id) == {}
     # Whoever had to wait was told for whom, and since when.
     assert any("waiting for node" in text and "has locked it since" in text for text in said), said

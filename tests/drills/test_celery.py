@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.drills.airflow_chaos import accounting, loaded_repeats, marked, states
+from tests.drills.airflow_chaos import accounting, loaded_repeats, states
 from tests.drills.fleet import TRIGGERERS, WORKERS, Fleet, fleet, missing
+from tests.marks import marks
 
 from nightbench.spool import RunSpool
 
@@ -60,7 +61,7 @@ def check(live: Fleet, dag_run: str) -> RunSpool:
     """The run ended well: every repeat launched once, recorded once, loaded once."""
     assert live.ended(dag_run, wait_s=ENDS_S) == "success", states(live, dag_run)
     run = live.run_of(dag_run)
-    assert marked(run.run_id) == {}
+    assert marks(run.run_id) == {}
     assert accounting(live, run) == []
     launches = live.launches(run.run_id)
     assert set(launches.values()) == {1}

@@ -6,11 +6,10 @@ nothing of it.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.integration.framework_gangs import BENCHMARKS
+from tests.shipped import shipped
 
 from nightbench.checks import CheckContext, check_repeats
 from nightbench.core.model import Case, Process, Protocol, Strategy
@@ -154,8 +153,7 @@ NOT_SENT: dict[str, Breakage] = {
 
 def broken(folder: Path, line: str, breakage: Breakage) -> Path:
     """A copy of benchmarks/ in which the line is broken."""
-    code = folder / "benchmarks"
-    shutil.copytree(BENCHMARKS, code, ignore=shutil.ignore_patterns("__pycache__"))
+    code = shipped(folder)
     own = f"frameworks/{line}/trainer.py"
     file = own if breakage in NOT_SENT.values() else FILES.get(line, own)
     trainer = code / file

@@ -8,7 +8,15 @@ from contextlib import ExitStack
 import pytest
 from tests.integration.live_airflow import CLUSTER, Live, airflow_stack, environment
 from tests.integration.live_suites import suites
+from tests.shipped import shipped
 from tests.sql.nights import Inbox, receiving
+
+from nightbench.gang import Shipment
+
+
+@pytest.fixture(scope="session")
+def shipment(tmp_path_factory: pytest.TempPathFactory) -> Shipment:
+    return Shipment(shipped(tmp_path_factory.mktemp("shipped")))
 
 
 @pytest.fixture(scope="session")

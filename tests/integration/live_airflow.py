@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 from tests.contained import folder_of_server
+from tests.shipped import BENCHMARKS, shipped
 
 from nightbench.local import deployment, lifecycle
 from nightbench.local.airflow_api import AirflowApi
@@ -155,7 +156,7 @@ class Live:
 def live_airflow(
     suites: Mapping[str, Mapping[str, Any]],
     cluster: str = CLUSTER,
-    benchmarks: Path = REPO / "benchmarks",
+    benchmarks: Path = BENCHMARKS,
 ) -> Iterator[Live]:
     """Start a stack, with suites made from `SUITE`; nothing of it is left at the end."""
     with airflow_stack(suites, cluster, benchmarks) as live, environment(live.settings):
@@ -175,7 +176,7 @@ def environment(settings: Mapping[str, str]) -> Iterator[None]:
 def airflow_stack(
     suites: Mapping[str, Mapping[str, Any]],
     cluster: str = CLUSTER,
-    benchmarks: Path = REPO / "benchmarks",
+    benchmarks: Path = BENCHMARKS,
 ) -> Iterator[Live]:
     """As `live_airflow`, but this process's own variables stay as they are."""
     root = folder_of_server("nbair-")
@@ -186,9 +187,7 @@ def airflow_stack(
     for name, changes in suites.items():
         write_suite(dags, name, changes)
     home = Home(root / "home")
-    # The tree as it is now: somebody may edit it while the tests run.
-    ignored = shutil.ignore_patterns("__pycache__", ".*")
-    shutil.copytree(benchmarks, root / "benchmarks", ignore=ignored)
+    shipped(root, benchmarks)
     settings = {
         "NIGHTBENCH_HOME": str(home.root),
         "NIGHTBENCH_DAGS": str(dags),

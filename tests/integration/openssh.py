@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -131,6 +131,21 @@ def end(process: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def nodes_of_both_kinds(*marks: pytest.MarkDecorator) -> Callable[..., Iterator[SshNodes]]:
+    """A fixture: the nodes of a file, of the local cluster and, with these marks, of OpenSSH."""
+    openssh = pytest.param("openssh", marks=[pytest.mark.openssh, *marks])
+
+    @pytest.fixture(scope="module", params=["local", openssh])
+    def nodes(
+        request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[SshNodes]:
+        start = {"local": local_nodes, "openssh": openssh_nodes}[request.param]
+        with start(tmp_path_factory.mktemp(request.param)) as found:
+            yield found
+
+    return nodes
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from tests.integration.openssh import local_nodes
 from tests.integration.toy_line import installing_from
+from tests.marks import marks
 
 from nightbench.spool import RunSpool, Spool
 
@@ -136,15 +137,7 @@ def terminal(
 
 def marked(run_id: str) -> list[int]:
     """Processes on this machine that carry the mark of a run or a comparison."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            text = entry.read_bytes()
-        except OSError:
-            continue
-        if f"={run_id}/".encode() in text:
-            found.append(int(entry.parent.name))
-    return found
+    return list(marks(f"{run_id}/"))
 
 
 def wait_for_a_launch(run_id: str) -> None:

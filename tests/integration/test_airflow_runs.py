@@ -11,29 +11,16 @@ import os
 import re
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 from tests.integration.live_airflow import Live, descendants
-from tests.integration.terminal import COMMAND
+from tests.integration.terminal import COMMAND, marked
 
 from nightbench.core.model import CaseStatus
 from nightbench.local import lifecycle
 from nightbench.warehouse import Warehouse, connect
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
-
-
-def marked(run_id: str) -> list[int]:
-    """Processes whose environment carries a mark of the run: ranks and agents."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            variables = (folder / "environ").read_bytes().split(b"\0")
-            marks = (b"NIGHTBENCH_JOB=" + run_id.encode(), b"NIGHTBENCH_AGENT=" + run_id.encode())
-            if any(variable.startswith(marks) for variable in variables):
-                found.append(int(folder.name))
-    return found
 
 
 def test_a_run_ends_with_rows_and_verdicts_in_the_warehouse(live: Live) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.terminal import Terminal, terminal
+from tests.shipped import shipped
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -35,9 +36,7 @@ CASE = "{}-fake-collective-1x1-bs2-smoke"
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    benchmarks = tmp_path_factory.mktemp("shipped") / "benchmarks"
-    ignored = shutil.ignore_patterns("__pycache__", ".*")
-    shutil.copytree(REPO / "benchmarks", benchmarks, ignore=ignored)
+    benchmarks = shipped(tmp_path_factory.mktemp("shipped"))
     sleep = benchmarks / "workloads" / "sleep"
     for name in (*MISTAKES, "well"):
         folder = shutil.copytree(sleep, sleep.with_name(name))

@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.integration.openssh import REPO, SshNodes, local_nodes
+from tests.integration.openssh import SshNodes, local_nodes
+from tests.shipped import shipped
 
 from nightbench.config import load_catalog
 from nightbench.core.model import (
@@ -69,9 +70,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshNodes]:
 
 @pytest.fixture(scope="module")
 def context(nodes: SshNodes, tmp_path_factory: pytest.TempPathFactory) -> ExperimentContext:
-    copy = tmp_path_factory.mktemp("shipped") / "benchmarks"
-    ignored = shutil.ignore_patterns("__pycache__", ".*")
-    shutil.copytree(REPO / "benchmarks", copy, ignore=ignored)
+    copy = shipped(tmp_path_factory.mktemp("shipped"))
     cluster = Cluster("local", nodes.nodes, shared=True, environments=nodes.environments)
     return ExperimentContext(
         Suite("trial", "tests", "local", (CASE,)),

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.integration.framework_gangs import BENCHMARKS, build_environment, job_of, run_gang
+from tests.integration.framework_gangs import build_environment, job_of, run_gang
+from tests.shipped import shipped
 
 pytestmark = [pytest.mark.framework, pytest.mark.timeout(1200)]
 
@@ -25,8 +26,7 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str
 @pytest.fixture(scope="module")
 def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """benchmarks/ with the workload `counted`, whose ranks say what they count."""
-    copy = tmp_path_factory.mktemp("code") / "benchmarks"
-    shutil.copytree(BENCHMARKS, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    copy = shipped(tmp_path_factory.mktemp("code"))
     shutil.copytree(HERE / "counted", copy / "workloads" / "counted")
     (copy / "rank.py").rename(copy / "original_rank.py")
     shutil.copy(HERE / "counting_rank.py", copy / "rank.py")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.openssh import SshNodes, openssh_nodes
+from tests.shipped import shipped
 from tests.wheels import make_wheel
 
 from nightbench.core.model import (
@@ -54,9 +55,7 @@ class Ground:
         self.nodes = nodes
         self.root = folder / "root"
         self.house = folder / "house"
-        self.benchmarks = folder / "benchmarks"
-        ignored = shutil.ignore_patterns("__pycache__", ".*")
-        shutil.copytree(REPO / "benchmarks", self.benchmarks, ignore=ignored)
+        self.benchmarks = shipped(folder)
         line = self.benchmarks / "frameworks" / "tiny"
         line.mkdir()
         about = {"line": "tiny", "version": "1.0", "package": "tiny_main", "python": SERIES}

@@ -7,11 +7,10 @@ import dataclasses
 import os
 import socket
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.openssh import SshNodes, free_port, local_nodes, openssh_nodes
+from tests.integration.openssh import free_port, nodes_of_both_kinds
 
 from nightbench.gang import (
     DiskFull,
@@ -26,16 +25,7 @@ from nightbench.gang import (
 from nightbench.gang.errors import PythonUnusable
 from nightbench.gang.shipping import require_python
 
-
-@pytest.fixture(
-    scope="module", params=["local", pytest.param("openssh", marks=pytest.mark.openssh)]
-)
-def nodes(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SshNodes]:
-    start = {"local": local_nodes, "openssh": openssh_nodes}[request.param]
-    with start(tmp_path_factory.mktemp(request.param)) as found:
-        yield found
+nodes = nodes_of_both_kinds()
 
 
 async def error_of(target, expected):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.openssh import SshNodes, local_nodes, openssh_nodes
+from tests.integration.openssh import nodes_of_both_kinds
 
 from nightbench.gang import NodeUnreachable, RemoteFailure
 from nightbench.gang.ssh_pool import shared_transport
@@ -17,15 +16,7 @@ from nightbench.gang.ssh_pool import shared_transport
 AGENT = str(Path(__file__).resolve().parents[2] / "benchmarks" / "agent.py")
 
 
-@pytest.fixture(
-    scope="module", params=["local", pytest.param("openssh", marks=pytest.mark.openssh)]
-)
-def nodes(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SshNodes]:
-    start = {"local": local_nodes, "openssh": openssh_nodes}[request.param]
-    with start(tmp_path_factory.mktemp(f"pool-{request.param}")) as found:
-        yield found
+nodes = nodes_of_both_kinds()
 
 
 def look(folder: Path, **more: Any) -> dict[str, Any]:

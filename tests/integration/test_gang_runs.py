@@ -7,17 +7,17 @@ import dataclasses
 import json
 import os
 import pickle
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.openssh import SshNodes, end, local_nodes, openssh_nodes, with_plugins
+from tests.integration.openssh import SshNodes, end, nodes_of_both_kinds, with_plugins
+from tests.marks import marks
 
 from nightbench.core.model import (
     Build,
@@ -53,24 +53,7 @@ def why(document) -> str:
     return sentences(reasons_from_json(document["reasons"]))
 
 
-@pytest.fixture(scope="session")
-def shipment(tmp_path_factory: pytest.TempPathFactory) -> Shipment:
-    """The tree as it is now: somebody may edit it while the tests run."""
-    copy = tmp_path_factory.mktemp("shipped") / "benchmarks"
-    shutil.copytree(BENCHMARKS, copy, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-    return Shipment(copy)
-
-
-@pytest.fixture(
-    scope="module",
-    params=["local", pytest.param("openssh", marks=[pytest.mark.openssh, pytest.mark.slow])],
-)
-def nodes(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SshNodes]:
-    start = {"local": local_nodes, "openssh": openssh_nodes}[request.param]
-    with start(tmp_path_factory.mktemp(request.param)) as found:
-        yield found
+nodes = nodes_of_both_kinds(pytest.mark.slow)
 
 
 @pytest.fixture
@@ -149,21 +132,9 @@ def launches(nodes: SshNodes, job: JobSpec, node: str) -> list[tuple[int, str]]:
     return sorted((e["repeat"], e["process"]) for e in log if e["event"] == "launch")
 
 
-def marked(job: JobSpec) -> list[tuple[int, str]]:
+def marked(job: JobSpec) -> list[int]:
     """Every process of this machine that carries the job's mark, agents included."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            environ = (entry / "environ").read_bytes().split(b"\0")
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        for mark in (b"NIGHTBENCH_JOB=", b"NIGHTBENCH_AGENT="):
-            if mark + job.job_id.encode() in environ:
-                found.append((int(entry.name), command))
-    return found
+    return list(marks(job.job_id))
 
 
 def stepping(store: CaseStore) -> bool:

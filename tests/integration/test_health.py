@@ -6,7 +6,6 @@ import dataclasses
 import fcntl
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,35 +13,17 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
-from tests.integration.openssh import REPO, SshNodes, local_nodes, openssh_nodes
+from tests.integration.openssh import REPO, SshNodes, nodes_of_both_kinds
 from tests.integration.terminal import TRIAL, Terminal, terminal
 
 from nightbench.core.model import Cluster, ReasonCode
-from nightbench.gang import Shipment, preflight, sweep
+from nightbench.gang import preflight, sweep
 from nightbench.nodes import FindingLevel, NodePreflight, findings
 
 SCHEMA = json.loads((REPO / "benchmarks/contract/preflight.schema.json").read_text())
 
 
-@pytest.fixture(scope="session")
-def shipment(tmp_path_factory: pytest.TempPathFactory) -> Shipment:
-    """The tree as it is now: somebody may edit it while the tests run."""
-    copy = tmp_path_factory.mktemp("shipped") / "benchmarks"
-    ignored = shutil.ignore_patterns("__pycache__", ".*")
-    shutil.copytree(REPO / "benchmarks", copy, ignore=ignored)
-    return Shipment(copy)
-
-
-@pytest.fixture(
-    scope="module",
-    params=["local", pytest.param("openssh", marks=[pytest.mark.openssh, pytest.mark.slow])],
-)
-def nodes(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SshNodes]:
-    start = {"local": local_nodes, "openssh": openssh_nodes}[request.param]
-    with start(tmp_path_factory.mktemp(f"health-{request.param}")) as found:
-        yield found
+nodes = nodes_of_both_kinds(pytest.mark.slow)
 
 
 @pytest.fixture

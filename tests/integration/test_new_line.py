@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.openssh import SshNodes, local_nodes
+from tests.shipped import shipped
 
 from nightbench.config import ConfigError, load_catalog, load_suite
 from nightbench.core.model import Catalog, Cluster, RankResult, Suite
@@ -43,11 +44,9 @@ matrix:
 
 @pytest.fixture(scope="module")
 def benchmarks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    copy = tmp_path_factory.mktemp("shipped") / "benchmarks"
-    ignored = shutil.ignore_patterns("__pycache__", ".*")
-    shutil.copytree(REPO / "benchmarks", copy, ignore=ignored)
+    copy = shipped(tmp_path_factory.mktemp("shipped"))
     newcomer = Path(__file__).parent / "newcomer"
-    shutil.copytree(newcomer, copy, ignore=ignored, dirs_exist_ok=True)
+    shutil.copytree(newcomer, copy, dirs_exist_ok=True)
     return copy
 
 

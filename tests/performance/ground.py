@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.openssh import local_nodes
+from tests.marks import marks
+from tests.shipped import shipped
 
 from nightbench.core.model import (
     Build,
@@ -137,16 +139,12 @@ def ground(count: int, pin: bool = False) -> Iterator[Ground]:
     folder = Path(tempfile.mkdtemp(prefix="nbfig-", dir="/tmp"))
     try:
         with local_nodes(folder, count, "--cores" if pin else "--no-cores") as local:
-            code = folder / "benchmarks"
-            shutil.copytree(
-                REPO / "benchmarks", code, ignore=shutil.ignore_patterns("__pycache__", ".*")
-            )
             (server,) = local.servers
             yield Ground(
                 folder=folder,
                 nodes=local.nodes,
                 targets=local.targets,
-                shipment=Shipment(code),
+                shipment=Shipment(shipped(folder)),
                 spool=Spool(folder / "spool"),
                 server=server,
             )
@@ -154,24 +152,10 @@ def ground(count: int, pin: bool = False) -> Iterator[Ground]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def marked(run_prefix: str) -> list[int]:
-    """Processes of this machine that carry the mark of such a run, agents too."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            for variable in (entry / "environ").read_bytes().split(b"\0"):
-                name, _, value = variable.partition(b"=")
-                ours = name in (b"NIGHTBENCH_JOB", b"NIGHTBENCH_AGENT")
-                if ours and value.startswith(run_prefix.encode()):
-                    found.append(int(entry.name))
-                    break
-    return found
-
-
 def left_over(run_prefix: str, wait_s: float = 20.0) -> list[int]:
     """Processes that are still there when agents that have said their last have exited, too."""
     until = time.monotonic() + wait_s
-    while (found := marked(run_prefix)) and time.monotonic() < until:
+    while (found := list(marks(run_prefix))) and time.monotonic() < until:
         time.sleep(0.2)
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import psycopg2
 import pytest
@@ -11,39 +12,22 @@ from fastapi.testclient import TestClient
 from psycopg2.extras import Json
 from tests.sql.conftest import Database
 from tests.sql.given import Given
+from tests.sql.page_client import page_client
 
 from nightbench.core.model import Verdict, VerdictKind
 from nightbench.core.model.alerts import CauseEvidence
-from nightbench.orchestration import page_app
-from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE
-from nightbench.spool import open_spool
+from nightbench.spool import Spool
 from nightbench.warehouse import Triage, Warehouse, connect
 from nightbench.warehouse.alerts import REASONS
 from nightbench.warehouse.connection import Connection
-from nightbench.web import PageAccess, PageUser, actions, create_app
+from nightbench.web import actions
 
 BEARER = {"authorization": "Bearer abc.def"}
 
 
 @pytest.fixture
-def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch) -> TestClient:
-    """The app as the API server has it, but for Airflow's login."""
-    roles = {WAREHOUSE_READER: warehouse.reader, WAREHOUSE_TRIAGE: warehouse.triage}
-    monkeypatch.setattr(page_app, "connect", lambda conn_id: connect(roles[conn_id]))
-
-    def anyone() -> None:
-        pass
-
-    access = PageAccess(anyone, anyone, lambda: PageUser("ada", may_change=True), anyone)
-    return TestClient(
-        create_app(
-            page_app.pooled_repository(),
-            page_app.open_triage,
-            access,
-            open_spool,
-            page_app.open_comparisons,
-        )
-    )
+def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TestClient:
+    return page_client(warehouse, Spool(tmp_path), monkeypatch)
 
 
 def test_an_alert_is_found_read_and_moved(app: TestClient, alert_id: int) -> None:

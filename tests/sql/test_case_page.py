@@ -12,14 +12,12 @@ from fastapi import HTTPException
 from fastapi.testclient import TestClient
 from tests.sql.conftest import Database
 from tests.sql.given import NIGHT, Given
+from tests.sql.page_client import page_client
 
 from nightbench.core.model import RunKind, Verdict, VerdictKind
-from nightbench.experiments.experiment_reader import ExperimentReader
-from nightbench.orchestration import page_app
-from nightbench.orchestration.connections import WAREHOUSE_READER
 from nightbench.spool import CaseStore, Spool
 from nightbench.warehouse import Warehouse, connect
-from nightbench.web import PageAccess, PageUser, create_app
+from nightbench.web import PageUser
 
 CASE = "resnet50_v1.5-pytorch-collective-1x1-bs2-smoke"
 
@@ -47,23 +45,11 @@ def user() -> PageUser:
 def app(
     warehouse: Database, spool: Spool, user: PageUser, monkeypatch: pytest.MonkeyPatch
 ) -> TestClient:
-    roles = {WAREHOUSE_READER: warehouse.reader}
-    monkeypatch.setattr(page_app, "connect", lambda conn_id: connect(roles[conn_id]))
-
     def logs() -> None:
         if not user.may_change:
             raise HTTPException(403, "Forbidden")
 
-    access = PageAccess(lambda: None, lambda: None, lambda: user, logs)
-    return TestClient(
-        create_app(
-            page_app.pooled_repository(),
-            page_app.open_triage,
-            access,
-            lambda: spool,
-            lambda: ExperimentReader(spool),
-        )
-    )
+    return page_client(warehouse, spool, monkeypatch, user, logs)
 
 
 @pytest.fixture

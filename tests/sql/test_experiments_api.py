@@ -11,16 +11,13 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from tests.sql.conftest import Database
+from tests.sql.page_client import page_client
 from tests.sql.spooled import COMPARED_CASE as CASE
 from tests.sql.spooled import compared
 
 from nightbench.experiments import comparison
-from nightbench.experiments.experiment_reader import ExperimentReader
-from nightbench.orchestration import page_app
-from nightbench.orchestration.connections import WAREHOUSE_READER
 from nightbench.spool import Spool
-from nightbench.warehouse import Warehouse, connect
-from nightbench.web import PageAccess, PageUser, create_app
+from nightbench.warehouse import Warehouse
 
 BISECT = "bisect-20261121T010203-9f3a"
 VERSIONS = ["1.0", "1.1", "1.2", "1.3", "1.4"]
@@ -35,20 +32,7 @@ def spool(tmp_path: Path) -> Spool:
 
 @pytest.fixture
 def app(warehouse: Database, spool: Spool, monkeypatch: pytest.MonkeyPatch) -> TestClient:
-    roles = {WAREHOUSE_READER: warehouse.reader}
-    monkeypatch.setattr(page_app, "connect", lambda conn_id: connect(roles[conn_id]))
-    user = PageUser("ada", may_change=True)
-    access = PageAccess(lambda: None, lambda: None, lambda: user, lambda: None)
-    reader = ExperimentReader(spool)
-    return TestClient(
-        create_app(
-            page_app.pooled_repository(),
-            page_app.open_triage,
-            access,
-            lambda: spool,
-            lambda: reader,
-        )
-    )
+    return page_client(warehouse, spool, monkeypatch)
 
 
 def bisect(**changed: Any) -> dict[str, Any]:

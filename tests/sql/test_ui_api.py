@@ -13,34 +13,18 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.sql.conftest import Database
 from tests.sql.given import NIGHT, Given
+from tests.sql.page_client import page_client
 
 from nightbench.core.model import RunKind, Verdict, VerdictKind
-from nightbench.experiments.experiment_reader import ExperimentReader
-from nightbench.orchestration import page_app
-from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE
 from nightbench.spool import Spool
 from nightbench.warehouse import Warehouse, connect
-from nightbench.web import PageAccess, PageUser, create_app
 
 CASE = "resnet50_v1.5-pytorch-collective-1x1-bs2-smoke"
 
 
 @pytest.fixture
 def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TestClient:
-    roles = {WAREHOUSE_READER: warehouse.reader, WAREHOUSE_TRIAGE: warehouse.triage}
-    monkeypatch.setattr(page_app, "connect", lambda conn_id: connect(roles[conn_id]))
-    user = PageUser("ada", may_change=True)
-    access = PageAccess(lambda: None, lambda: None, lambda: user, lambda: None)
-    spool = Spool(tmp_path)
-    return TestClient(
-        create_app(
-            page_app.pooled_repository(),
-            page_app.open_triage,
-            access,
-            lambda: spool,
-            lambda: ExperimentReader(spool),
-        )
-    )
+    return page_client(warehouse, Spool(tmp_path), monkeypatch)
 
 
 @pytest.fixture

@@ -26,7 +26,6 @@ from nightbench.gang.errors import NodeUnreachable, RemoteFailure
 from nightbench.gang.transport import Completed
 
 TICK_S = 0.25
-TERM_S = 0.2
 HANG_S = 30.0
 FRESH_TICKS = 4
 

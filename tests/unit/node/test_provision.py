@@ -17,7 +17,6 @@ from node_driver import CODE, PYTHON
 from nodeside import interpreters, pipconfig, provision, uvtool
 from tests.wheels import make_wheel
 
-REPOSITORY = CODE.parent
 SERIES = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 

@@ -1,0 +1,38 @@
+"""The pages' app as the API server has it, but for Airflow's login."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from fastapi.testclient import TestClient
+from tests.sql.conftest import Database
+
+from nightbench.experiments.experiment_reader import ExperimentReader
+from nightbench.orchestration import page_app
+from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE
+from nightbench.spool import Spool
+from nightbench.warehouse import connect
+from nightbench.web import PageAccess, PageUser, create_app
+
+ADA = PageUser("ada", may_change=True)
+
+
+def anyone() -> None:
+    """Let everybody in."""
+
+
+def page_client(
+    warehouse: Database,
+    spool: Spool,
+    patch: pytest.MonkeyPatch,
+    user: PageUser = ADA,
+    require_logs: Callable[[], None] = anyone,
+) -> TestClient:
+    """A browser of one user on a warehouse, with the roles that the pages have, and a spool."""
+    roles = {WAREHOUSE_READER: warehouse.reader, WAREHOUSE_TRIAGE: warehouse.triage}
+    patch.setattr(page_app, "connect", lambda conn_id: connect(roles[conn_id]))
+    access = PageAccess(anyone, anyone, lambda: user, require_logs)
+    reader = ExperimentReader(spool)
+    repository, triage = page_app.pooled_repository(), page_app.open_triage
+    return TestClient(create_app(repository, triage, access, lambda: spool, lambda: reader))
