@@ -11,9 +11,12 @@ the host a record's time is when the step was queued).
 import json
 import time
 
+WRITTEN_AT_ONCE = 16
+"""First steps of a phase that are not buffered: a rank that hangs early is seen where it hangs."""
+
 
 class Recorder:
-    """Appends records to a file, at most one write in `interval_s` and one at each phase."""
+    """Appends records to a file: a phase and its first steps at once, then every `interval_s`."""
 
     def __init__(self, path, interval_s=0.2):
         self._stream = open(path, "a")  # noqa: SIM115 (kept open for the life of the process)
@@ -37,7 +40,7 @@ class Recorder:
             )
         )
         self._previous_s = now
-        if now - self._written_s >= self._interval_s:
+        if step <= WRITTEN_AT_ONCE or now - self._written_s >= self._interval_s:
             self.flush()
 
     def flush(self):

@@ -141,7 +141,7 @@ class LocalGang:
                         NO_PROGRESS,
                         self._job.node,
                         item.name,
-                        "still in phase {}, step {}".format(progress.phase, progress.step),
+                        "last seen in phase {}, step {}".format(progress.phase, progress.step),
                         "a step within {:g} s".format(limits["progress_s"]),
                     )
                 ]
@@ -171,7 +171,9 @@ class LocalGang:
         return [ended, reason(EXCEPTION, node, name, exception)] if exception else [ended]
 
     def _read_failure(self, name: str) -> Failure:
-        return read_failure(self._log(name), self._job.code, self._env[name])
+        build = self._job.document["framework"]
+        packages = "frameworks/{line}/requirements-{variant}.in".format(**build)
+        return read_failure(self._log(name), self._job.code, self._env[name], packages)
 
     def _log(self, name: str) -> str:
         return os.path.join(self._folder, name, "out.log")

@@ -25,6 +25,7 @@ _FRAME = re.compile(r'\s*File "(?P<path>[^"]+)", line (?P<line>\d+)')
 _MARKS = re.compile(r"\s*[~^]+\Z")
 """Python 3.11 underlines the failing part of a line."""
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?::\s.*)?\Z")
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '(?P<package>[^'.]+)")
 _SECRET_NAME = re.compile(
     r"PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|APIKEY|\AAWS_|(?:TOKEN|KEY)S?(?:_|\d|\Z)|_PAT\Z",
     re.IGNORECASE,
@@ -47,7 +48,7 @@ class Failure:
         self.lines = lines
 
 
-def read_failure(log: str, code: str, env: Mapping[str, str]) -> Failure:
+def read_failure(log: str, code: str, env: Mapping[str, str], packages: str = "") -> Failure:
     """Return what the end of a log says of the failure of its process.
 
     Args:
@@ -55,6 +56,7 @@ def read_failure(log: str, code: str, env: Mapping[str, str]) -> Failure:
         code: folder of the benchmarks; paths below it are shortened.
         env: the environment of the process; values of variables that are named like secrets, and
             logins in URLs, are masked.
+        packages: file below `code` that names the packages of the line, if it has one.
     """
     text = without_secrets(tail(log, READ_BYTES, READ_BYTES), env)
     plain = text.replace(code + os.sep, "").splitlines()
@@ -68,6 +70,10 @@ def read_failure(log: str, code: str, env: Mapping[str, str]) -> Failure:
         return Failure(None, _shortened(found))
     place = _place(found[:number])
     exception = _cut(found[number]) + (" ({})".format(place) if place else "")
+    missing = _NO_MODULE.match(found[number])
+    own = missing and os.path.exists(os.path.join(code, missing.group("package")))
+    if missing and not own and os.path.isfile(os.path.join(code, packages)):
+        exception += "; the line's packages stand in {}".format(packages)
     # What libraries print while the process ends would push the traceback out.
     return Failure(exception, _shortened(found[: number + 1 + MESSAGE_LINES]))
 

@@ -134,7 +134,7 @@ async def test_a_hung_rank_is_found_by_missing_progress(
     check_accounts(lab, job, store, outcome)
     assert [r.status for r in outcome.repeats] == ["failed", "ok"]
     reason = outcome.repeats[0].why
-    assert re.search(r"trainer-1 made no progress: still in phase window, step [2-6], ", reason)
+    assert re.search(r"trainer-1 made no progress: last seen in phase window, step [2-6], ", reason)
     result = store.result(1, "n2")
     assert result is not None
     [process] = result["processes"]

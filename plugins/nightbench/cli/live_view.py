@@ -207,7 +207,9 @@ class LiveView:
             if each.case_id not in self._announced:
                 self._announced.add(each.case_id)
                 said = each.words()
-                told = said if said.startswith(each.status) else f"{each.status} {said}".rstrip()
+                # Only the checks say whether what was measured is good: the results show it.
+                status = "measured" if each.status == "ok" else each.status
+                told = said if said.startswith(status) else f"{status} {said}".rstrip()
                 self._line(f"{each.case_id}: {told}")
         if running:
             words = f"{running[0].case_id} · {running[0].words()}"

@@ -77,4 +77,4 @@ def report(
     path = output or Path(f"{chosen.run_id}.{format_}")
     with replaced(path) as beside:
         beside.write_text(text, encoding="utf-8")
-    say(f"{path}: {len(rows)} cases of {chosen.run_id}")
+    say(f"{path.absolute()}: {len(rows)} cases of {chosen.run_id}")

@@ -211,9 +211,10 @@ async def _any_agent(transport: Transport, layout: Layout) -> str | None:
     Returns:
         None where no code was ever shipped.
     """
-    for digest in await transport.listdir(posixpath.join(layout.root, "code")):
+    folder = posixpath.join(layout.root, "code")
+    for digest in await transport.listdir(folder):
         if not digest.startswith("."):
-            return layout.agent(digest)
+            return posixpath.join(folder, digest, "agent.py")
     return None
 
 

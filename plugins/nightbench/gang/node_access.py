@@ -20,6 +20,9 @@ from nightbench.gang.transport import OnLine, Transport, expand, remote_failure
 T = TypeVar("T")
 Connect = Callable[[SshTarget], Transport]
 
+CODE_DIGITS = 12
+"""Of a tree's digest in the name of its folder on nodes: every line of a traceback has it."""
+
 EXCHANGES = 10
 """Readings of a node's clock for one offset."""
 
@@ -87,7 +90,7 @@ class Layout:
 
     def code(self, digest: str) -> str:
         """Return the folder of the shipped tree."""
-        return posixpath.join(self.root, "code", digest)
+        return posixpath.join(self.root, "code", digest[:CODE_DIGITS])
 
     def agent(self, digest: str) -> str:
         """Return the path of the agent's script."""

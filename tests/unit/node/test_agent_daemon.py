@@ -321,7 +321,7 @@ def test_doctor_and_clean(drive, tmp_path):
     assert set(found["interpreters"]) >= {"3.7", "3.11"}
     job = root / "jobs" / "old-run" / "case" / "g0" / "n1"
     job.mkdir(parents=True)
-    (job / "job.json").write_text(json.dumps({"code_digest": "in-a-job"}))
+    (job / "job.json").write_text(json.dumps({"code_digest": "in-a-job-0123456789"}))
     for digest in ("in-a-job", "current", "forgotten"):
         (root / "code" / digest).mkdir(parents=True)
         os.utime(root / "code" / digest, (0, 0))

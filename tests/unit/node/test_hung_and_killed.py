@@ -116,7 +116,7 @@ def test_the_other_node_s_half_of_a_deadlock_is_kept_too(drive):
     node.go()
     wait_until(lambda: node.state(1)["processes"].get("trainer-0", {}).get("phase") == "warmup")
     time.sleep(2.5)
-    node.command("abort-001", reasons=[reason("no_progress", "still in phase window")])
+    node.command("abort-001", reasons=[reason("no_progress", "last seen in phase window")])
     result = node.result()
     assert result["status"] == "aborted"
     assert "_misbehave" in result["processes"][0]["stack"]

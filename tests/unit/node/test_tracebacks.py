@@ -34,6 +34,21 @@ def test_the_exception_has_its_place_in_the_author_s_code(tmp_path):
     assert CODE not in found.lines
 
 
+def test_a_missing_package_names_the_file_of_the_line_s_packages(tmp_path):
+    code, log = tmp_path / "code", tmp_path / "out.log"
+    packages = "frameworks/thing/requirements-cpu.in"
+    (code / packages).parent.mkdir(parents=True)
+    (code / packages).touch()
+    for module, said in (("scipy.linalg", f"; the line's packages stand in {packages}"),
+                         ("frameworks.think", "")):  # fmt: skip
+        end = f"ModuleNotFoundError: No module named '{module}'"
+        log.write_text(FRAMES.replace(CODE, str(code)) + end)
+        found = read_failure(str(log), str(code), {}, packages).exception
+        assert found == f"{end}{PLACE}{said}"
+    log.write_text(FRAMES.replace(CODE, str(code)) + "ModuleNotFoundError: No module named 'x'")
+    assert "packages" not in read_failure(str(log), str(code), {}, "absent.in").exception
+
+
 def test_the_last_traceback_counts_and_what_follows_it_does_not_push_it_out(tmp_path):
     text = FRAMES + "KeyError: 'a'\n\nDuring handling of the above exception:\n\n" + FRAMES
     found = failure(tmp_path, text + "RuntimeError: b\n" + "leaked object\n" * 50)
