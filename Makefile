@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # Most tests wait for processes: two for each core.
 TEST_WORKERS ?= $(shell echo $$((2 * $$(nproc))))
-.PHONY: help setup setup-analysis setup-dev demo test test-all test-rest test-lines test-browser drills figures stack lint ui docs lock lock-line down clean
+.PHONY: help setup setup-analysis setup-dev demo test test-all test-rest test-lines test-browser drills figures stack lint ui docs lock lock-line release down clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ lock:  ## resolve requirements/*.in again (after editing one)
 
 lock-line: setup-dev  ## resolve a framework line's lock again: LINE=pytorch, VARIANT=cpu unless given
 	@.venv/bin/python tools/lock_line.py "$(LINE)" "$(or $(VARIANT),cpu)"
+
+release: setup-dev  ## checks, version, wheel, sdist, SBOM, hashes and tag: VERSION=0.2.0; publishes nothing
+	@.venv/bin/python tools/release.py "$(VERSION)"
 
 down:  ## stop what `make demo` started
 	@if [ -x .venv/bin/nightbench ]; then .venv/bin/nightbench down; fi
