@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from nightbench.core.model import Reason
-from nightbench.gang.transport import Transport
+from nightbench.gang.ssh_transport import SshTransport
 
 
 class AgentLauncher(Protocol):
@@ -18,7 +18,7 @@ class AgentLauncher(Protocol):
     waits: str | None
     """Why the agents have not begun, as a sentence; None where nothing is waited for."""
 
-    async def start(self, transport: Transport) -> bool:
+    async def start(self, transport: SshTransport) -> bool:
         """Start all agents; return False where they run already, or wait for their nodes.
 
         Raises:
@@ -27,16 +27,16 @@ class AgentLauncher(Protocol):
             Cancelled: a person has ended the job.
         """
 
-    async def is_running(self, transport: Transport) -> bool:
+    async def is_running(self, transport: SshTransport) -> bool:
         """Return whether the agents run."""
 
-    async def on_node(self, transport: Transport, host: str) -> Sequence[str]:
+    async def on_node(self, transport: SshTransport, host: str) -> Sequence[str]:
         """Return the words before a command that is to run on a node itself."""
 
     def take_end(self) -> Reason | None:
         """Return once why the agents ended, where the batch system ended them."""
 
-    async def end(self, transport: Transport) -> None:
+    async def end(self, transport: SshTransport) -> None:
         """End all agents that are left, and whatever waits to start some.
 
         Raises:

@@ -110,9 +110,8 @@ class AgentSupervisor:
                 or (no_state and waited_s > FIRST_STATE_S)
             ):
                 if starts >= MAX_STARTS:
-                    raise NodeError(
-                        client.name,
-                        client.transport.address,
+                    raise NodeError.of(
+                        client.transport,
                         f"the agent ended {starts} times right after its start: "
                         f"{sentences(client.view.agent_reasons)}; see agent.out and agent.jsonl "
                         "in its job folder",

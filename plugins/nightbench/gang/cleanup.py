@@ -37,7 +37,7 @@ from nightbench.gang.shipping import Shipment, ship_code
 from nightbench.gang.slurm_launcher import end_job
 from nightbench.gang.ssh_pool import shared_transport
 from nightbench.gang.ssh_target import SshTarget
-from nightbench.gang.transport import Transport
+from nightbench.gang.ssh_transport import SshTransport
 from nightbench.spool import CaseStore
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ async def cancel(
         GangError: a process could not be ended.
     """
 
-    async def on_node(node: str, transport: Transport) -> tuple[list[str], list[int]]:
+    async def on_node(node: str, transport: SshTransport) -> tuple[list[str], list[int]]:
         folder = (await Layout.of(transport, job.environments)).job(job, node)
         return await _end(
             transport,
@@ -113,7 +113,7 @@ async def cancel_run(
 ) -> CancelReport:
     """End every job of a run on all nodes of a cluster; see `cancel`."""
 
-    async def on_node(node: str, transport: Transport) -> tuple[list[str], list[int]]:
+    async def on_node(node: str, transport: SshTransport) -> tuple[list[str], list[int]]:
         run = (await Layout.of(transport, cluster.environments)).run(run_id)
         folders = []
         for case in await transport.listdir(run):
@@ -134,7 +134,7 @@ def _cancelled(reason: str) -> Reason:
 
 
 async def _on_nodes(
-    transports: Mapping[str, Transport], on_node: Any, on_event: OnEvent
+    transports: Mapping[str, SshTransport], on_node: Any, on_event: OnEvent
 ) -> CancelReport:
     """Run on all nodes; the error of one is raised after the others are done."""
     ended = await on_all(on_node(node, transport) for node, transport in transports.items())
@@ -148,7 +148,7 @@ async def _on_nodes(
 
 
 async def _end(
-    transport: Transport,
+    transport: SshTransport,
     folders: Iterable[str],
     policy: EnvironmentPolicy,
     prefix: str,
@@ -200,12 +200,10 @@ async def _end(
         if not left["found"]:
             return stopped, killed
         await asyncio.sleep(1)
-    raise RemoteFailure(
-        transport.node, transport.address, f"cannot end these processes: {left['found']}"
-    )
+    raise RemoteFailure.of(transport, f"cannot end these processes: {left['found']}")
 
 
-async def _any_agent(transport: Transport, layout: Layout) -> str | None:
+async def _any_agent(transport: SshTransport, layout: Layout) -> str | None:
     """Return the agent of some shipped code; a job has none of its own while it is prepared.
 
     Returns:
@@ -218,7 +216,7 @@ async def _any_agent(transport: Transport, layout: Layout) -> str | None:
     return None
 
 
-async def _wait_for_end(transport: Transport, folders: Iterable[str], limit_s: float) -> None:
+async def _wait_for_end(transport: SshTransport, folders: Iterable[str], limit_s: float) -> None:
     """Wait for the agents to end their processes; the sweep ends what is left."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + limit_s
@@ -230,7 +228,7 @@ async def _wait_for_end(transport: Transport, folders: Iterable[str], limit_s: f
             await asyncio.sleep(0.25)
 
 
-async def _json(transport: Transport, path: str) -> dict[str, Any] | None:
+async def _json(transport: SshTransport, path: str) -> dict[str, Any] | None:
     content = await transport.read(path)
     if content is None:
         return None
@@ -328,7 +326,7 @@ async def _everywhere(
     verb: str,
     words: list[str],
 ) -> dict[str, dict[str, Any]]:
-    async def ask(transport: Transport) -> dict[str, Any]:
+    async def ask(transport: SshTransport) -> dict[str, Any]:
         try:
             return await _verb(transport, cluster.environments, shipment, verb, *words)
         except UserError as error:
@@ -340,7 +338,7 @@ async def _everywhere(
 
 
 async def _verb(
-    transport: Transport,
+    transport: SshTransport,
     policy: EnvironmentPolicy,
     shipment: Shipment,
     verb: str,

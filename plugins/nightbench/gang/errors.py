@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol, Self
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Reason, ReasonCode
@@ -11,6 +12,18 @@ from nightbench.core.sentences import sentences
 
 class GangError(UserError):
     """An error of a gang or of one of its nodes."""
+
+
+class Place(Protocol):
+    """What leads to one node: a transport, or the target of a login."""
+
+    @property
+    def node(self) -> str:
+        """Its name in the cluster."""
+
+    @property
+    def address(self) -> str:
+        """`host:port`."""
 
 
 class NodeError(GangError):
@@ -29,6 +42,11 @@ class NodeError(GangError):
         self.address = address
         self.message = message
         super().__init__(f"node {node} ({address}): {message}")
+
+    @classmethod
+    def of(cls, place: Place, message: str) -> Self:
+        """The error of the node that a transport or a target leads to."""
+        return cls(place.node, place.address, message)
 
     @property
     def reason(self) -> Reason:
@@ -89,6 +107,18 @@ class EnvironmentUnavailable(NodeError):
 
 class AgentCrashed(RemoteFailure):
     """agent.py ended with a traceback: a defect of it, or of what was shipped beside it."""
+
+
+def remote_failure(place: Place, what: str, stderr: bytes) -> RemoteFailure | DiskFull:
+    """Return the error for a command that failed, by what it wrote to stderr."""
+    tail = stderr.decode(errors="replace").strip()[-1500:]
+    if "No space left on device" in tail or "Disk quota exceeded" in tail:
+        return DiskFull.of(
+            place,
+            f"no room to {what}. Make room there, or put environments.root on another disk "
+            "(cluster YAML)",
+        )
+    return RemoteFailure.of(place, f"could not {what}: {tail}")
 
 
 _NOT_THE_NODE = (EnvironmentUnavailable, AgentCrashed)

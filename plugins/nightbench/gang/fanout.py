@@ -67,8 +67,8 @@ async def call_each(
             async with asyncio.timeout(limit_s):
                 return await call(client)
         except TimeoutError:
-            error: NodeError = NodeUnreachable(
-                client.name, client.transport.address, f"no answer within {limit_s:g} s"
+            error: NodeError = NodeUnreachable.of(
+                client.transport, f"no answer within {limit_s:g} s"
             )
         except NodeError as refused:
             error = refused

@@ -15,7 +15,7 @@ from nightbench.gang.errors import Cancelled, Superseded
 from nightbench.gang.fanout import NodeMonitor, call_each
 from nightbench.gang.node_client import NodeClient
 from nightbench.gang.progress import OnEvent, ProgressDocument, ignore
-from nightbench.gang.transport import Transport
+from nightbench.gang.ssh_transport import SshTransport
 from nightbench.spool import CaseStore, RepeatOutcome
 
 PROGRESS_INTERVAL_S = 1.0
@@ -46,7 +46,7 @@ class GangContext:
     def __init__(
         self,
         job: JobSpec,
-        transports: Mapping[str, Transport],
+        transports: Mapping[str, SshTransport],
         store: CaseStore,
         on_event: OnEvent = ignore,
         clock: Callable[[], float] = time.monotonic,

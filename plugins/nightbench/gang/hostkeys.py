@@ -102,7 +102,7 @@ async def host_keys(target: SshTarget) -> list[HostKey]:
             below.close()
             await below.wait_closed()
     if not found:
-        raise NodeUnreachable(target.node, target.address, "shows no host key of a known kind")
+        raise NodeUnreachable.of(target, "shows no host key of a known kind")
     return [compare(target, key) for key in found]
 
 

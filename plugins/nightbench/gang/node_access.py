@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nightbench.core.model import ClockOffset, EnvironmentPolicy, JobSpec, Node
-from nightbench.gang.errors import AgentCrashed, GangError
+from nightbench.gang.errors import AgentCrashed, GangError, remote_failure
+from nightbench.gang.ssh_connection import OnLine
 from nightbench.gang.ssh_pool import shared_transport
 from nightbench.gang.ssh_target import SshTarget
-from nightbench.gang.transport import OnLine, Transport, expand, remote_failure
+from nightbench.gang.ssh_transport import SshTransport
 
 T = TypeVar("T")
-Connect = Callable[[SshTarget], Transport]
+Connect = Callable[[SshTarget], SshTransport]
 
 CODE_DIGITS = 12
 """Of a tree's digest in the name of its folder on nodes: every line of a traceback has it."""
@@ -30,13 +31,13 @@ EXCHANGES = 10
 @asynccontextmanager
 async def connections(
     nodes: Iterable[Node], targets: Mapping[str, SshTarget], connect: Connect = shared_transport
-) -> AsyncIterator[dict[str, Transport]]:
+) -> AsyncIterator[dict[str, SshTransport]]:
     """Yield transports to the nodes by name; they are closed at the end.
 
     Raises:
         GangError: a node has no target.
     """
-    transports: dict[str, Transport] = {}
+    transports: dict[str, SshTransport] = {}
     for node in nodes:
         if node.name not in targets:
             raise GangError(
@@ -74,14 +75,14 @@ class Layout:
     job_root: str
 
     @classmethod
-    async def of(cls, transport: Transport, policy: EnvironmentPolicy) -> Layout:
+    async def of(cls, transport: SshTransport, policy: EnvironmentPolicy) -> Layout:
         """Return the layout on a node.
 
         Raises:
             NodeError: the node does not say where the user's home is.
         """
-        root = await expand(transport, policy.root)
-        return cls(root, await expand(transport, policy.job_root) if policy.job_root else root)
+        root = await _expand(transport, policy.root)
+        return cls(root, await _expand(transport, policy.job_root) if policy.job_root else root)
 
     def options(self) -> list[str]:
         """Return the options by which the agent's verbs find both roots."""
@@ -113,6 +114,13 @@ class Layout:
         return posixpath.join(self.job_root, "jobs", run_id)
 
 
+async def _expand(transport: SshTransport, path: str) -> str:
+    """Return the path with a leading `~` replaced by the SSH user's home on the node."""
+    if path == "~" or path.startswith("~/"):
+        return await transport.home() + path[1:]
+    return path
+
+
 def repeat_dir(job_dir: str, repeat: int) -> str:
     """Return the folder of a repeat."""
     return posixpath.join(job_dir, "repeats", f"{repeat:03d}")
@@ -122,7 +130,7 @@ def repeat_dir(job_dir: str, repeat: int) -> str:
 
 
 async def call_agent(
-    transport: Transport,
+    transport: SshTransport,
     python: str,
     agent: str,
     verb: str,
@@ -156,9 +164,8 @@ async def call_agent(
         full = b"No space left on device" in said
         if done.exit == 1 and b"Traceback (most recent call last)" in said and not full:
             lines = said.decode(errors="replace").strip().splitlines()
-            raise AgentCrashed(
-                transport.node,
-                transport.address,
+            raise AgentCrashed.of(
+                transport,
                 f"`agent.py {verb}` failed with an exception: {lines[-1]}. The code that was "
                 "shipped to the node is at fault, not the node. " + "\n".join(lines[-12:]),
             )
@@ -221,7 +228,7 @@ def best_offset(exchanges: Iterable[tuple[float, float, float]]) -> ClockOffset:
 
 
 async def measure_offset(
-    transport: Transport,
+    transport: SshTransport,
     python: str,
     agent: str,
     exchanges: int = EXCHANGES,
@@ -233,7 +240,7 @@ async def measure_offset(
 
 
 async def measure_clocks(
-    transport: Transport,
+    transport: SshTransport,
     python: str,
     agent: str,
     exchanges: int = EXCHANGES,

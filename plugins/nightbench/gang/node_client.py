@@ -23,7 +23,7 @@ from nightbench.gang.node_access import (
     repeat_dir,
 )
 from nightbench.gang.ssh_pool import SupportsFollow
-from nightbench.gang.transport import Transport
+from nightbench.gang.ssh_transport import SshTransport
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -48,7 +48,7 @@ class NodeClient:
         self,
         job: JobSpec,
         node: Node,
-        transport: Transport,
+        transport: SshTransport,
         clock: Callable[[], float] = time.monotonic,
         launcher: AgentLauncher | None = None,
     ) -> None:
@@ -87,9 +87,8 @@ class NodeClient:
         self._folder = layout.job(self.job, self.name)
         self._agent = layout.agent(self.job.code_digest)
         if not await self.transport.exists(self._path("job.json")):
-            raise RemoteFailure(
-                self.name,
-                self.transport.address,
+            raise RemoteFailure.of(
+                self.transport,
                 f"no job.json in {self._folder}: prepare the job before it is run",
             )
         await self.transport.make_folders(self._path("control"))
@@ -346,11 +345,9 @@ class NodeClient:
         try:
             document = json.loads(content)
         except ValueError as error:
-            raise RemoteFailure(
-                self.name, self.transport.address, f"{path} is not JSON: {error}"
-            ) from error
+            raise RemoteFailure.of(self.transport, f"{path} is not JSON: {error}") from error
         if not isinstance(document, dict):
-            raise RemoteFailure(self.name, self.transport.address, f"{path} is not a JSON object")
+            raise RemoteFailure.of(self.transport, f"{path} is not a JSON object")
         return document
 
     def _path(self, *parts: str) -> str:

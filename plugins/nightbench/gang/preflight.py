@@ -27,9 +27,10 @@ from nightbench.gang.node_access import (
 )
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, ship_code
+from nightbench.gang.ssh_connection import Conversation
 from nightbench.gang.ssh_pool import shared_transport
 from nightbench.gang.ssh_target import SshTarget
-from nightbench.gang.transport import Conversation, Transport
+from nightbench.gang.ssh_transport import SshTransport
 from nightbench.nodes import Control, NodePreflight
 from nightbench.nodes.controls import all_reduce
 from nightbench.spool import utc_now
@@ -78,7 +79,7 @@ async def preflight(
     """
     places = asyncio.Semaphore(AT_ONCE)
 
-    async def examine(node: Node, transport: Transport) -> tuple[NodePreflight, str | None]:
+    async def examine(node: Node, transport: SshTransport) -> tuple[NodePreflight, str | None]:
         async with places:
             return await _examine(cluster, node, transport, shipment, controls, sweep, on_event)
 
@@ -99,7 +100,7 @@ async def preflight(
 async def _examine(
     cluster: Cluster,
     node: Node,
-    transport: Transport,
+    transport: SshTransport,
     shipment: Shipment,
     controls: bool,
     sweep: bool,
@@ -143,7 +144,7 @@ async def _examine(
 
 
 async def _control_options(
-    cluster: Cluster, transport: Transport, agent: str, where: Sequence[str]
+    cluster: Cluster, transport: SshTransport, agent: str, where: Sequence[str]
 ) -> list[str]:
     """Return the options for control measurements; none where the node's lock is held."""
     policy = cluster.environments
@@ -158,7 +159,7 @@ async def _control_options(
 
 
 async def _network(
-    cluster: Cluster, agents: Sequence[tuple[Node, str]], transports: Mapping[str, Transport]
+    cluster: Cluster, agents: Sequence[tuple[Node, str]], transports: Mapping[str, SshTransport]
 ) -> Network:
     names = tuple(node.name for node, _ in agents)
     try:
@@ -174,7 +175,7 @@ async def _network(
 
 
 async def _ring(
-    cluster: Cluster, agents: Sequence[tuple[Node, str]], transports: Mapping[str, Transport]
+    cluster: Cluster, agents: Sequence[tuple[Node, str]], transports: Mapping[str, SshTransport]
 ) -> list[dict[str, Any]]:
     """Run one ring all-reduce over all nodes; return the ranks' answers in the nodes' order.
 
@@ -217,7 +218,7 @@ async def _ring(
     return [result for result in done if not isinstance(result, BaseException)]
 
 
-async def _next_answer(transport: Transport, ring: Conversation, key: str) -> dict[str, Any]:
+async def _next_answer(transport: SshTransport, ring: Conversation, key: str) -> dict[str, Any]:
     """Return the next JSON object with a key, skipping output of login scripts."""
     while True:
         found = _checked(transport, await ring.read_line(), key)
@@ -225,14 +226,12 @@ async def _next_answer(transport: Transport, ring: Conversation, key: str) -> di
             return found
 
 
-def _checked(transport: Transport, line: str, key: str) -> dict[str, Any] | None:
+def _checked(transport: SshTransport, line: str, key: str) -> dict[str, Any] | None:
     try:
         document = json.loads(line)
     except ValueError:
         return None
     if isinstance(document, dict) and "error" in document:
         hint = f". {document['hint']}" if document.get("hint") else ""
-        raise RemoteFailure(
-            transport.node, transport.address, f"all-reduce: {document['error']}{hint}"
-        )
+        raise RemoteFailure.of(transport, f"all-reduce: {document['error']}{hint}")
     return document if isinstance(document, dict) and key in document else None

@@ -29,7 +29,7 @@ from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, Shipped, machine_of, ship, ship_code
 from nightbench.gang.ssh_pool import shared_transport
 from nightbench.gang.ssh_target import SshTarget
-from nightbench.gang.transport import Transport
+from nightbench.gang.ssh_transport import SshTransport
 from nightbench.gang.wheels import Wheel, accepts_tag, choose_wheels, line_of, packages_of
 from nightbench.spool import CaseStore
 
@@ -109,7 +109,7 @@ async def _prepare(
 
 
 async def _prepare_node(
-    job: JobSpec, node: str, transport: Transport, shipment: Shipment, on_event: OnEvent
+    job: JobSpec, node: str, transport: SshTransport, shipment: Shipment, on_event: OnEvent
 ) -> None:
     policy = job.environments
     layout = await Layout.of(transport, policy)
@@ -126,7 +126,7 @@ async def _prepare_node(
 
 
 async def _wheels_to_ship(
-    transport: Transport, job: JobSpec, shipment: Shipment
+    transport: SshTransport, job: JobSpec, shipment: Shipment
 ) -> list[Wheel] | None:
     """Return the wheels that the controller has to ship; None where the node has an index.
 
@@ -147,11 +147,11 @@ async def _wheels_to_ship(
             choose_wheels, shipment.wheelhouse, packages, series, machine
         )
     except GangError as error:
-        raise EnvironmentUnavailable(transport.node, transport.address, str(error)) from error
+        raise EnvironmentUnavailable.of(transport, str(error)) from error
 
 
 async def provision(
-    transport: Transport, layout: Layout, job: JobSpec, shipped: Shipped, on_event: OnEvent
+    transport: SshTransport, layout: Layout, job: JobSpec, shipped: Shipped, on_event: OnEvent
 ) -> str:
     """Return the interpreter of the job's framework on a node, building the environment if absent.
 
@@ -166,9 +166,8 @@ async def provision(
         agent = posixpath.join(shipped.code, "agent.py")
         answer = await call_agent(transport, policy.python, agent, "prefix", "--path", prefix)
         if "problem" in answer:
-            raise EnvironmentUnavailable(
-                transport.node,
-                transport.address,
+            raise EnvironmentUnavailable.of(
+                transport,
                 f"{build.line}: {answer['problem']}; the prefix is given as {prefix!r} in the "
                 "suite's builds or the cluster's environments.paths",
             )
@@ -202,13 +201,12 @@ async def provision(
     )
     if "unavailable" in answer:
         log = f" (log on the node: {answer['log']})" if answer.get("log") else ""
-        raise EnvironmentUnavailable(
-            transport.node,
-            transport.address,
+        raise EnvironmentUnavailable.of(
+            transport,
             f"{build.line} is unavailable: {answer['unavailable']}{log}. {answer.get('hint', '')}",
         )
     if "python" not in answer:
-        raise RemoteFailure(transport.node, transport.address, f"provision answered {answer}")
+        raise RemoteFailure.of(transport, f"provision answered {answer}")
     if answer.get("built"):
         on_event(
             GangEvent(
@@ -222,7 +220,7 @@ async def provision(
 
 
 async def _provide_image(
-    transport: Transport, layout: Layout, job: JobSpec, shipped: Shipped, on_event: OnEvent
+    transport: SshTransport, layout: Layout, job: JobSpec, shipped: Shipped, on_event: OnEvent
 ) -> str:
     """Return what runs the interpreter of the job's image on a node, pulling it if it is absent.
 
@@ -246,9 +244,8 @@ async def _provide_image(
         timeout_s=None,
     )
     if "unavailable" in answer:
-        raise EnvironmentUnavailable(
-            transport.node,
-            transport.address,
+        raise EnvironmentUnavailable.of(
+            transport,
             f"{build.line} is unavailable: {answer['unavailable']}. {answer.get('hint', '')}",
         )
     if answer.get("built"):

@@ -22,10 +22,10 @@ from pathlib import Path
 from nightbench.config import locations
 from nightbench.core.code_digest import code_digest, shipped_files
 from nightbench.core.errors import UserError
-from nightbench.gang.errors import NodeUnreachable, PythonUnusable
+from nightbench.gang.errors import NodeUnreachable, PythonUnusable, remote_failure
 from nightbench.gang.node_access import Layout
 from nightbench.gang.progress import GangEvent, OnEvent
-from nightbench.gang.transport import Transport, remote_failure
+from nightbench.gang.ssh_transport import SshTransport
 from nightbench.gang.wheels import Wheel, file_digest
 
 CLAIM_BYTES = 1_000_000
@@ -126,7 +126,7 @@ def pack(benchmarks: Path) -> bytes:
 
 
 async def ship(
-    transport: Transport,
+    transport: SshTransport,
     layout: Layout,
     shipment: Shipment,
     python: str,
@@ -168,14 +168,14 @@ async def ship(
     return Shipped(code, uv, tuple(uploaded), folders)
 
 
-async def machine_of(transport: Transport) -> str:
+async def machine_of(transport: SshTransport) -> str:
     """Return the node's machine as `uname -m` prints it."""
     done = await transport.run(["uname", "-m"], timeout_s=60)
     return done.stdout.decode(errors="replace").strip()
 
 
 async def _ship_wheels(
-    transport: Transport, layout: Layout, wheels: Sequence[Wheel] | None, on_event: OnEvent
+    transport: SshTransport, layout: Layout, wheels: Sequence[Wheel] | None, on_event: OnEvent
 ) -> tuple[str, ...] | None:
     """Ship the wheels of an environment; return their folders, each named by its wheel's hash."""
     if wheels is None:
@@ -189,7 +189,7 @@ async def _ship_wheels(
 
 
 async def ship_code(
-    transport: Transport, layout: Layout, shipment: Shipment, python: str, on_event: OnEvent
+    transport: SshTransport, layout: Layout, shipment: Shipment, python: str, on_event: OnEvent
 ) -> str:
     """Ship `benchmarks/` to one node unless it has the same tree; return its folder."""
     await require_python(transport, python)
@@ -220,7 +220,7 @@ async def ship_code(
     return code
 
 
-async def require_python(transport: Transport, python: str) -> None:
+async def require_python(transport: SshTransport, python: str) -> None:
     """Check the interpreter that runs the agent.
 
     Raises:
@@ -231,16 +231,15 @@ async def require_python(transport: Transport, python: str) -> None:
         return
     said = found.stderr.decode(errors="replace").strip().splitlines()
     why = "is older than 3.7" if found.exit == 3 else f"does not run: {said[-1] if said else '?'}"
-    raise PythonUnusable(
-        transport.node,
-        transport.address,
+    raise PythonUnusable.of(
+        transport,
         f"{python} {why}. The agent needs Python 3.7 or newer: name one under "
         "environments.python in the cluster's YAML",
     )
 
 
 async def _put(
-    transport: Transport,
+    transport: SshTransport,
     source: Path,
     path: str,
     mode: int,
@@ -268,7 +267,7 @@ async def _put(
                 await transport.run(["rm", "-rf", claim], timeout_s=60)
 
 
-async def _uploaded_by_another(transport: Transport, path: str) -> bool:
+async def _uploaded_by_another(transport: SshTransport, path: str) -> bool:
     """Wait while a file grows on a disk that nodes share; return False once it has stalled."""
     clock = asyncio.get_running_loop().time
     seen, since_s = b"", clock()

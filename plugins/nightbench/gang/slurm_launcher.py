@@ -34,7 +34,7 @@ from nightbench.gang.slurm_commands import (
     submit_words,
 )
 from nightbench.gang.ssh_target import SshTarget
-from nightbench.gang.transport import Transport
+from nightbench.gang.ssh_transport import SshTransport
 
 ASK_S = 2.0
 """An answer of `squeue` counts for so long."""
@@ -85,7 +85,7 @@ class SlurmLauncher:
         self._end: Reason | None = None
         self.waits: str | None = None
 
-    async def start(self, transport: Transport) -> bool:
+    async def start(self, transport: SshTransport) -> bool:
         """Submit the job unless there is one; see `AgentLauncher.start`."""
         async with self._busy:
             found = await self._ask(transport)
@@ -97,7 +97,7 @@ class SlurmLauncher:
                 raise Cancelled([Reason(ReasonCode.CANCELLED, observed=observed)])
             return await self._submit(transport)
 
-    async def is_running(self, transport: Transport) -> bool:
+    async def is_running(self, transport: SshTransport) -> bool:
         """Return whether the job runs; what was known last where Slurm does not answer."""
         async with self._busy:
             try:
@@ -106,14 +106,14 @@ class SlurmLauncher:
                 found = self._known  # a controller that is down says nothing of its jobs
         return found is not None and found.is_running
 
-    async def on_node(self, transport: Transport, host: str) -> Sequence[str]:
+    async def on_node(self, transport: SshTransport, host: str) -> Sequence[str]:
         """Return the words of a step beside that of the agents.
 
         Raises:
             RemoteFailure: the job does not run.
         """
         if not await self.is_running(transport) or self._known is None:
-            raise RemoteFailure(transport.node, transport.address, "its Slurm job does not run")
+            raise RemoteFailure.of(transport, "its Slurm job does not run")
         return on_node_words(self._known.number, host)
 
     def take_end(self) -> Reason | None:
@@ -121,29 +121,29 @@ class SlurmLauncher:
         end, self._end = self._end, None
         return end
 
-    async def end(self, transport: Transport) -> None:
+    async def end(self, transport: SshTransport) -> None:
         """Cancel the job where it is left in the queue, and wait for its end."""
         for job in await _queue(transport, self._name):
             if job.is_active:
                 await transport.write_atomic(await self._ended_path(transport, job.number), b"")
         await end_job(transport, self._job.job_id)
 
-    async def _is_cancelled(self, transport: Transport, job: SlurmJob) -> bool:
+    async def _is_cancelled(self, transport: SshTransport, job: SlurmJob) -> bool:
         """Tell whether somebody else than a controller has cancelled the job."""
         ended = await self._ended_path(transport, job.number)
         return job.state == "CANCELLED" and not await transport.exists(ended)
 
-    async def _ended_path(self, transport: Transport, number: int) -> str:
+    async def _ended_path(self, transport: SshTransport, number: int) -> str:
         """Return the file that says that a controller has cancelled a job."""
         return posixpath.join(await self._folder(transport), f"ended-{number}")
 
-    async def _folder(self, transport: Transport) -> str:
+    async def _folder(self, transport: SshTransport) -> str:
         layout = await Layout.of(transport, self._job.environments)
         return posixpath.join(layout.run(self._job.job_id), "slurm")
 
     # --- what Slurm says ------------------------------------------------------------------
 
-    async def _ask(self, transport: Transport) -> SlurmJob | None:
+    async def _ask(self, transport: SshTransport) -> SlurmJob | None:
         """Return the gang's job; None where Slurm knows of none.
 
         Raises:
@@ -173,7 +173,7 @@ class SlurmLauncher:
                 self._end = Reason(ReasonCode.BATCH_JOB_ENDED, subject=subject, observed=why)
         return found
 
-    async def _accounted(self, transport: Transport, number: int) -> SlurmJob:
+    async def _accounted(self, transport: SshTransport, number: int) -> SlurmJob:
         """Return a job that has left the queue, from the accounting where Slurm has one."""
         done = await transport.run(accounting_words(number), timeout_s=COMMAND_TIMEOUT_S)
         if done.exit == 0:
@@ -184,7 +184,7 @@ class SlurmLauncher:
 
     # --- submitting -----------------------------------------------------------------------
 
-    async def _submit(self, transport: Transport) -> bool:
+    async def _submit(self, transport: SshTransport) -> bool:
         layout = await Layout.of(transport, self._job.environments)
         run = layout.run(self._job.job_id)
         folder = await self._folder(transport)
@@ -210,7 +210,7 @@ class SlurmLauncher:
         if done.exit != 0 or not number.isdecimal():
             await transport.write_atomic(posixpath.join(claim, "number"), b"refused\n")
             if "contact slurm controller" in said.lower():
-                raise RemoteFailure(transport.node, transport.address, f"sbatch: {said}")
+                raise RemoteFailure.of(transport, f"sbatch: {said}")
             raise GangError(
                 f"Slurm refuses the job of {self._job.job_id} (exit {done.exit}): {said}. Check "
                 "`slurm` and the nodes' names in the cluster's YAML"
@@ -221,7 +221,7 @@ class SlurmLauncher:
         self._on_event(GangEvent("batch", message, data={"job": int(number)}))
         return True
 
-    async def _end_stale_states(self, transport: Transport, layout: Layout) -> None:
+    async def _end_stale_states(self, transport: SshTransport, layout: Layout) -> None:
         """Let no agent of an ended job, which may have died without a word, pass for a live one."""
         for node in self._job.nodes:
             path = posixpath.join(layout.job(self._job, node.name), "agent.json")
@@ -233,7 +233,7 @@ class SlurmLauncher:
                 await transport.write_atomic(path, json.dumps(agent).encode())
 
 
-async def end_job(transport: Transport, job_id: str) -> None:
+async def end_job(transport: SshTransport, job_id: str) -> None:
     """Cancel the job of a gang, and wait until it has left the nodes.
 
     Raises:
@@ -244,24 +244,24 @@ async def end_job(transport: Transport, job_id: str) -> None:
     while any(job.is_active for job in await _queue(transport, name)):
         if time.monotonic() > until_s:
             why = f"the Slurm job {name} is still there {END_S:.0f} s after scancel"
-            raise RemoteFailure(transport.node, transport.address, why)
+            raise RemoteFailure.of(transport, why)
         await _command(transport, cancel_words(name))
         await asyncio.sleep(ASK_S / 2)
 
 
-async def _queue(transport: Transport, name: str) -> list[SlurmJob]:
+async def _queue(transport: SshTransport, name: str) -> list[SlurmJob]:
     output = await _command(transport, queue_words(name))
     try:
         return read_jobs(output)
     except ValueError as error:
         why = f"squeue: found {output[-200:]!r}, expected lines NUMBER|STATE|REASON"
-        raise RemoteFailure(transport.node, transport.address, why) from error
+        raise RemoteFailure.of(transport, why) from error
 
 
-async def _command(transport: Transport, words: Sequence[str]) -> str:
+async def _command(transport: SshTransport, words: Sequence[str]) -> str:
     done = await transport.run(words, timeout_s=COMMAND_TIMEOUT_S)
     if done.exit != 0:
         said = done.stderr.decode(errors="replace").strip()[-500:]
         why = f"`{words[0]}` failed (exit {done.exit}): {said}"
-        raise RemoteFailure(transport.node, transport.address, why)
+        raise RemoteFailure.of(transport, why)
     return done.stdout.decode(errors="replace")

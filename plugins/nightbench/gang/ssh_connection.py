@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import asyncssh
@@ -20,9 +21,9 @@ from nightbench.core.errors import UserError
 from nightbench.gang.errors import DiskFull, NodeUnreachable, RemoteFailure
 from nightbench.gang.ssh_login import connect
 from nightbench.gang.ssh_target import SshTarget
-from nightbench.gang.transport import Completed, OnLine
 
 T = TypeVar("T")
+OnLine = Callable[[str], None]
 
 LOST = (asyncssh.DisconnectError, asyncssh.SFTPConnectionLost, asyncssh.SFTPNoConnection, OSError)
 """Errors that asyncssh raises in any operation when the connection is lost."""
@@ -71,6 +72,16 @@ def after_mark(output: bytes) -> bytes | None:
     return after if mark else None
 
 
+@dataclass(frozen=True)
+class Completed:
+    """A command that ended on a node."""
+
+    exit: int
+    """Exit status; 128 + n for a death by signal n."""
+    stdout: bytes
+    stderr: bytes
+
+
 class SshConnection:
     """One node over SSH; connects at the first use, and again after a connection was lost.
 
@@ -98,7 +109,15 @@ class SshConnection:
         on_stderr: OnLine | None = None,
         timeout_s: float | None = None,
     ) -> Completed:
-        """Run a command; see `Transport.run`."""
+        """Run a command without a shell. A status other than 0 is not an error here.
+
+        Args:
+            argv: the words of the command.
+            stdin: its whole input.
+            env: added to its environment.
+            on_stderr: called with each line of stderr.
+            timeout_s: time limit in seconds; None for none.
+        """
 
         async def execute() -> Completed:
             async with self._process(argv, env) as process:
@@ -118,8 +137,8 @@ class SshConnection:
         return await self.guard(f"run {argv[0]}", execute, timeout_s)
 
     @contextlib.asynccontextmanager
-    async def converse(self, argv: Sequence[str]) -> AsyncIterator[_Conversation]:
-        """Run a command that answers line by line; see `Transport.converse`."""
+    async def converse(self, argv: Sequence[str]) -> AsyncIterator[Conversation]:
+        """Run a command that answers each line with a line; it ends with the context."""
         async with self._process(argv, None) as process:
 
             async def begin() -> None:
@@ -131,7 +150,7 @@ class SshConnection:
                     noise.append(line)
 
             await self.guard(f"begin {argv[0]}", begin, FILE_TIMEOUT_S)
-            yield _Conversation(self, process)
+            yield Conversation(self, process)
 
     @contextlib.asynccontextmanager
     async def _process(
@@ -174,9 +193,8 @@ class SshConnection:
     def _not_run(self, command: str, status: int | None, said: bytes) -> RemoteFailure:
         """Return the error for a login shell that ended without running the command."""
         tail = said.decode(errors="replace").strip()[-500:]
-        return RemoteFailure(
-            self.node,
-            self.address,
+        return RemoteFailure.of(
+            self,
             f"the login shell did not run `{command}` (exit {status}); its output: {tail!r}. Is "
             f"the shell of user {self._target.login} nologin, or does a login file of it (.bashrc, "
             ".zshenv, config.fish) end it?",
@@ -188,9 +206,8 @@ class SshConnection:
             done = await self.run(["sh", "-c", 'printf %s "$HOME"'], timeout_s=FILE_TIMEOUT_S)
             self._home = done.stdout.decode().rstrip("/")
             if done.exit != 0 or not self._home.startswith("/"):
-                raise RemoteFailure(
-                    self.node,
-                    self.address,
+                raise RemoteFailure.of(
+                    self,
                     f"$HOME is {self._home!r}, expected an absolute path; give "
                     "environments.root as an absolute path in the cluster's YAML",
                 )
@@ -240,17 +257,15 @@ class SshConnection:
     def _no_files(self, error: asyncssh.ChannelOpenError | asyncssh.SFTPError) -> UserError | None:
         """Return the error for missing SFTP; None where the connection itself failed."""
         if isinstance(error, asyncssh.SFTPError):
-            return RemoteFailure(
-                self.node,
-                self.address,
+            return RemoteFailure.of(
+                self,
                 f"SFTP does not begin ({error.reason}). Does a login file (.bashrc, .zshenv, "
                 f"config.fish) of user {self._target.login} print something? Let it print only "
                 "for terminals, or let sshd use `Subsystem sftp internal-sftp`",
             )
         if error.code == asyncssh.OPEN_REQUEST_SESSION_FAILED:
-            return RemoteFailure(
-                self.node,
-                self.address,
+            return RemoteFailure.of(
+                self,
                 "its SSH server offers no SFTP, which Nightbench needs. Let sshd_config say "
                 "`Subsystem sftp internal-sftp`",
             )
@@ -269,21 +284,20 @@ class SshConnection:
                 return await operation()
         except TimeoutError as error:
             self._drop()
-            raise NodeUnreachable(
-                self.node, self.address, f"no answer within {timeout_s:.0f} s to: {what}"
+            raise NodeUnreachable.of(
+                self, f"no answer within {timeout_s:.0f} s to: {what}"
             ) from error
         except asyncssh.ChannelOpenError as error:
             # The connection is intact, and others use it.
-            raise NodeUnreachable(
-                self.node,
-                self.address,
+            raise NodeUnreachable.of(
+                self,
                 f"no new channel ({error.reason}), wanted to {what}. Does its sshd_config allow "
                 "fewer sessions over one connection (MaxSessions) than OpenSSH's usual 10?",
             ) from error
         except LOST as error:
             self._drop()
-            raise NodeUnreachable(
-                self.node, self.address, f"connection lost ({error}), wanted to {what}"
+            raise NodeUnreachable.of(
+                self, f"connection lost ({error}), wanted to {what}"
             ) from error
         except asyncssh.SFTPError as error:
             raise await self._refusal(what, error, need_bytes) from error
@@ -298,21 +312,19 @@ class SshConnection:
         if full or (changes and not isinstance(error, asyncssh.SFTPConnectionLost)):
             free, locked = await self._room(path)
             if locked is not None and not full:
-                return RemoteFailure(
-                    self.node,
-                    self.address,
+                return RemoteFailure.of(
+                    self,
                     f"could not {what}: {locked} cannot be written by user {self._target.login} "
                     "(read-only, or no rights). Choose another environments.root in the "
                     "cluster's YAML, or repair the folder",
                 )
             if full or (free is not None and free <= max(need_bytes, 1 << 20)):
-                return DiskFull(
-                    self.node,
-                    self.address,
+                return DiskFull.of(
+                    self,
                     f"no room to {what}: {(free or 0) / 1e6:.1f} MB free. Make room there, or put "
                     "environments.root on another disk (cluster YAML)",
                 )
-        return RemoteFailure(self.node, self.address, f"could not {what}: {error.reason}")
+        return RemoteFailure.of(self, f"could not {what}: {error.reason}")
 
     async def _room(self, path: str) -> tuple[int | None, str | None]:
         """Return the free bytes at a path, and its nearest folder if that is not writable."""
@@ -333,7 +345,9 @@ class SshConnection:
             connection.abort()
 
 
-class _Conversation:
+class Conversation:
+    """A command that answers each line of its input with one line."""
+
     def __init__(self, transport: SshConnection, process: asyncssh.SSHClientProcess[bytes]) -> None:
         self._transport = transport
         self._process = process
@@ -351,9 +365,7 @@ class _Conversation:
             answer = await self._process.stdout.readline()
             if not answer:
                 why = (await self._process.stderr.read()).decode(errors="replace").strip()
-                raise RemoteFailure(
-                    self._transport.node, self._transport.address, f"no answer: {why[-500:]}"
-                )
+                raise RemoteFailure.of(self._transport, f"no answer: {why[-500:]}")
             return answer.decode().rstrip("\n")
 
         return await self._transport.guard("converse", operation, FILE_TIMEOUT_S)

@@ -81,7 +81,7 @@ async def connect(target: SshTarget) -> asyncssh.SSHClientConnection:
             if hop is target:
                 raise
             message = f"on the way to it, jump host {hop.address}: {error.message}"
-            raise type(error)(target.node, target.address, message) from error
+            raise type(error).of(target, message) from error
     assert below is not None
     return below
 
@@ -101,15 +101,12 @@ async def _login_with_retries(
         except _ClosedBeforeLogin as closed:
             wait_s = random.uniform(pause_s / 2, pause_s)
             if below is not None and below.is_closed():
-                raise NodeUnreachable(
-                    target.node, target.address, "the jump host's connection was lost"
-                ) from closed
+                raise NodeUnreachable.of(target, "the jump host's connection was lost") from closed
             if clock() + wait_s > give_up_s:
                 if below is not None:
                     below.abort()
-                raise NodeUnreachable(
-                    target.node,
-                    target.address,
+                raise NodeUnreachable.of(
+                    target,
                     f"closed the connection before the login, {attempt} times in "
                     f"{THROTTLED_S:.0f} s ({closed}). Is it throttled (MaxStartups, "
                     "PerSourcePenalties, fail2ban), or is what answers there no SSH server?",
@@ -201,7 +198,7 @@ def explain(
     """
 
     def of(kind: type[NodeError], message: str) -> NodeError:
-        return kind(target.node, target.address, message)
+        return kind.of(target, message)
 
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
         return of(HostKeyRejected, _host_key_rejected(target, error, rejected, known))

@@ -15,11 +15,10 @@ from weakref import WeakKeyDictionary
 
 import asyncssh
 
-from nightbench.gang.errors import RemoteFailure
+from nightbench.gang.errors import RemoteFailure, remote_failure
 from nightbench.gang.ssh_connection import FILE_TIMEOUT_S, MARK
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
-from nightbench.gang.transport import remote_failure
 
 _POOLS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[SshTarget, SharedTransport]]
 
@@ -139,9 +138,8 @@ class _FollowChannel:
         if process.exit_status == 2 and "invalid choice" in said:
             self.known = False
         elif process.returncode is not None:
-            raise RemoteFailure(
-                self._transport.node,
-                self._transport.address,
+            raise RemoteFailure.of(
+                self._transport,
                 f"`agent.py follow` ended (exit {process.returncode}): {said[-500:]}",
             )
 

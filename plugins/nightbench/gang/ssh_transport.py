@@ -24,7 +24,11 @@ log = logging.getLogger(__name__)
 
 
 class SshTransport(SshConnection):
-    """The `Transport` to one node over SSH.
+    """Commands and files on one node over SSH.
+
+    Paths are the node's own and absolute. Every method raises a `NodeError`: `NodeUnreachable`
+    when the node does not answer (the next call tries to connect again), `RemoteFailure` or
+    `DiskFull` when the operation fails on the node.
 
     Args:
         target: address, user and keys.
@@ -60,7 +64,14 @@ class SshTransport(SshConnection):
     async def put_file(
         self, source: Path, path: str, mode: int = 0o644, digest: str | None = None
     ) -> None:
-        """Upload a file; see `Transport.put_file`."""
+        """Upload a file; it appears complete or not at all.
+
+        Args:
+            source: the file here.
+            path: its path on the node.
+            mode: its permissions.
+            digest: its sha256; with it an interrupted upload is resumed.
+        """
         await _Upload(self, source, path, mode, digest).run()
 
     async def mkdir(self, path: str) -> bool:
@@ -125,15 +136,7 @@ class SshTransport(SshConnection):
 
 
 class _Upload:
-    """The upload of one file to one node.
-
-    Args:
-        transport: the node.
-        source: the local file.
-        path: its path on the node.
-        mode: its permissions.
-        digest: its sha256; with it an interrupted upload is resumed.
-    """
+    """The upload of one file to one node; see `SshTransport.put_file`."""
 
     def __init__(
         self, transport: SshTransport, source: Path, path: str, mode: int, digest: str | None
@@ -148,11 +151,7 @@ class _Upload:
         self._what = f"upload {path}"
 
     async def run(self) -> None:
-        """Upload the file.
-
-        Raises:
-            NodeError: as `Transport.put_file`.
-        """
+        """Upload the file."""
         begun = 0
         if self._digest is not None:
             begun = await self._transport.guard(self._what, self._begin, FILE_TIMEOUT_S)
@@ -168,7 +167,7 @@ class _Upload:
             if begun and not await self._is_whole():
                 await self._transport.run(["rm", "-f", self._beside], timeout_s=FILE_TIMEOUT_S)
                 why = f"{self._path} was damaged in transit; try again"
-                raise RemoteFailure(self._transport.node, self._transport.address, why)
+                raise RemoteFailure.of(self._transport, why)
             await self._transport.guard(self._what, self._end, FILE_TIMEOUT_S, self._size)
         except RemoteFailure:
             # Another controller that uploads the same content may have renamed the part file.

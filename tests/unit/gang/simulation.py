@@ -11,7 +11,7 @@ from typing import Any
 
 from nightbench.core.model import Reason, ReasonCode
 from nightbench.gang.errors import NodeUnreachable
-from nightbench.gang.transport import Completed
+from nightbench.gang.ssh_connection import Completed
 
 
 class MemoryNode:

@@ -15,12 +15,12 @@ from nightbench.core.code_digest import code_digest, shipped_files
 from nightbench.core.model import ClockOffset, Protocol
 from nightbench.gang import RemoteFailure
 from nightbench.gang.decisions import NodeView, ProcessView
-from nightbench.gang.errors import AgentCrashed, faults_of
+from nightbench.gang.errors import AgentCrashed, faults_of, remote_failure
 from nightbench.gang.node_access import best_offset, call_agent, more_precise
 from nightbench.gang.node_client import NodeClient
 from nightbench.gang.progress import ProgressDocument
 from nightbench.gang.shipping import pack
-from nightbench.gang.transport import Completed, remote_failure
+from nightbench.gang.ssh_connection import Completed
 
 
 def test_the_offset_comes_from_the_shortest_round_trip():

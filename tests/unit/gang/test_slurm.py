@@ -22,7 +22,7 @@ from nightbench.gang.slurm_commands import (
     submit_words,
 )
 from nightbench.gang.slurm_launcher import SlurmLauncher, end_job
-from nightbench.gang.transport import Completed
+from nightbench.gang.ssh_connection import Completed
 
 POLICY = SlurmPolicy("login", "gpu", "bench", 5400.0, options=("--gres=gpu:8",))
 
