@@ -37,8 +37,8 @@ from nightbench.core.repeat_record import repeat_record
 from nightbench.core.sentences import sentence, sentences
 from nightbench.core.summarize import summarize_repeat
 from nightbench.gang.decisions import NodeView, ProcessView
-from nightbench.gang.failed_processes import process_error
 from nightbench.gang.progress import ProgressDocument
+from nightbench.gang.repeat_status import process_error
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = Path(__file__).parent / "golden"

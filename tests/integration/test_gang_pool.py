@@ -83,18 +83,6 @@ async def test_a_conversation_comes_back_after_its_connection_was_cut(nodes, tmp
     await transport.close()
 
 
-async def test_an_agent_of_an_older_version_is_found_out(nodes, tmp_path):
-    old = tmp_path / "agent.py"
-    old.write_text(
-        "import argparse\np = argparse.ArgumentParser()\np.add_argument('verb', choices=['clock'])"
-        "\np.parse_args()\n"
-    )
-    transport = shared_transport(nodes.targets["n1"])
-    for _ in range(2):
-        assert await transport.follow(sys.executable, str(old), look(tmp_path)) is None
-    await transport.close()
-
-
 async def test_a_conversation_that_ends_by_itself_says_why(nodes, tmp_path):
     broken = tmp_path / "agent.py"
     broken.write_text("raise SystemExit('no room for me')\n")

@@ -103,12 +103,7 @@ class AgentSupervisor:
         while True:
             now = gang.clock()
             waited_s = now - checked_s if checked_s is not None else None
-            no_state = client.view.agent not in (*SERVING, "waiting", "ended")
-            if (
-                waited_s is None
-                or client.view.agent == "ended"
-                or (no_state and waited_s > FIRST_STATE_S)
-            ):
+            if _must_start(client, waited_s):
                 if starts >= MAX_STARTS:
                     raise NodeError.of(
                         client.transport,
@@ -120,10 +115,7 @@ class AgentSupervisor:
                     await client.renew(gang.epoch)
                     if await client.start_agent():
                         starts += 1
-                        message = "agent started"
-                        if repeat > 1 and await client.check_reboot():
-                            message = "agent started; the node was rebooted"
-                        gang.on_event(GangEvent("agent", message, client.name))
+                        await self._report_start(client, repeat)
                     checked_s = gang.clock()
                     await client.read_state(gang.monitor.repeat)
                 except NodeError as error:
@@ -131,7 +123,7 @@ class AgentSupervisor:
                     if now - client.view.answered_s > gang.job.limits.lease_s:
                         raise
                     client.note_error(error)
-            elif waited_s > PROCESS_CHECK_S:
+            elif waited_s is not None and waited_s > PROCESS_CHECK_S:
                 checked_s = now
                 running = await call_each([client], NodeClient.is_agent_running)
                 if running.get(client.name) is False:
@@ -158,6 +150,12 @@ class AgentSupervisor:
                     f"the deadline passed while the lock of node {client.name} was waited for"
                 )
 
+    async def _report_start(self, client: NodeClient, repeat: int) -> None:
+        message = "agent started"
+        if repeat > 1 and await client.check_reboot():
+            message = "agent started; the node was rebooted"
+        self._gang.on_event(GangEvent("agent", message, client.name))
+
     async def _release(self, later: list[NodeClient], waits_for: NodeClient, repeat: int) -> None:
         """Release the locks that come after one that is waited for.
 
@@ -183,3 +181,10 @@ class AgentSupervisor:
         )
         self._gang.on_event(GangEvent("waiting", message, client.name, data=dict(who)))
         await self._gang.write_progress("waiting", repeat, message, force=True)
+
+
+def _must_start(client: NodeClient, waited_s: float | None) -> bool:
+    """Return whether an agent is to be started; `waited_s` is the time since one was, if any."""
+    if waited_s is None or client.view.agent == "ended":
+        return True
+    return client.view.agent not in (*SERVING, "waiting") and waited_s > FIRST_STATE_S

@@ -291,10 +291,6 @@ class NodeMonitor:
             self._polled.set()
             if failures:
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S)) - 1])
-                continue
-            if not client.waits_on_node:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._interrupt.wait(), self._interval_s)
 
     async def _poll_unless_interrupted(self, poll: Coroutine[None, None, bool]) -> bool | None:
         """Return the result of a poll; None where the next one became due before it ended."""

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nightbench.core.model import JobSpec, reasons_from_json, reasons_to_json
-from nightbench.gang.agent_launcher import AgentLauncher
 from nightbench.gang.decisions import is_too_late
 from nightbench.gang.errors import Cancelled, Superseded
 from nightbench.gang.fanout import NodeMonitor, call_each
 from nightbench.gang.node_client import NodeClient
 from nightbench.gang.progress import OnEvent, ProgressDocument, ignore
-from nightbench.gang.ssh_transport import SshTransport
+from nightbench.gang.slurm_launcher import SlurmLauncher
+from nightbench.gang.ssh_pool import SharedTransport
 from nightbench.spool import CaseStore, RepeatOutcome
 
 PROGRESS_INTERVAL_S = 1.0
@@ -46,13 +46,13 @@ class GangContext:
     def __init__(
         self,
         job: JobSpec,
-        transports: Mapping[str, SshTransport],
+        transports: Mapping[str, SharedTransport],
         store: CaseStore,
         on_event: OnEvent = ignore,
         clock: Callable[[], float] = time.monotonic,
         throughput_of: ThroughputOf | None = None,
         today: Callable[[], datetime] = utc_date,
-        launcher: AgentLauncher | None = None,
+        launcher: SlurmLauncher | None = None,
     ) -> None:
         self.job = job
         self.launcher = launcher

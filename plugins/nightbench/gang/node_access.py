@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 from nightbench.core.model import ClockOffset, EnvironmentPolicy, JobSpec, Node
 from nightbench.gang.errors import AgentCrashed, GangError, remote_failure
 from nightbench.gang.ssh_connection import OnLine
-from nightbench.gang.ssh_pool import shared_transport
+from nightbench.gang.ssh_pool import SharedTransport, shared_transport
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
 
 T = TypeVar("T")
-Connect = Callable[[SshTarget], SshTransport]
+Connect = Callable[[SshTarget], SharedTransport]
 
 CODE_DIGITS = 12
 """Of a tree's digest in the name of its folder on nodes: every line of a traceback has it."""
@@ -31,13 +31,13 @@ EXCHANGES = 10
 @asynccontextmanager
 async def connections(
     nodes: Iterable[Node], targets: Mapping[str, SshTarget], connect: Connect = shared_transport
-) -> AsyncIterator[dict[str, SshTransport]]:
+) -> AsyncIterator[dict[str, SharedTransport]]:
     """Yield transports to the nodes by name; they are closed at the end.
 
     Raises:
         GangError: a node has no target.
     """
-    transports: dict[str, SshTransport] = {}
+    transports: dict[str, SharedTransport] = {}
     for node in nodes:
         if node.name not in targets:
             raise GangError(

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nightbench.core.model import ClockOffset, JobSpec, Node, reasons_from_json
-from nightbench.gang.agent_launcher import AgentLauncher
 from nightbench.gang.decisions import SERVING, NodeView, ProcessView
 from nightbench.gang.errors import NodeError, RemoteFailure
 from nightbench.gang.node_access import (
@@ -19,11 +18,12 @@ from nightbench.gang.node_access import (
     Layout,
     best_offset,
     call_agent,
+    lock_options,
     measure_offset,
     repeat_dir,
 )
-from nightbench.gang.ssh_pool import SupportsFollow
-from nightbench.gang.ssh_transport import SshTransport
+from nightbench.gang.slurm_launcher import SlurmLauncher
+from nightbench.gang.ssh_pool import SharedTransport
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -48,9 +48,9 @@ class NodeClient:
         self,
         job: JobSpec,
         node: Node,
-        transport: SshTransport,
+        transport: SharedTransport,
         clock: Callable[[], float] = time.monotonic,
-        launcher: AgentLauncher | None = None,
+        launcher: SlurmLauncher | None = None,
     ) -> None:
         self.job = job
         self.launcher = launcher
@@ -63,8 +63,6 @@ class NodeClient:
         self._folder = ""
         self._agent = ""
         self._renewals = 0
-        self.waits_on_node = False
-        """Whether `agent.py follow`, which itself waits for changes, answered the last poll."""
         self._state_digest: str | None = None
         """Digest of the state in the last answer; the next poll asks for a different one."""
         self.view = NodeView(node.name, answered_s=clock())
@@ -194,15 +192,7 @@ class NodeClient:
             "wait_s": wait_s,
             "every_s": every_s,
         }
-        answer = await self._ask(request)
-        self.waits_on_node = answer is not None
-        if answer is None:
-            # The transport, or the agent's version there, has no `follow`: read the files.
-            renewed = renew and await self.epoch() <= epoch
-            if renewed:
-                await self.renew(epoch)
-            await self.read_state(repeat)
-            return renewed
+        answer = await self.transport.follow(self._python, self._agent, request)
         self.highest_epoch = max(self.highest_epoch, int(answer["epoch"]))
         self._state_digest = answer["digest"]
         self._update_view(answer["agent"] or {}, answer["state"])
@@ -310,11 +300,7 @@ class NodeClient:
         readings = []
         for _ in range(EXCHANGES):
             sent = self._clock()
-            answer = await self._ask({"clock": True})
-            if answer is None:
-                return await measure_offset(
-                    self.transport, self._python, self._agent, clock=self._clock
-                )
+            answer = await self.transport.follow(self._python, self._agent, {"clock": True})
             readings.append((sent, float(answer["monotonic_s"]), self._clock()))
         return best_offset(readings)
 
@@ -322,17 +308,9 @@ class NodeClient:
         """End all processes of Nightbench on the node whose agent has died; return their pids."""
         if self.launcher is not None:
             return []  # the batch system ends what its jobs leave
-        words = ["--root", self._root, "--kill"]
-        if self.job.environments.lock_dir:
-            words += ["--lock-dir", self.job.environments.lock_dir]
+        words = ["--root", self._root, "--kill", *lock_options(self.job.environments)]
         answer = await call_agent(self.transport, self._python, self._agent, "sweep", *words)
         return [int(pid) for pid in answer.get("killed") or []]
-
-    async def _ask(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the answer of `agent.py follow`; None where the transport does not support it."""
-        if not isinstance(self.transport, SupportsFollow):
-            return None
-        return await self.transport.follow(self._python, self._agent, request)
 
     def _lease(self, epoch: int) -> str:
         return f"{epoch} {self._renewals} {self._clock():.3f}\n"

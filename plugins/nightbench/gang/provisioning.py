@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from nightbench.core.model import Cluster, JobSpec, Node, reasons_from_json
+from nightbench.core.model import Cluster, EnvironmentPolicy, JobSpec, Node, reasons_from_json
 from nightbench.gang.errors import Cancelled, EnvironmentUnavailable, GangError, RemoteFailure
 from nightbench.gang.node_access import (
     Connect,
@@ -159,99 +159,78 @@ async def provision(
         EnvironmentUnavailable: it cannot be built there; the message says how to get it.
     """
     build, policy = job.build, job.environments
+
+    async def ask(verb: str, words: Sequence[str], **options: Any) -> dict[str, Any]:
+        agent = posixpath.join(shipped.code, "agent.py")
+        answer = await call_agent(transport, policy.python, agent, verb, *words, **options)
+        if "unavailable" in answer:
+            log = f" (log on the node: {answer['log']})" if answer.get("log") else ""
+            why = f"{build.line} is unavailable: {answer['unavailable']}{log}"
+            raise EnvironmentUnavailable.of(transport, f"{why}. {answer.get('hint', '')}")
+        return answer
+
     # A prefix of the cluster's `paths` is a build of source "path": a version or a wheel that a
     # person asks for is never replaced by what the site prepared.
-    prefix = build.location if build.source == "path" else None
-    if prefix is not None:
-        agent = posixpath.join(shipped.code, "agent.py")
-        answer = await call_agent(transport, policy.python, agent, "prefix", "--path", prefix)
+    if build.source == "path" and build.location is not None:
+        answer = await ask("prefix", ["--path", build.location])
         if "problem" in answer:
             raise EnvironmentUnavailable.of(
                 transport,
-                f"{build.line}: {answer['problem']}; the prefix is given as {prefix!r} in the "
-                "suite's builds or the cluster's environments.paths",
+                f"{build.line}: {answer['problem']}; the prefix is given as {build.location!r} in "
+                "the suite's builds or the cluster's environments.paths",
             )
         return str(answer["python"])
+    # The mark by which `cancel` finds the build and what it starts.
+    mark = {"NIGHTBENCH_AGENT": job.job_id, "NIGHTBENCH_AGENT_NODE": transport.node}
     if build.source == "image":
-        return await _provide_image(transport, layout, job, shipped, on_event)
-    arguments = ["--root", layout.root, "--line", build.line, "--variant", build.variant]
-    if shipped.uv:
-        arguments += ["--uv", shipped.uv]
-    if policy.index_url:
-        arguments += ["--index-url", policy.index_url]
-    arguments += repeated_option("--find-links", policy.find_links)
-    arguments += repeated_option("--wheel", shipped.wheels)
-    if build.version and build.source == "index":
-        arguments += ["--version", build.version]
-    if shipped.wheelhouse is not None:
-        # One folder for each wheel, named by its hash: the first switches the index off.
-        first, *others = shipped.wheelhouse or (posixpath.join(layout.root, "wheels"),)
-        arguments += ["--wheelhouse", first, *repeated_option("--find-links", others)]
-    arguments += lock_options(policy)
-    answer = await call_agent(
-        transport,
-        policy.python,
-        posixpath.join(shipped.code, "agent.py"),
-        "provision",
-        *arguments,
-        # The mark by which `cancel` finds the build and what it starts.
-        env={"NIGHTBENCH_AGENT": job.job_id, "NIGHTBENCH_AGENT_NODE": transport.node},
-        on_stderr=lambda line: on_event(GangEvent("provision", line, transport.node)),
-        timeout_s=None,
-    )
-    if "unavailable" in answer:
-        log = f" (log on the node: {answer['log']})" if answer.get("log") else ""
-        raise EnvironmentUnavailable.of(
-            transport,
-            f"{build.line} is unavailable: {answer['unavailable']}{log}. {answer.get('hint', '')}",
+        answer = await ask("image", _image_options(layout, job), env=mark, timeout_s=None)
+        done = f"{build.line}: pulled {build.location}"
+    else:
+        answer = await ask(
+            "provision",
+            _build_options(layout, job, shipped),
+            env=mark,
+            on_stderr=lambda line: on_event(GangEvent("provision", line, transport.node)),
+            timeout_s=None,
         )
+        done = f"{build.line} {build.variant}: built in {answer.get('seconds', 0):.0f} s"
     if "python" not in answer:
         raise RemoteFailure.of(transport, f"provision answered {answer}")
     if answer.get("built"):
-        on_event(
-            GangEvent(
-                "provision",
-                f"{build.line} {build.variant}: built in {answer.get('seconds', 0):.0f} s",
-                transport.node,
-                data=answer,
-            )
-        )
+        on_event(GangEvent("provision", done, transport.node, data=answer))
     return str(answer["python"])
 
 
-async def _provide_image(
-    transport: SshTransport, layout: Layout, job: JobSpec, shipped: Shipped, on_event: OnEvent
-) -> str:
-    """Return what runs the interpreter of the job's image on a node, pulling it if it is absent.
-
-    Raises:
-        EnvironmentUnavailable: engine, image or interpreter are not to be had there.
-    """
+def _build_options(layout: Layout, job: JobSpec, shipped: Shipped) -> list[str]:
+    """Return the options of the agent's verb `provision`."""
     build, policy = job.build, job.environments
-    words = ["--root", layout.root, "--line", build.line, "--image", build.location or ""]
+    words = ["--root", layout.root, "--line", build.line, "--variant", build.variant]
+    if shipped.uv:
+        words += ["--uv", shipped.uv]
+    words += _source_options(policy)
+    words += repeated_option("--wheel", shipped.wheels)
+    if build.version and build.source == "index":
+        words += ["--version", build.version]
+    if shipped.wheelhouse is not None:
+        # One folder for each wheel, named by its hash: the first switches the index off.
+        first, *others = shipped.wheelhouse or (posixpath.join(layout.root, "wheels"),)
+        words += ["--wheelhouse", first, *repeated_option("--find-links", others)]
+    return [*words, *lock_options(policy)]
+
+
+def _image_options(layout: Layout, job: JobSpec) -> list[str]:
+    """Return the options of the agent's verb `image`."""
+    policy = job.environments
+    words = [*layout.options(), "--line", job.build.line, "--image", job.build.location or ""]
     words += ["--engine", policy.engine, "--interpreter", policy.image_python]
-    if layout.job_root != layout.root:
-        words += ["--job-root", layout.job_root]
     words += [f"--option={option}" for option in policy.engine_options]
-    words += [f"--mount={folder}" for folder in policy.mounts]
-    answer = await call_agent(
-        transport,
-        policy.python,
-        posixpath.join(shipped.code, "agent.py"),
-        "image",
-        *words,
-        env={"NIGHTBENCH_AGENT": job.job_id, "NIGHTBENCH_AGENT_NODE": transport.node},
-        timeout_s=None,
-    )
-    if "unavailable" in answer:
-        raise EnvironmentUnavailable.of(
-            transport,
-            f"{build.line} is unavailable: {answer['unavailable']}. {answer.get('hint', '')}",
-        )
-    if answer.get("built"):
-        message = f"{build.line}: pulled {build.location}"
-        on_event(GangEvent("provision", message, transport.node, data=answer))
-    return str(answer["python"])
+    return [*words, *(f"--mount={folder}" for folder in policy.mounts)]
+
+
+def _source_options(policy: EnvironmentPolicy) -> list[str]:
+    """Return the options that name the index and the folders of packages."""
+    index = ["--index-url", policy.index_url] if policy.index_url else []
+    return [*index, *repeated_option("--find-links", policy.find_links)]
 
 
 # --- which versions a node could install ---------------------------------------------------
@@ -313,10 +292,7 @@ async def installable_versions(
         policy = cluster.environments
         layout = await Layout.of(transport, policy)
         code = await ship_code(transport, layout, shipment, policy.python, on_event)
-        options = ["--line", line, "--variant", variant]
-        if policy.index_url:
-            options += ["--index-url", policy.index_url]
-        options += repeated_option("--find-links", policy.find_links)
+        options = ["--line", line, "--variant", variant, *_source_options(policy)]
         agent = posixpath.join(code, "agent.py")
         answer = await call_agent(
             transport, policy.python, agent, "versions", *options, timeout_s=VERSIONS_TIMEOUT_S

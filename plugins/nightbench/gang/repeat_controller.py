@@ -26,13 +26,12 @@ from nightbench.gang.decisions import (
     unreachable,
 )
 from nightbench.gang.errors import DeadlinePassed, NodeError
-from nightbench.gang.failed_processes import log_tail, process_error
 from nightbench.gang.fanout import FAST_POLL_S, SLOW_POLL_S, CommandSender, call_each
 from nightbench.gang.gang_context import GangContext
 from nightbench.gang.node_access import more_precise
 from nightbench.gang.node_client import NodeClient
 from nightbench.gang.progress import GangEvent
-from nightbench.gang.repeat_status import agent_deaths, repeat_status
+from nightbench.gang.repeat_status import agent_deaths, log_tail, process_error, repeat_status
 from nightbench.spool import RepeatOutcome, utc_now
 
 COLLECT_S = 60.0

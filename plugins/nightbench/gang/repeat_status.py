@@ -1,4 +1,4 @@
-"""What the results of all nodes make of a repeat. Pure."""
+"""What the results of all nodes make of a repeat, and what its processes wrote last. Pure."""
 
 from __future__ import annotations
 
@@ -86,3 +86,40 @@ def _disturbed(results: Results) -> tuple[Reason, ...]:
 def _followed(reasons: Sequence[Reason]) -> bool:
     """Return whether a rank ended because another one had."""
     return any(each.code is ReasonCode.EXCEPTION and LEFT in each.observed for each in reasons)
+
+
+# --- what the processes of a failed repeat wrote last --------------------------------------
+
+
+def log_tail(results: Results) -> str | None:
+    """Return stacks of hung processes and the log's end, of the first failed node that has some."""
+    for node, result in _worst_first(results):
+        stacks = [
+            f"[{node} {process.get('name')}: stack]\n{process['stack']}"
+            for process in result.get("processes") or ()
+            if process.get("stack")
+        ]
+        parts = [*stacks, *([result["log_tail"]] if result.get("log_tail") else [])]
+        if parts:
+            return "\n".join(parts)
+    return None
+
+
+def process_error(results: Results) -> str | None:
+    """Return the error of the process that its node reports as the cause of the failure."""
+    for node, result in _worst_first(results):
+        errors = {
+            process.get("name"): process["error"]
+            for process in result.get("processes") or ()
+            if process.get("error")
+        }
+        blamed = [reason.get("subject") for reason in result.get("reasons") or ()]
+        for name in (*blamed, *errors):
+            if name in errors:
+                return f"[{node} {name}]\n{errors[name]}"
+    return None
+
+
+def _worst_first(results: Results) -> list[tuple[str, Mapping[str, Any]]]:
+    order = {"failed": 0, "aborted": 1}
+    return sorted(results.items(), key=lambda pair: order.get(str(pair[1].get("status")), 2))

@@ -13,26 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import posixpath
+import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from nightbench.core.model import JobSpec, Reason, ReasonCode, SlurmPolicy
 from nightbench.gang.errors import Cancelled, GangError, RemoteFailure
 from nightbench.gang.node_access import Layout
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
-from nightbench.gang.slurm_commands import (
-    SlurmJob,
-    accounting_words,
-    cancel_words,
-    job_name,
-    newest,
-    on_node_words,
-    queue_words,
-    read_jobs,
-    script,
-    submit_words,
-)
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
 
@@ -44,6 +35,15 @@ UNRESOLVED_S = 90.0
 END_S = 90.0
 """Slurm sends SIGKILL `KillWait` after SIGTERM, 30 s unless the site says otherwise."""
 
+WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"})
+RUNNING = frozenset(
+    {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
+)
+"""States in which a job holds its nodes. Every other one is an end."""
+
+ENVIRONMENT = "HOME,USER,LOGNAME,PATH,LANG"
+"""Variables of the login session that a job gets, beside Slurm's own."""
+
 
 def launcher_of(
     job: JobSpec, targets: Mapping[str, SshTarget], on_event: OnEvent
@@ -54,7 +54,10 @@ def launcher_of(
 
 
 class SlurmLauncher:
-    """Starts all agents of one gang as the tasks of one step of one job; see `AgentLauncher`.
+    """Starts all agents of one gang as the tasks of one step of one job.
+
+    Without it agents are started over SSH (`NodeClient.start_agent`). The transports lead to the
+    login node.
 
     Args:
         job: the gang's job.
@@ -84,9 +87,16 @@ class SlurmLauncher:
         """Jobs whose end was reported."""
         self._end: Reason | None = None
         self.waits: str | None = None
+        """Why the agents have not begun, as a sentence; None where nothing is waited for."""
 
     async def start(self, transport: SshTransport) -> bool:
-        """Submit the job unless there is one; see `AgentLauncher.start`."""
+        """Submit the job; return False where it runs already, or waits for its nodes.
+
+        Raises:
+            NodeError: for now it cannot be started.
+            GangError: it cannot be started.
+            Cancelled: a person has ended the job.
+        """
         async with self._busy:
             found = await self._ask(transport)
             if found is not None and found.is_active:
@@ -107,7 +117,7 @@ class SlurmLauncher:
         return found is not None and found.is_running
 
     async def on_node(self, transport: SshTransport, host: str) -> Sequence[str]:
-        """Return the words of a step beside that of the agents.
+        """Return the words before a command that is to run on a node itself.
 
         Raises:
             RemoteFailure: the job does not run.
@@ -265,3 +275,120 @@ async def _command(transport: SshTransport, words: Sequence[str]) -> str:
         why = f"`{words[0]}` failed (exit {done.exit}): {said}"
         raise RemoteFailure.of(transport, why)
     return done.stdout.decode(errors="replace")
+
+
+# --- command lines and what they print; pure ----------------------------------------------
+
+
+@dataclass(frozen=True)
+class SlurmJob:
+    """A job as Slurm shows it."""
+
+    number: int
+    state: str
+    """`PENDING`, `RUNNING`, `COMPLETED`, `TIMEOUT`, …"""
+    why: str = ""
+    """Why it waits, or how it ended: `Resources`, `NonZeroExitCode`."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it waits or runs."""
+        return self.state in WAITING or self.state in RUNNING
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it holds its nodes."""
+        return self.state in RUNNING
+
+    def __str__(self) -> str:
+        why = f" ({self.why})" if self.why not in ("", "None") else ""
+        return f"Slurm job {self.number}: {self.state}{why}"
+
+
+def job_name(job_id: str) -> str:
+    """Return the name of a gang's job, made of run, case and generation."""
+    return f"nightbench/{job_id}"
+
+
+def script(job: JobSpec, python: str, agent: str, folder: str) -> str:
+    """Return the script of a gang's job: one step with one agent on each node.
+
+    Args:
+        job: the gang's job.
+        python: interpreter of the agents.
+        agent: path of agent.py.
+        folder: the job directories of all nodes.
+    """
+    nodes = [word for node in job.nodes for word in ("--node", f"{node.host}={node.name}")]
+    step = ["srun", "--overlap", f"--nodes={len(job.nodes)}", f"--ntasks={len(job.nodes)}"]
+    # An agent that ends although no controller told it to takes the others and the job with it.
+    step += ["--ntasks-per-node=1", "--cpu-bind=none", "--kill-on-bad-exit=1", "--wait=0"]
+    words = [*step, python, agent, "task", folder, *nodes]
+    return f"#!/bin/sh\nexec {shlex.join(words)}\n"
+
+
+def submit_words(policy: SlurmPolicy, job: JobSpec, folder: str) -> list[str]:
+    """Return the words that submit a script, which is their input; they print the job's number.
+
+    Args:
+        policy: the cluster's.
+        job: the gang's job.
+        folder: for the job's own output.
+    """
+    words = ["sbatch", *policy.options, "--parsable", f"--job-name={job_name(job.job_id)}"]
+    words += [f"--nodes={len(job.nodes)}", f"--nodelist={','.join(n.host for n in job.nodes)}"]
+    # A second job of the same name never runs beside the first one, whoever submitted it.
+    words += ["--ntasks-per-node=1", "--exclusive", "--no-requeue", "--dependency=singleton"]
+    words += [f"--signal=B:USR1@{policy.warning_s}", f"--export={ENVIRONMENT}"]
+    words.append(f"--output={posixpath.join(folder, 'job-%j.out')}")
+    if policy.partition:
+        words.append(f"--partition={policy.partition}")
+    if policy.account:
+        words.append(f"--account={policy.account}")
+    if policy.time_limit_s:
+        words.append(f"--time={math.ceil(policy.time_limit_s / 60)}")
+    return words
+
+
+def queue_words(name: str) -> list[str]:
+    """Return the words that list the user's jobs of a name, ended ones too while Slurm has them."""
+    return ["squeue", "--me", "--noheader", "--states=all", f"--name={name}", "--format=%A|%T|%r"]
+
+
+def cancel_words(name: str) -> list[str]:
+    """Return the words that end the user's jobs of a name."""
+    return ["scancel", "--me", f"--name={name}"]
+
+
+def accounting_words(number: int) -> list[str]:
+    """Return the words that print the end of a job from Slurm's accounting."""
+    words = ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={number}"]
+    return [*words, "--format=JobIDRaw,State,ExitCode"]
+
+
+def on_node_words(number: int, host: str) -> list[str]:
+    """Return the words before a command that runs on one node of a running job."""
+    words = ["srun", f"--jobid={number}", "--overlap", "--nodes=1", "--ntasks=1"]
+    return [*words, f"--nodelist={host}", "--cpu-bind=none", "--quiet"]
+
+
+def read_jobs(output: str) -> list[SlurmJob]:
+    """Return the jobs that `squeue` or `sacct` printed, the newest first.
+
+    Raises:
+        ValueError: a line is not what was asked for.
+    """
+    found = {}
+    for line in output.splitlines():
+        if not line.strip():
+            continue
+        number, state, why = line.strip().split("|", 2)
+        # sacct says who: `CANCELLED by 1000`.
+        found[int(number)] = SlurmJob(int(number), state.split()[0], why)
+    return sorted(found.values(), key=lambda job: -job.number)
+
+
+def newest(jobs: Iterable[SlurmJob]) -> SlurmJob | None:
+    """Return the job that a gang's agents run in: an active one, else the last that ended."""
+    listed = sorted(jobs, key=lambda job: (job.is_running, job.is_active, job.number))
+    return listed[-1] if listed else None

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import asyncssh
@@ -21,21 +21,6 @@ from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
 
 _POOLS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[SshTarget, SharedTransport]]
-
-
-@runtime_checkable
-class SupportsFollow(Protocol):
-    """A transport that can send requests to `agent.py follow`."""
-
-    async def follow(
-        self, python: str, agent: str, request: Mapping[str, Any]
-    ) -> dict[str, Any] | None:
-        """Return the answer to a request; None where the agent on the node has no such verb.
-
-        Raises:
-            NodeUnreachable: no answer.
-            RemoteFailure: the request failed on the node; `DiskFull` where its disk is full.
-        """
 
 
 class SharedTransport(SshTransport):
@@ -52,15 +37,16 @@ class SharedTransport(SshTransport):
         self._channels: dict[tuple[str, str], _FollowChannel] = {}
         self.users = 0
 
-    async def follow(
-        self, python: str, agent: str, request: Mapping[str, Any]
-    ) -> dict[str, Any] | None:
-        """Return the answer to a request; see `SupportsFollow`."""
+    async def follow(self, python: str, agent: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer of `agent.py follow` to a request.
+
+        Raises:
+            NodeUnreachable: no answer.
+            RemoteFailure: the request failed on the node; `DiskFull` where its disk is full.
+        """
         channel = self._channels.setdefault((python, agent), _FollowChannel(self, python, agent))
-        if not channel.known:
-            return None
         answer = await self.guard("follow", lambda: channel.ask(request), FILE_TIMEOUT_S)
-        if answer is not None and "error" in answer:
+        if "error" in answer:
             raise remote_failure(self, "follow the job", str(answer["error"]).encode())
         return answer
 
@@ -87,11 +73,9 @@ class _FollowChannel:
         self._opening = asyncio.Lock()
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._last_id = 0
-        self.known = True
-        """False once the agent has rejected the verb `follow`."""
 
-    async def ask(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the answer to one request; None where the agent does not know the verb."""
+    async def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer to one request."""
         async with self._opening:
             if self._reading is None or self._reading.done():
                 self._process = await self._transport.start(self._argv)
@@ -110,8 +94,6 @@ class _FollowChannel:
             self._reading.result()
         finally:
             self._waiting.pop(number, None)
-        if not self.known:
-            return None
         raise ConnectionResetError("`agent.py follow` ended without an answer")
 
     async def _read(self, process: asyncssh.SSHClientProcess[bytes]) -> None:
@@ -135,9 +117,7 @@ class _FollowChannel:
                 waiting.set_result(document)
         said = (await process.stderr.read()).decode(errors="replace").strip()
         await process.wait_closed()
-        if process.exit_status == 2 and "invalid choice" in said:
-            self.known = False
-        elif process.returncode is not None:
+        if process.returncode is not None:
             raise RemoteFailure.of(
                 self._transport,
                 f"`agent.py follow` ended (exit {process.returncode}): {said[-500:]}",

@@ -34,8 +34,7 @@ from nightbench.core.model import (
 from nightbench.core.repeat_record import repeat_record
 from nightbench.core.run_plan import RunPlan
 from nightbench.gang.decisions import conclude, conclude_by_deadline
-from nightbench.gang.failed_processes import log_tail, process_error
-from nightbench.gang.repeat_status import agent_deaths, repeat_status
+from nightbench.gang.repeat_status import agent_deaths, log_tail, process_error, repeat_status
 from nightbench.spool import CaseOutcome, RepeatOutcome, RunSpool, Spool
 from nightbench.spool.documents import read_json, write_json
 from nightbench.spool.planned_job import PlannedJob, load_job, save_job

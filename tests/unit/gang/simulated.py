@@ -21,6 +21,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.unit.gang.simulation import FollowedByFiles
+
 from nightbench.core.model import JobSpec, Reason, ReasonCode
 from nightbench.gang.errors import NodeUnreachable, RemoteFailure
 from nightbench.gang.ssh_connection import Completed
@@ -431,7 +433,7 @@ class SimAgent:
         return asyncio.get_running_loop().time()
 
 
-class SimTransport:
+class SimTransport(FollowedByFiles):
     """A controller's access to a node."""
 
     def __init__(self, node: SimNode) -> None:

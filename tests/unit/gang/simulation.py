@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import posixpath
 import time
@@ -14,7 +15,43 @@ from nightbench.gang.errors import NodeUnreachable
 from nightbench.gang.ssh_connection import Completed
 
 
-class MemoryNode:
+class FollowedByFiles:
+    """`agent.py follow` of a node in memory, by the files of its job directory."""
+
+    async def follow(self, python, agent, request):
+        if request.get("clock"):
+            return json.loads(await self.ask(""))
+        folder, renewed = request["jobdir"], False
+        names = await self.listdir(f"{folder}/control")
+        epoch = max((int(n.removeprefix("epoch-")) for n in names if "epoch-" in n), default=0)
+        if request["lease"] is not None and epoch <= request["epoch"]:
+            await self.write_atomic(f"{folder}/control/lease", request["lease"].encode())
+            renewed = True
+        clock = asyncio.get_running_loop().time
+        until_s = clock() + request["wait_s"]
+        while True:
+            agent = json.loads(await self.read(f"{folder}/agent.json") or b"null")
+            state = None
+            if request["repeat"] is not None:
+                path = f"{folder}/repeats/{request['repeat']:03d}/state.json"
+                state = json.loads(await self.read(path) or b"null")
+            # As on a node: without steps and times.
+            seen = [(state or {}).get(key) for key in ("state", "reasons", "ports")]
+            processes = ((state or {}).get("processes") or {}).items()
+            codes = [(name, p["phase"], p["exit_code"]) for name, p in sorted(processes)]
+            digest = repr((agent, seen, codes))
+            if digest != request["seen"] or clock() > until_s:
+                return {
+                    "epoch": epoch,
+                    "renewed": renewed,
+                    "agent": agent,
+                    "state": state,
+                    "digest": digest,
+                }
+            await asyncio.sleep(request["every_s"])
+
+
+class MemoryNode(FollowedByFiles):
     """One node: files, folders, and an agent.
 
     `looks` is how often a running repeat is looked at before it is done. `fails` are repeats that

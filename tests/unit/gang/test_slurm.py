@@ -14,14 +14,15 @@ from tests.unit.sleeping import sleeping_job
 from nightbench.core.model import Cluster, JobSpec, Node, ReasonCode, SlurmPolicy
 from nightbench.core.sentences import sentences
 from nightbench.gang.errors import Cancelled, GangError, RemoteFailure
-from nightbench.gang.slurm_commands import (
+from nightbench.gang.slurm_launcher import (
     SlurmJob,
+    SlurmLauncher,
+    end_job,
     newest,
     read_jobs,
     script,
     submit_words,
 )
-from nightbench.gang.slurm_launcher import SlurmLauncher, end_job
 from nightbench.gang.ssh_connection import Completed
 
 POLICY = SlurmPolicy("login", "gpu", "bench", 5400.0, options=("--gres=gpu:8",))
