@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -71,21 +71,21 @@ class LiveAlert:
         )
 
 
-@dataclass(frozen=True)
+@dataclass
 class AlertChanges:
     """Changes of alerts by a run; resolve first, then open."""
 
-    to_open: tuple[Verdict, ...] = ()
+    to_open: list[Verdict] = field(default_factory=list)
     """Verdicts that open an alert and are sent."""
-    to_continue: tuple[Verdict, ...] = ()
+    to_continue: list[Verdict] = field(default_factory=list)
     """Verdicts that a live alert covers: nothing is sent."""
-    to_resolve: tuple[LiveAlert, ...] = ()
+    to_resolve: list[LiveAlert] = field(default_factory=list)
     """Live alerts that end, and dismissed ones whose event is over."""
-    to_reopen: tuple[tuple[LiveAlert, Verdict], ...] = ()
+    to_reopen: list[tuple[LiveAlert, Verdict]] = field(default_factory=list)
     """Dismissed alerts that became worse; they are sent."""
-    to_grow: tuple[LiveAlert, ...] = ()
+    to_grow: list[LiveAlert] = field(default_factory=list)
     """Continued alerts whose change has grown since they were sent; they are sent again."""
-    to_watch: tuple[tuple[LiveAlert, str | None], ...] = ()
+    to_watch: list[tuple[LiveAlert, str | None]] = field(default_factory=list)
     """Alerts with a new suspicion; None withdraws the earlier one."""
 
 
@@ -122,42 +122,27 @@ def alerts_for(
             dismissed[*key, alert.kind in _WITHOUT_RESULT] = alert
         else:
             live[key] = alert
-    decided = _Decided(at, min_change, frozenset(noisy))
+    decider = _Decider(at, min_change, noisy)
     for verdict in verdicts:
         key = (verdict.case_id, verdict.cluster)
         old = [dismissed.get((*key, without)) for without in (False, True)]
-        decided.decide(verdict, live.get(key), [alert for alert in old if alert is not None])
-    return decided.changes()
+        decider.decide(verdict, live.get(key), [alert for alert in old if alert is not None])
+    return decider.changes
 
 
-class _Decided:
+@dataclass
+class _Decider:
     """Collects the changes verdict by verdict."""
 
-    def __init__(self, at: datetime, min_change: float, noisy: frozenset[str]) -> None:
-        self._at = at
-        self._min_change = min_change
-        self._noisy = noisy
-        self._open: list[Verdict] = []
-        self._continue: list[Verdict] = []
-        self._resolve: list[LiveAlert] = []
-        self._reopen: list[tuple[LiveAlert, Verdict]] = []
-        self._grow: list[LiveAlert] = []
-        self._watch: list[tuple[LiveAlert, str | None]] = []
-
-    def changes(self) -> AlertChanges:
-        return AlertChanges(
-            tuple(self._open),
-            tuple(self._continue),
-            tuple(self._resolve),
-            tuple(self._reopen),
-            tuple(self._grow),
-            tuple(self._watch),
-        )
+    at: datetime
+    min_change: float
+    noisy: Collection[str]
+    changes: AlertChanges = field(default_factory=AlertChanges)
 
     def decide(
         self, verdict: Verdict, alert: LiveAlert | None, dismissed: Iterable[LiveAlert]
     ) -> None:
-        if verdict.case_id in self._noisy and verdict.kind not in _WITHOUT_RESULT:
+        if verdict.case_id in self.noisy and verdict.kind not in _WITHOUT_RESULT:
             # The level of a noisy series proves no fall and no recovery; a value ends a failure.
             verdict = replace(verdict, kind=VerdictKind.OK)
             dismissed = [old for old in dismissed if old.kind in _WITHOUT_RESULT]
@@ -168,18 +153,18 @@ class _Decided:
         seen = verdict.kind in _WITHOUT_RESULT or verdict.kind is VerdictKind.REGRESSED
         if alert is None:
             if seen and not quiet:
-                self._open.append(verdict)
+                self.changes.to_open.append(verdict)
         elif seen and _says_the_same(alert, verdict):
-            self._continue.append(verdict)
-            if _has_grown(alert, verdict, self._min_change) and self._twice(alert, WORSE, verdict):
-                self._grow.append(alert)
+            self.changes.to_continue.append(verdict)
+            if _has_grown(alert, verdict, self.min_change) and self._twice(alert, WORSE, verdict):
+                self.changes.to_grow.append(alert)
         elif seen:
-            self._resolve.append(alert)
+            self.changes.to_resolve.append(alert)
             if not quiet:
-                self._open.append(verdict)
+                self.changes.to_open.append(verdict)
         elif _has_recovered(alert, verdict):
             if self._twice(alert, RECOVERED, verdict):
-                self._resolve.append(alert)
+                self.changes.to_resolve.append(alert)
         else:
             self._nothing(alert)
 
@@ -189,38 +174,38 @@ class _Decided:
         if without != (old.kind in _WITHOUT_RESULT):
             # A night without a value is no evidence about a level; one with a value ends a failure.
             if not without and self._twice(old, RECOVERED, verdict):
-                self._resolve.append(old)
+                self.changes.to_resolve.append(old)
             return False
         if without:
             self._nothing(old)
             return True
         if _has_recovered(old, verdict):
             if self._twice(old, RECOVERED, verdict):
-                self._resolve.append(old)
+                self.changes.to_resolve.append(old)
             return verdict.kind is VerdictKind.REGRESSED
         is_worse = (
             verdict.kind is VerdictKind.REGRESSED
             and verdict.value is not None
             and old.value is not None
-            and verdict.value < old.value * (1 - self._min_change)
+            and verdict.value < old.value * (1 - self.min_change)
         )
         if not is_worse:
             self._nothing(old)
         elif self._twice(old, WORSE, verdict) and may_reopen:
-            self._reopen.append((old, verdict))
+            self.changes.to_reopen.append((old, verdict))
         return True
 
     def _twice(self, alert: LiveAlert, suspect: str, verdict: Verdict) -> bool:
         """Return whether this night confirms an earlier suspicion; store the first one."""
-        if alert.confirms(suspect, verdict.run_id, self._at):
+        if alert.confirms(suspect, verdict.run_id, self.at):
             return True
         if alert.suspect != suspect:
-            self._watch.append((alert, suspect))
+            self.changes.to_watch.append((alert, suspect))
         return False
 
     def _nothing(self, alert: LiveAlert) -> None:
         if alert.suspect is not None:
-            self._watch.append((alert, None))
+            self.changes.to_watch.append((alert, None))
 
 
 def _says_the_same(alert: LiveAlert, verdict: Verdict) -> bool:

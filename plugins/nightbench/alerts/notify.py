@@ -8,7 +8,7 @@ accepted is never sent twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -205,36 +205,18 @@ class _Notification:
         if self._notes:
             names = {channel.name for channel in own}
             sent = [each for each in self.deliveries[sent_before:] if each.channel in names]
-            self._send_notes(own, sent, builder, night, had)
+            if own and not sent:
+                on_time = [channel for channel in own if channel.name not in had]
+                sent = self._deliver(NIGHT, on_time, [], builder, night)
+            # Notes concern the suite: only its own channels count, not those of routes.
+            if not own or any(delivery.sent for delivery in sent):
+                self._mark_notes()
 
-    def _send_notes(
-        self,
-        own: Sequence[Channel],
-        sent: Sequence[Delivery],
-        builder: MessageBuilder,
-        night: date,
-        had: set[str],
-    ) -> None:
-        """Mark the notes that the night's messages contained; without such a message, send one.
-
-        Notes concern the suite: only its own channels count, not those of routes.
-        """
-        if own and not sent:
-            on_time = [channel for channel in own if channel.name not in had]
-            composed = self._compose(NIGHT, [], builder)
-            sent = send(on_time, composed.title, composed.body, self.notifier.resolve)
-            self.deliveries += sent
-            for channel, delivery in zip(on_time, sent, strict=True):
-                if delivery.sent:
-                    self._store_sent(NIGHT, channel, [], night, composed)
-            if on_time and not any(delivery.sent for delivery in sent):
-                reasons = "; ".join(f"{d.channel}: {d.error}" for d in sent)
-                self.refusals.append(f'the message "{composed.title}": {reasons}')
-        if not own or any(delivery.sent for delivery in sent):
-            self.warehouse.grades.mark_notified(self.fallen)
-            for run_id in {row["run_id"] for row in self.turned}:
-                self.warehouse.series.mark_noise_notified(run_id)
-            self.warehouse.series.mark_drifts_notified(self.drifts)
+    def _mark_notes(self) -> None:
+        self.warehouse.grades.mark_notified(self.fallen)
+        for run_id in {row["run_id"] for row in self.turned}:
+            self.warehouse.series.mark_noise_notified(run_id)
+        self.warehouse.series.mark_drifts_notified(self.drifts)
 
     @property
     def _notes(self) -> bool:
@@ -264,24 +246,14 @@ class _Notification:
         }
         waits: set[Routed] = set()
         for channels, batch in _batches(items, took):
-            late = [channel for channel in channels if channel.name in had]
-            if late:
-                waits.update(batch)
             on_time = [channel for channel in channels if channel.name not in had]
-            if not on_time:
-                continue
-            composed = self._compose(kind, batch, builder)
-            pictures = builder.pictures([each for each in batch if each.is_news])
-            sent = send(on_time, composed.title, composed.body, self.notifier.resolve, pictures)
-            self.deliveries += sent
+            if len(on_time) < len(channels):
+                waits.update(batch)
+            sent = self._deliver(kind, on_time, batch, builder, night)
             for channel, delivery in zip(on_time, sent, strict=True):
                 if delivery.sent:
-                    self._store_sent(kind, channel, batch, night, composed)
                     for each in batch:
                         took[each].append(channel)
-            if not any(delivery.sent for delivery in sent):
-                reasons = "; ".join(f"{d.channel}: {d.error}" for d in sent)
-                self.refusals.append(f'the message "{composed.title}": {reasons}')
         self.warehouse.messages.mark_notified(
             [
                 each.document
@@ -289,6 +261,33 @@ class _Notification:
                 if each not in waits and (took[each] or not each.channels)
             ]
         )
+
+    def _deliver(
+        self,
+        kind: str,
+        channels: Sequence[Channel],
+        batch: Sequence[Routed],
+        builder: MessageBuilder,
+        night: date,
+    ) -> list[Delivery]:
+        """Send one message to channels that lack it, and store which of them took it."""
+        if not channels:
+            return []
+        composed = self._compose(kind, batch, builder)
+        pictures = builder.pictures([each for each in batch if each.is_news])
+        sent = send(channels, composed.title, composed.body, self.notifier.resolve, pictures)
+        self.deliveries += sent
+        run = self.plan.run
+        row = {"suite": run.suite, "cluster": run.cluster, "night": night, "kind": kind}
+        row |= {"run_id": run.run_id, "title": composed.title}
+        for delivery in sent:
+            if delivery.sent:
+                items = [each.document for each in batch]
+                self.warehouse.messages.store(row | {"channel": delivery.channel}, items)
+        if not any(delivery.sent for delivery in sent):
+            reasons = "; ".join(f"{d.channel}: {d.error}" for d in sent)
+            self.refusals.append(f'the message "{composed.title}": {reasons}')
+        return sent
 
     def _compose(self, kind: str, batch: Sequence[Routed], builder: MessageBuilder) -> Message:
         news: list[AlertItem] = [builder.news(each) for each in batch if each.is_news]
@@ -308,23 +307,6 @@ class _Notification:
             notes=[] if is_urgent else [row["below"] for row in self.fallen],
             series=[] if is_urgent else noise.notes(self.turned),
             drifts=[] if is_urgent else drifts.notes(self.drifts),
-        )
-
-    def _store_sent(
-        self, kind: str, channel: Channel, batch: Iterable[Routed], night: date, composed: Message
-    ) -> None:
-        run = self.plan.run
-        self.warehouse.messages.store(
-            {
-                "suite": run.suite,
-                "cluster": run.cluster,
-                "night": night,
-                "kind": kind,
-                "channel": channel.name,
-                "run_id": run.run_id,
-                "title": composed.title,
-            },
-            [each.document for each in batch],
         )
 
 

@@ -32,19 +32,19 @@ AT = datetime(2026, 2, 1, tzinfo=UTC)
 
 
 def opens(verdict):
-    return AlertChanges(to_open=(verdict,))
+    return AlertChanges(to_open=[verdict])
 
 
 def continues(verdict):
-    return AlertChanges(to_continue=(verdict,))
+    return AlertChanges(to_continue=[verdict])
 
 
 def resolves(alert, *news):
-    return AlertChanges(to_open=news, to_resolve=(alert,))
+    return AlertChanges(to_open=list(news), to_resolve=[alert])
 
 
 def watches(alert, suspect):
-    return AlertChanges(to_watch=((alert, suspect),))
+    return AlertChanges(to_watch=[(alert, suspect)])
 
 
 def seen_before(alert, suspect, run_id="r0"):
@@ -72,11 +72,11 @@ DEEP = seen_before(NOTIFIED, "worse")
         pytest.param(
             [NOTIFIED],
             DEEPER,
-            AlertChanges(to_continue=(DEEPER,), to_watch=((NOTIFIED, "worse"),)),
+            AlertChanges(to_continue=[DEEPER], to_watch=[(NOTIFIED, "worse")]),
             id="one night further down",
         ),
         pytest.param(
-            [DEEP], DEEPER, AlertChanges(to_continue=(DEEPER,), to_grow=(DEEP,)), id="two of them"
+            [DEEP], DEEPER, AlertChanges(to_continue=[DEEPER], to_grow=[DEEP]), id="two of them"
         ),
         pytest.param(
             [replace(DEEP, notified_low=-0.13)],
@@ -98,7 +98,7 @@ DEEP = seen_before(NOTIFIED, "worse")
         pytest.param([DISMISSED], FALL, NOTHING, id="dismissed and still that"),
         pytest.param([DISMISSED], DEEPER, watches(DISMISSED, "worse"), id="one worse night"),
         pytest.param(
-            [SUNK], DEEPER, AlertChanges(to_reopen=((SUNK, DEEPER),)), id="two worse nights"
+            [SUNK], DEEPER, AlertChanges(to_reopen=[(SUNK, DEEPER)]), id="two worse nights"
         ),
         pytest.param([SUNK], FALL, watches(SUNK, None), id="one worse night only"),
         pytest.param([DISMISSED], OK, watches(DISMISSED, "recovered"), id="dismissed, better"),
