@@ -42,7 +42,8 @@ select
     latest.low as change_low,
     latest.high as change_high,
     news.change as notified_change,
-    news.low as notified_low
+    news.low as notified_low,
+    latest.level_change
 from raw.alert as a
 inner join raw.series as s on a.case_id = s.case_id and a.cluster = s.cluster
 inner join raw.run as opened on a.opened_run_id = opened.run_id
@@ -99,8 +100,9 @@ comment on view marts.fct_alert is 'One row per alert; at most one live alert fo
 comment on column marts.fct_alert.first_bad_run_id is
 'First night at the new level, by the verdict that opened it';
 comment on column marts.fct_alert.last_good_run_id is 'The night before it, by the same';
+comment on column marts.fct_alert.change is 'value / baseline - 1 of the latest night';
 comment on column marts.fct_alert.change_low is
-'With change_high the 95 % interval of the change';
+'With change_high the 95 % interval of level_change';
 comment on column marts.fct_alert.notified_change is
 'Change that was notified; null while the alert waits for its message';
 comment on column marts.fct_alert.notified_low is

@@ -26,7 +26,8 @@ select
     v.first_bad_run_id,
     v.last_good_run_id,
     v.series_key,
-    v.run_key
+    v.run_key,
+    v.level_change
 from raw.verdict as v
 -- As marts.fct_measurement joins it.
 inner join raw.run as r
@@ -40,7 +41,8 @@ left join raw.measurement as m
         and not m.is_superseded;
 
 comment on view marts.fct_verdict is 'One row per run and judged case';
-comment on column marts.fct_verdict.change is 'value / baseline - 1';
+comment on column marts.fct_verdict.change is
+'value / baseline - 1: the night''s own, which may lie outside of the level''s interval';
 comment on column marts.fct_verdict.low is
 'With high: 95 % interval of the level''s relative change';
 comment on column marts.fct_verdict.last_good_run_id is

@@ -72,6 +72,7 @@ select
     v.sentence as verdict_sentence,
     v.baseline,
     v.change,
+    v.level_change,
     v.low as change_low,
     v.high as change_high,
     v.smallest_slowdown,

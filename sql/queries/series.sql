@@ -142,6 +142,7 @@ select
     change,
     history_nights,
     smallest_slowdown,
+    level_change,
     low,
     high,
     since,

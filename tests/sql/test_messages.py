@@ -109,7 +109,7 @@ def test_a_message_holds_what_how_much_since_when_why_and_the_plot(
     ((alert,), (said,)) = reader.alerts.find(), inbox.messages
     assert (alert["last_good_run_id"], alert["first_bad_run_id"]) == (good.run_id, bad.run_id)
     assert alert["since"] == bad.started_at
-    assert alert["change_low"] < -0.1 < alert["change_high"]
+    assert alert["change_low"] < alert["level_change"] < alert["change_high"]
     assert said["title"] == f"Nightbench seeded on local: {FALLS.case_id} regressed by 10.0%"
     lines = said["message"].splitlines()
     assert "- tonight: 90 samples/s" in lines

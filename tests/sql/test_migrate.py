@@ -90,8 +90,9 @@ def test_a_warehouse_of_a_release_is_brought_up_to_date(empty, make_database, tm
     case_id = "resnet50_v1.5-pytorch-collective-1x1-bs2-smoke"
     medians = _select(empty.reader, "select case_id, throughput from marts.latest_median")
     assert medians == [(case_id, 11.0)]
-    alerts = _select(empty.reader, "select case_id, state, change from marts.fct_alert")
-    assert alerts == [(case_id, "acknowledged", -0.1)]
+    columns = "case_id, state, change, level_change"
+    alerts = _select(empty.reader, f"select {columns} from marts.fct_alert")
+    assert alerts == [(case_id, "acknowledged", -0.1, None)]
     columns = (
         "select table_schema, table_name, column_name, data_type from information_schema.columns"
         " where table_schema in ('raw', 'staging', 'marts')"

@@ -41,8 +41,9 @@ def nights(loader: Warehouse, given: Given) -> list[str]:
     drill = given.run(3, run_kind=RunKind.DRILL)
     loader.runs.load(given.bundle(drill, given.came_back(drill, given.case(), (1.0, 1.0, 1.0))))
     slower = Verdict(
-        CASE, "local", found[-1], VerdictKind.REGRESSED, "slower", 90.0, 100.0, -0.1, 2,
-        smallest_slowdown=0.05, low=-0.12, high=-0.08, since=NIGHT + timedelta(days=2),
+        CASE, "local", found[-1], VerdictKind.REGRESSED, "slower", 86.0, 100.0, -0.14, 2,
+        smallest_slowdown=0.05, level_change=-0.1, low=-0.12, high=-0.08,
+        since=NIGHT + timedelta(days=2),
     )  # fmt: skip
     loader.series.store_verdicts([slower])
     loader.alerts.open(slower)
@@ -54,8 +55,9 @@ def test_the_morning_has_the_alert_and_the_newest_run_of_the_suite(
 ) -> None:
     morning = app.get("/api/morning").json()
     (alert,) = morning["alerts"]
-    assert (alert["case_id"], alert["is_new"], alert["change"]) == (CASE, True, -0.1)
-    assert (alert["change_low"], alert["change_high"]) == (-0.12, -0.08)
+    assert (alert["case_id"], alert["is_new"], alert["change"]) == (CASE, True, -0.14)
+    level = alert["level_change"], alert["change_low"], alert["change_high"]
+    assert level == (-0.1, -0.12, -0.08)
     assert alert["medians"] == [100.0, 101.0, 90.0]
     (suite,) = morning["suites"]
     assert (suite["run_id"], suite["measured"], suite["regressed"]) == (nights[-1], 2, 1)

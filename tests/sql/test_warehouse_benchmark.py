@@ -62,8 +62,8 @@ def test_what_is_shown_of_it_does_not_contradict_itself() -> None:
     with history.opened(300, 40, 5, None) as made, closing(made.connect()) as connection:
         shown = connection.cursor(cursor_factory=RealDictCursor)
         shown.execute(
-            "select a.state, a.change, a.change_low, a.change_high, a.cause, v.unit, "
-            "m.unit as newest_unit "
+            "select a.state, a.change, a.level_change, a.change_low, a.change_high, a.cause, "
+            "v.unit, m.unit as newest_unit "
             "from marts.fct_alert as a "
             "join marts.fct_verdict as v on v.run_id = a.last_run_id and v.case_id = a.case_id "
             "join marts.latest_median as m on m.case_id = a.case_id and m.cluster = a.cluster "
@@ -76,5 +76,5 @@ def test_what_is_shown_of_it_does_not_contradict_itself() -> None:
         assert each["change"] < 0 > each["change_high"]
         assert each["unit"] == each["newest_unit"]
         # A live one is judged: the change is of its last night, the interval of the level.
-        if each["state"] in CLOSED:
-            assert each["change_low"] <= each["change"] <= each["change_high"]
+        of_interval = each["change"] if each["state"] in CLOSED else each["level_change"]
+        assert each["change_low"] <= of_interval <= each["change_high"]

@@ -239,7 +239,7 @@ def _figures(item: AlertItem) -> list[str]:
     # Two nights further down tell of a growth before the level of all nights follows them.
     is_followed = item.grown_from is None or (verdict.change or 0.0) >= (verdict.low or 0.0)
     if verdict.low is not None and verdict.high is not None and is_followed:
-        lines.append(f"- change of level: {_interval(verdict.low, verdict.high)}")
+        lines.append(f"- change of level: {_level(verdict)}")
     return lines
 
 
@@ -299,14 +299,18 @@ def _row(item: AlertItem) -> str:
     verdict = item.verdict
     words = f"{verdict.case_id}: {_headline(item)}"
     if verdict.low is not None and verdict.high is not None:
-        words += f" ({_interval(verdict.low, verdict.high)})"
+        words += f" (level {_level(verdict)})"
     if verdict.value is not None and verdict.baseline is not None:
         words += f", {verdict.value:.5g} of {verdict.baseline:.5g}{_unit(item)}"
     return words
 
 
-def _interval(low: float, high: float) -> str:
-    return f"{low:+.1%} to {high:+.1%} (95 %)"
+def _level(verdict: Verdict) -> str:
+    """Return the change of the level with its interval; the night's own may lie outside of it."""
+    interval = f"{verdict.low:+.1%} to {verdict.high:+.1%} (95 %)"
+    if verdict.level_change is None:
+        return interval
+    return f"{verdict.level_change:+.1%}, {interval}"
 
 
 def _unit(item: AlertItem) -> str:

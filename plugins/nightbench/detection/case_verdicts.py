@@ -111,6 +111,7 @@ def _judge(
         change=judgement.change,
         history=judgement.history,
         smallest_slowdown=judgement.smallest_slowdown,
+        level_change=judgement.level_change,
         low=judgement.low,
         high=judgement.high,
         since=judgement.since,

@@ -25,7 +25,9 @@ class Judgement:
     baseline: float | None = None
     """The level that tonight is compared with, in the series' unit."""
     change: float | None = None
-    """value / baseline - 1."""
+    """value / baseline - 1: tonight's own, which may lie outside of the level's interval."""
+    level_change: float | None = None
+    """Estimate of the level's relative change; tonight's own for ok and watched."""
     history: int = 0
     """Number of comparable nights before tonight."""
     since: datetime | None = None

@@ -65,8 +65,10 @@ FIELDS: dict[str, str] = {
     "null before judging and where it was left out",
     "verdict_sentence": "the verdict's evidence",
     "baseline": "median of the nights that it is held against; null without a history",
-    "change": "throughput / baseline - 1",
-    "change_low": "95 % interval of the change: from",
+    "change": "throughput / baseline - 1: of this run's own figure",
+    "level_change": "relative change of the level, which one night may lie outside of; null before "
+    "version 0.2.0",
+    "change_low": "95 % interval of level_change: from",
     "change_high": "and to",
     "smallest_slowdown": "relative fall that the series would tell within a week in nine of ten "
     "cases; null before judging and for short histories",
@@ -133,6 +135,7 @@ def from_measurements(
                     "smallest_slowdown": verdict.smallest_slowdown if verdict else None,
                     "baseline": verdict.baseline if verdict else None,
                     "change": verdict.change if verdict else None,
+                    "level_change": verdict.level_change if verdict else None,
                     "change_low": verdict.low if verdict else None,
                     "change_high": verdict.high if verdict else None,
                     "private_build": plan is not None and plan.private_build,

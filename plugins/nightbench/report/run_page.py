@@ -123,7 +123,8 @@ def _interval(row: Row, most: float) -> Interval | None:
         return round(4 + share * (_INTERVAL_WIDTH - 8), 1)
 
     ends = (row["change"] if low is None else low, row["change"] if high is None else high)
-    return Interval(x(0.0), x(ends[0]), x(ends[1]), x(row["change"]))
+    middle = row["change"] if row["level_change"] is None else row["level_change"]
+    return Interval(x(0.0), x(ends[0]), x(ends[1]), x(middle))
 
 
 def _history(row: Row, nights: Sequence[Row]) -> History:

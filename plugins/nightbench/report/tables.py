@@ -59,16 +59,17 @@ def verdict(row: Row) -> str:
 
 
 def change(row: Row) -> str:
-    """Return the change against the baseline with its 95 % interval."""
-    if row["change"] is None:
+    """Return the change against the baseline, and that of the level with its 95 % interval."""
+    own, level = row["change"], row["level_change"]
+    if own is None:
         return "-"
-    low, high = row["change_low"], row["change_high"]
-    interval = (
-        ""
-        if low is None or high is None
-        else f" ({percent(low, signed=True)} to {percent(high, signed=True)})"
-    )
-    return f"{percent(row['change'], signed=True)}{interval}"
+    words = percent(own, signed=True)
+    if row["change_low"] is None or row["change_high"] is None:
+        return words
+    low, high = (percent(row[name], signed=True) for name in ("change_low", "change_high"))
+    if level is None or level == own:
+        return f"{words} ({low} to {high})"
+    return f"{words} (level {percent(level, signed=True)}, {low} to {high})"
 
 
 def live(row: Row) -> list[str]:

@@ -105,6 +105,7 @@ class SeriesRepository(Repository):
                 change=row["change"],
                 history=row["history_nights"],
                 smallest_slowdown=row["smallest_slowdown"],
+                level_change=row["level_change"],
                 low=row["low"],
                 high=row["high"],
                 since=row["since"],

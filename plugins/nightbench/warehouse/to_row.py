@@ -214,7 +214,7 @@ def stored_verdict(verdict: Verdict) -> Row:
     """A verdict as its table has it, without its keys."""
     names = {"case_id", "cluster", "run_id"}
     row = {name: value for name, value in verdict_row(verdict).items() if name not in names}
-    return row | {"low": number(verdict.low), "high": number(verdict.high)}
+    return row | {name: number(row[name]) for name in ("level_change", "low", "high")}
 
 
 def reasons_document(reasons: Iterable[Reason]) -> Json:

@@ -26,7 +26,9 @@ class AlertRow(ApiModel):
     """Units of work per second; with the baseline that it is compared with."""
     baseline: float | None
     change: float | None
-    """Relative; with low and high its 95 % interval."""
+    """Relative, of tonight's value."""
+    level_change: float | None
+    """Of the level, with low and high its 95 % interval; null before version 0.2.0."""
     change_low: float | None
     change_high: float | None
     since: datetime | None

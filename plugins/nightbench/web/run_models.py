@@ -60,6 +60,7 @@ class RunCase(ApiModel):
     efficiency: float | None
     baseline: float | None
     change: float | None
+    level_change: float | None
     change_low: float | None
     change_high: float | None
     smallest_slowdown: float | None

@@ -40,7 +40,9 @@ class MorningAlert(ApiModel):
     value: float | None
     baseline: float | None
     change: float | None
-    """Relative; with low and high its 95 % interval."""
+    """Relative, of tonight's value."""
+    level_change: float | None
+    """Of the level, with low and high its 95 % interval; null before version 0.2.0."""
     change_low: float | None
     change_high: float | None
     opened_at: datetime
@@ -179,6 +181,7 @@ class SeriesRow(ApiModel):
     judged_at: datetime | None
     judged_run_id: str | None
     change: float | None
+    level_change: float | None
     change_low: float | None
     change_high: float | None
     smallest_slowdown: float | None
@@ -243,6 +246,7 @@ class SeriesPoint(ApiModel):
     sentence: str | None
     baseline: float | None
     change: float | None
+    level_change: float | None
     change_low: float | None
     change_high: float | None
     smallest_slowdown: float | None
@@ -257,6 +261,7 @@ class SeriesAlert(ApiModel):
     dismissed_as: str | None
     sentence: str
     change: float | None
+    level_change: float | None
     change_low: float | None
     change_high: float | None
     owner: str | None

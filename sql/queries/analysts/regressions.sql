@@ -15,6 +15,7 @@ select
     r.suite,
     a.since as first_slow_night,
     round((100 * a.change)::numeric, 1) as change_percent,
+    round((100 * a.level_change)::numeric, 1) as level_percent,
     round((100 * a.change_low)::numeric, 1) as low_percent,
     round((100 * a.change_high)::numeric, 1) as high_percent,
     a.state,

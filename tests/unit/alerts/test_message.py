@@ -20,7 +20,8 @@ RUN = Run("demo-20260301T010000-0000", "demo", "local", RunKind.NIGHTLY,
           dag_run_id="scheduled__2026-03-01T01:00:00+00:00")  # fmt: skip
 FALL = AlertItem(
     Verdict("resnet50", "local", RUN.run_id, VerdictKind.REGRESSED, "90 is 10.0% below.", 90.0,
-            100.0, -0.1, 20, low=-0.104, high=-0.091, since=datetime(2026, 2, 27, 1, tzinfo=UTC)),
+            100.0, -0.1, 20, level_change=-0.097, low=-0.104, high=-0.091,
+            since=datetime(2026, 2, 27, 1, tzinfo=UTC)),
     unit="images",
     alert_id=7,
     first_bad=HistoryPoint(datetime(2026, 2, 27, 1, tzinfo=UTC), 90.5, "demo-20260227"),
@@ -43,7 +44,7 @@ def test_fall_says_what_how_much_since_when_why_and_where():
         "90 is 10.0% below.\n"
         "- tonight: 90 images/s\n"
         "- baseline: 100 images/s\n"
-        "- change of level: -10.4% to -9.1% (95 %)\n"
+        "- change of level: -9.7%, -10.4% to -9.1% (95 %)\n"
         "- cause: framework version: pytorch changed, and nothing else.\n"
         "  - Tensorflow2 on the same nodes is steady.\n"
         "- since: 2026-02-27 01:00 UTC\n"
@@ -117,7 +118,8 @@ def test_one_cause_that_hits_forty_series_is_one_item_with_forty_rows():
     rows = [line for line in said.body.splitlines() if line.startswith("  - case-")]
     assert len(rows) == 40
     assert rows[-1] == (
-        "  - case-00: regressed by 10.0%, confirmed (-10.4% to -9.1% (95 %)), 90 of 100 images/s"
+        "  - case-00: regressed by 10.0%, confirmed (level -9.7%, -10.4% to -9.1% (95 %)), "
+        "90 of 100 images/s"
     )
     alone = message(RUN, "benchmarks", forty)
     assert alone.title == "Nightbench demo on local: 40 regressed, one cause: driver"

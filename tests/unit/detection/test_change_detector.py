@@ -29,9 +29,15 @@ def test_a_change_says_since_when_how_much_and_why(level, kind):
     assert judgement.sentence.endswith("since 2026-02-10.")
 
 
+def test_the_levels_change_stands_beside_that_of_a_night_outside_of_its_interval():
+    judgement = judge(nights(*[100] * 40, *[94] * 8, 91))
+    assert judgement.change < judgement.low < judgement.level_change < judgement.high
+
+
 def test_one_night_is_watched():
     judgement = judge(nights(*[100] * 40, 70))
     assert judgement.kind is VerdictKind.WATCHED
+    assert judgement.level_change == judgement.change
     assert judgement.low < judgement.change < judgement.high < -0.2
     assert "one such night is watched" in judgement.sentence
 

@@ -137,6 +137,8 @@ def test_the_terminals_table_has_the_same_cells(rows: list[dict[str, object]]) -
 def test_what_is_live_stands_beside_the_verdict(rows: list[dict[str, object]]) -> None:
     row = rows[0] | {"verdict": "ok", "change": -0.012, "change_low": -0.03, "change_high": 0.006}
     assert cells(row)[-3:] == ("-1.2 % (-3.0 % to +0.6 %)", "4.0 %", "ok")
+    slow = {"change": -0.088, "level_change": -0.06, "change_low": -0.07, "change_high": -0.05}
+    assert cells(row | slow)[-3] == "-8.8 % (level -6.0 %, -7.0 % to -5.0 %)"
     live = {"alert_id": 7, "alert_verdict": "regressed", "alert_change": -0.08, "drift": -0.07}
     assert cells(row | live | {"private_build": True, "untried": "no GPU", "noisy": "by 21 %"})[
         -1

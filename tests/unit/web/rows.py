@@ -46,8 +46,8 @@ def row(night: int, throughput: float | None = 100.0, **changes: Any) -> Row:
         "is_imported": False,
         "error": None,
         **dict.fromkeys(("build_id", "minimum", "maximum", "baseline", "smallest_slowdown")),
-        **dict.fromkeys(("change", "change_low", "change_high", "noisy", "drift", "drift_since")),
-        **dict.fromkeys(("alert_id", "alert_verdict", "alert_change")),
+        **dict.fromkeys(("change", "level_change", "change_low", "change_high", "noisy", "drift")),
+        **dict.fromkeys(("alert_id", "alert_verdict", "alert_change", "drift_since")),
     } | changes
 
 
@@ -77,7 +77,7 @@ def alert(**changes: Any) -> Row:
         "snoozed_until": None,
         "owner": None,
         "evidence": None,
-        **dict.fromkeys(("change_low", "change_high", "since", "group_key")),
+        **dict.fromkeys(("level_change", "change_low", "change_high", "since", "group_key")),
         **dict.fromkeys(("cause", "cause_suspect", "cause_sentence")),
         **dict.fromkeys(f"confirmation{part}" for part in CONFIRMATION),
     } | changes

@@ -34,11 +34,13 @@ class Verdict:
     value: float | None = None
     baseline: float | None = None
     change: float | None = None
-    """value / baseline - 1."""
+    """value / baseline - 1: tonight's own; see `level_change`."""
     history: int = 0
     """Nights that the verdict rests on."""
     smallest_slowdown: float | None = None
     """Relative fall that the series would tell within a week in nine of ten cases."""
+    level_change: float | None = None
+    """Estimate of the relative change that `low` and `high` enclose; one night may lie outside."""
     low: float | None = None
     high: float | None = None
     """95 % interval of the relative change: of the level for regressed and improved, otherwise of

@@ -53,7 +53,7 @@ const MEMBER_COLUMNS: Column<AlertRow>[] = [
   { name: "State", cell: (alert) => <AlertState alert={alert} /> },
   {
     name: "Change",
-    cell: (alert) => <Change value={alert.change} low={alert.change_low} high={alert.change_high} />,
+    cell: (alert) => <Change of={alert} />,
   },
   {
     name: "Series",
@@ -150,7 +150,7 @@ function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
         {alert.baseline !== null && <Fact name="Baseline">{`${figure(alert.baseline)} ${unit}/s`}</Fact>}
         {alert.change !== null && (
           <Fact name="Change">
-            <Change value={alert.change} low={alert.change_low} high={alert.change_high} />
+            <Change of={alert} />
           </Fact>
         )}
         <Fact name="Opened">{moment(alert.opened_at)} UTC</Fact>

@@ -77,7 +77,7 @@ const COLUMNS: Column<AlertGroupRow>[] = [
       <Box>
         <State name={head.verdict} /> <Confirmation alert={head} />
         {head.change !== null && (
-          <Change value={head.change} low={head.change_low} high={head.change_high} />
+          <Change of={head} />
         )}
       </Box>
     ),

@@ -60,7 +60,7 @@ function Facts({ detail }: { detail: CaseDetail }) {
       {found.baseline !== null && <Fact name="Baseline">{`${figure(found.baseline)} ${found.unit}/s`}</Fact>}
       {found.change !== null && (
         <Fact name="Change">
-          <Change value={found.change} low={found.change_low} high={found.change_high} />
+          <Change of={found} />
         </Fact>
       )}
       {found.smallest_slowdown !== null && (

@@ -67,7 +67,7 @@ const COLUMNS: Column<SeriesRow>[] = [
   {
     name: "Change",
     isNumber: true,
-    cell: (row) => <Change value={row.change} low={row.change_low} high={row.change_high} />,
+    cell: (row) => <Change of={row} />,
   },
   {
     name: "State",

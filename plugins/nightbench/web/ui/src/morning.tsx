@@ -37,7 +37,7 @@ const ALERT_COLUMNS: Column<MorningAlert>[] = [
       alert.change === null ? (
         <State name={alert.verdict} />
       ) : (
-        <Change value={alert.change} low={alert.change_low} high={alert.change_high} />
+        <Change of={alert} />
       ),
   },
   {

@@ -101,13 +101,9 @@ export function State({ name, title }: { name: string; title?: string }) {
 
 /** A relative change with its 95 % interval below; coloured where that lies on one side of none. */
 export function Change({
-  value,
-  low,
-  high,
+  of: { change: value, level_change: level, change_low: low, change_high: high },
 }: {
-  value: number | null;
-  low: number | null;
-  high: number | null;
+  of: Record<"change" | "level_change" | "change_low" | "change_high", number | null>;
 }) {
   if (value === null) return <>–</>;
   const isClear = low !== null && high !== null && low * high > 0;
@@ -121,6 +117,7 @@ export function Change({
         {change(value)}
       </Text>
       <Text color="fg.muted" fontSize="xs">
+        {level !== null && level !== value && `level ${change(level)}: `}
         {interval(low, high)}
       </Text>
     </Box>

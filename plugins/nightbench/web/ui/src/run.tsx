@@ -84,7 +84,7 @@ function caseColumns(runId: string): Column<RunCase>[] {
     {
       name: "Change",
       isNumber: true,
-      cell: (row) => <Change value={row.change} low={row.change_low} high={row.change_high} />,
+      cell: (row) => <Change of={row} />,
     },
     { name: "Version", cell: (row) => row.framework_version ?? "–" },
     {

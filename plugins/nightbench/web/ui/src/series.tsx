@@ -60,7 +60,7 @@ const ALERT_COLUMNS: Column<SeriesAlert>[] = [
   {
     name: "Change",
     cell: (alert) => (
-      <Change value={alert.change} low={alert.change_low} high={alert.change_high} />
+      <Change of={alert} />
     ),
   },
   { name: "Onset", cell: (alert) => day(alert.since ?? alert.opened_at) },
@@ -210,7 +210,7 @@ function History({ series }: { series: SeriesHistory }) {
               <Text color="fg.muted" fontSize="sm">
                 Change
               </Text>
-              <Change value={newest.change} low={newest.change_low} high={newest.change_high} />
+              <Change of={newest} />
             </Box>
           )}
           {detectable && (

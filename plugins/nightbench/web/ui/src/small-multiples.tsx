@@ -20,7 +20,7 @@ function Small({ row }: { row: SeriesRow }) {
       <Sparkline medians={row.medians} unit={row.unit} isWide />
       <Flex justify="space-between" align="start" fontSize="sm" gap={2} wrap="wrap">
         <Text as="span">{row.throughput === null ? "–" : `${figure(row.throughput)} ${row.unit}/s`}</Text>
-        <Change value={row.change} low={row.change_low} high={row.change_high} />
+        <Change of={row} />
         {row.alert_id === null ? (
           <State name={row.state} />
         ) : (
