@@ -12,8 +12,8 @@ from psycopg2.extras import Json
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import NIGHT, Given
 from tests.sql.nights import FALLS, Inbox, history
-from tests.sql.spooled import PROTOCOL, spooled
 from tests.sql.spooled import case as sleeping
+from tests.sql.spooled import spooled
 
 from nightbench.alerts.explain import store_causes
 from nightbench.core.model import (
@@ -26,7 +26,6 @@ from nightbench.core.model import (
     VerdictKind,
 )
 from nightbench.core.model.alerts import CauseEvidence, CauseKind
-from nightbench.core.run_plan import RunPlan
 from nightbench.core.sentences import evidence_sentence, sentence
 from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
@@ -112,16 +111,8 @@ class Lab:
 
     def explained(self, run: Run) -> dict[str, dict[str, Any]]:
         """Rows of marts.fct_alert by case."""
-        plan = RunPlan(
-            run=run,
-            owner="benchmarks",
-            protocol=PROTOCOL,
-            policy=RegressionPolicy(),
-            channels=(),
-            cluster=self.given.cluster,
-            cases=(),
-        )
-        store_causes(self.connection, plan)
+        causes = Warehouse(self.connection).causes
+        store_causes(causes, run, RegressionPolicy().min_change)
         return {row["case_id"]: row for row in self.reader.alerts.find()}
 
     def preflight(self, night: int, control: dict[str, float], **more: Any) -> None:

@@ -12,7 +12,10 @@ from typer.testing import CliRunner
 from nightbench.cli.main import app
 from nightbench.warehouse import Warehouse
 
-HEADER = "at,cluster,workload,framework,strategy,batch_size_per_device,scale,throughput,unit"
+HEADER = (
+    "at,cluster,workload,framework,strategy,batch_size_per_device,scale,throughput,unit,"
+    "framework_version"
+)
 START = datetime(2026, 2, 1, 1, tzinfo=UTC)
 
 
@@ -24,13 +27,14 @@ def command(warehouse, monkeypatch, tmp_path):
 
 
 def history(tmp_path: Path, **levels: float) -> Path:
-    """Forty nights at 100, then ten at a level, for each workload."""
+    """Forty nights at 100, then ten at a level with another version, for each workload."""
     lines = [HEADER]
     for workload, level in levels.items():
         for night in range(50):
+            version = "2.13" if night < 40 else "2.14"
             value = (100 if night < 40 else level) * (1 + 0.002 * (night % 5 - 2))
             at = (START + timedelta(days=night)).isoformat()
-            lines.append(f"{at},lab,{workload},pytorch,single,2,smoke,{value:.3f},images")
+            lines.append(f"{at},lab,{workload},pytorch,single,2,smoke,{value:.3f},images,{version}")
     path = tmp_path / "history.csv"
     path.write_text("\n".join(lines) + "\n")
     return path
@@ -64,3 +68,7 @@ def test_alerts_open_on_request_once_and_for_falls_only(command, tmp_path, conne
     assert alert["change"] == pytest.approx(-0.1, abs=0.005)
     assert alert["since"] == START + timedelta(days=40)
     assert alert["notified_at"] is not None
+    assert (alert["cause"], alert["cause_suspect"]) == (
+        "framework_version",
+        "pytorch 2.13 -> 2.14",
+    )

@@ -17,6 +17,7 @@ from nightbench.core.model import (
     Reason,
     ReasonCode,
     RunKind,
+    Strategy,
     Verdict,
     VerdictKind,
 )
@@ -253,6 +254,30 @@ def test_dgc_beside_dense_exchange_for_each_bandwidth(loader, given, ask: Ask):
     ]
 
 
+def test_strategies_are_no_equal_looking_rows(loader, given, ask: Ask):
+    """Batches are compared within a strategy and every other axis, and each row says which."""
+    run, came = given.run(), []
+    for strategy, slower in ((Strategy.SINGLE, 1.0), (Strategy.COLLECTIVE, 2.0)):
+        for layout in ("default", "channels_last"):
+            for batch, value in ((2, 10.0), (4, 15.0)):
+                case = given.case(batch_size_per_device=batch, strategy=strategy, layout=layout)
+                came.append(given.came_back(run, case, (value / slower,)))
+    load(loader, run, given, *came)
+    found = ask("batch_sizes")
+    assert [r["strategy"] for r in found] == ["collective"] * 4 + ["single"] * 4
+    assert [r["batch_size_per_device"] for r in found] == [2, 4] * 4
+    assert [r["gain_over_smaller"] and float(r["gain_over_smaller"]) for r in found] == [
+        None,
+        1.5,
+    ] * 4
+    scaled = ask("scaling")
+    assert sorted((r["strategy"], float(r["throughput"])) for r in scaled) == sorted(
+        [("collective", 5.0), ("collective", 7.5), ("single", 10.0), ("single", 15.0)] * 2
+    )
+    for rows in (found, scaled):
+        assert {r["case_id"] for r in rows} == {each.case.case_id for each in came}
+
+
 # --- noise ----------------------------------------------------------------------------------
 
 
@@ -293,6 +318,15 @@ def test_the_noise_of_nodes(loader, given, ask: Ask):
     ]
     assert found[0]["worst_case_id"] == noisy.case_id
     assert float(found[1]["median_noise_percent"]) == 0.0
+
+
+def test_the_noise_of_nodes_is_known_without_nightly_runs(loader, given, ask: Ask):
+    steps(loader, given, given.case(), (10.0, 12.0, 10.0), run_kind=RunKind.ON_DEMAND)
+    drill = given.run(9, run_kind=RunKind.DRILL)
+    load(loader, drill, given, given.came_back(drill, given.case(), (99.0,), nodes=("n1",)))
+    (found,) = ask("noise_by_node", since=LONG_AGO)
+    assert (found["node"], found["pairs_of_nights"]) == ("n1", 2)
+    assert ask("noise_by_node", since=LONG_AGO, run_kind="'nightly'") == []
 
 
 # --- nights, plans, time, nodes ---------------------------------------------------------------
@@ -380,6 +414,36 @@ def test_time_spent_counts_what_was_measured_twice(loader, given, ask: Ask):
     assert (float(demo["node_hours"]), float(demo["hours_without_figure"])) == (3.0, 1.0)
     assert (other["suite"], float(other["hours_without_figure"])) == ("other", 0.25)
     assert float(demo["percent_of_cluster"]) == pytest.approx(90.9)
+
+
+def test_a_night_costs_what_its_failed_cases_cost_too(loader, given, ask: Ask):
+    good, refused, failed = (given.case(nodes=2, batch_size_per_device=b) for b in (2, 4, 8))
+    night = given.run(0)
+    exited = (Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1"),)
+    load(
+        loader,
+        night,
+        given,
+        given.came_back(night, good, elapsed_s=3600.0),
+        given.came_back(night, refused, checks=(given.failed_check(),), elapsed_s=1800.0),
+        # No rank had begun: its two nodes are those of its plan.
+        CaseBundle(failed, 0, CaseStatus.FAILED, exited, elapsed_s=900.0),
+    )
+    again = given.came_back(night, good, generation=1, elapsed_s=3600.0)
+    load(loader, night, given, again)
+    by_hand = given.run(1, run_kind=RunKind.ON_DEMAND)
+    load(loader, by_hand, given, given.came_back(by_hand, good, elapsed_s=720.0))
+    drill = given.run(2, run_kind=RunKind.DRILL)
+    load(loader, drill, given, given.came_back(drill, good))
+    (found,) = ask("night_costs", since=LONG_AGO)
+    assert (found["run_id"], found["cases"], found["measured"]) == (night.run_id, 3, 1)
+    assert found["launches"] == 9
+    assert float(found["hours"]) == 2.75
+    hours = ("", "_measured", "_failed", "_quarantined", "_superseded", "_per_figure")
+    assert [float(found[f"node_hours{part}"]) for part in hours] == [5.5, 2, 0.5, 1, 2, 5.5]
+    every = ask("night_costs", since=LONG_AGO, run_kind="null::text")
+    assert [r["run_id"] for r in every] == [by_hand.run_id, night.run_id]
+    assert ask("night_costs", since=LONG_AGO, suite="'another'") == []
 
 
 def test_what_changed_on_a_node_between_two_dates(loader, given, ask: Ask):

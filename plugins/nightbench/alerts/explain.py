@@ -21,12 +21,9 @@ from nightbench.causes import (
 )
 from nightbench.causes.facts import BUSY
 from nightbench.causes.field_changes import flat
-from nightbench.core.model import Reason, reasons_from_json
-from nightbench.core.model.alerts import Cause
-from nightbench.core.run_plan import RunPlan
-from nightbench.warehouse import Warehouse, WarehouseUnavailable
+from nightbench.core.model import Reason, Run, reasons_from_json
+from nightbench.warehouse import WarehouseUnavailable
 from nightbench.warehouse.causes import CauseRepository
-from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.repository import Row
 
 log = logging.getLogger(__name__)
@@ -45,86 +42,72 @@ _GROUPS_OF = timedelta(days=14)
 """Age of groups that an alert may still join: a change is noticed days after it began."""
 
 
-def explain_alerts(connection: Connection, plan: RunPlan) -> dict[int, Cause]:
+def explain_alerts(repository: CauseRepository, run: Run, min_change: float) -> None:
     """Store the causes as `store_causes` does; errors are logged, and alerts then have no cause.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
     """
     try:
-        return store_causes(connection, plan)
+        store_causes(repository, run, min_change)
     except WarehouseUnavailable:
         raise
     except Exception:  # An unforeseen document of a node must not silence an alert.
-        log.exception("the alerts of run %s were not explained", plan.run.run_id)
-        return {}
+        log.exception("the alerts of run %s were not explained", run.run_id)
 
 
-def store_causes(connection: Connection, plan: RunPlan) -> dict[int, Cause]:
+def store_causes(repository: CauseRepository, run: Run, min_change: float) -> None:
     """Find and store the causes of alerts that a run opened or reopened, and of unexplained ones.
 
     It may be called again with the same result.
 
     Args:
-        connection: with the rights of the loader.
-        plan: of the run, whose verdicts and alerts are stored.
-
-    Returns:
-        alert_id -> cause.
+        repository: with the rights of the loader.
+        run: its verdicts and alerts are stored.
+        min_change: smallest relative change that is reported: less is a steady series.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
     """
-    run, repository = plan.run, Warehouse(connection).causes
     alerts = repository.unexplained(run.run_id)
     if not alerts:
-        return {}
-    reader = CauseFactsReader(repository, plan, alerts)
+        return
+    reader = CauseFactsReader(repository, run, min_change, alerts)
     found = {}
     for alert in alerts:
         facts = reader.facts(alert)
         found[alert["alert_id"]] = (facts, explain(facts))
     members = [
-        Member(
-            alert_id, run.cluster, explanation.kind, explanation.suspect, facts.first_bad.at.date()
-        )
-        for alert_id, (facts, explanation) in found.items()
+        Member(alert_id, run.cluster, cause.kind, cause.suspect, facts.first_bad.at.date())
+        for alert_id, (facts, cause) in found.items()
     ]
     earliest = min(member.night for member in members)
     groups = grouped(members, repository.known_groups(run.cluster, earliest - _GROUPS_OF))
-    rows: list[dict[str, Any]] = []
-    for alert_id, (facts, explanation) in found.items():
-        rows.append(
+    repository.store(
+        [
             {
+                **vars(cause),
                 "alert_id": alert_id,
                 "run_id": run.run_id,
-                "kind": explanation.kind.value,
-                "suspect": explanation.suspect,
-                "sentence": explanation.sentence,
-                "evidence": explanation.evidence,
                 "group_key": groups[alert_id],
                 "first_bad_run_id": facts.first_bad.run_id,
                 "last_good_run_id": facts.last_good.run_id if facts.last_good else None,
                 "night": facts.first_bad.at.date(),
             }
-        )
-    repository.store(rows)
-    return {
-        alert_id: Cause(
-            explanation.kind, explanation.sentence, explanation.evidence, groups[alert_id]
-        )
-        for alert_id, (_, explanation) in found.items()
-    }
+            for alert_id, (facts, cause) in found.items()
+        ]
+    )
 
 
 class CauseFactsReader:
     """Reads the facts around a run's regressions, once for all of them."""
 
-    def __init__(self, repository: CauseRepository, plan: RunPlan, alerts: Sequence[Row]) -> None:
-        self._run = plan.run
-        self._min_change = plan.policy.min_change
-        self._changes = _Changes(repository, plan, alerts)
-        run, cluster = plan.run, plan.run.cluster
+    def __init__(
+        self, repository: CauseRepository, run: Run, min_change: float, alerts: Sequence[Row]
+    ) -> None:
+        self._run, cluster = run, run.cluster
+        self._min_change = min_change
+        self._changes = _Changes(repository, run, alerts)
         since = min(self._changes.earliest, run.started_at) - _BEFORE
         self._peers = repository.peers(cluster, run.started_at)
         failed = sorted({a["opened_run_id"] for a in alerts if _has_failed(a)})
@@ -210,17 +193,15 @@ class CauseFactsReader:
 class _Changes:
     """Reads the nights on both sides of each change."""
 
-    def __init__(self, repository: CauseRepository, plan: RunPlan, alerts: Sequence[Row]) -> None:
-        self._run = plan.run
+    def __init__(self, repository: CauseRepository, run: Run, alerts: Sequence[Row]) -> None:
+        self._run = run
         case_ids = [alert["case_id"] for alert in alerts]
         points: dict[str, list[Row]] = defaultdict(list)
-        for row in repository.nights(case_ids, plan.run.cluster, plan.run.started_at):
+        for row in repository.nights(case_ids, run.cluster, run.started_at):
             points[row["case_id"]].append(row)
         self._sides = {a["case_id"]: _sides(a, points[a["case_id"]]) for a in alerts}
         kept = [row for sides in self._sides.values() for side in sides for row in side]
-        self.earliest: datetime = min(
-            (row["started_at"] for row in kept), default=plan.run.started_at
-        )
+        self.earliest: datetime = min((row["started_at"] for row in kept), default=run.started_at)
         run_ids = sorted({row["run_id"] for row in kept})
         launches = repository.launches(case_ids, run_ids)
         self._repeats = {(r["case_id"], r["run_id"]): r for r in launches["repeats"]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from nightbench.alerts.explain import explain_alerts
 from nightbench.core.model import HistoryPoint, Verdict, VerdictKind
 from nightbench.detection.history import HistoryReport
 from nightbench.detection.history_pool import judge_histories
@@ -43,8 +44,12 @@ def judge_imported(
         yield ImportedSeries(case_id, cluster, tuple(points), report)
 
 
-def open_alerts(warehouse: Warehouse, series: Collection[ImportedSeries]) -> list[ImportedSeries]:
+def open_alerts(
+    warehouse: Warehouse, series: Collection[ImportedSeries], min_change: float
+) -> list[ImportedSeries]:
     """Open an alert for each series that fell within its last 30 nights; returns the opened ones.
+
+    Their causes are found as after a night: a framework's version that changed with the fall.
 
     Nobody is notified: whoever imports reads the answer. A series with a live alert gets no other.
     """
@@ -60,6 +65,10 @@ def open_alerts(warehouse: Warehouse, series: Collection[ImportedSeries]) -> lis
             news = {"what": "news", "alert_id": alert["alert_id"], "of_run_id": verdict.run_id}
             warehouse.messages.mark_notified([news])
             opened.append(each)
+    for run_id in {each.nights[-1].run_id for each in opened}:
+        run = warehouse.runs.get(run_id)
+        if run is not None:
+            explain_alerts(warehouse.causes, run, min_change)
     return opened
 
 

@@ -124,7 +124,7 @@ def judge_run(
             noisy,
         )
         opened, resolved = _store(warehouse, changes, run_id)
-        explain_alerts(connection, plan)
+        explain_alerts(warehouse.causes, plan.run, plan.policy.min_change)
         if confirms:
             confirm_suspects(connection, plan)
         notifier = Notifier(resolve, Links(base_url) if base_url else None)

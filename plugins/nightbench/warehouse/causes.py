@@ -90,7 +90,7 @@ class CauseRepository(Repository):
         return self._read("cause_preflights", cluster=cluster, since=since, until=until)
 
     def store(self, rows: Sequence[Row]) -> None:
-        """Store the causes that a run found; `evidence` is a sequence of `CauseEvidence`."""
+        """Store the causes that a run found; `kind` and `evidence` are as an `Explanation` has."""
         with self._transaction("store the causes of alerts"):
             self._write("store_cause", *map(_cause, rows))
 
@@ -98,4 +98,4 @@ class CauseRepository(Repository):
 def _cause(row: Row) -> Row:
     texts = {key: to_row.text(row[key]) for key in ("sentence", "suspect", "group_key")}
     evidence = [each.to_json() | {"text": to_row.text(each.text)} for each in row["evidence"]]
-    return row | texts | {"evidence": Json(evidence)}
+    return row | texts | {"kind": row["kind"].value, "evidence": Json(evidence)}

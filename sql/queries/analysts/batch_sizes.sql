@@ -1,5 +1,6 @@
 -- What does a larger batch bring? The newest median of each series, beside the next smaller batch
--- of otherwise equal work. Null in `chosen` does not constrain.
+-- of otherwise equal work (each axis the same; `case_id` names those that differ from a default). Null
+-- in `chosen` does not constrain.
 with chosen as not materialized (
     select
         null::text as workload,
@@ -26,6 +27,7 @@ select
     workload,
     framework,
     cluster,
+    strategy,
     nodes || 'x' || devices_per_node as devices,
     trainers,
     pservers,
@@ -40,12 +42,14 @@ select
     round(minibatches_per_s::numeric, 4) as minibatches_per_s,
     round((throughput / throughput_of_smaller)::numeric, 3) as gain_over_smaller,
     peak_resident_bytes,
-    is_synthetic
+    is_synthetic,
+    case_id
 from stepped
 order by
     workload,
     framework,
     cluster,
+    strategy,
     nodes,
     devices_per_node,
     trainers,
@@ -54,4 +58,7 @@ order by
     precision,
     compiler,
     scale,
+    -- Axes that are no column here: what steps from batch to batch stays together.
+    environment,
+    axes - 'batch_size_per_device',
     batch_size_per_device;

@@ -1,10 +1,11 @@
--- How noisy is each node? Over the series that ran on it in consecutive nights: their noise from night
--- to night as a relative standard deviation, the median and the worst of them; the noisiest node
--- first. Null in `chosen` does not constrain.
+-- How noisy is each node? Over the series that ran on it in consecutive runs, nightly or by hand: their
+-- noise from run to run as a relative standard deviation, the median and the worst of them; the noisiest
+-- node first. Null in `chosen` does not constrain.
 with chosen as not materialized (
     select
         now() - interval '30 days' as since,
-        null::text as cluster
+        null::text as cluster,
+        null::text as run_kind
 ),
 
 nights as (
@@ -18,7 +19,8 @@ nights as (
     from marts.fct_measurement as m
     cross join chosen as c
     where
-        m.run_kind = 'nightly'
+        m.run_kind not in ('drill', 'confirm')
+        and (c.run_kind is null or m.run_kind = c.run_kind)
         and not m.is_private_build
         and m.started_at > c.since
         and (c.cluster is null or m.cluster = c.cluster)

@@ -1,6 +1,6 @@
 -- How does each workload scale over devices, nodes, trainers and parameter servers? The newest median
 -- of each series, with speed-up and efficiency against the baseline case of its own run (same batch
--- per device: weak scaling). Null in `chosen` does not constrain.
+-- per device: weak scaling); `case_id` names further axes. Null in `chosen` does not constrain.
 with chosen as not materialized (
     select
         null::text as workload,
@@ -14,6 +14,7 @@ select
     m.precision,
     m.batch_size_per_device,
     m.cluster,
+    m.strategy,
     m.nodes || 'x' || m.devices_per_node as devices,
     m.trainers,
     m.pservers,
@@ -25,7 +26,8 @@ select
     m.baseline_case_id,
     m.is_synthetic,
     m.started_at,
-    m.run_id
+    m.run_id,
+    m.case_id
 from marts.latest_median as m
 cross join chosen as c
 where
@@ -39,6 +41,7 @@ order by
     m.precision,
     m.batch_size_per_device,
     m.cluster,
+    m.strategy,
     m.sync,
     m.pservers,
     m.trainers,
