@@ -84,6 +84,7 @@ class Groups(LoadScopeScheduling):
         return group(nodeid)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
     """The scheduler of `pytest -n`."""
     config.option.loadscopereorder = False

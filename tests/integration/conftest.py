@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
+from tests.integration.framework_gangs import build_environment
 from tests.integration.live_airflow import CLUSTER, Live, airflow_stack, environment
 from tests.integration.live_suites import suites
 from tests.shipped import shipped
@@ -17,6 +18,13 @@ from nightbench.gang import Shipment
 @pytest.fixture(scope="session")
 def shipment(tmp_path_factory: pytest.TempPathFactory) -> Shipment:
     return Shipment(shipped(tmp_path_factory.mktemp("shipped")))
+
+
+@pytest.fixture(scope="session")
+def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """Line -> interpreter of its environment."""
+    root = tmp_path_factory.getbasetemp() / "node"
+    return lambda line: build_environment(root, line)
 
 
 @pytest.fixture(scope="session")

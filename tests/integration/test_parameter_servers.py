@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.integration.framework_gangs import build_environment, job_of, run_gang
+from tests.integration.framework_gangs import job_of, run_gang
 
 pytestmark = [pytest.mark.framework, pytest.mark.timeout(1200)]
 
@@ -20,13 +20,6 @@ TRANSPORTS = {
     "mxnet": "zmq",
     "tensorflow1": "grpc/socket/lo",
 }
-
-
-@pytest.fixture(scope="module")
-def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """Line -> interpreter of its environment."""
-    root = tmp_path_factory.getbasetemp() / "node"
-    return lambda line: build_environment(root, line)
 
 
 @pytest.mark.parametrize(

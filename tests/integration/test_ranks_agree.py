@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.framework_gangs import build_environment, job_of, run_gang
+from tests.integration.framework_gangs import job_of, run_gang
 
 pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -27,13 +27,6 @@ TRANSPORTS = {
     "tensorflow2": "grpc/socket/lo",
     "oneflow": "epoll",
 }
-
-
-@pytest.fixture(scope="module")
-def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """Line -> interpreter of its environment."""
-    root = tmp_path_factory.getbasetemp() / "node"
-    return lambda line: build_environment(root, line)
 
 
 def two_ranks(

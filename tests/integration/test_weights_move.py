@@ -17,7 +17,7 @@ from tests.integration.broken_lines import (
     broken,
     refused,
 )
-from tests.integration.framework_gangs import BENCHMARKS, build_environment, job_of, run_gang
+from tests.integration.framework_gangs import BENCHMARKS, job_of, run_gang
 
 pytestmark = [pytest.mark.framework, pytest.mark.timeout(900)]
 
@@ -49,13 +49,6 @@ CELLS = [
     cell("mindspore", "bert_base", LARGE),
     cell("megengine", "resnet50_v1.5", LARGE),
 ]
-
-
-@pytest.fixture(scope="module")
-def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """Line -> interpreter of its environment."""
-    root = tmp_path_factory.getbasetemp() / "node"
-    return lambda line: build_environment(root, line)
 
 
 @pytest.mark.parametrize(("line", "workload", "axes"), CELLS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -59,7 +60,9 @@ def prepared(engine: Path, tmp_path: Path, **changed: object) -> dict[str, str]:
 
 def test_the_interpreter_runs_in_a_container_and_ends_as_it_does_there(engine, tmp_path) -> None:
     python = prepared(engine, tmp_path)["python"]
-    environment = {"NIGHTBENCH_JOB": "run-1/case/g0", "NIGHTBENCH_NODE": "n1", "SECRET": "hush"}
+    # Its own: whoever sweeps run-1 on this machine ends what carries its mark.
+    job = f"run-{os.getpid()}/case/g0"
+    environment = {"NIGHTBENCH_JOB": job, "NIGHTBENCH_NODE": "n1", "SECRET": "hush"}
     for code, expected in (
         ("import sys; sys.exit(7)", 7),
         ("import os; os.kill(os.getpid(), 9)", -9),
@@ -69,7 +72,7 @@ def test_the_interpreter_runs_in_a_container_and_ends_as_it_does_there(engine, t
     words = asked(engine)[-1].split()
     assert words[:2] == ["run", "--rm"]
     assert {
-        "nightbench.job=run-1/case/g0",
+        f"nightbench.job={job}",
         "nightbench.node=n1",
         "/data:/data:ro",
         "--gpus=all",
