@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from nightbench.detection.acceptance import log_odds
-from nightbench.detection.evidence import REFERENCE, Evidence, evidence_of, nights_before
+from nightbench.detection.evidence import Evidence, evidence_of, nights_before
 from nightbench.detection.levels import NOISE_FLOOR, LevelEstimate, estimate_level
-from nightbench.detection.robust import Floats, median
+from nightbench.detection.robust import Floats
 from nightbench.detection.series import Series
 
 LOOK_BACK = 180
@@ -36,6 +36,9 @@ FEWEST = 8
 
 SCREENING_THRESHOLD = 2.5
 """Standard errors of a step from which the evidence of a night is computed."""
+
+CLEAR_STEP = 3.0
+"""The same for a night without prior odds: none of 153 simulated ones below 3.3 was a change."""
 
 SCREENED_NIGHTS = 3
 """Most nights, besides their neighbours, whose evidence is computed for each sign."""
@@ -96,10 +99,7 @@ class NightExamined:
 
     changes: list[Change]
     """At most one fall and one rise, the highest score first."""
-    level: float
-    """Logarithm of the present level."""
-    noise: float
-    """Standard deviation from night to night."""
+    past: LevelEstimate
     fall_odds: float
     rise_odds: float
     """Largest log odds of a fall and of a rise; `UNLIKELY` or more."""
@@ -126,7 +126,7 @@ def examine_last_night(series: Series, known: Floats | None = None) -> NightExam
         return None
     past = estimate_level(window)
     prior = np.zeros(len(window)) if known is None else known[offset:]
-    scores = _screen(past)
+    scores = steps_of(past.calm, past)
     found = {sign: _search(window, past, sign * scores, prior, sign) for sign in (-1, 1)}
     changes = [
         _change(evidence, odds, offset, len(series) - 1)
@@ -135,8 +135,7 @@ def examine_last_night(series: Series, known: Floats | None = None) -> NightExam
     ]
     return NightExamined(
         sorted(changes, key=lambda change: -change.score),
-        median(past.values[past.base :][-REFERENCE:]),
-        past.noise,
+        past,
         found[-1][0],
         found[1][0],
     )
@@ -154,7 +153,7 @@ def _search(
     Args:
         window: the nights that are read.
         past: what `estimate_level` made of them.
-        scores: steps in the direction of `sign`, see `_screen`.
+        scores: steps in the direction of `sign`, see `steps_of`.
         prior: log odds of each night before any evidence.
         sign: -1 or +1.
     """
@@ -170,7 +169,7 @@ def _search(
             best = odds, evidence
         return odds
 
-    for first in _screened(scores):
+    for first in _screened(scores, prior):
         if first in tested:
             continue
         odds = test(first)
@@ -181,9 +180,14 @@ def _search(
     return best
 
 
-def _screen(past: LevelEstimate) -> Floats:
-    """Return the step at each night in standard errors; 0 where it cannot be computed."""
-    calm, nights = past.calm, len(past.calm)
+def steps_of(calm: Floats, past: LevelEstimate) -> Floats:
+    """Return the step at each night in standard errors; 0 where it cannot be computed.
+
+    Args:
+        calm: winsorised nights of the window that `past` describes, and of any after it.
+        past: levels and noise.
+    """
+    nights = len(calm)
     noise = max(past.step_noise, 0.9 * past.level_noise, NOISE_FLOOR + 0.0005)
     scores = np.zeros(nights)
     first = np.arange(max(past.base + LEAST_REFERENCE, nights - TAIL), nights - LEAST_NIGHTS + 1)
@@ -197,12 +201,14 @@ def _screen(past: LevelEstimate) -> Floats:
     return scores
 
 
-def _screened(scores: Floats) -> list[int]:
+def _screened(scores: Floats, prior: Floats) -> list[int]:
     """Return the nights with the largest steps, three nights apart at least."""
     chosen: list[int] = []
     for first in map(int, np.argsort(-scores, kind="stable")[:12]):
         if scores[first] < SCREENING_THRESHOLD or len(chosen) == SCREENED_NIGHTS:
             break
+        if scores[first] < CLEAR_STEP and prior[first] <= 0:
+            continue
         if all(abs(first - other) > 2 for other in chosen):
             chosen.append(first)
     return chosen

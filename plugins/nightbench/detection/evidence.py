@@ -170,13 +170,17 @@ def evidence_of(before: NightsBefore, tail: Floats, sign: int) -> Evidence:
     """
     middle, line, flat = before.middle, before.line, before.flat
     steps = np.arange(1, len(tail) + 1)
-    drifting = _bayes_factor(
-        tail - middle - line.level - line.slope * steps,
+    drifting, steady = _bayes_factors(
+        tail - middle - np.stack([line.level + line.slope * steps, flat.level + 0.0 * steps]),
         before.nights,
-        max(line.variance_at((len(tail) + 1) / 2), flat.variance_at(0)),
+        np.array(
+            [
+                max(line.variance_at((len(tail) + 1) / 2), flat.variance_at(0)),
+                flat.variance_at(0),
+            ]
+        ),
         sign,
     )
-    steady = _bayes_factor(tail - middle - flat.level, before.nights, flat.variance_at(0), sign)
     distinct = abs(drifting.step) / before.noise
     visits = earlier_visits(before.history / drifting.step, distinct)
     return Evidence(
@@ -274,17 +278,25 @@ def _noise(
     return _Noise(noise * around, np.minimum(0.9, slow * odds))
 
 
-def _bayes_factor(
-    distance: Floats, nights: _Noise, level_variance: float, sign: int
-) -> _BayesFactor:
-    """Return the evidence for a change of `sign` against none, on a grid of steps."""
+def _bayes_factors(
+    distances: Floats, nights: _Noise, level_variances: Floats, sign: int
+) -> list[_BayesFactor]:
+    """Return the evidence for a change of `sign` against none, on a grid of steps.
+
+    Args:
+        distances: of each night from the level, one row for each assumption about the level.
+        nights: their noise.
+        level_variances: of the level under each assumption.
+        sign: -1 or +1.
+    """
     sigma, slow = nights.sigma[:, None], nights.slow[:, None]
-    fine = median(distance) + float(sigma.mean()) / math.sqrt(len(distance)) * _FINE
-    grid = np.sort(np.concatenate([_COARSE, fine]))
+    error = float(nights.sigma.mean()) / math.sqrt(distances.shape[1])
+    grid = np.stack([np.concatenate([_COARSE, median(row) + error * _FINE]) for row in distances])
+    grid.sort(axis=1)
     cell = np.empty_like(grid)
-    cell[1:-1] = (grid[2:] - grid[:-2]) / 2
-    cell[0], cell[-1] = grid[1] - grid[0], grid[-1] - grid[-2]
-    off = distance[:, None] - grid[None, :]
+    cell[:, 1:-1] = (grid[:, 2:] - grid[:, :-2]) / 2
+    cell[:, 0], cell[:, -1] = grid[:, 1] - grid[:, 0], grid[:, -1] - grid[:, -2]
+    off = distances[:, :, None] - grid[:, None, :]
     is_slower = off < 0
     spread = 1 + (off / sigma) ** 2 / TAILS
     core = _CORE / sigma / (spread * spread * spread)  # to the power of (TAILS + 1) / 2
@@ -292,22 +304,25 @@ def _bayes_factor(
     wild = np.exp(np.minimum(off / SLOW_DEPTH, off / -FAST_DEPTH))
     wild *= np.where(is_slower, 0.9 / SLOW_DEPTH, 0.1 / FAST_DEPTH)
     density = np.log((1 - slow) * core + slow * wild)
-    total = density.sum(axis=0)
-    likelihood = np.exp(total - total.max())
-    nothing = np.exp(-0.5 * grid**2 / level_variance) * cell
+    total = density.sum(axis=1)
+    likelihood = np.exp(total - total.max(axis=1, keepdims=True))
+    nothing = np.exp(-0.5 * grid**2 / level_variances[:, None]) * cell
     change = np.where(sign * grid > SMALLEST, cell / np.maximum(np.abs(grid), 1e-9), 0.0)
     change /= _USUAL_RANGE
     posterior = likelihood * change
-    evidence = float(posterior.sum()) + 1e-300
-    none = float((likelihood * nothing).sum() / nothing.sum()) + 1e-300
-    best = int(np.argmax(np.where(change > 0, total, -np.inf)))
-    posterior /= evidence
-    reached = np.cumsum(posterior)
-    return _BayesFactor(
-        math.log(evidence) - math.log(none),
-        float((posterior * grid).sum()),
-        float(np.interp(0.025, reached, grid)),
-        float(np.interp(0.975, reached, grid)),
-        tuple(density[:, int(np.searchsorted(grid, 0.0))]),
-        tuple(density[:, best]),
-    )
+    evidence = posterior.sum(axis=1) + 1e-300
+    none = (likelihood * nothing).sum(axis=1) / nothing.sum(axis=1) + 1e-300
+    best = np.argmax(np.where(change > 0, total, -np.inf), axis=1)
+    posterior /= evidence[:, None]
+    reached = np.cumsum(posterior, axis=1)
+    return [
+        _BayesFactor(
+            math.log(evidence[k]) - math.log(none[k]),
+            float((posterior[k] * grid[k]).sum()),
+            float(np.interp(0.025, reached[k], grid[k])),
+            float(np.interp(0.975, reached[k], grid[k])),
+            tuple(density[k, :, int(np.searchsorted(grid[k], 0.0))].tolist()),
+            tuple(density[k, :, best[k]].tolist()),
+        )
+        for k in range(len(grid))
+    ]

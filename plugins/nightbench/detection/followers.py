@@ -8,7 +8,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from nightbench.detection.changes import LEAST_NIGHTS, Change, NightExamined, examine_last_night
+from nightbench.detection.changes import (
+    CLEAR_STEP,
+    LEAST_NIGHTS,
+    TAIL,
+    UNLIKELY,
+    Change,
+    NightExamined,
+    examine_last_night,
+    steps_of,
+)
+from nightbench.detection.evidence import REFERENCE
 from nightbench.detection.robust import median
 from nightbench.detection.series import Series
 from nightbench.detection.visits import TAILS
@@ -16,14 +26,25 @@ from nightbench.detection.visits import TAILS
 SAME = 7
 """Nights by which the date of a change may move as more nights arrive."""
 
+UNEXAMINED = 45
+"""Nights after which level and noise are estimated anew; a fifth of a young window's nights."""
+
+CALM = 3.5
+"""Noise scales beyond which a single night counts no more."""
+
+ALLOWED, FARTHEST = 0.3, 3.5
+"""Part of each night's noise scale that a cumulative sum forgets, and the sum from which steps are
+computed: those of `CLEAR_STEP` reach it."""
+
 
 class Follower:
     """Judges one series night by night and keeps its changes.
 
     The result equals a replay from the start, however the nights are passed to `extend`. Nights
-    whose distance from the level cannot have made a change believable are passed over. The level
-    and the noise of that test are those of the last examined night: in rare cases a change is
-    detected a night later than by `examine_last_night` on every night.
+    that cannot have made a change believable are passed over: those near the level, and those that
+    with the nights before them are no step of `CLEAR_STEP`. The level and the noise of that test
+    are those of the last examined night: in rare cases a change is detected a night later than by
+    `examine_last_night` on every night.
 
     Args:
         min_change: smallest relative change that is kept.
@@ -39,6 +60,14 @@ class Follower:
         self._examined: NightExamined | None = None
         self._odds: list[float] = []
         """Most that the odds of a fall and of a rise can be by now."""
+        self._level = 0.0
+        """Logarithm of the level on the examined night."""
+        self._sums: list[float] = []
+        """Cumulative sums of falls and of rises, in noise scales."""
+        self._calm: list[float] = []
+        """Its winsorised nights and those since."""
+        self._unexamined = 0
+        """Nights since."""
 
     def extend(self, series: Series) -> list[Change]:
         """Judge the new nights of `series` and return all its changes so far.
@@ -51,25 +80,65 @@ class Follower:
         else:
             self.changes, self._detected, self._examined = [], [], None
         for night in range(seen, len(series)):
-            if self._examined is not None and self._is_quiet(float(series.level[night])):
+            if self._is_quiet(series, night):
                 continue
             self._examined = examine_last_night(series.part(0, night + 1))
             if self._examined is not None:
-                self._odds = [self._examined.fall_odds, self._examined.rise_odds]
+                self._start_waiting(self._examined)
                 for change in self._examined.changes:
                     self._keep(change)
         self._seen = series
         return self.changes
 
-    def _is_quiet(self, level: float) -> bool:
+    def _start_waiting(self, examined: NightExamined) -> None:
+        """Remember what the nights after an examined one are held against."""
+        past = examined.past
+        self._level = median(past.values[past.base :][-REFERENCE:])
+        self._odds = [examined.fall_odds, examined.rise_odds]
+        self._sums = [0.0, 0.0]
+        self._calm = past.calm.tolist()
+        for value in self._calm[max(past.base, len(self._calm) - TAIL) :]:
+            self._add((value - self._level) / past.noise)
+        self._unexamined = 0
+        if examined.changes:
+            # The next one is waited for at the new level, which is too young to be the present one.
+            change = examined.changes[0]
+            self._level = math.log(change.baseline) + math.log1p(change.change)
+            self._odds = [UNLIKELY, UNLIKELY]
+
+    def _add(self, off: float) -> None:
+        """Add a night's distance from the level to the cumulative sums."""
+        self._sums = [
+            max(0.0, self._sums[0] - off - ALLOWED),
+            max(0.0, self._sums[1] + off - ALLOWED),
+        ]
+
+    def _is_quiet(self, series: Series, night: int) -> bool:
         """Return whether a night cannot have made a change believable since the last examined one.
 
-        The most that it can add is what its distance from the level says for a change.
+        The most that it can add is what its distance from the level says for a change. Where that
+        is enough, the last nights must also lie on another level than those before.
         """
-        assert self._examined is not None
-        off = (level - self._examined.level) / self._examined.noise
+        if self._examined is None:
+            return False
+        past = self._examined.past
+        value = float(series.level[night]) - float(past.weekday[int(series.day[night]) % 7])
+        off = (value - self._level) / past.noise
         self._odds[off > 0] += (TAILS + 1) / 2 * math.log1p(off * off / TAILS)
-        return max(self._odds) < 0
+        calm = max(-CALM, min(off, CALM))
+        self._calm.append(self._level + calm * past.noise)
+        self._add(calm)
+        self._unexamined += 1
+        hopeful = [side for side in (0, 1) if self._odds[side] >= 0]
+        if not hopeful:
+            return True
+        if self._examined.changes or self._unexamined > min(UNEXAMINED, len(past.calm) // 5):
+            return False
+        if all(self._sums[side] < FARTHEST for side in hopeful):
+            return True
+        steps = steps_of(np.array(self._calm), past)
+        sides = (-float(steps.min()), float(steps.max()))
+        return all(sides[side] < CLEAR_STEP for side in hopeful)
 
     def _keep(self, change: Change) -> None:
         near = [i for i, known in enumerate(self.changes) if _near(change, known)]

@@ -58,6 +58,8 @@ class LevelEstimate:
     """Distance from the median of the proposed segment that the night belongs to."""
     aligned: Floats
     """Distance from the level of the night; NaN from `base` on, where the level is not settled."""
+    weekday: Floats
+    """Effect of each of the seven weekdays, see `weekday_of`."""
     starts: tuple[int, ...]
     """First nights of the levels; the last is that of the present level."""
     step_noise: float
@@ -92,7 +94,14 @@ def estimate_level(series: Series) -> LevelEstimate:
     for start, stop, level in levels[:-1]:
         aligned[start:stop] = values[start:stop] - level
     return LevelEstimate(
-        values, calm, residual, aligned, tuple(a for a, _, _ in levels), step_noise, level_noise
+        values,
+        calm,
+        residual,
+        aligned,
+        effects,
+        tuple(first for first, _, _ in levels),
+        step_noise,
+        level_noise,
     )
 
 

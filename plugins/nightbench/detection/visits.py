@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nightbench.detection.robust import Floats
 
@@ -16,8 +16,9 @@ TAILS = 5
 BOUNDARY = 0.7
 """Depth from which a night is rather at the other level: a stay half way down was at another."""
 
-_LEAVE, _AT_HOME, _RETURN, _AWAY = map(math.log, (0.05, 0.95, 0.15, 0.85))
-"""Logarithms of the odds by which nights are assigned to a visit or to the level."""
+_STAY, _COME, _GO = math.log(0.85 / 0.95), math.log(0.05 / 0.95), math.log(0.85 / 0.15)
+"""A night in twenty begins a visit, three in twenty end one: what that makes of the log odds that
+the night before was there, and their bounds."""
 _BEGINS_AWAY = math.log(0.2)
 
 
@@ -54,21 +55,31 @@ def earlier_visits(depth: Floats, distinct: float) -> Visits:
     near = np.clip(depth + 0.5 - BOUNDARY, -0.5, 1.0)
     scaled = distinct * distinct / TAILS
     gains = (TAILS + 1) / 2 * np.log((1 + scaled * near**2) / (1 + scaled * (near - 1) ** 2))
-    home, away = 0.0, _BEGINS_AWAY
-    came_from: list[tuple[bool, bool]] = []
-    for gain in map(float, gains):
-        returning, at_home = away + _RETURN, home + _AT_HOME
-        leaving, staying = home + _LEAVE, away + _AWAY
-        came_from.append((returning > at_home, leaving <= staying))
-        # max() would take a third of the time.
-        home = returning if returning > at_home else at_home
-        away = (leaving if leaving > staying else staying) + gain
-    is_away, path = away > home, []
-    for from_away in reversed(came_from):
-        path.append(is_away)
-        is_away = from_away[is_away]
-    runs = [(there, len(list(run))) for there, run in itertools.groupby(reversed(path))]
+    odds, walk = _BEGINS_AWAY, []
+    for gain in gains.tolist():
+        odds += _STAY
+        # min() and max() would take twice the time.
+        if odds < _COME:
+            odds = _COME
+        elif odds > _GO:
+            odds = _GO
+        odds += gain
+        walk.append(odds)
+    is_away = _likeliest_path(np.array(walk))
+    edges = np.flatnonzero(np.diff(is_away)) + 1
     # The first run has no beginning, the last one no end.
-    visits = [nights for there, nights in runs[1:-1] if there]
-    elsewhere = sum(nights for there, nights in runs if not there)
-    return Visits(len(visits), sum(visits), elsewhere)
+    inner = np.diff(edges)[is_away[edges[:-1]]]
+    return Visits(len(inner), int(inner.sum()), int((~is_away).sum()))
+
+
+def _likeliest_path(odds: Floats) -> NDArray[np.bool_]:
+    """Return whether each night was there, from the log odds of each by the nights up to it.
+
+    Odds beyond the bounds decide; between them a night was where the next one was.
+    """
+    there = odds > _GO - _STAY
+    decided = there | (odds < _COME - _STAY)
+    there[-1], decided[-1] = odds[-1] > 0, True
+    night = np.where(decided, np.arange(len(odds)), len(odds))
+    path: NDArray[np.bool_] = there[np.minimum.accumulate(night[::-1])[::-1]]
+    return path

@@ -175,7 +175,7 @@ def test_slow_nights_of_one_in_ten_are_no_falls():
 
 def test_nights_that_are_passed_over_change_no_answer():
     class EachNight(Follower):
-        def _is_quiet(self, level):
+        def _is_quiet(self, series, night):
             return False
 
     for seed in range(6):
