@@ -96,7 +96,7 @@ class Follower:
         self._level = median(past.values[past.base :][-REFERENCE:])
         self._odds = [examined.fall_odds, examined.rise_odds]
         self._sums = [0.0, 0.0]
-        self._calm = past.calm.tolist()
+        self._calm = list(map(float, past.calm))
         for value in self._calm[max(past.base, len(self._calm) - TAIL) :]:
             self._add((value - self._level) / past.noise)
         self._unexamined = 0

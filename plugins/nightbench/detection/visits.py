@@ -56,7 +56,7 @@ def earlier_visits(depth: Floats, distinct: float) -> Visits:
     scaled = distinct * distinct / TAILS
     gains = (TAILS + 1) / 2 * np.log((1 + scaled * near**2) / (1 + scaled * (near - 1) ** 2))
     odds, walk = _BEGINS_AWAY, []
-    for gain in gains.tolist():
+    for gain in map(float, gains):
         odds += _STAY
         # min() and max() would take twice the time.
         if odds < _COME:
