@@ -297,7 +297,7 @@ def download(
         if not isinstance(variant, str):
             raise UserError(f"--line {each}: {variant.message}")
         files = download_wheels(
-            Path(house), locations.benchmarks_folder(), each, variant, machine, say
+            Path(house), common.shipment(where).benchmarks, each, variant, machine, say
         )
         size = sum(file.path.stat().st_size for file in files)
         say(f"{each} {variant}: {len(files)} wheels, {size / 1e6:.0f} MB, in {house}")

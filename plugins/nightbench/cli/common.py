@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nightbench.cli.entry import quiet
-from nightbench.config import locations, run_request
+from nightbench.config import run_request
 from nightbench.core.errors import UserError
 from nightbench.core.printable import shown
 from nightbench.local.home import Home, find_home
@@ -69,7 +69,7 @@ def catalog() -> Catalog:
     """
     from nightbench.config import load_catalog
 
-    return load_catalog(locations.benchmarks_folder())
+    return load_catalog()
 
 
 def spool() -> Spool:
@@ -219,9 +219,9 @@ def shipment(cluster: Cluster) -> Shipment:
     Raises:
         UserError: the uv binary does not run.
     """
-    from nightbench.gang import local_shipment
+    from nightbench.night.code_snapshot import shipment_of_now
 
-    return local_shipment(cluster.environments.wheelhouse)
+    return shipment_of_now(None, cluster.environments.wheelhouse)
 
 
 def warehouse_dsn(role: str = "nightbench_loader") -> str | None:

@@ -15,7 +15,6 @@ import yaml
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, say, warn
 from nightbench.cli.selection import Chosen, Selection, selecting
-from nightbench.config.locations import benchmarks_folder
 from nightbench.core.errors import UserError
 from nightbench.core.model import RunKind
 
@@ -62,7 +61,7 @@ def export_plan(chosen: Chosen, folder: Path, *, shared: bool) -> None:
     from nightbench.night import exported_run
 
     plan, dropped = _plan(chosen, shared=shared)
-    exported_run.export(plan, common.spool(), benchmarks_folder(), folder)
+    exported_run.export(plan, common.spool(), folder)
     for case_id in dropped:
         warn(f"left out, it has several nodes: {case_id}")
     say(f"run {plan.run.run_id}: {len(plan.jobs)} cases in {folder}")
@@ -129,9 +128,7 @@ def render(
     manifests = kubernetes_jobs.objects(jobs, chosen.cluster)
     run_id = plan.run.run_id
     folder = directory if directory is not None else Path(run_id)
-    exported_run.export(
-        dataclasses.replace(plan, jobs=jobs), common.spool(), benchmarks_folder(), folder
-    )
+    exported_run.export(dataclasses.replace(plan, jobs=jobs), common.spool(), folder)
     there = folder / "kubernetes"
     there.mkdir()
     for name, document in manifests.items():

@@ -196,9 +196,8 @@ _TO_TRY = (
 def _measured_before(chosen: Chosen) -> str | None:
     """Return the newest run of just these cases by this code, if it is loaded and all good."""
     from nightbench.cli.results import is_good, results_of
-    from nightbench.core.code_digest import code_digest
 
-    digest = code_digest(locations.benchmarks_folder())
+    digest = chosen.catalog.code_digest
     wanted = {case.case_id for case in chosen.suite.cases}
     for run in reversed(common.spool().runs()):
         document = run.run() or {}

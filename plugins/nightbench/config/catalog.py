@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nightbench.config import locations
 from nightbench.config.authored_code import (
     DATA_NAMES,
     LINE_NAMES,
@@ -28,7 +30,7 @@ from nightbench.config.source import (
     read_document,
 )
 from nightbench.config.validate import validate
-from nightbench.core.code_digest import IGNORED_FOLDERS, code_digest
+from nightbench.core.code_digest import code_digest, layers
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     LINE_AXES,
@@ -46,54 +48,67 @@ from nightbench.core.model import (
 LINE_FILE = "framework.json"
 SPEC_FILE = "spec.json"
 LOG_FORMATS = "logs/formats"
-_NOT_DEFINING = frozenset({"title", "description", "strategies", "scales", "reads"})
+_NOT_DEFINING = frozenset({"title", "description", "strategies", "scales", "reads", "replaces"})
 
 
-def load_catalog(benchmarks: Path) -> Catalog:
-    """Read all framework lines and workloads.
+def load_catalog(benchmarks: Path | None = None, project: Path | None = None) -> Catalog:
+    """Read all framework lines and workloads; without arguments those of this deployment.
 
     One broken folder takes nothing else with it: what is wrong stands in its `problem`, and
     `Catalog.problems` has all of it.
 
     Args:
         benchmarks: the folder that is shipped to the nodes.
+        project: the folder whose `frameworks/` and `workloads/` lie over it.
 
     Raises:
         UserError: the tree itself is missing.
     """
-    lines = [_framework(path) for path in _descriptions(benchmarks / "frameworks", LINE_FILE)]
-    frameworks = {info.line: info for info in lines}
+    if benchmarks is None:
+        benchmarks, project = locations.benchmarks_folder(), locations.dags_folder()
+    for kind in ("frameworks", "workloads"):
+        if not (folder := benchmarks / kind).is_dir():
+            said = "no such folder; expected the shipped benchmarks/ tree"
+            raise UserError(f"{display(folder)}: {said}")
+    lines = layers("frameworks", benchmarks, project)
+    tree = _Tree(benchmarks, layers("workloads", benchmarks, project))
+    frameworks = {name: _framework(folders[-1], tree) for name, folders in lines.items()}
     shared = [*benchmarks.glob("*.py"), *benchmarks.glob("apis/*/*.py")]
-    words = words_of_code([*shared, *benchmarks.glob("frameworks/*/*.py")])
-    found = [
-        _workload(path, frameworks, words)
-        for path in _descriptions(benchmarks / "workloads", SPEC_FILE)
-    ]
+    own = (path for folders in lines.values() for path in folders[-1].glob("*.py"))
+    words = words_of_code([*shared, *own])
     return Catalog(
         frameworks,
-        {each.name: each for each in found},
-        code_digest(benchmarks),
+        {name: _workload(name, frameworks, words, tree) for name in tree.workloads},
+        code_digest(benchmarks, project),
         tuple(
             sorted(each.stem for each in (benchmarks / LOG_FORMATS).glob("[!_.]*.py")),
         ),
     )
 
 
-def _descriptions(folder: Path, name: str) -> list[Path]:
-    if not folder.is_dir():
-        raise UserError(f"{display(folder)}: no such folder; expected the shipped benchmarks/ tree")
-    return [each / name for each in _folders(folder)]
+@dataclass(frozen=True)
+class _Tree:
+    """What the folder of a line or workload refers to."""
 
+    benchmarks: Path
+    workloads: Mapping[str, Sequence[Path]]
+    """Name -> its folders; all but the last are added to by a project."""
 
-def _folders(folder: Path) -> list[Path]:
-    """The folders that have visible files: git leaves `__pycache__` of a line that is gone."""
-    return sorted(
-        each
-        for each in folder.glob("[!.]*")
-        if each.name not in IGNORED_FOLDERS
-        and each.is_dir()
-        and any(child.is_file() for child in each.glob("[!.]*"))
-    )
+    def model(self, workload: str, api: str) -> Path | None:
+        """The file of a workload for the lines that speak an API."""
+        folders = reversed(self.workloads.get(workload, ()))
+        return next((x for each in folders if (x := each / f"{api}.py").is_file()), None)
+
+    def complain_of_shadow(self, document: Document, kind: str, replaces: bool) -> None:
+        """Complain of a name that a built-in folder has too, unless that is meant."""
+        path = document.path
+        built_in = self.benchmarks / kind / path.parent.name / path.name
+        shadows = built_in != path and built_in.is_file()
+        if shadows and not replaces:
+            said = f'found the name of the built-in {display(built_in)}; expected "replaces": true '
+            document.complain((), f"{said}where it is to take its place, or another name")
+        if replaces and not shadows:
+            document.complain(("replaces",), "found true; there is none of this name to replace")
 
 
 def _complain_of_absent(document: Document, *expected: str) -> None:
@@ -105,7 +120,8 @@ def _complain_of_absent(document: Document, *expected: str) -> None:
             document.complain((), said)
 
 
-def _framework(path: Path) -> FrameworkInfo:
+def _framework(folder: Path, tree: _Tree) -> FrameworkInfo:
+    path = folder / LINE_FILE
     try:
         document = read_document(path)
     except UserError as error:
@@ -119,9 +135,10 @@ def _framework(path: Path) -> FrameworkInfo:
         return _broken_line(path, document.error)
     devices = _by_kind(file.devices, file.devices)
     kinds = [kind for kind, answer in devices.items() if not isinstance(answer, str)]
-    for key, message in _contradictions(file, path.parent, kinds):
+    for key, message in _contradictions(file, folder, kinds, tree):
         document.complain(key, message)
-    shared = path.parent.parent.parent / "apis" / file.api
+    tree.complain_of_shadow(document, "frameworks", file.replaces)
+    shared = tree.benchmarks / "apis" / file.api
     missing = _missing_locks(file, path.parent)
     for name in (file.variants.keys() - missing) if file.python is not None else ():
         package = file.variants[name].package or file.package or file.line
@@ -189,7 +206,7 @@ def _role(name: str, file: RoleFile) -> Role:
 
 
 def _contradictions(
-    file: FrameworkFile, folder: Path, kinds: Sequence[str]
+    file: FrameworkFile, folder: Path, kinds: Sequence[str], tree: _Tree
 ) -> Iterator[tuple[Key, str]]:
     """Key and message of what in a line's file does not hold together."""
     if not kinds:
@@ -231,25 +248,24 @@ def _contradictions(
             said = f'found "{script}", which is not in this folder; expected a script'
             yield ("controls", kind), said
     drilled = file.drill_workload
-    workloads = folder.parent.parent / "workloads"
     for refused in file.refused_workloads:
-        if not (workloads / refused / f"{file.api}.py").is_file():
+        if tree.model(refused, file.api) is None:
             said = f"found {refused}, which has no {file.api}.py; expected one that has"
             yield ("refused_workloads", refused), said
     for number, combination in enumerate(file.refused_combinations):
         for name, values in combination.when.items():
-            known = _known_values(file, name, workloads)
+            known = _known_values(file, name, tree)
             for value in values:
                 if known is not None and value not in known:
                     yield ("refused_combinations", number, "when", name), one_of(value, known)
-    if drilled is not None and not (workloads / drilled / "spec.json").is_file():
-        yield ("drill_workload",), one_of(drilled, [each.name for each in _folders(workloads)])
+    if drilled is not None and drilled not in tree.workloads:
+        yield ("drill_workload",), one_of(drilled, tree.workloads)
 
 
-def _known_values(file: FrameworkFile, key: str, workloads: Path) -> list[str] | None:
+def _known_values(file: FrameworkFile, key: str, tree: _Tree) -> list[str] | None:
     """What a combination may name under a key; None where that is anything."""
     if key == "workload":
-        return [each.name for each in _folders(workloads)]
+        return list(tree.workloads)
     if key not in LINE_AXES:
         return None
     default = LINE_AXES[key]
@@ -269,9 +285,11 @@ def _missing_locks(file: FrameworkFile, folder: Path) -> dict[str, str]:
 
 
 def _workload(
-    path: Path, frameworks: Mapping[str, FrameworkInfo], trainers: Set[str]
+    name: str, frameworks: Mapping[str, FrameworkInfo], trainers: Set[str], tree: _Tree
 ) -> WorkloadInfo:
     """Return a workload; `trainers` are the words of the code that trains it."""
+    folder, *added = tree.workloads[name]
+    path = folder / SPEC_FILE
     try:
         document = read_document(path)
     except UserError as error:
@@ -279,12 +297,17 @@ def _workload(
     file = validate(SpecFile, document)
     document.complain_of_name("name", path.parent.name, "its folder")
     _complain_of_absent(document, "data.py")
-    written = {each.stem for each in path.parent.glob("[!.]*.py")}
+    written = {each.stem for own in (folder, *added) for each in own.glob("[!.]*.py")}
     if file is None:
         return _broken_workload(path, document.error)
+    tree.complain_of_shadow(document, "workloads", file.replaces)
+    for each in (each for own in added for each in own.glob("[!.]*")):
+        if (folder / each.name).exists():
+            said = f"{display(each)} has the name of a file here; expected model files for lines"
+            document.complain((), f"{said} that this workload has none for")
     for scale, parameters in file.scales.items():
         _complain_of_parameters(document, scale, parameters)
-    readers = path.parent.parent.parent / "readers"
+    readers = tree.benchmarks / "readers"
     if file.reads is not None and not (readers / f"{file.reads}.py").is_file():
         message = f'found "{file.reads}"; expected a module of {display(readers)}'
         document.complain(("reads",), message)
@@ -292,13 +315,13 @@ def _workload(
     models = {
         api: "\n".join(wrong)
         for api in sorted(written)
-        if (wrong := _model_errors(path.parent / f"{api}.py", api, frameworks))
+        if (model := tree.model(name, api)) and (wrong := _model_errors(model, api, frameworks))
     }
     if not (document.problems or wrong_data or models):
-        words = trainers | words_of_code(path.parent.glob("[!.]*.py"))
+        words = trainers | _words_of(tree.workloads[name])
         # Workloads of one network in several sizes share its files.
-        for other in words & {each.name for each in _folders(path.parent.parent)}:
-            words |= words_of_code(path.parent.parent.glob(f"{other}/[!.]*.py"))
+        for other in words & tree.workloads.keys():
+            words |= _words_of(tree.workloads[other])
         for scale, parameters in file.scales.items():
             complain_of_unread(document, scale, parameters, words)
     complaints = ([str(document.error)] if document.problems else []) + wrong_data
@@ -307,12 +330,12 @@ def _workload(
     defining = {k: x for k, x in document.data.items() if k not in _NOT_DEFINING}
     return file.to(
         WorkloadInfo,
-        name=path.parent.name,
+        name=name,
         frameworks=tuple(
             sorted(
                 line
                 for line, info in frameworks.items()
-                if info.api in written and path.parent.name not in info.refused_workloads
+                if info.api in written and name not in info.refused_workloads
             )
         ),
         strategies=tuple(Strategy(name) for name in file.strategies),
@@ -320,6 +343,10 @@ def _workload(
         problem="\n".join(complaints) or None,
         broken_models=models,
     )
+
+
+def _words_of(folders: Iterable[Path]) -> set[str]:
+    return words_of_code(path for folder in folders for path in folder.glob("[!.]*.py"))
 
 
 def _complain_of_parameters(document: Document, scale: str, parameters: Mapping[str, Any]) -> None:

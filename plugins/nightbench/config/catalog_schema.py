@@ -183,6 +183,8 @@ class FrameworkFile(StrictModel):
     the line's interpreter (see benchmarks/README.md)."""
     drill_workload: v.Name | None = None
     """Workload that `nightbench drill` slows down where no suite is named."""
+    replaces: bool = False
+    """In a project's folder: it takes the place of the built-in one of the same name."""
     for_tests: bool = False
     """No framework, but a stand-in for tests."""
     size_bytes: v.Whole = 0
@@ -221,6 +223,8 @@ class SpecFile(StrictModel):
     """Trainable parameters, where the workload fixes them."""
     seed: v.Whole = 1
     """Seed of weights and data."""
+    replaces: bool = False
+    """In a project's folder: it takes the place of the built-in one of the same name."""
     reads: v.Name | None = None
     """Format of real data that its `data.py` reads: a module of `benchmarks/readers`. Without it
     there is `data: synthetic` alone."""

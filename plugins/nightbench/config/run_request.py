@@ -143,7 +143,7 @@ def resolve_request(request: RunRequest, *, files: bool = False) -> tuple[Suite,
     Raises:
         UserError: an unknown name, a wrong file, or a case that cannot run there.
     """
-    catalog = load_catalog(locations.benchmarks_folder())
+    catalog = load_catalog()
     path = suite_file(request.suite, files=files)
     named = cluster_of(request.cluster, catalog, files=files) if request.cluster else None
     suite = load_suite(path, catalog, cluster=named, scale=request.scale, untried=request.untried)

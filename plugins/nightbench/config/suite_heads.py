@@ -15,6 +15,8 @@ from typing import Any
 
 import yaml
 
+from nightbench.core.code_digest import layers
+
 PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@midnight")
 
 
@@ -94,21 +96,22 @@ def is_schedule(value: object) -> bool:
     return len(value.split()) == 5 and bool(croniter.is_valid(value))
 
 
-def framework_names(benchmarks: Path) -> list[str]:
+def framework_names(benchmarks: Path, project: Path | None = None) -> list[str]:
     """Framework lines, without those for tests."""
-    found = []
-    for path in sorted((benchmarks / "frameworks").glob("[!.]*/framework.json")):
-        if not _description(path).get("for_tests"):
-            found.append(path.parent.name)
-    return found
+    found = layers("frameworks", benchmarks, project).items()
+    return sorted(
+        name
+        for name, folders in found
+        if not _description(folders[-1] / "framework.json").get("for_tests")
+    )
 
 
-def workload_scales(benchmarks: Path) -> dict[str, list[str]]:
+def workload_scales(benchmarks: Path, project: Path | None = None) -> dict[str, list[str]]:
     """Workloads with their scales."""
     found = {}
-    for path in sorted((benchmarks / "workloads").glob("[!.]*/spec.json")):
-        scales = _description(path).get("scales")
-        found[path.parent.name] = sorted(scales) if isinstance(scales, dict) else []
+    for name, folders in sorted(layers("workloads", benchmarks, project).items()):
+        scales = _description(folders[0] / "spec.json").get("scales")
+        found[name] = sorted(scales) if isinstance(scales, dict) else []
     return found
 
 

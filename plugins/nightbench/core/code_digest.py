@@ -1,4 +1,7 @@
-"""The digest that names what is shipped to the nodes: every file below `benchmarks/`."""
+"""What is shipped to the nodes, and the digest that names it.
+
+That is `benchmarks/`; the `frameworks/` and `workloads/` of a project lie over those in it.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,48 @@ IGNORED_FOLDERS = frozenset({"__pycache__"})
 IGNORED_SUFFIXES = frozenset({".pyc", ".pyo"})
 
 
-def shipped_files(benchmarks: Path) -> list[tuple[str, Path]]:
+def layers(kind: str, benchmarks: Path, project: Path | None = None) -> dict[str, list[Path]]:
+    """The folders of each line (`frameworks`) or workload, by name.
+
+    A project's folder takes the place of a built-in one. In `workloads`, one without a `spec.json`
+    adds its files to the built-in one instead, and comes after it.
+    """
+    found = {each.name: [each] for each in _visible_folders(benchmarks / kind)}
+    for each in _visible_folders(project / kind) if project else ():
+        adds = kind == "workloads" and not (each / "spec.json").is_file()
+        found[each.name] = [*(found.get(each.name, []) if adds else []), each]
+    return found
+
+
+def _visible_folders(folder: Path) -> list[Path]:
+    """The folders that have visible files: git leaves `__pycache__` of a line that is gone."""
+    return sorted(
+        each
+        for each in folder.glob("[!.]*")
+        if each.name not in IGNORED_FOLDERS
+        and each.is_dir()
+        and any(child.is_file() for child in each.glob("[!.]*"))
+    )
+
+
+def shipped_files(benchmarks: Path, project: Path | None = None) -> list[tuple[str, Path]]:
     """All files that belong to the shipped tree, by their path in it, sorted.
 
     Hidden files and folders, compiled Python and links that lead out of the tree are left out.
     """
-    root = benchmarks.resolve()
+    found = dict(_files(benchmarks))
+    for kind in ("frameworks", "workloads") if project else ():
+        for name, folders in layers(kind, benchmarks, project).items():
+            inside = f"{kind}/{name}/"
+            if folders[0] != benchmarks / kind / name:
+                found = {key: path for key, path in found.items() if not key.startswith(inside)}
+            for folder in folders:
+                found |= {inside + key: path for key, path in _files(folder)}
+    return sorted(found.items())
+
+
+def _files(folder: Path) -> list[tuple[str, Path]]:
+    root = folder.resolve()
     found = []
     for path in root.rglob("*"):
         relative = path.relative_to(root)
@@ -24,13 +63,13 @@ def shipped_files(benchmarks: Path) -> list[tuple[str, Path]]:
             continue
         if path.resolve().is_relative_to(root):
             found.append((relative.as_posix(), path))
-    return sorted(found)
+    return found
 
 
-def code_digest(benchmarks: Path) -> str:
+def code_digest(benchmarks: Path, project: Path | None = None) -> str:
     """The sha256 over the paths, the execute bits and the contents of the shipped files."""
     digest = hashlib.sha256()
-    for name, path in shipped_files(benchmarks):
+    for name, path in shipped_files(benchmarks, project):
         executable = "x" if path.stat().st_mode & 0o100 else "-"
         content = hashlib.sha256(path.read_bytes()).hexdigest()
         digest.update(f"{content} {executable} {name}\n".encode())

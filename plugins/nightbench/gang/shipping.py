@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from nightbench.config import locations
 from nightbench.core.code_digest import code_digest, shipped_files
 from nightbench.core.errors import UserError
 from nightbench.gang.errors import NodeUnreachable, PythonUnusable, remote_failure
@@ -56,19 +55,19 @@ class Shipment:
         return code_digest(self.benchmarks)
 
 
-def local_shipment(wheelhouse: str | None = None, benchmarks: Path | None = None) -> Shipment:
+def local_shipment(wheelhouse: str | None, benchmarks: Path) -> Shipment:
     """Return what this machine has for the nodes.
 
     Args:
         wheelhouse: folder of wheels for nodes without an index (a cluster's own).
-        benchmarks: the code; this deployment's `benchmarks/` where None.
+        benchmarks: the code.
 
     Raises:
         UserError: the uv binary is not there, or does not run.
     """
     uv = _uv()
     return Shipment(
-        benchmarks=benchmarks or locations.benchmarks_folder(),
+        benchmarks=benchmarks,
         uv=uv,
         uv_version=_uv_version(uv) if uv else "",
         wheelhouse=Path(wheelhouse) if wheelhouse else None,
@@ -109,14 +108,14 @@ class Shipped:
     """Folders with a wheel each; None where the node has an index."""
 
 
-def pack(benchmarks: Path) -> bytes:
+def pack(benchmarks: Path, project: Path | None = None) -> bytes:
     """Return the shipped tree as a tar.gz that depends only on its content."""
     buffer = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
-        for name, path in shipped_files(benchmarks):
+        for name, path in shipped_files(benchmarks, project):
             content = path.read_bytes()
             entry = tarfile.TarInfo(name)
             entry.size = len(content)

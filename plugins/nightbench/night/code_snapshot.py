@@ -1,6 +1,6 @@
 """The benchmark code of a run, as it was when the run was planned.
 
-An edit or a `git pull` below `benchmarks/` changes the next run, not one that goes on: its code
+An edit or a `git pull` of what is shipped changes the next run, not one that goes on: its code
 lies in the spool beside its plan, and workers unpack it from there.
 """
 
@@ -30,7 +30,7 @@ def keep_code(run: RunSpool, digest: str) -> None:
     """Keep the code of a run in its folder.
 
     Raises:
-        UserError: `benchmarks/` has changed since its digest was taken.
+        UserError: what is shipped has changed since its digest was taken.
     """
     if run.code() is None:
         run.save_code(_packed(digest))
@@ -48,20 +48,29 @@ def kept_shipment(run: RunSpool, digest: str, wheelhouse: str | None) -> Shipmen
     return local_shipment(wheelhouse, _unpacked(archive, digest))
 
 
-def shipment_of_now(digest: str, wheelhouse: str | None) -> Shipment:
-    """What this process ships although `benchmarks/` may change while it runs.
+def shipment_of_now(digest: str | None, wheelhouse: str | None) -> Shipment:
+    """What this process ships although a file of it may change while it runs.
+
+    Args:
+        digest: of the code; of what there is now where None.
+        wheelhouse: folder of wheels for nodes without an index.
 
     Raises:
-        UserError: `benchmarks/` has changed since its digest was taken.
+        UserError: what is shipped has changed since its digest was taken.
     """
+    digest = digest or code_digest(*_layers())
     return local_shipment(wheelhouse, _unpacked(_packed(digest), digest))
 
 
+def _layers() -> tuple[Path, Path]:
+    return locations.benchmarks_folder(), locations.dags_folder()
+
+
 def _packed(digest: str) -> bytes:
-    benchmarks = locations.benchmarks_folder()
-    archive = pack(benchmarks)
-    if code_digest(benchmarks) != digest:
-        raise UserError(f"{benchmarks} was changed while the run was planned; start it again")
+    archive = pack(*_layers())
+    if code_digest(*_layers()) != digest:
+        where = " or ".join(map(str, _layers()))
+        raise UserError(f"{where} was changed while the run was planned; start it again")
     return archive
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from upath import UPath
 
 from nightbench.core.capabilities import variant_of
-from nightbench.core.code_digest import code_digest, shipped_files
+from nightbench.core.code_digest import code_digest
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     Build,
@@ -35,6 +35,7 @@ from nightbench.core.repeat_record import repeat_record
 from nightbench.core.run_plan import RunPlan
 from nightbench.gang.decisions import conclude, conclude_by_deadline
 from nightbench.gang.repeat_status import agent_deaths, log_tail, process_error, repeat_status
+from nightbench.night.code_snapshot import shipment_of_now
 from nightbench.spool import CaseOutcome, RepeatOutcome, RunSpool, Spool
 from nightbench.spool.documents import read_json, write_json
 from nightbench.spool.planned_job import PlannedJob, load_job, save_job
@@ -82,7 +83,7 @@ def for_export(
     return dataclasses.replace(suite, cases=cases, builds=builds), dropped
 
 
-def export(plan: RunPlan, spool: Spool, benchmarks: Path, folder: Path) -> None:
+def export(plan: RunPlan, spool: Spool, folder: Path) -> None:
     """Write the directory of a run, whose plan is kept in the spool until it is loaded.
 
     Raises:
@@ -92,11 +93,9 @@ def export(plan: RunPlan, spool: Spool, benchmarks: Path, folder: Path) -> None:
         raise UserError(f"{folder}: is not empty; expected a new folder")
     run = store_plan(plan, spool)
     run.save_run({**(run.run() or {}), EXPORTED: True})
+    code = shipment_of_now(plan.run.code_digest, None).benchmarks
     try:
-        for name, path in shipped_files(benchmarks):
-            target = folder / "code" / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, target)
+        shutil.copytree(code, folder / "code")
     except OSError as error:
         raise UserError(f"{folder}: cannot be written: {error.strerror}") from error
     for job in plan.jobs:

@@ -114,7 +114,7 @@ def _tables_of(run: Run, scale: str, stored: TableRepository) -> list[FilledTabl
         return []
     if not read_document(path).data.get("tables"):
         return []
-    catalog = load_catalog(locations.benchmarks_folder())
+    catalog = load_catalog()
     cluster = cluster_of(run.cluster, catalog, beside=path)
     suite = load_suite(path, catalog, cluster=cluster, scale=scale)
     filled = fill_tables(suite, scale, stored)

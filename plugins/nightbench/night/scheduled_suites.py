@@ -34,7 +34,7 @@ class ScheduledSuite:
 
 def scheduled_suites() -> Iterator[ScheduledSuite]:
     """Return all suites with a schedule; a broken file as far as it is readable, with the error."""
-    catalog = load_catalog(locations.benchmarks_folder())
+    catalog = load_catalog()
     for head in suite_heads(locations.dags_folder()):
         if head.schedule or head.problem:
             yield _scheduled_suite(head, catalog)

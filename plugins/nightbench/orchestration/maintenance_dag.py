@@ -210,8 +210,8 @@ def sweep(cluster: str, **context: Any) -> dict[str, Any]:
     import asyncio
 
     from nightbench.config.run_request import cluster_of
-    from nightbench.gang import local_shipment
     from nightbench.gang.cleanup import sweep_and_clean
+    from nightbench.night.code_snapshot import shipment_of_now
     from nightbench.orchestration.ssh_targets import ssh_targets
 
     context["cluster"] = cluster
@@ -219,4 +219,5 @@ def sweep(cluster: str, **context: Any) -> dict[str, Any]:
         known = cluster_of(cluster)
         targets = ssh_targets(known)
         keep_days = context["params"]["node_days"]
-        return asyncio.run(sweep_and_clean(known, targets, local_shipment(), keep_days))
+        shipment = shipment_of_now(None, None)
+        return asyncio.run(sweep_and_clean(known, targets, shipment, keep_days))

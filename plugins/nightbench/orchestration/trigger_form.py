@@ -17,7 +17,7 @@ from nightbench.orchestration.dag_common import optional, optional_names
 
 def form(suites: Sequence[str]) -> dict[str, Param]:
     """The fields of the trigger form; the plan checks them once more, against each other."""
-    scales = workload_scales(locations.benchmarks_folder())
+    scales = workload_scales(locations.benchmarks_folder(), locations.dags_folder())
     return {
         "suite": Param(
             "demo" if "demo" in suites else suites[0],
@@ -83,7 +83,7 @@ def _which_cases(suites: Sequence[str], scales: Mapping[str, Any]) -> dict[str, 
         "frameworks": subset(
             "Frameworks",
             "Only these framework lines. Empty: all.",
-            framework_names(locations.benchmarks_folder()),
+            framework_names(locations.benchmarks_folder(), locations.dags_folder()),
         ),
         "workloads": subset("Workloads", "Only these workloads. Empty: all.", sorted(scales)),
         "strategies": subset(
