@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -71,6 +73,27 @@ class Database:
     @property
     def triage(self) -> str:
         return self.server.dsn("nightbench_triage", self.name)
+
+    def fill(self, dump: Path) -> None:
+        """Make what a release's dump holds (released/*.sql.gz)."""
+        environment = {**postgres.environment(), "PGPASSWORD": self.server.secrets.postgres}
+        database = self.server.dsn(postgres.SUPERUSER, self.name)
+        subprocess.run(
+            [
+                postgres.binaries() / "psql",
+                "-q",
+                "-o",
+                os.devnull,
+                "-v",
+                "ON_ERROR_STOP=1",
+                "-1",
+                "-d",
+                database,
+            ],
+            input=gzip.decompress(dump.read_bytes()),
+            env=environment,
+            check=True,
+        )
 
 
 def _free_port(first: int) -> int:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import shutil
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +12,6 @@ import psycopg2
 import pytest
 from tests.sql.given import Given
 
-from nightbench.local import postgres
 from nightbench.warehouse import (
     Warehouse,
     WarehouseRefused,
@@ -70,14 +67,7 @@ def test_every_table_and_view_says_what_it_is(warehouse):
 @pytest.mark.parametrize("dump", RELEASED, ids=lambda path: path.name)
 def test_a_warehouse_of_a_release_is_brought_up_to_date(empty, make_database, tmp_path, dump):
     """A release's warehouse gets the migrations that came later; its figures and alerts stay."""
-    environment = {**postgres.environment(), "PGPASSWORD": empty.server.secrets.postgres}
-    database = empty.server.dsn(postgres.SUPERUSER, empty.name)
-    subprocess.run(
-        [postgres.binaries() / "psql", "-q", "-v", "ON_ERROR_STOP=1", "-1", "-d", database],
-        input=gzip.decompress(dump.read_bytes()),
-        env=environment,
-        check=True,
-    )
+    empty.fill(dump)
     applied = _select(empty.owner, "select migration_id from migrations._yoyo_migration")
     later = sorted(set(MIGRATIONS) - {name for (name,) in applied})
     assert migrate.pending(empty.owner) == later
