@@ -102,11 +102,11 @@ comment on column marts.fct_alert.first_bad_run_id is
 comment on column marts.fct_alert.last_good_run_id is 'The night before it, by the same';
 comment on column marts.fct_alert.change is 'value / baseline - 1 of the latest night';
 comment on column marts.fct_alert.change_low is
-'With change_high the 95 % interval of level_change';
+'With change_high the 90 % interval of level_change';
 comment on column marts.fct_alert.notified_change is
 'Change that was notified; null while the alert waits for its message';
 comment on column marts.fct_alert.notified_low is
-'The larger fall of its 95 % interval';
+'The larger fall of its 90 % interval';
 comment on column marts.fct_alert.evidence is
 'Observations about the cause: text, is_against, and the rival cause that it concerns or null';
 comment on column marts.fct_alert.group_key is

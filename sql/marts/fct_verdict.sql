@@ -44,7 +44,7 @@ comment on view marts.fct_verdict is 'One row per run and judged case';
 comment on column marts.fct_verdict.change is
 'value / baseline - 1: the night''s own, which may lie outside of the level''s interval';
 comment on column marts.fct_verdict.low is
-'With high: 95 % interval of the level''s relative change';
+'With high: 90 % interval of the level''s relative change';
 comment on column marts.fct_verdict.last_good_run_id is
 'Last run before the change; of a failed or missing case the last one with a value';
 comment on column marts.fct_verdict.smallest_slowdown is

@@ -1,6 +1,6 @@
-"""What verdicts promise: false alarms on hard noise, 3 % by default, "catches", creeps, two falls.
+"""What verdicts promise: false alarms, 3 % by default, "catches", intervals, creeps, two falls.
 
-python -m tests.performance promises [--series 120] [--seed 1]
+python -m tests.performance promises [intervals] [--series 120] [--seed 1]
 """
 
 from __future__ import annotations
@@ -10,16 +10,19 @@ import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from statistics import median
 
 import numpy as np
 
 from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
 from nightbench.detection import ChangeDetector
+from nightbench.detection.changes import changes_of_last_night
 from nightbench.detection.grading import wilson
 from nightbench.detection.history import HistoryReport, judge_history
 from nightbench.detection.observations import Observation
 from nightbench.detection.robust import Floats
+from nightbench.detection.series import series_from
 
 START = datetime(2026, 1, 1, 1, tzinfo=UTC)
 DAY = 86_400.0
@@ -129,6 +132,43 @@ def caught(job: tuple[int, float]) -> bool | None:
     )
 
 
+def held(seed: int) -> list[tuple[str, float, bool]]:
+    """Return on which night of a fall its interval held it: when told, on its 7th, 14th and 20th.
+
+    Each with the fall's size over the noise. Half of the histories have noise of heavy tails, half
+    have slow nights, half a noise that wanders, half neighbouring nights that resemble each other.
+    """
+    rng = np.random.default_rng([seed, 17])
+    before, since = int(rng.integers(25, 150)), 20
+    nights = before + since
+    noise = math.exp(rng.uniform(math.log(0.003), math.log(0.05)))
+    fall = float(rng.choice([0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2]))
+    draws = rng.standard_t(4, nights) / math.sqrt(2) if seed % 2 else rng.standard_normal(nights)
+    if seed // 2 % 2:
+        draws *= np.clip(np.exp(np.cumsum(rng.normal(0, 0.08, nights))), 0.5, 3.0)
+    if seed // 4 % 2:
+        for night in range(1, nights):
+            draws[night] = 0.3 * draws[night - 1] + math.sqrt(1 - 0.09) * draws[night]
+    logs = noise * draws
+    if seed // 8 % 2:
+        logs -= np.where(rng.random(nights) < 0.03, rng.exponential(0.08, nights), 0.0)
+    logs[before:] += math.log1p(-fall)
+    within = 0.6 * noise * np.exp(rng.normal(0, 0.25, nights))
+    series, _ = series_from(DAY * (20_000 + np.arange(nights)), np.exp(logs), within)
+    found: list[tuple[str, float, bool]] = []
+    for night in range(2, since + 1):
+        if found and night not in (7, 14, since):
+            continue
+        for change in changes_of_last_night(series.part(0, before + night)):
+            if change.falls and abs(change.first - before) <= 3:
+                is_held = change.low <= -fall <= change.high
+                if not found:
+                    found.append(("told", fall / noise, is_held))
+                if night in (7, 14, since):
+                    found.append((f"{night}th night", fall / noise, is_held))
+    return found
+
+
 def creep(job: tuple[int, float]) -> tuple[float, int] | None:
     """Return by how much a creep of 9.5 % is missed, in size and in nights of its beginning."""
     seed, noise = job
@@ -186,6 +226,20 @@ def catches(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
         )
 
 
+def intervals(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
+    """Yield a line for each night and size: how often the 90 % interval of a fall holds it."""
+    found = list(chain.from_iterable(pool.map(held, seeds, chunksize=8)))
+    for night in ("told", "7th night", "14th night", "20th night"):
+        parts = []
+        for least, most in ((0, math.inf), (0, 2), (2, 4), (4, 8), (8, math.inf)):
+            hits = [hit for when, size, hit in found if when == night and least <= size < most]
+            low, high = wilson(sum(hits), len(hits))
+            name = "all" if (least, most) == (0, math.inf) else f"{least} to {most:g} noise"
+            share = sum(hits) / max(len(hits), 1)
+            parts.append(f"{name}: {share:.0%} of {len(hits)} ({low:.0%} to {high:.0%})")
+        yield f"90 % intervals, {night}: {'; '.join(parts)}"
+
+
 def shapes(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
     """Yield lines for creeps and for two falls."""
     for noise in (0.003, 0.01):
@@ -203,21 +257,28 @@ def shapes(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
         )
 
 
+PROMISES = {
+    "false_alarms": (false_alarms, 1),
+    "told_by_default": (told_by_default, 1),
+    "catches": (catches, 3),
+    "intervals": (intervals, 5),
+    "shapes": (shapes, 1),
+}
+"""Each with its number of series, in those of the command line."""
+
+
 def main(words: list[str]) -> int:
     """Print a line for each promise."""
     options = argparse.ArgumentParser(prog="python -m tests.performance promises")
+    options.add_argument("promise", nargs="?", choices=PROMISES, help="all unless given")
     options.add_argument("--series", type=int, default=120, help="of each kind")
     options.add_argument("--seed", type=int, default=1)
     given = options.parse_args(words)
     with ProcessPoolExecutor() as pool:
-        seeds = range(1000 * given.seed, 1000 * given.seed + given.series)
-        more = range(1000 * given.seed, 1000 * given.seed + 3 * given.series)
-        for promise, chosen in (
-            (false_alarms, seeds),
-            (told_by_default, seeds),
-            (catches, more),
-            (shapes, seeds),
-        ):
-            for line in promise(pool, chosen):
+        for name, (promise, more) in PROMISES.items():
+            if given.promise not in (None, name):
+                continue
+            first = 100_000 * given.seed
+            for line in promise(pool, range(first, first + more * given.series)):
                 print(line, flush=True)
     return 0

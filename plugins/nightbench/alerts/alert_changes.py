@@ -34,7 +34,7 @@ class LiveAlert:
     notified_change: float | None = None
     """Change that people were notified of; None while the alert waits for its message."""
     notified_low: float | None = None
-    """The larger fall of its 95 % interval."""
+    """The larger fall of its 90 % interval."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> LiveAlert:

@@ -307,7 +307,7 @@ def _row(item: AlertItem) -> str:
 
 def _level(verdict: Verdict) -> str:
     """Return the change of the level with its interval; the night's own may lie outside of it."""
-    interval = f"{verdict.low:+.1%} to {verdict.high:+.1%} (95 %)"
+    interval = f"{verdict.low:+.1%} to {verdict.high:+.1%} (90 %)"
     if verdict.level_change is None:
         return interval
     return f"{verdict.level_change:+.1%}, {interval}"

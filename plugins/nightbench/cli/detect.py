@@ -57,7 +57,7 @@ def detect(
     ] = False,
     min_change: Annotated[
         str,
-        typer.Option(help="Leave out what is surely smaller (by its 95 % interval): 3% or 0.03."),
+        typer.Option(help="Leave out what is surely smaller (by its 90 % interval): 3% or 0.03."),
     ] = "0",
 ) -> None:
     """Find the changes of nightly histories: when, how much, how certain, and why.

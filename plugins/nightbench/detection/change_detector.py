@@ -29,7 +29,7 @@ from nightbench.detection.evidence import REFERENCE
 from nightbench.detection.levels import estimate_level
 from nightbench.detection.power import smallest_slowdown
 from nightbench.detection.releases import fingerprint_odds, release_odds
-from nightbench.detection.robust import median
+from nightbench.detection.robust import Z_90, median
 from nightbench.detection.series import Series, series_of
 
 WATCHED_NOISE = 4.0
@@ -195,7 +195,7 @@ def _unchanged(
         f"nights); nights vary by {noise:.1%}"
     )
     # Of one night, and of a median whose error is that of a mean times sqrt(pi / 2).
-    width = 1.96 * noise * math.sqrt(1 + math.pi / 2 / len(level))
+    width = Z_90 * noise * math.sqrt(1 + math.pi / 2 / len(level))
     own = series.within[-1]
     known = series.within[np.isfinite(series.within)]
     if math.isfinite(own) and own > 2 * median(known):

@@ -64,7 +64,7 @@ class Change:
     """new level / old level - 1."""
     low: float
     high: float
-    """95 % credible interval of `change`."""
+    """90 % interval of `change`."""
     baseline: float
     """Level before, in the series' unit."""
     noise: float

@@ -38,7 +38,7 @@ class Judgement:
     """The night of `since`."""
     low: float | None = None
     high: float | None = None
-    """95 % interval of the level's relative change."""
+    """90 % interval of the level's relative change."""
     smallest_slowdown: float | None = None
     """Smallest relative fall that would be detected within a week in nine of ten cases."""
     control: ControlShift | None = None

@@ -22,6 +22,7 @@ import numpy as np
 from nightbench.detection.levels import NOISE_FLOOR, LevelEstimate
 from nightbench.detection.robust import (
     MAD_TO_SIGMA,
+    Z_90,
     Floats,
     median,
     running_median,
@@ -100,7 +101,7 @@ class _BayesFactor:
     """Posterior mean of the change of the logarithm."""
     low: float
     high: float
-    """95 % credible interval of it."""
+    """90 % interval of it, with the error of the level before."""
     usual: tuple[float, ...]
     """Log density of each night at the old level."""
     moved: tuple[float, ...]
@@ -179,6 +180,7 @@ def evidence_of(before: NightsBefore, tail: Floats, sign: int) -> Evidence:
                 flat.variance_at(0),
             ]
         ),
+        before.worth,
         sign,
     )
     distinct = abs(drifting.step) / before.noise
@@ -279,7 +281,7 @@ def _noise(
 
 
 def _bayes_factors(
-    distances: Floats, nights: _Noise, level_variances: Floats, sign: int
+    distances: Floats, nights: _Noise, level_variances: Floats, worth: float, sign: int
 ) -> list[_BayesFactor]:
     """Return the evidence for a change of `sign` against none, on a grid of steps.
 
@@ -287,6 +289,7 @@ def _bayes_factors(
         distances: of each night from the level, one row for each assumption about the level.
         nights: their noise.
         level_variances: of the level under each assumption.
+        worth: of a night, see `NightsBefore`.
         sign: -1 or +1.
     """
     sigma, slow = nights.sigma[:, None], nights.slow[:, None]
@@ -314,13 +317,19 @@ def _bayes_factors(
     none = (likelihood * nothing).sum(axis=1) / nothing.sum(axis=1) + 1e-300
     best = np.argmax(np.where(change > 0, total, -np.inf), axis=1)
     posterior /= evidence[:, None]
-    reached = np.cumsum(posterior, axis=1)
+    step = (posterior * grid).sum(axis=1)
+    # Nights that resemble each other say less of the size, and the level before is an estimate too.
+    reached = np.cumsum(likelihood**worth * change, axis=1)
+    reached /= reached[:, -1:] + 1e-300
+    margin = Z_90 * np.sqrt(level_variances)
+    ends = [np.interp((0.05, 0.95), reached[k], grid[k]) for k in range(len(grid))]
+    half = np.hypot(np.array(ends) - step[:, None], margin[:, None])
     return [
         _BayesFactor(
             math.log(evidence[k]) - math.log(none[k]),
-            float((posterior[k] * grid[k]).sum()),
-            float(np.interp(0.025, reached[k], grid[k])),
-            float(np.interp(0.975, reached[k], grid[k])),
+            float(step[k]),
+            float(step[k] - half[k, 0]),
+            float(step[k] + half[k, 1]),
             tuple(density[k, :, int(np.searchsorted(grid[k], 0.0))].tolist()),
             tuple(density[k, :, best[k]].tolist()),
         )

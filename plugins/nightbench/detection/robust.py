@@ -15,6 +15,9 @@ LAGS = 10
 Floats = NDArray[np.floating[Any]]
 Indices = NDArray[np.int64]
 
+Z_90 = 1.6449
+"""Standard deviations to both sides of the mean that hold 90 % of normal values."""
+
 MAD_TO_SIGMA = 1.4826
 """Median absolute deviation -> standard deviation, for normal noise."""
 

@@ -68,7 +68,7 @@ FIELDS: dict[str, str] = {
     "change": "throughput / baseline - 1: of this run's own figure",
     "level_change": "relative change of the level, which one night may lie outside of; null before "
     "version 0.2.0",
-    "change_low": "95 % interval of level_change: from",
+    "change_low": "90 % interval of level_change: from",
     "change_high": "and to",
     "smallest_slowdown": "relative fall that the series would tell within a week in nine of ten "
     "cases; null before judging and for short histories",

@@ -78,7 +78,7 @@ def method_lines(report: RunReport) -> list[str]:
         "Speed-up: throughput over that of the smallest case of the same work in this run; "
         "efficiency: speed-up over the ratio of their ranks (weak scaling: the batch of a rank "
         "stays).",
-        "Change: against the median of the nights that a case is held against, with its 95 % "
+        "Change: against the median of the nights that a case is held against, with its 90 % "
         "interval. Catches: the smallest slowdown that would be found within a week in nine of "
         "ten cases.",
     ]

@@ -59,7 +59,7 @@ def verdict(row: Row) -> str:
 
 
 def change(row: Row) -> str:
-    """Return the change against the baseline, and that of the level with its 95 % interval."""
+    """Return the change against the baseline, and that of the level with its 90 % interval."""
     own, level = row["change"], row["level_change"]
     if own is None:
         return "-"

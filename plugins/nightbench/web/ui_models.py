@@ -42,7 +42,7 @@ class MorningAlert(ApiModel):
     change: float | None
     """Relative, of tonight's value."""
     level_change: float | None
-    """Of the level, with low and high its 95 % interval; null before version 0.2.0."""
+    """Of the level, with low and high its 90 % interval; null before version 0.2.0."""
     change_low: float | None
     change_high: float | None
     opened_at: datetime

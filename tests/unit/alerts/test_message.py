@@ -44,7 +44,7 @@ def test_fall_says_what_how_much_since_when_why_and_where():
         "90 is 10.0% below.\n"
         "- tonight: 90 images/s\n"
         "- baseline: 100 images/s\n"
-        "- change of level: -9.7%, -10.4% to -9.1% (95 %)\n"
+        "- change of level: -9.7%, -10.4% to -9.1% (90 %)\n"
         "- cause: framework version: pytorch changed, and nothing else.\n"
         "  - Tensorflow2 on the same nodes is steady.\n"
         "- since: 2026-02-27 01:00 UTC\n"
@@ -118,7 +118,7 @@ def test_one_cause_that_hits_forty_series_is_one_item_with_forty_rows():
     rows = [line for line in said.body.splitlines() if line.startswith("  - case-")]
     assert len(rows) == 40
     assert rows[-1] == (
-        "  - case-00: regressed by 10.0%, confirmed (level -9.7%, -10.4% to -9.1% (95 %)), "
+        "  - case-00: regressed by 10.0%, confirmed (level -9.7%, -10.4% to -9.1% (90 %)), "
         "90 of 100 images/s"
     )
     alone = message(RUN, "benchmarks", forty)

@@ -43,7 +43,7 @@ class Verdict:
     """Estimate of the relative change that `low` and `high` enclose; one night may lie outside."""
     low: float | None = None
     high: float | None = None
-    """95 % interval of the relative change: of the level for regressed and improved, otherwise of
+    """90 % interval of the relative change: of the level for regressed and improved, otherwise of
     what tonight's value says of it by itself."""
     since: datetime | None = None
     """First night at the new level, for regressed and improved."""

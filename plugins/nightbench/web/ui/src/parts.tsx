@@ -99,7 +99,7 @@ export function State({ name, title }: { name: string; title?: string }) {
   );
 }
 
-/** A relative change with its 95 % interval below; coloured where that lies on one side of none. */
+/** A relative change with its 90 % interval below; coloured where that lies on one side of none. */
 export function Change({
   of: { change: value, level_change: level, change_low: low, change_high: high },
 }: {
