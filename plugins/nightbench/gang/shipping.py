@@ -132,6 +132,7 @@ async def ship(
     on_event: OnEvent,
     wheels: Sequence[Path] = (),
     wheelhouse: Sequence[Wheel] | None = None,
+    with_uv: bool = True,
 ) -> Shipped:
     """Ship everything to one node.
 
@@ -143,6 +144,7 @@ async def ship(
         on_event: called for everything that is sent.
         wheels: builds under test.
         wheelhouse: wheels for an environment that is built without an index.
+        with_uv: an environment is to be built.
 
     Raises:
         RemoteFailure: no interpreter, no rights, or an archive that does not unpack.
@@ -150,7 +152,7 @@ async def ship(
     """
     code = await ship_code(transport, layout, shipment, python, on_event)
     uv = None
-    if shipment.uv is not None:
+    if with_uv and shipment.uv is not None:
         uv = layout.uv(shipment.uv_version)
         digest = await asyncio.to_thread(file_digest, shipment.uv)
         await _put(transport, shipment.uv, uv, 0o755, on_event, digest)
