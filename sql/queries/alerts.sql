@@ -121,7 +121,19 @@ limit :max_rows;
 -- name: standing_alerts(cluster)
 -- Alerts that a night's verdicts are compared with: live ones, and dismissed ones whose
 -- event goes on.
-select *
+select
+    case_id,
+    cluster,
+    verdict as kind,
+    value,
+    baseline,
+    alert_id,
+    state = 'dismissed' as is_dismissed,
+    suspect,
+    suspect_run_id,
+    suspect_at,
+    notified_change,
+    notified_low
 from marts.fct_alert
 where
     cluster = :cluster

@@ -113,7 +113,7 @@ select distinct on (c.alert_id)
     c.kind,
     c.suspect,
     c.night,
-    c.group_key
+    c.group_key as "group"
 from raw.alert_cause as c
 inner join raw.alert as a on c.alert_id = a.alert_id
 where

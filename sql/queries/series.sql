@@ -1,44 +1,5 @@
 -- Series: medians and verdicts over the nights, noise and drift.
 
--- name: latest_medians(cluster, run_id)
--- The newest median of each series. A null parameter does not constrain; drills, what was measured
--- to confirm, and private builds show only in their own run.
-with medians as (
-    select m.*
-    from raw.series as s
-    cross join
-        lateral (
-            -- Stops at the newest month that has one.
-            select f.*
-            from marts.fct_measurement as f
-            where
-                f.series_key = s.series_key
-                and f.run_kind not in ('drill', 'confirm')
-                and not f.is_private_build
-            order by f.started_at desc, f.run_key desc
-            limit 1
-        ) as m
-    where
-        :run_id::text is null
-        and (:cluster::text is null or s.cluster = :cluster)
-    union all
-    select m.*
-    from raw.run as r
-    inner join marts.fct_measurement as m
-        on
-            r.run_key = m.run_key
-            -- As marts.fct_measurement joins it: equal, and only so months are left out.
-            and r.started_at <= m.started_at
-            and r.started_at >= m.started_at
-    where
-        r.run_id = :run_id
-        and (:cluster::text is null or r.cluster = :cluster)
-)
-
-select *
-from medians
-order by case_id asc, cluster asc;
-
 -- name: histories(case_ids, cluster, kinds, before, max_nights)
 -- Some series of a cluster, in no order: medians that passed the checks, of the run kinds asked for,
 -- at most so many of each, the newest. Private builds are no part of them. Runs by their keys: a
@@ -130,17 +91,17 @@ inner join raw.series as s on p.series_key = s.series_key
 where r.run_id = any(:run_ids);
 
 -- name: verdicts(run_id)
--- The verdicts of a run.
+-- The verdicts of a run, by the names of a verdict's fields.
 select
     case_id,
     cluster,
     run_id,
-    verdict,
+    verdict as kind,
     sentence,
     value,
     baseline,
     change,
-    history_nights,
+    history_nights as history,
     smallest_slowdown,
     level_change,
     low,

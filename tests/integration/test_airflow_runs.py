@@ -18,7 +18,7 @@ from tests.integration.terminal import COMMAND, marked
 
 from nightbench.core.model import CaseStatus
 from nightbench.local import lifecycle
-from nightbench.warehouse import Warehouse, connect
+from nightbench.warehouse import connect
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
@@ -83,15 +83,18 @@ def test_a_result_that_fails_a_check_is_quarantined(live: Live) -> None:
     (row,) = live.judged(run.run_id)
     assert row["quarantined"], row
     assert any("no repeat passed" in r["observed"] for r in row["quarantine_reasons"]), row
-    with contextlib.closing(connect(live.stack.dsn("nightbench_reader"))) as connection:
-        assert Warehouse(connection).series.latest_medians(run_id=run.run_id) == []
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "select repeat, quarantine_reasons from staging.repeat"
-                " where run_id = %s and is_quarantined order by repeat",
-                (run.run_id,),
-            )
-            repeats = cursor.fetchall()
+    with (
+        contextlib.closing(connect(live.stack.dsn("nightbench_reader"))) as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("select 1 from marts.fct_measurement where run_id = %s", (run.run_id,))
+        assert cursor.fetchall() == []
+        cursor.execute(
+            "select repeat, quarantine_reasons from staging.repeat"
+            " where run_id = %s and is_quarantined order by repeat",
+            (run.run_id,),
+        )
+        repeats = cursor.fetchall()
     assert [repeat for repeat, _ in repeats] == [1, 2]
     assert all(any(r["subject"] == "weights_agree" for r in reasons) for _, reasons in repeats)
 

@@ -119,7 +119,7 @@ def test_every_role_may_what_it_could_before_and_no_more(restored, warehouse, gi
     assert len(before) > 200
     assert answers(warehouse.server.dsn(SUPERUSER, warehouse.name), RIGHTS) == before
     with closing(connect(warehouse.reader)) as connection:
-        assert len(Warehouse(connection).series.latest_medians()) == 1
+        assert len(Warehouse(connection).series.find()) == 1
     with pytest.raises(psycopg2.errors.InsufficientPrivilege):
         answers(warehouse.reader, "delete from raw.run returning 1")
     with pytest.raises(psycopg2.errors.InsufficientPrivilege):

@@ -121,9 +121,7 @@ def test_a_private_build_is_a_point_of_its_own(loader, reader, given, ask, rows,
     assert [tuple(row.values()) for row in marks] == [(False, None), (True, "no GPU")]
     kinds = (RunKind.NIGHTLY, RunKind.ON_DEMAND)
     assert [p.value for p in reader.series.history(case.case_id, "local", kinds=kinds)] == [10.0]
-    assert [row["throughput"] for row in reader.series.latest_medians()] == [10.0]
-    assert [row["throughput"] for row in reader.series.latest_medians(run_id=trial.run_id)] == [
-        99.0
-    ]
+    assert [r["throughput"] for r in rows("select * from marts.latest_median")] == [10.0]
+    assert [r["throughput"] for r in reader.runs.results(trial.run_id)] == [99.0]
     assert [float(row["throughput"]) for row in ask("batch_sizes")] == [10.0]
     assert reader.runs.planned_cases(trial.run_id) == [planned]

@@ -399,7 +399,7 @@ def test_results_rows_show_every_planned_case_with_its_mark(loader, reader, give
 
 
 def test_latest_medians_take_the_newest_of_each_series_that_is_measured_for_itself(
-    loader, reader, given
+    loader, rows, given
 ):
     one, two = given.case(), given.case(nodes=2)
     kinds = (RunKind.NIGHTLY, RunKind.ON_DEMAND, RunKind.DRILL, RunKind.CONFIRM)
@@ -409,11 +409,11 @@ def test_latest_medians_take_the_newest_of_each_series_that_is_measured_for_itse
         loader.runs.load(
             given.bundle(run, *(given.came_back(run, c, (10.0 + night,)) for c in cases))
         )
-    found = {r["case_id"]: r["throughput"] for r in reader.series.latest_medians()}
-    assert found == {one.case_id: 11.0, two.case_id: 10.0}
-    (row,) = reader.series.latest_medians(run_id=given.run(2).run_id)
-    assert row["throughput"] == 12.0
-    assert reader.series.latest_medians(cluster="other") == []
+    found = rows("select case_id, throughput from marts.latest_median")
+    assert {r["case_id"]: r["throughput"] for r in found} == {
+        one.case_id: 11.0,
+        two.case_id: 10.0,
+    }
 
 
 # --- the statements -----------------------------------------------------------------------

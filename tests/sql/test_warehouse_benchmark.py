@@ -25,8 +25,8 @@ def test_every_query_and_a_night_have_their_line(capsys: pytest.CaptureFixture[s
     assert len(by_name) == len(figures)
     analysts = {f"analysts/{path.stem}" for path in (SQL / "queries/analysts").glob("*.sql")}
     assert analysts <= by_name.keys()
-    assert by_name["latest_medians"]["whole"]
-    assert by_name["latest_medians"]["rows"] == 3
+    assert by_name["analysts/latest_medians"]["whole"]
+    assert by_name["analysts/latest_medians"]["rows"] == 3
     assert by_name["histories_unpartitioned"]["rows"] == by_name["histories"]["rows"] > 20
     # Each median with its plan, seven repeats and their ranks.
     assert by_name["load_night"]["rows"] > 3 * (2 + 7 + 7)

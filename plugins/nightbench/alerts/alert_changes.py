@@ -38,21 +38,8 @@ class LiveAlert:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> LiveAlert:
-        """Return the alert of a row of `marts.fct_alert`."""
-        return cls(
-            case_id=row["case_id"],
-            cluster=row["cluster"],
-            kind=VerdictKind(row["verdict"]),
-            value=row["value"],
-            baseline=row["baseline"],
-            alert_id=row["alert_id"],
-            is_dismissed=row["state"] == "dismissed",
-            suspect=row["suspect"],
-            suspect_run_id=row["suspect_run_id"],
-            suspect_at=row["suspect_at"],
-            notified_change=row["notified_change"],
-            notified_low=row["notified_low"],
-        )
+        """Return the alert of a row of the statement `standing_alerts`."""
+        return cls(**{**row, "kind": VerdictKind(row["kind"])})
 
     @property
     def midline(self) -> float | None:

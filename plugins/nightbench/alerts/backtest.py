@@ -21,6 +21,7 @@ from nightbench.core.errors import UserError
 from nightbench.core.history_file import HistoryFile
 from nightbench.core.model import HistoryPoint, RegressionPolicy, RunKind
 from nightbench.detection import ChangeDetector
+from nightbench.detection.case_verdicts import point_of
 from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.history_import import read_history
@@ -149,18 +150,7 @@ def pasts_in(file: HistoryFile, names: Sequence[str] = ()) -> list[PastSeries]:
         if measured.throughput is None or run.run_kind is not RunKind.NIGHTLY or not named:
             continue
         key = (planned.case_id, run.cluster)
-        points.setdefault(key, []).append(
-            HistoryPoint(
-                run.started_at,
-                measured.throughput,
-                run.run_id,
-                measured.n,
-                measured.spread,
-                measured.fingerprint_id or None,
-                measured.definition_digest or None,
-                measured.framework_version,
-            )
-        )
+        points.setdefault(key, []).append(point_of(run, measured))
         found[key] = PastSeries(key, run.suite, points[key])
     if not found:
         raise UserError(f"{file.path}: found no nightly series{_asked(names)}")

@@ -87,6 +87,7 @@ def store_causes(repository: CauseRepository, run: Run, min_change: float) -> No
         [
             {
                 **vars(cause),
+                "kind": cause.kind.value,
                 "alert_id": alert_id,
                 "run_id": run.run_id,
                 "group_key": groups[alert_id],

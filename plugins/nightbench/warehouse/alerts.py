@@ -110,7 +110,7 @@ class AlertRepository(Repository):
             return []
         return self._read(
             "alerts",
-            states=None if states is None else list(states),
+            states=states,
             case_id=case_id,
             cluster=cluster,
             alert_id=alert_id,

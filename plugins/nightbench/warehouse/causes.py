@@ -30,26 +30,19 @@ class CauseRepository(Repository):
                 tuple(map(CauseEvidence.from_json, row["evidence"])),
                 row["group_key"],
             )
-            for row in self._read("alert_causes", alert_ids=list(alert_ids))
+            for row in self._read("alert_causes", alert_ids=alert_ids)
         }
 
     def known_groups(self, cluster: str, since: date) -> list[Member]:
         """Alerts of a cluster that have a group."""
         return [
-            Member(
-                alert_id=row["alert_id"],
-                cluster=row["cluster"],
-                kind=CauseKind(row["kind"]),
-                suspect=row["suspect"],
-                night=row["night"],
-                group=row["group_key"],
-            )
+            Member(**row | {"kind": CauseKind(row["kind"])})
             for row in self._read("known_groups", cluster=cluster, since=since)
         ]
 
     def nights(self, case_ids: Sequence[str], cluster: str, until: datetime) -> list[Row]:
         """Good nights of series, oldest first, of the last 90 days."""
-        return self._read("cause_nights", case_ids=list(case_ids), cluster=cluster, until=until)
+        return self._read("cause_nights", case_ids=case_ids, cluster=cluster, until=until)
 
     def launches(self, case_ids: Sequence[str], run_ids: Sequence[str]) -> dict[str, list[Row]]:
         """`repeats`, `nodes` and `versions` of series in runs: rows with case_id and run_id."""
@@ -67,7 +60,7 @@ class CauseRepository(Repository):
 
     def faults(self, cluster: str, run_ids: Sequence[str]) -> list[Row]:
         """Nodes that made cases of runs fail."""
-        return self._read("cause_faults", cluster=cluster, run_ids=list(run_ids))
+        return self._read("cause_faults", cluster=cluster, run_ids=run_ids)
 
     def peers(self, cluster: str, until: datetime) -> list[Row]:
         """The newest verdict of each series of a cluster in the night that began at `until`."""
@@ -83,14 +76,14 @@ class CauseRepository(Repository):
 
     def nodes(self, case_ids: Sequence[str], run_ids: Sequence[str]) -> list[Row]:
         """Where series ran in runs: case_id, run_id, node, fingerprint_id."""
-        return self._read("cause_nodes", case_ids=list(case_ids), run_ids=list(run_ids))
+        return self._read("cause_nodes", case_ids=case_ids, run_ids=run_ids)
 
     def preflights(self, cluster: str, since: datetime, until: datetime) -> list[Row]:
         """Preflights of a cluster's nodes, oldest first."""
         return self._read("cause_preflights", cluster=cluster, since=since, until=until)
 
     def store(self, rows: Sequence[Row]) -> None:
-        """Store the causes that a run found; `kind` and `evidence` are as an `Explanation` has."""
+        """Store the causes that a run found; `evidence` is a sequence of `CauseEvidence`."""
         with self._transaction("store the causes of alerts"):
             self._write("store_cause", *map(_cause, rows))
 
@@ -98,4 +91,4 @@ class CauseRepository(Repository):
 def _cause(row: Row) -> Row:
     texts = {key: to_row.text(row[key]) for key in ("sentence", "suspect", "group_key")}
     evidence = [each.to_json() | {"text": to_row.text(each.text)} for each in row["evidence"]]
-    return row | texts | {"kind": row["kind"].value, "evidence": Json(evidence)}
+    return row | texts | {"evidence": Json(evidence)}

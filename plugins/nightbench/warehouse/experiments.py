@@ -125,13 +125,13 @@ class ConfirmationRepository(Repository):
             run_id=run_id,
             alert_id=alert_id,
             confirmation_id=confirmation_id,
-            states=None if states is None else list(states),
+            states=states,
         )
 
     def latest(self, alert_ids: Sequence[int]) -> dict[int, Confirmation]:
         """The latest confirmation of each alert."""
         found = {}
-        for row in self._read("alert_confirmations", alert_ids=list(alert_ids)):
+        for row in self._read("alert_confirmations", alert_ids=alert_ids):
             alert_id, outcome = row.pop("alert_id"), ConfirmationResult(row.pop("outcome"))
             found[alert_id] = Confirmation(outcome=outcome, **row)
         return found

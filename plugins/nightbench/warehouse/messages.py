@@ -24,7 +24,7 @@ class MessageRepository(Repository):
         """What channels took of some alerts: alert_id, what, run whose news it was, channel."""
         return {
             (row["alert_id"], row["what"], row["of_run_id"], row["channel"])
-            for row in self._read("notified_items", alert_ids=list(alert_ids))
+            for row in self._read("notified_items", alert_ids=alert_ids)
         }
 
     def night_channels(self, suite: str, cluster: str, night: date) -> set[str]:

@@ -116,12 +116,7 @@ class NightRepository(Repository):
     ) -> list[Row]:
         """Nights that were promised, newest first: rows of `marts.fct_night`."""
         return self._read(
-            "nights",
-            suite=suite,
-            cluster=cluster,
-            states=None if states is None else list(states),
-            since=since,
-            max_rows=limit,
+            "nights", suite=suite, cluster=cluster, states=states, since=since, max_rows=limit
         )
 
     def first_run_at(self) -> datetime | None:

@@ -76,7 +76,7 @@ class PageRepository(Repository):
     ) -> Sequence[Row]:
         """Alerts with workload, framework and unit, newest first; None does not constrain."""
         return self._page_alerts(
-            states=None if states is None else list(states),
+            states=states,
             cluster=cluster,
             framework=framework,
             max_rows=limit,
@@ -87,16 +87,11 @@ class PageRepository(Repository):
         self, states: Sequence[str] | None, cluster: str | None, framework: str | None
     ) -> Sequence[Row]:
         """What alerts are grouped and ranked by, newest first; None does not constrain."""
-        return self._read(
-            "page_alert_marks",
-            states=None if states is None else list(states),
-            cluster=cluster,
-            framework=framework,
-        )
+        return self._read("page_alert_marks", states=states, cluster=cluster, framework=framework)
 
     def alerts(self, alert_ids: Sequence[int]) -> Mapping[int, Row]:
         """Some alerts as `find_alerts` gives them, by their numbers."""
-        found = self._page_alerts(alert_ids=list(alert_ids), max_rows=len(alert_ids))
+        found = self._page_alerts(alert_ids=alert_ids, max_rows=len(alert_ids))
         return {row["alert_id"]: row for row in found}
 
     def alert(self, alert_id: int) -> Row | None:
@@ -105,7 +100,7 @@ class PageRepository(Repository):
 
     def newest_bisects(self, alert_ids: Sequence[int]) -> Mapping[int, Row]:
         """The newest search for the version behind each of some alerts, by their numbers."""
-        found = self._read("page_bisects", alert_ids=list(alert_ids))
+        found = self._read("page_bisects", alert_ids=alert_ids)
         return {row["alert_id"]: row for row in found}
 
     def group(self, group_key: str) -> Sequence[Row]:
@@ -182,11 +177,11 @@ class PageRepository(Repository):
 
     def verdict_counts(self, run_ids: Sequence[str]) -> Sequence[Row]:
         """How many cases of some runs have which verdict."""
-        return self._read("ui_verdict_counts", run_ids=list(run_ids))
+        return self._read("ui_verdict_counts", run_ids=run_ids)
 
     def left_out(self, run_ids: Sequence[str]) -> Sequence[Row]:
         """The cases that some runs had no room for."""
-        return self._read("ui_left_out", run_ids=list(run_ids), max_rows=LEFT_OUT)
+        return self._read("ui_left_out", run_ids=run_ids, max_rows=LEFT_OUT)
 
     def sparklines(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[float]]:
         """The newest medians of some series (case, cluster), oldest first."""
@@ -242,7 +237,7 @@ class PageRepository(Repository):
 
     def fingerprint_fields(self, fingerprint_ids: Sequence[str]) -> Sequence[Row]:
         """What some states of nodes were: `fingerprint_id`, `field`, `value`."""
-        return self._read("ui_fingerprint_fields", fingerprint_ids=list(fingerprint_ids))
+        return self._read("ui_fingerprint_fields", fingerprint_ids=fingerprint_ids)
 
     def series_alerts(self, case_id: str, cluster: str) -> Sequence[Row]:
         """The alerts that a series ever had, oldest first."""

@@ -46,12 +46,12 @@ class Repository:
     def _rows(self, name: str, /, **parameters: Any) -> list[Row]:
         """Rows of a statement, inside of a transaction."""
         run = getattr(queries(), name)
-        return [dict(row) for row in run(self._connection, **parameters)]
+        return [dict(row) for row in run(self._connection, **_as_arrays(parameters))]
 
     def _tuples(self, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
         """Rows of a statement as `_read` gives them, but as tuples: for very many."""
         with reported(f"read from the warehouse ({name})"), self._connection.cursor() as cursor:
-            cursor.execute(getattr(queries(), name).sql, parameters)
+            cursor.execute(getattr(queries(), name).sql, _as_arrays(parameters))
             return cursor.fetchall()
 
     def _lock_for_transaction(self, name: str) -> None:
@@ -110,3 +110,8 @@ class Repository:
             values = [tuple(row[column] for column in columns) for row in rows]
             changed = execute_values(cursor, statement, values, page_size=ROWS_AT_ONCE, fetch=True)
         return len(changed)
+
+
+def _as_arrays(parameters: Row) -> Row:
+    """Return parameters with tuples as lists, which psycopg2 passes as arrays."""
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in parameters.items()}

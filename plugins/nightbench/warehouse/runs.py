@@ -65,7 +65,7 @@ class RunRepository(RunWriter):
         """
         return self._read(
             "runs",
-            run_ids=None if run_ids is None else list(run_ids),
+            run_ids=run_ids,
             suite=suite,
             cluster=cluster,
             imported=imported,
@@ -135,5 +135,5 @@ class RunRepository(RunWriter):
 
     def case_states(self, case_id: str, run_ids: Sequence[str]) -> dict[str, Row]:
         """What a case was measured with in some runs, by run: build, code, nodes' fingerprints."""
-        rows = self._read("case_states", case_id=case_id, run_ids=list(run_ids))
+        rows = self._read("case_states", case_id=case_id, run_ids=run_ids)
         return {row["run_id"]: row for row in rows}

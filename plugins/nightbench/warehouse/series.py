@@ -21,10 +21,6 @@ class SeriesRepository(Repository):
         """Series with nightly results: case_id, cluster, suite (the last), nights."""
         return self._read("series", suite=suite, cluster=cluster)
 
-    def latest_medians(self, cluster: str | None = None, run_id: str | None = None) -> list[Row]:
-        """The newest median of each series: rows of `marts.fct_measurement`."""
-        return self._read("latest_medians", cluster=cluster, run_id=run_id)
-
     def history(
         self,
         case_id: str,
@@ -94,24 +90,7 @@ class SeriesRepository(Repository):
     def verdicts(self, run_id: str) -> list[Verdict]:
         """The verdicts of a run, ordered by case."""
         return [
-            Verdict(
-                case_id=row["case_id"],
-                cluster=row["cluster"],
-                run_id=row["run_id"],
-                kind=VerdictKind(row["verdict"]),
-                sentence=row["sentence"],
-                value=row["value"],
-                baseline=row["baseline"],
-                change=row["change"],
-                history=row["history_nights"],
-                smallest_slowdown=row["smallest_slowdown"],
-                level_change=row["level_change"],
-                low=row["low"],
-                high=row["high"],
-                since=row["since"],
-                first_bad_run_id=row["first_bad_run_id"],
-                last_good_run_id=row["last_good_run_id"],
-            )
+            Verdict(**row | {"kind": VerdictKind(row["kind"])})
             for row in self._read("verdicts", run_id=run_id)
         ]
 

@@ -49,7 +49,6 @@ NOTHING: Mapping[str, Any] = dict.fromkeys(
 """Parameters that do not constrain where they are null: pages and commands leave them out."""
 
 WHOLE: Mapping[str, Mapping[str, Any]] = {
-    "latest_medians": NOTHING,
     "series": NOTHING,
     "page_labels": {},
     "case_past": {},

@@ -163,8 +163,8 @@ def test_what_a_verdict_on_a_noisy_series_does(live, verdict, changes):
 
 
 def test_live_alert_is_read_from_its_row():
-    row = {"case_id": "a", "cluster": "local", "verdict": "regressed", "value": 90.0,
-           "baseline": 100.0, "state": "open", "alert_id": 0, "suspect": None,
+    row = {"case_id": "a", "cluster": "local", "kind": "regressed", "value": 90.0,
+           "baseline": 100.0, "is_dismissed": False, "alert_id": 0, "suspect": None,
            "suspect_run_id": None, "suspect_at": None,
            "notified_change": None, "notified_low": None}  # fmt: skip
     assert LiveAlert.from_row(row) == ALERT
