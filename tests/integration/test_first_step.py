@@ -48,7 +48,7 @@ def hold_equal(one: dict[str, Any], other: dict[str, Any], layers: float = 1e-3)
 @pytest.mark.parametrize(
     ("line", "execution"),
     [
-        ("paddle3", "default"),
+        pytest.param("paddle3", "default", marks=pytest.mark.slow),
         ("paddle2", "default"),
         pytest.param("paddle1", "default", marks=pytest.mark.slow),
         pytest.param("jax", "default", marks=pytest.mark.slow),

@@ -303,6 +303,7 @@ async def test_a_controller_sees_that_its_job_was_cancelled(shipment, nodes, job
     await eventually(lambda: not marked(spec), 5)  # an agent that says "ended" is about to exit
 
 
+@pytest.mark.slow
 async def test_of_two_controllers_the_higher_epoch_steers(shipment, nodes, job, store, tmp_path):
     spec = job(repeats=2, step_s=0.25)
     await prepare(spec, nodes.targets, shipment)
