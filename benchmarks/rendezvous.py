@@ -61,12 +61,17 @@ class Rendezvous:
             connection.close()
 
 
-def of_trainers(context):
-    """Returns the rendezvous of the gang's trainers on trainer 0's port; None for one trainer."""
+def of_trainers(context, port=None):
+    """Returns the rendezvous of the gang's trainers on trainer 0's node; None for one trainer.
+
+    Args:
+        context: the rank's.
+        port: name of the port; trainer 0's own when None.
+    """
     if context.world_size == 1:
         return None
-    address = context.address(context.trainers[0]["name"])
-    return Rendezvous(context.rank, context.world_size, address)
+    host, own = context.address(context.trainers[0]["name"])
+    return Rendezvous(context.rank, context.world_size, (host, context.ports.get(port, own)))
 
 
 def least_of_trainers(context, value):

@@ -22,7 +22,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 LIMIT_S = 300.0
 
 
-def build_environment(root: Path, line: str) -> str:
+def build_environment(root: Path, line: str, variant: str = "cpu") -> str:
     """The interpreter of a line's environment below `root`, which is built where it is not there.
 
     Skips the test where the line cannot be had on this machine.
@@ -31,7 +31,7 @@ def build_environment(root: Path, line: str) -> str:
     home = find_home()
     env = {"UV_CACHE_DIR": str(home.root / "cache" / "uv"), **os.environ}
     argv = [sys.executable, str(BENCHMARKS / "agent.py"), "provision", "--root", str(root)]
-    argv += ["--line", line, "--variant", "cpu", "--lock-dir", str(root / "locks")]
+    argv += ["--line", line, "--variant", variant, "--lock-dir", str(root / "locks")]
     uv = venv_bin() / "uv"
     if uv.exists():
         argv += ["--uv", str(uv)]

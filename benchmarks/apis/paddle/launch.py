@@ -31,9 +31,7 @@ def collective(job, process, ports):
     if interface:
         env["GLOO_SOCKET_IFNAME"] = interface
     if process["device"] is not None:
-        env["CUDA_VISIBLE_DEVICES"] = process["device"]
-        env["FLAGS_selected_gpus"] = "0"  # of those that it sees
-        env["NVIDIA_TF32_OVERRIDE"] = "0"  # or products and convolutions of float32 take TF32
+        env.update(gpu(process))
         if interface:
             env["NCCL_SOCKET_IFNAME"] = interface
     return env
@@ -60,4 +58,22 @@ def parameter_server(job, process, ports):
     if process["role"] == "trainer":
         env["PADDLE_TRAINER_ID"] = str(process["rank"])
         env["PADDLE_CURRENT_ENDPOINT"] = trainers[process["rank"]]
+    if process["device"] is not None:
+        env.update(gpu(process))
     return env
+
+
+def gpu(process):
+    """What a process on a GPU has: its own device, float32 that is no TF32, cuDNN's settings.
+
+    Entering PaddlePaddle's `auto_cast` sets these flags of cuDNN too: they are the same for every
+    precision.
+    """
+    return {
+        "CUDA_VISIBLE_DEVICES": process["device"],
+        "FLAGS_selected_gpus": "0",  # of those that it sees
+        "NVIDIA_TF32_OVERRIDE": "0",  # or products and convolutions of float32 take TF32
+        "FLAGS_cudnn_exhaustive_search": "1",
+        "FLAGS_conv_workspace_size_limit": "1000",
+        "FLAGS_cudnn_batchnorm_spatial_persistent": "1",
+    }

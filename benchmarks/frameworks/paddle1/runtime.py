@@ -1,11 +1,13 @@
-"""A process of PaddlePaddle 1.8 (Fluid) on a node: a trainer or a parameter server over gRPC."""
+"""A process of PaddlePaddle 1.8 (Fluid) on a node: over NCCL, or with servers over gRPC."""
 
 import os
 
 import numpy
 import paddle
 import rendezvous
+import traffic
 from base_runtime import Base
+from paddle.fluid.incubate.fleet import collective
 from paddle.fluid.incubate.fleet.base import role_maker
 from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import fleet
 
@@ -18,10 +20,13 @@ class Runtime(Base):
     def init(self):
         """Takes this process's role from the environment that launch.py made."""
         context = self.context
-        if context.device is not None:
-            raise RuntimeError("the line paddle1 is measured on the CPU only")
         self.distributed = context.case["strategy"] == "parameter_server"
         self.meeting = None
+        if context.grouped and not self.distributed:
+            traffic.listen_to_nccl(os.environ)
+            collective.fleet.init(role_maker.PaddleCloudRoleMaker(is_collective=True))
+            # Trainers wait on their own ports for NCCL's unique id.
+            self.meeting = rendezvous.of_trainers(context, "master")
         if not self.distributed:
             return
         # gRPC would send the gang's traffic through a proxy; Fluid's launcher drops these too.
@@ -49,7 +54,9 @@ class Runtime(Base):
         return versions
 
     def transport(self):
-        """What Fluid's CPU wheel is built with."""
+        """Between servers gRPC; between ranks what NCCL says that it uses."""
+        if self.context.grouped and not self.distributed:
+            return traffic.of_nccl(os.environ)
         return "grpc" if self.distributed else None
 
     def shutdown(self):

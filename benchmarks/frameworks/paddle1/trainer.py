@@ -1,9 +1,10 @@
-"""Training in Fluid: a static graph, alone or split between trainers and parameter servers."""
+"""Training in Fluid: a static graph, alone, with NCCL between ranks, or with parameter servers."""
 
 import numpy
 from apis.paddle.servers import rows_pulled
-from base_trainer import Base, optimizer_of
+from base_trainer import Base, expect_precision, optimizer_of
 from paddle import fluid
+from paddle.fluid.incubate.fleet import collective
 from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import (
     distributed_strategy,
     fleet,
@@ -28,6 +29,12 @@ OPTIMIZERS = {
     ),
 }
 """Name -> maker from the workload's parameters."""
+
+FIRST_SCALE = 2.0**15
+"""Loss scale that fp16 begins with; it halves where gradients overflow, and doubles at times."""
+
+SPARSITY = (0.75, 0.9375, 0.984375, 0.996, 0.999)
+"""Of deep gradient compression, while it warms up (Lin et al. 2018, arXiv:1712.01887)."""
 
 factory = distributed_strategy.StrategyFactory
 STRATEGIES = {
@@ -56,15 +63,23 @@ class Trainer(Base):
         trainable = [weight for weight in parameters if weight.trainable]
         self.made = self.initial_weights({weight.name: weight.shape for weight in trainable})
 
-        optimizer = optimizer_of(params, OPTIMIZERS)(params)
+        optimizer = self._optimizer(params)
         if self.distributed:
             strategy = STRATEGIES[context.case["sync"]]()
             optimizer = fleet.distributed_optimizer(optimizer, strategy)
+        elif context.grouped:
+            optimizer = collective.fleet.distributed_optimizer(optimizer, self._between_ranks())
+        elif context.precision == "fp16":
+            optimizer = fluid.contrib.mixed_precision.decorate(
+                optimizer, init_loss_scaling=FIRST_SCALE, use_dynamic_loss_scaling=True
+            )
         optimizer.minimize(self.loss)
         if serves:
             return
 
-        self.executor = fluid.Executor(fluid.CPUPlace())
+        gpu = context.device is not None
+        self.place = fluid.CUDAPlace(0) if gpu else fluid.CPUPlace()
+        self.executor = fluid.Executor(self.place)
         if self.distributed:
             fleet.init_worker()
             # It fetches the servers' weights: all trainers have them before one of them trains.
@@ -79,11 +94,38 @@ class Trainer(Base):
                 )
         else:
             self.executor.run(fluid.default_startup_program())
-            self.program = fluid.default_main_program()
+            grouped = context.grouped
+            self.program = (
+                collective.fleet.main_program if grouped else fluid.default_main_program()
+            )
             for name, value in self.made.items():
-                self._tensor(name).set(value, fluid.CPUPlace())
+                self._tensor(name).set(value, self.place)
         self.batches = self.feed(dict)
         self.kept = []
+
+    def _optimizer(self, params):
+        """The workload's; momentum with compressed gradients where the case asks for these."""
+        if self.context.case["compression"] != "dgc":
+            return optimizer_of(params, OPTIMIZERS)(params)
+        last = self.context.case["sparsity"]
+        return fluid.optimizer.DGCMomentumOptimizer(
+            params["learning_rate"],
+            params["momentum"],
+            rampup_begin_step=0,
+            rampup_step=len(SPARSITY),
+            sparsity=list(SPARSITY) if last is None else [last],
+            regularization=decay(params),
+        )
+
+    def _between_ranks(self):
+        """Gradients are summed by NCCL, in groups as Fluid makes them; what it sets is stated."""
+        strategy = collective.DistributedStrategy()
+        strategy.mode = "nccl2"
+        strategy.nccl_comm_num = 1
+        strategy.fuse_all_reduce_ops = True
+        strategy.use_amp = self.context.precision == "fp16"
+        strategy.amp_loss_scaling = FIRST_SCALE
+        return strategy
 
     @staticmethod
     def _tensor(name):
@@ -131,7 +173,7 @@ class Trainer(Base):
         return held
 
     def precision_proof(self):
-        """Fluid on the CPU computes in the type of its variables: all that are floats are fp32."""
+        """Fluid computes in the type of its variables; mixed precision adds some of FP16."""
         names = ("FP16", "FP32", "FP64")
         types = {
             name
@@ -140,6 +182,5 @@ class Trainer(Base):
             for name in names
             if variable.dtype == getattr(fluid.core.VarDesc.VarType, name)
         }
-        if types != {"FP32"} or self.context.precision != "fp32":
-            raise RuntimeError("variables are {}, not FP32 alone".format(", ".join(sorted(types))))
-        return "fp32"
+        found = {("FP32",): "fp32", ("FP16", "FP32"): "fp16"}.get(tuple(sorted(types)))
+        return expect_precision(self.context.precision, found or ", ".join(sorted(types)))

@@ -152,6 +152,11 @@ def _framework(folder: Path, tree: _Tree) -> FrameworkInfo:
         line=path.parent.name,
         devices=devices,
         variants={name: variant.device for name, variant in file.variants.items()},
+        compute_capabilities={
+            name: variant.compute_capabilities
+            for name, variant in file.variants.items()
+            if variant.compute_capabilities
+        },
         least_drivers={
             name: variant.driver for name, variant in file.variants.items() if variant.driver
         },

@@ -166,6 +166,9 @@ class DevicesFile(StrictModel):
     """`cpu` or `gpu`."""
     per_node: v.Count = 1
     """Devices on each node: GPUs, or groups of cores that count as a device."""
+    compute_capability: v.Capability | None = None
+    """Of the GPUs, in quotes: `"9.0"` (H100). With it each line runs its first variant that is
+    built for them, and what has none is refused when it is planned, not on the node."""
 
 
 class EnvironmentsFile(StrictModel):

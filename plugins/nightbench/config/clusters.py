@@ -102,6 +102,7 @@ def load_cluster(
         nodes=tuple(_nodes(file, document)),
         device_kind=file.devices.kind,
         devices_per_node=file.devices.per_node,
+        compute_capability=file.devices.compute_capability,
         environments=environments.to(
             EnvironmentPolicy,
             wheelhouse=paths.find(environments.wheelhouse, ("environments", "wheelhouse")),

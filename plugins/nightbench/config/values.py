@@ -266,6 +266,11 @@ Name = Annotated[str, AfterValidator(slug), Words("name")]
 Series = Annotated[
     str, fits(_SERIES, 'a series of Python, such as "3.11"'), Words("series of Python")
 ]
+Capability = Annotated[
+    str,
+    fits(re.compile(r"\d+\.\d$"), 'a compute capability in quotes, "9.0" say'),
+    Words("compute capability"),
+]
 Duration = Annotated[float, BeforeValidator(duration), Words("duration")]
 PositiveDuration = Annotated[float, BeforeValidator(positive_duration), Words("duration")]
 Percentage = Annotated[float, BeforeValidator(percentage), Words("percentage")]

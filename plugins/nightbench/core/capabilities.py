@@ -285,12 +285,15 @@ def variant_of(
 ) -> str | Refusal:
     """Name the variant of a line that a cluster runs: the suite's, else the cluster's.
 
-    Where neither names one it is the first whose lock is for the cluster's devices. A prefix needs
-    no lock: its variant may have any name, and is called like the devices where nobody says.
+    Where neither names one it is the first whose lock is built for the cluster's devices. A prefix
+    needs no lock: its variant may have any name, and is called like the devices where nobody says.
     """
     build = builds.get(framework.line)
     asked = (build.variant if build else "") or cluster.environments.variants.get(framework.line)
-    fitting = [v for v, kind in framework.variants.items() if kind == cluster.device_kind]
+    of_kind = [v for v, kind in framework.variants.items() if kind == cluster.device_kind]
+    built_for = framework.compute_capabilities
+    wanted = cluster.compute_capability
+    fitting = [v for v in of_kind if wanted is None or wanted in built_for.get(v, (wanted,))]
     images = cluster.environments.images
     if images and image_of(framework.line, cluster, builds) is None:
         have = ", ".join(sorted(images))
@@ -307,6 +310,13 @@ def variant_of(
         return Refusal("framework", f"{framework.line} has no variant {asked} (it has {have})")
     if asked or fitting:
         return asked or fitting[0]
+    if of_kind:
+        builds_for = "; ".join(f"{v} is built for {', '.join(built_for[v])}" for v in of_kind)
+        return Refusal(
+            "framework",
+            f"{framework.line} has no variant for compute capability {wanted}, which cluster "
+            f"{cluster.name} has: {builds_for}",
+        )
     return Refusal(
         "framework",
         f"{framework.line} has no variant for {cluster.device_kind} devices (it has {have}); a "

@@ -496,6 +496,31 @@ def test_what_nobody_has_run_is_measured_where_that_is_asked_for(
             load_suite(by_file, there)
 
 
+def test_a_line_runs_the_first_variant_that_is_built_for_the_clusters_gpus(
+    suite_file: Write, catalog: Catalog
+) -> None:
+    line = dataclasses.replace(
+        catalog.frameworks["pytorch"],
+        variants={"cpu": "cpu", "cuda12": "gpu", "cuda11": "gpu"},
+        compute_capabilities={"cuda12": ("8.0", "9.0"), "cuda11": ("7.0", "8.0")},
+    )
+    catalog = dataclasses.replace(catalog, frameworks={**catalog.frameworks, "pytorch": line})
+    path = suite_file(("[pytorch, paddle3]", "pytorch"), ("[1x1, 2x1]", "1x1"))
+    node = Node("n1", "n1", "ssh")
+    for capability, variant in ((None, "cuda12"), ("8.0", "cuda12"), ("7.0", "cuda11")):
+        gpus = Cluster("gpus", (node,), device_kind="gpu", compute_capability=capability)
+        plan = make_plan(
+            load_suite(path, catalog, cluster=gpus), gpus, catalog, run_kind=RunKind.ON_DEMAND
+        )
+        assert [job.build.variant for job in plan.jobs] == [variant]
+    with pytest.raises(ConfigError) as caught:
+        load_suite(path, catalog, cluster=dataclasses.replace(gpus, compute_capability="10.0"))
+    assert (
+        "pytorch has no variant for compute capability 10.0, which cluster gpus has: cuda12 is "
+        "built for 8.0, 9.0; cuda11 is built for 7.0, 8.0" in str(caught.value)
+    )
+
+
 def test_real_data_need_a_workload_a_line_and_a_cluster_that_have_them(
     suite_file: Write, catalog: Catalog, dags: Path
 ) -> None:

@@ -152,6 +152,8 @@ class Cluster:
     description: str = ""
     device_kind: str = "cpu"
     devices_per_node: int = 1
+    compute_capability: str | None = None
+    """Of its GPUs; None where the file does not say it."""
     environments: EnvironmentPolicy = field(default_factory=EnvironmentPolicy)
     known_hosts: str | None = None
     """Absolute path on the controller; the Connection's own host keys when None."""

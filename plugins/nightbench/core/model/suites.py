@@ -217,6 +217,8 @@ class FrameworkInfo:
     """What is wrong with the line's folder, a line for each problem: its cases are unavailable."""
     least_drivers: Mapping[str, str] = field(default_factory=dict)
     """Variant -> least driver that it works with, where its CUDA has one."""
+    compute_capabilities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Variant -> compute capabilities of the GPUs that it is built for; any where absent."""
     broken_variants: Mapping[str, str] = field(default_factory=dict)
     """Variant -> what is wrong with its lock: the cases that are run from it are unavailable."""
     unlocked_variants: Mapping[str, str] = field(default_factory=dict)
