@@ -17,6 +17,7 @@ from rich.text import Text
 from nightbench.cli import common, experiment_common
 from nightbench.cli.common import out, say, warn
 from nightbench.cli.selection import (
+    CasesOption,
     Chosen,
     FrameworksOption,
     ScaleOption,
@@ -56,10 +57,7 @@ def ab(
     build_b: Annotated[
         str | None, typer.Argument(metavar="BUILD_B", help="The candidate, of the same line.")
     ] = None,
-    case: Annotated[
-        list[str] | None,
-        typer.Option("--case", metavar="SLUG", help="A case. May be given several times."),
-    ] = None,
+    case: CasesOption = None,
     suite: Annotated[
         str | None,
         typer.Option(
@@ -82,16 +80,8 @@ def ab(
         str, typer.Option(metavar="PERCENT", help="The smallest effect that matters.")
     ] = "1%",
     seed: Annotated[int, typer.Option(help="Says which build begins the first round.")] = 1,
-    channel: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="URL", help="Post the result there: an Apprise URL, or apprise://conn/ID."
-        ),
-    ] = None,
-    resume: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="Go on with a comparison that was ended on its way."),
-    ] = None,
+    channel: experiment_common.ChannelOption = None,
+    resume: experiment_common.ResumeOption = None,
     outside_hours: common.OutsideHoursOption = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print the figures of every round.")

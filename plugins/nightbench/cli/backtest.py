@@ -35,12 +35,8 @@ def backtest(
         list[str] | None,
         typer.Option("--series", help="A case, or a pattern with *; all unless given. Repeatable."),
     ] = None,
-    suite: Annotated[
-        str | None, typer.Option("--suite", "-s", help="Only series of this suite.")
-    ] = None,
-    cluster: Annotated[
-        str | None, typer.Option("--cluster", "-c", help="Only on this one.")
-    ] = None,
+    suite: common.OnlySuiteOption = None,
+    cluster: common.OnlyClusterOption = None,
     policy: Annotated[
         str,
         typer.Option("--policy", help=f"Proposed: min_change=2%,… Keys: {', '.join(KEYS)}."),

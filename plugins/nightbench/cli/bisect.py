@@ -60,9 +60,7 @@ def bisect(
         str, typer.Option(metavar="PERCENT", help="The smallest fall that is looked for.")
     ] = "1%",
     seed: Annotated[int, typer.Option(help="Says which build begins the first round.")] = 1,
-    resume: Annotated[
-        str | None, typer.Option(metavar="ID", help="Go on with one that was ended on its way.")
-    ] = None,
+    resume: experiment_common.ResumeOption = None,
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
 ) -> None:

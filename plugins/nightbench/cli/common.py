@@ -47,6 +47,10 @@ ClusterOption = Annotated[
     str | None,
     typer.Option("--cluster", "-c", help="Cluster to run on; the suite's own unless given."),
 ]
+OnlySuiteOption = Annotated[str | None, typer.Option("--suite", "-s", help="Only of this suite.")]
+OnlyClusterOption = Annotated[
+    str | None, typer.Option("--cluster", "-c", help="Only on this cluster.")
+]
 NightOption = Annotated[
     bool,
     typer.Option(

@@ -50,13 +50,8 @@ def drill(
         ),
     ] = None,
     repeats: RepeatsOption = None,
-    channel: Annotated[
-        list[str] | None,
-        typer.Option(metavar="URL", help="Send the alert there: an Apprise URL, or apprise://…"),
-    ] = None,
-    resume: Annotated[
-        str | None, typer.Option(metavar="ID", help="Go on with one that was ended on its way.")
-    ] = None,
+    channel: experiment_common.ChannelOption = None,
+    resume: experiment_common.ResumeOption = None,
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
 ) -> None:

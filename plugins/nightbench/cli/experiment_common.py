@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 BAD_USAGE = 2
 
 T = TypeVar("T")
+
+ResumeOption = Annotated[
+    str | None, typer.Option(metavar="ID", help="Go on with one that was ended on its way.")
+]
+ChannelOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="URL", help="Send it there too: an Apprise URL, or apprise://conn/ID."),
+]
 
 
 # --- arguments ----------------------------------------------------------------------------

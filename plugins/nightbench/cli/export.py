@@ -66,10 +66,8 @@ def export(
             "takes to measure it again.",
         ),
     ] = None,
-    suite: Annotated[str | None, typer.Option("--suite", help="Only of this suite.")] = None,
-    cluster: Annotated[
-        str | None, typer.Option("--cluster", "-c", help="Only on this cluster.")
-    ] = None,
+    suite: common.OnlySuiteOption = None,
+    cluster: common.OnlyClusterOption = None,
     case: Annotated[str | None, typer.Option("--case", metavar="SLUG", help="Only this.")] = None,
     run: Annotated[str | None, typer.Option("--run", "-r", help="Only of this run.")] = None,
     since: Annotated[

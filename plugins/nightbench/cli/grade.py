@@ -28,9 +28,7 @@ def grade(
     suite: Annotated[
         str | None, typer.Argument(help="Name of a suite; all unless given.", show_default=False)
     ] = None,
-    cluster: Annotated[
-        str | None, typer.Option("--cluster", "-c", help="Only this cluster.")
-    ] = None,
+    cluster: common.OnlyClusterOption = None,
     json: common.JsonOption = False,
 ) -> None:
     """Show how well the detector works: its power, its false alarms, its delay.

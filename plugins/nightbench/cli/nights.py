@@ -71,8 +71,8 @@ def noisy(json: common.JsonOption = False) -> None:
 
 @app.command("drifts")
 def list_drifts(
-    suite: Annotated[str | None, typer.Option("--suite", help="Only this one.")] = None,
-    cluster: Annotated[str | None, typer.Option("--cluster", "-c", help="Only this one.")] = None,
+    suite: common.OnlySuiteOption = None,
+    cluster: common.OnlyClusterOption = None,
     json: common.JsonOption = False,
 ) -> None:
     """List series that drift, the largest fall first; a drift is no regression."""

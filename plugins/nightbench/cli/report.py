@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -50,10 +49,8 @@ def report(
     from nightbench.night.run_digest import gather
     from nightbench.report import from_warehouse, report_page, report_text
     from nightbench.report.export_files import replaced
-    from nightbench.warehouse import Warehouse
 
-    with closing(common.open_warehouse("nightbench_reader")) as connection:
-        stored = Warehouse(connection)
+    with common.reader() as stored:
         chosen = stored.runs.get(run)
         if chosen is not None and cluster not in (None, chosen.cluster):
             raise UserError(

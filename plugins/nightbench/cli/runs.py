@@ -23,10 +23,8 @@ COUNTS = ("planned", "measured", "failed", "quarantined", "left_out")
 
 @app.command()
 def runs(
-    suite: Annotated[str | None, typer.Option("--suite", help="Only of this suite.")] = None,
-    cluster: Annotated[
-        str | None, typer.Option("--cluster", "-c", help="Only on this cluster.")
-    ] = None,
+    suite: common.OnlySuiteOption = None,
+    cluster: common.OnlyClusterOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 20,
     json: common.JsonOption = False,
 ) -> None:

@@ -4,36 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from nightbench.web.ui_models import ApiModel, DriftingSeries, NoisySeries
+from nightbench.web.ui_models import AlertHead, ApiModel, DriftingSeries, NoisySeries
 
 
-class AlertRow(ApiModel):
+class AlertRow(AlertHead):
     """An alert."""
 
-    alert_id: int
-    case_id: str
-    cluster: str
-    workload: str | None
-    framework: str | None
-    unit: str | None
-    verdict: str
-    state: str
     dismissed_as: str | None
-    snoozed_until: datetime | None
-    owner: str | None
-    sentence: str
-    value: float | None
-    """Units of work per second; with the baseline that it is compared with."""
-    baseline: float | None
-    change: float | None
-    """Relative, of tonight's value."""
-    level_change: float | None
-    """Of the level, with low and high its 90 % interval; null before version 0.2.0."""
-    change_low: float | None
-    change_high: float | None
-    since: datetime | None
-    """The first night at the new level."""
-    opened_at: datetime
     opened_run_id: str
     last_run_id: str | None
     first_bad_run_id: str | None
@@ -41,13 +18,9 @@ class AlertRow(ApiModel):
     resolved_run_id: str | None
     closed_at: datetime | None
     notified_at: datetime | None
-    cause: str | None
-    cause_suspect: str | None
     cause_sentence: str | None
     group_key: str | None
     """The same for alerts of one cause; empty or null: it stands on its own."""
-    confirmation: str | None
-    confirmation_state: str | None
     confirmation_sentence: str | None
     confirmation_ratio: float | None
     confirmation_low: float | None

@@ -9,12 +9,13 @@ from pydantic.json_schema import models_json_schema
 
 from nightbench.web import (
     alert_models,
-    case_models,
     compare_models,
     experiment_models,
     run_models,
     ui_models,
 )
+
+MODELS = (ui_models, alert_models, compare_models, experiment_models, run_models)
 
 _SCALARS = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}
 
@@ -23,14 +24,7 @@ def typescript() -> str:
     """Return the text of `src/api-types.ts`."""
     models = {
         value
-        for module in (
-            ui_models,
-            alert_models,
-            case_models,
-            compare_models,
-            experiment_models,
-            run_models,
-        )
+        for module in MODELS
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, ui_models.ApiModel)
     } - {ui_models.ApiModel}

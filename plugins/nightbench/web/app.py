@@ -25,8 +25,6 @@ from nightbench.web.alert_models import (
     Trust,
 )
 from nightbench.web.answer_cache import AnswerCache, SharedAnswers
-from nightbench.web.case_api import CaseApi, OpenSpool
-from nightbench.web.case_models import CaseDetail, RepeatLog, RepeatSteps, RepeatTelemetry
 from nightbench.web.compare_api import CompareApi
 from nightbench.web.compare_models import (
     ComparedPairs,
@@ -39,8 +37,16 @@ from nightbench.web.experiment_api import ExperimentApi, OpenComparisons
 from nightbench.web.experiment_models import BisectDetail, ComparisonDetail, Experiments
 from nightbench.web.guard import HEADERS, PageAccess, PageUser, hosts_of
 from nightbench.web.health_api import HealthApi
-from nightbench.web.run_api import RunApi
-from nightbench.web.run_models import DagRunRun, RunPage, RunResults
+from nightbench.web.run_api import CaseApi, OpenSpool, RunApi
+from nightbench.web.run_models import (
+    CaseDetail,
+    DagRunRun,
+    RepeatLog,
+    RepeatSteps,
+    RepeatTelemetry,
+    RunPage,
+    RunResults,
+)
 from nightbench.web.ui_api import UiApi
 from nightbench.web.ui_models import ApiModel, AxisValues, Morning, SeriesHistory, SeriesPage
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from nightbench.core.printable import without_controls
 from nightbench.core.sentences import kept_unless
 from nightbench.spool import CaseStore, Spool, SpoolError
-from nightbench.web.case_models import RepeatLog
 from nightbench.web.case_views import Sample
 from nightbench.web.errors import NotFound
+from nightbench.web.run_models import RepeatLog
 
 LOG_BYTES = 48 * 1024
 LOG_LINES = 400

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from nightbench.warehouse.repository import Row
-from nightbench.web.case_models import RankSteps, TelemetryMetric
+from nightbench.web.run_models import RankSteps, TelemetryMetric
 
 STEPS_SHOWN = 40_000
 """Steps of all processes that one answer holds; those of the slowest processes."""

@@ -17,7 +17,7 @@ from nightbench.web.alert_models import (
     Nodes,
     Trust,
 )
-from nightbench.web.case_api import OpenSpool
+from nightbench.web.run_api import OpenSpool
 
 GRADED_SLOWDOWN = "5%"
 """The planted slowdown in the sentence about grades; the table has all sizes."""

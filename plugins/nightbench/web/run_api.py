@@ -1,18 +1,40 @@
-"""The read-only JSON API of the pages: runs with their cases."""
+"""The read-only JSON API of the pages: runs, and each of their cases with all that explains it."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from fastapi import Query
+from fastapi import Query, Request
 
+from nightbench.causes.field_changes import flat
+from nightbench.causes.run_differences import differences
 from nightbench.core.model import reasons_from_json
-from nightbench.core.sentences import sentence, sentences
-from nightbench.warehouse.pages import OpenPages
+from nightbench.core.reproduce import command_of
+from nightbench.core.sentences import kept_unless, sentence, sentences
+from nightbench.spool import Spool
+from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
+from nightbench.web.case_files import RepeatFiles
+from nightbench.web.case_views import missing_telemetry, rank_steps, telemetry
 from nightbench.web.errors import NotFound
-from nightbench.web.run_models import DagRunRun, RunCase, RunPage, RunResults, RunRow
+from nightbench.web.run_models import (
+    CaseDetail,
+    DagRunRun,
+    RepeatLog,
+    RepeatResult,
+    RepeatSteps,
+    RepeatTelemetry,
+    RunCase,
+    RunPage,
+    RunResults,
+    RunRow,
+)
 from nightbench.web.ui_api import csv_response
+
+OpenSpool = Callable[[], Spool]
+"""Opens the spool, which may lie in an object store."""
 
 
 class RunApi:
@@ -87,3 +109,118 @@ def _sentences(row: Row) -> list[str]:
     said = row["verdict_sentence"] or sentences(reasons_from_json(row["reasons"]))
     untried = f"Untried mode: {row['untried']}." if row["untried"] else ""
     return [each for each in (said, untried) if each]
+
+
+class CaseApi:
+    """Handlers of the API that the page of a case reads."""
+
+    def __init__(self, repository: OpenPages, spool: OpenSpool) -> None:
+        self._repository = repository
+        self._spool = spool
+
+    def show(self, request: Request, run_id: str, case_id: str) -> CaseDetail:
+        """One case of a run: result, repeats, checks, what changed since the last good run."""
+        with self._repository() as repository:
+            run, (row,) = repository.run(run_id), repository.results(run_id, case_id) or (None,)
+            head = repository.case_head(run_id, case_id)
+            if run is None or row is None or head is None:
+                raise NotFound(f"The warehouse has no case {case_id[:200]} in run {run_id[:200]}.")
+            good_run_id = head["good_run_id"]
+            wanted = [each for each in (good_run_id, run_id) if each]
+            states = repository.case_states(case_id, wanted)
+            good, this = states.get(good_run_id), states.get(run_id)
+            return CaseDetail.of(
+                run=run,
+                case=case_of(row),
+                generation=head["generation"],
+                nodes=head["node_names"] or sorted((this and this["nodes"]) or ()),
+                repeats=[_repeat(each) for each in repository.repeats(run_id, case_id)],
+                checks_met=head["checks_met"],
+                failed_checks=repository.failed_checks(run_id, case_id),
+                good=good,
+                changes=map(vars, differences(good, this) if good and this else ()),
+                changes_sentence=_why_unknown(good, this),
+                fingerprints=[
+                    {"node": node, "fields": flat(document)}
+                    for node, document in sorted(((this and this["nodes"]) or {}).items())
+                ],
+                commands=_commands(run, case_id, good, this),
+                may_trigger=request.state.nightbench_user.may_change,
+            )
+
+    def steps(self, run_id: str, case_id: str, generation: int, repeat: int) -> RepeatSteps:
+        """Step times of the processes of a repeat, the slowest one first."""
+        with self._repository() as repository:
+            ranks = repository.ranks(run_id, case_id, generation, repeat)
+            launch = _launch(repository, run_id, case_id, generation, repeat)
+        items = rank_steps(ranks)
+        return RepeatSteps(items=items, sentence=_why_no_steps(items, launch))
+
+    def telemetry(self, run_id: str, case_id: str, generation: int, repeat: int) -> RepeatTelemetry:
+        """What was sampled on the nodes during a repeat."""
+        files = RepeatFiles(self._spool(), run_id, case_id, generation, repeat)
+        samples = files.samples()
+        items = telemetry(samples)
+        if not items:
+            why = f"No samples are here. {files.why_gone} The warehouse does not store them."
+            return RepeatTelemetry(items=[], sentences=[why])
+        return RepeatTelemetry(items=items, sentences=missing_telemetry(samples))
+
+    def log(
+        self, run_id: str, case_id: str, generation: int, repeat: int, process: str = ""
+    ) -> RepeatLog:
+        """The end of the log of one process of a repeat, as it wrote it."""
+        return RepeatFiles(self._spool(), run_id, case_id, generation, repeat).log(process)
+
+
+def _repeat(row: Row) -> RepeatResult:
+    reasons = [*(row["reasons"] or ()), *(row["quarantine_reasons"] or ())]
+    return RepeatResult.of(row, sentences=[sentence(each) for each in reasons_from_json(reasons)])
+
+
+def _launch(
+    repository: PageRepository, run_id: str, case_id: str, generation: int, repeat: int
+) -> Row:
+    wanted = (generation, repeat)
+    for row in repository.repeats(run_id, case_id):
+        if (row["generation"], row["repeat"]) == wanted:
+            return row
+    raise NotFound(f"Run {run_id[:200]} has no repeat {repeat} of {case_id[:200]}.")
+
+
+def _why_no_steps(items: Sequence[Any], launch: Row) -> str | None:
+    """Return why the step times of a repeat are not here, or not all of them."""
+    if items:
+        hidden = sum(not each.seconds for each in items)
+        return f"Steps of the {hidden} fastest processes are not drawn." if hidden else None
+    if launch["steps"]:
+        return (
+            "The step times of this repeat have been dropped: they are "
+            f"{kept_unless('detail_days')}. The figures of the repeat are kept for ever."
+        )
+    return "No process of this repeat reported step times."
+
+
+def _why_unknown(good: Row | None, this: Row | None) -> str | None:
+    if good is None:
+        return "The series has no good run before this one."
+    if this is None or not this["nodes"]:
+        return "No fingerprint of the nodes came back with this case: only software is compared."
+    if not good["nodes"]:
+        return "The last good run has no fingerprint of its nodes: only software is compared."
+    return None
+
+
+def _commands(run: Row, case_id: str, good: Row | None, this: Row | None) -> list[Row]:
+    """Return the commands that measure the case again, or show more of it."""
+    run_id = run["run_id"]
+    again = command_of(run["suite"], case_id, good, this)
+    beside = again.startswith("nightbench ab ")
+    lines: Mapping[str, str] = {
+        "Compare the last good build with this one" if beside else "Measure it again": again,
+        "All that it takes to measure it elsewhere": shlex.join(
+            ["nightbench", "export", f"{case_id}.tar.gz", "--run", run_id, "--case", case_id]
+        ),
+        "The whole logs": shlex.join(["nightbench", "logs", "--run", run_id, "--case", case_id]),
+    }
+    return [{"purpose": purpose, "command": line} for purpose, line in lines.items()]

@@ -23,8 +23,8 @@ class ApiModel(BaseModel):
 # --- the morning --------------------------------------------------------------------------
 
 
-class MorningAlert(ApiModel):
-    """An alert that somebody still has to look at; of several with one cause the worst."""
+class AlertHead(ApiModel):
+    """What every answer says of an alert."""
 
     alert_id: int
     case_id: str
@@ -34,10 +34,11 @@ class MorningAlert(ApiModel):
     unit: str | None
     verdict: str
     state: str
-    is_new: bool
-    """Opened since the time that was asked for."""
+    snoozed_until: datetime | None
+    owner: str | None
     sentence: str
     value: float | None
+    """Units of work per second; with the baseline that it is compared with."""
     baseline: float | None
     change: float | None
     """Relative, of tonight's value."""
@@ -45,15 +46,20 @@ class MorningAlert(ApiModel):
     """Of the level, with low and high its 90 % interval; null before version 0.2.0."""
     change_low: float | None
     change_high: float | None
-    opened_at: datetime
     since: datetime | None
     """The first night at the new level."""
-    owner: str | None
-    snoozed_until: datetime | None
+    opened_at: datetime
     cause: str | None
     cause_suspect: str | None
     confirmation: str | None
     confirmation_state: str | None
+
+
+class MorningAlert(AlertHead):
+    """An alert that somebody still has to look at; of several with one cause the worst."""
+
+    is_new: bool
+    """Opened since the time that was asked for."""
     alerts_of_cause: int
     """How many live alerts have its cause, itself included."""
     severity: str

@@ -75,34 +75,34 @@ class RankResult:
         doc = process.get("summary")
         if doc is None:
             return cls(node=node, **identity)
-        window, loss, peak = doc["window"], doc["loss"], doc["peak_memory"]
+        window, loss, peak = doc["window"], doc["loss"] or {}, doc["peak_memory"]
         return cls(
             node=node,
             **identity,
-            world_size=doc["world_size"],
-            samples_per_step=doc["samples_per_step"],
+            **{name: doc[name] for name in _AS_WRITTEN},
+            **{name: doc.get(name) for name in _PERHAPS_WRITTEN},
             window_open_s=window["open_s"],
             window_close_s=window["close_s"],
             window_wall_s=window["wall_s"],
             step_seconds=tuple(doc["step_seconds"]),
             step_end_s=tuple(doc["step_end_s"]),
-            time_to_first_step_s=doc["time_to_first_step_s"],
             loss_first=_number(loss["first"]) if loss else None,
-            loss_window=tuple(_number(x) for x in loss["window"]) if loss else (),
-            loss_again=_number(loss["again"]) if loss and "again" in loss else None,
+            loss_window=tuple(map(_number, loss.get("window", ()))),
+            loss_again=_number(loss["again"]) if "again" in loss else None,
             weights_moved=_movements(doc.get("weights_moved")),
-            weights_digest=doc["weights_digest"],
-            gradients_arrive=doc.get("gradients_arrive"),
-            parameters=doc["parameters"],
             peak_resident_bytes=peak["resident_bytes"],
             peak_allocator_bytes=peak["allocator_bytes"],
-            sent_bytes_per_step=doc.get("sent_bytes_per_step"),
-            data_wait_s=doc.get("data_wait_s"),
-            precision=doc["precision"],
-            transport=doc["transport"],
             batch_size=doc.get("batch_size_per_device"),
             versions=dict(doc["versions"]),
         )
+
+
+_AS_WRITTEN = (
+    *("world_size", "samples_per_step", "time_to_first_step_s", "weights_digest", "parameters"),
+    *("precision", "transport"),
+)
+_PERHAPS_WRITTEN = ("gradients_arrive", "sent_bytes_per_step", "data_wait_s")
+"""Fields of a `RankResult` that a summary holds under the same name, or may lack."""
 
 
 def _movements(doc: Mapping[str, Any] | None) -> dict[str, Movement] | None:

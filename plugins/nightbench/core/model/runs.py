@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from nightbench.core.documents import to_document
 from nightbench.core.model.cases import MAX_BATCH, Build, Case, Protocol
 from nightbench.core.model.clusters import EnvironmentPolicy, NeighbourPolicy, Node
 from nightbench.core.model.words import RunKind
@@ -131,53 +131,40 @@ class JobSpec:
 
     def to_json(self) -> dict[str, Any]:
         """The job.json document (schema `benchmarks/contract/job.schema.json`)."""
+        document = to_document(self)
+        framework = {"line": self.build.line, "variant": self.build.variant}
+        if self.build.source == "image":
+            framework["image"] = str(self.build.location)
         return {
             "schema": "nightbench.job/1",
             "job_id": self.job_id,
-            "run_id": self.run_id,
             "case_id": self.case.case_id,
-            "generation": self.generation,
-            "cluster": self.cluster,
-            "case": self.case.axes(),
-            "framework": {
-                "line": self.build.line,
-                "variant": self.build.variant,
-                "build_id": self.build.build_id,
-                **({"image": self.build.location} if self.build.source == "image" else {}),
-            },
+            "framework": {**framework, "build_id": self.build.build_id},
             "workload": {
                 "name": self.case.workload,
                 "scale": self.case.scale,
-                "unit": self.unit,
-                "seed": self.seed,
-                "data_path": self.data_path,
-                "params": dict(self.workload_params),
+                "params": document["workload_params"],
+                **{name: document[name] for name in ("unit", "seed", "data_path")},
             },
-            "protocol": {k: v for k, v in vars(self.protocol).items() if v is not None},
+            "protocol": {k: v for k, v in document["protocol"].items() if v is not None},
             "nodes": [
                 {
-                    "name": n.name,
-                    "data_address": n.data_address or n.host,
-                    "interface": n.interface,
-                    "port_range": list(n.port_range),
-                    "cpus": list(n.cpus),
-                    "devices": list(n.devices),
-                    "env": dict(n.env),
+                    **{name: node[name] for name in _OF_NODE},
+                    "data_address": node["data_address"] or node["host"],
                 }
-                for n in self.nodes
+                for node in document["nodes"]
             ],
-            "processes": [dataclasses.asdict(p) for p in self.processes],
             "ports": [{"name": name, "node": node} for name, node in self.ports()],
-            "env": dict(self.env),
-            "role_env": {role: dict(env) for role, env in self.role_env.items()},
-            "limits": dataclasses.asdict(self.limits),
             "lock_dir": self.environments.lock_dir,
-            "lock": self.lock,
-            "link_command": list(self.link_command),
-            "neighbours": {
-                name: getattr(self.neighbours, name)
-                for name in ("action", "wait_s", "cpu_share", "gpu")
-            },
-            "code_digest": self.code_digest,
-            "definition_digest": self.definition_digest,
+            "neighbours": {name: document["neighbours"][name] for name in _OF_NEIGHBOURS},
+            **{name: document[name] for name in _OF_JOB},
         }
+
+
+_OF_NODE = ("name", "interface", "port_range", "cpus", "devices", "env")
+_OF_NEIGHBOURS = ("action", "wait_s", "cpu_share", "gpu")
+_OF_JOB = (
+    *("run_id", "generation", "cluster", "case", "processes", "env", "role_env", "limits"),
+    *("lock", "link_command", "code_digest", "definition_digest"),
+)
+"""Fields that job.json holds under the same name."""

@@ -1,6 +1,6 @@
 // One alert: figures, cause with its evidence, the series, what people did, and what can be done.
 import { Box, Heading, List, Text } from "@chakra-ui/react";
-import { type ReactNode, useState } from "react";
+import { useState } from "react";
 import { useParams } from "react-router-dom";
 
 import { Actions } from "./actions";
@@ -8,23 +8,10 @@ import { AlertState, Confirmation } from "./alerts";
 import { useApi } from "./api";
 import type { AlertBisect, AlertDetail, AlertEvent, AlertRow, BisectTest, SeriesHistory } from "./api-types";
 import { figure, moment, percent, words } from "./format";
-import { AlertLink, Answered, Change, Link, Note, Section, State, useTitle, Written } from "./parts";
+import { AlertLink, Answered, Change, Fact, Link, Note, Section, State, useTitle, Written } from "./parts";
 import { routes } from "./routes";
 import { Plot } from "./series";
 import { type Column, DataTable } from "./table";
-
-function Fact({ name, children }: { name: string; children: ReactNode }) {
-  return (
-    <Box>
-      <Text as="dt" color="fg.muted" fontSize="sm">
-        {name}
-      </Text>
-      <Box as="dd" m={0} overflowWrap="anywhere">
-        {children}
-      </Box>
-    </Box>
-  );
-}
 
 function RunLink({ runId }: { runId: string | null }) {
   return runId ? <Link to={routes.run(runId)}>{runId}</Link> : <>–</>;

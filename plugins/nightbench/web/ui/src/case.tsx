@@ -6,11 +6,12 @@ import { useApi } from "./api";
 import type { CaseChange, CaseDetail, FailedCheck, NodeFingerprint, RepeatResult } from "./api-types";
 import { change, count, figure, moment, percent, words } from "./format";
 import {
-  AlertLink,
   Answered,
   Change,
   CommandLine,
+  Fact,
   Link,
+  Marks,
   Note,
   Output,
   Section,
@@ -23,19 +24,6 @@ import { routes } from "./routes";
 import { type Column, DataTable } from "./table";
 
 const GOOD = ["ok", "improved", "measured", "watched", "insufficient_data", "private_build"];
-
-function Fact({ name, children }: { name: string; children: React.ReactNode }) {
-  return (
-    <Box>
-      <Text as="dt" color="fg.muted" fontSize="sm">
-        {name}
-      </Text>
-      <Box as="dd" m={0} overflowWrap="anywhere">
-        {children}
-      </Box>
-    </Box>
-  );
-}
 
 function Facts({ detail }: { detail: CaseDetail }) {
   const { case: found } = detail;
@@ -96,17 +84,17 @@ function Changes({ detail }: { detail: CaseDetail }) {
         </Text>
       )}
       {detail.changes_sentence && <Text color="fg.muted">{detail.changes_sentence}</Text>}
-      {good && !changes.length && (
-        <Text>Nothing that was recorded: version, build, benchmark code and nodes are the same.</Text>
-      )}
-      {changes.length > 0 && (
-        <DataTable
-          label="What changed since the last good run"
-          columns={CHANGE_COLUMNS}
-          rows={changes}
-          rowKey={(row) => `${row.field} ${row.before} ${row.since}`}
-        />
-      )}
+      <DataTable
+        label="What changed since the last good run"
+        columns={CHANGE_COLUMNS}
+        rows={changes}
+        rowKey={(row) => `${row.field} ${row.before} ${row.since}`}
+        none={
+          good && (
+            <Text>Nothing that was recorded: version, build, benchmark code and nodes are the same.</Text>
+          )
+        }
+      />
     </Section>
   );
 }
@@ -245,14 +233,7 @@ function Result({ detail }: { detail: CaseDetail }) {
   return (
     <Note status={["quarantined", "left_out", "cancelled"].includes(found.state) ? "warning" : status}>
       <State name={found.state} />{" "}
-      {found.alert_id !== null && (
-        <AlertLink alertId={found.alert_id}>
-          alert {found.alert_id}
-          {found.alert_change !== null && `: ${change(found.alert_change)}`}
-        </AlertLink>
-      )}{" "}
-      {found.noisy && <State name="noisy" title={found.noisy} />}{" "}
-      {found.drift !== null && <State name="drifting" title={change(found.drift)} />}
+      <Marks of={found} />
       {found.sentences.map((sentence) => (
         <Text key={sentence}>
           <bdi>{sentence}</bdi>

@@ -87,28 +87,22 @@ export function ExperimentsPage() {
         {({ bisects, comparisons }) => (
           <>
             <Section title="Bisects: the first bad version">
-              {bisects.length ? (
-                <DataTable
-                  label="Bisects"
-                  columns={BISECT_COLUMNS}
-                  rows={bisects}
-                  rowKey={(bisect) => bisect.bisect_id}
-                />
-              ) : (
-                <Text color="fg.muted">None yet: nightbench bisect ALERT, or the DAG nightbench_bisect.</Text>
-              )}
+              <DataTable
+                label="Bisects"
+                columns={BISECT_COLUMNS}
+                rows={bisects}
+                rowKey={(bisect) => bisect.bisect_id}
+                none={<Text color="fg.muted">None yet: nightbench bisect ALERT, or the DAG nightbench_bisect.</Text>}
+              />
             </Section>
             <Section title="A/B: two builds beside each other">
-              {comparisons.length ? (
-                <DataTable
-                  label="Comparisons"
-                  columns={COMPARISON_COLUMNS}
-                  rows={comparisons}
-                  rowKey={(row) => row.comparison_id}
-                />
-              ) : (
-                <Text color="fg.muted">None in the spool: nightbench ab BUILD BUILD --suite SUITE.</Text>
-              )}
+              <DataTable
+                label="Comparisons"
+                columns={COMPARISON_COLUMNS}
+                rows={comparisons}
+                rowKey={(row) => row.comparison_id}
+                none={<Text color="fg.muted">None in the spool: nightbench ab BUILD BUILD --suite SUITE.</Text>}
+              />
             </Section>
           </>
         )}
@@ -328,16 +322,13 @@ export function BisectPage() {
             <Versions searched={found.searched} />
           </Section>
           <Section title="Tests">
-            {found.tests.length ? (
-              <DataTable
-                label={`Tests of ${found.bisect_id}`}
-                columns={STEP_COLUMNS}
-                rows={found.tests}
-                rowKey={(test) => String(test.number)}
-              />
-            ) : (
-              <Text color="fg.muted">None has begun.</Text>
-            )}
+            <DataTable
+              label={`Tests of ${found.bisect_id}`}
+              columns={STEP_COLUMNS}
+              rows={found.tests}
+              rowKey={(test) => String(test.number)}
+              none={<Text color="fg.muted">None has begun.</Text>}
+            />
           </Section>
           {found.state !== "ended" && (
             <Section title="Again">

@@ -4,14 +4,14 @@ import { type FormEvent, useMemo } from "react";
 
 import { apiAddress, useApi } from "./api";
 import type { AxisValues, SeriesPage, SeriesRow } from "./api-types";
-import { ago, change, count, figure, moment, percent, words } from "./format";
+import { ago, count, figure, moment, percent, words } from "./format";
 import {
-  AlertLink,
   Answered,
   Change,
   Choice,
   Download,
   Link,
+  Marks,
   Note,
   State,
   useChoices,
@@ -74,14 +74,7 @@ const COLUMNS: Column<SeriesRow>[] = [
     cell: (row) => (
       <Box>
         <State name={row.verdict ?? "measured"} title={row.verdict_sentence ?? undefined} />{" "}
-        {row.alert_id !== null && (
-          <AlertLink alertId={row.alert_id}>
-            alert {row.alert_id}
-            {row.alert_change !== null && `: ${change(row.alert_change)}`}
-          </AlertLink>
-        )}{" "}
-        {row.drift !== null && <State name="drifting" title={change(row.drift)} />}{" "}
-        {row.noisy && <State name="noisy" title={row.noisy} />}
+        <Marks of={row} />
       </Box>
     ),
   },

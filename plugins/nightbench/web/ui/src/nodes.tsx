@@ -153,16 +153,13 @@ export function NodesPage() {
                       />
                     )}
                   </Answered>
-                  {nodes.length ? (
-                    <DataTable
-                      label={`Nodes of ${cluster.cluster}`}
-                      columns={NODES}
-                      rows={nodes}
-                      rowKey={(node) => node.node}
-                    />
-                  ) : (
-                    <Text>No node of it has been examined from here.</Text>
-                  )}
+                  <DataTable
+                    label={`Nodes of ${cluster.cluster}`}
+                    columns={NODES}
+                    rows={nodes}
+                    rowKey={(node) => node.node}
+                    none={<Text>No node of it has been examined from here.</Text>}
+                  />
                   {use.length > 0 && (
                     <NightLoad
                       use={use}

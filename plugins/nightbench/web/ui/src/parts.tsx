@@ -61,6 +61,26 @@ export function AlertLink({ alertId, children }: { alertId: number; children?: R
   return <Link to={routes.alert(alertId)}>{children ?? `Alert ${alertId}`}</Link>;
 }
 
+/** The alert of a series, its drift and its noise, where it has any. */
+export function Marks({
+  of: { alert_id, alert_change, drift, noisy },
+}: {
+  of: { alert_id: number | null; alert_change: number | null; drift: number | null; noisy: string | null };
+}) {
+  return (
+    <>
+      {alert_id !== null && (
+        <AlertLink alertId={alert_id}>
+          alert {alert_id}
+          {alert_change !== null && `: ${change(alert_change)}`}
+        </AlertLink>
+      )}{" "}
+      {drift !== null && <State name="drifting" title={change(drift)} />}{" "}
+      {noisy && <State name="noisy" title={noisy} />}
+    </>
+  );
+}
+
 const COLOURS: Record<string, string> = {
   ok: "green",
   improved: "green",
@@ -173,6 +193,20 @@ export function Answered<T>({
   if (answer.error) return <Failure error={answer.error} />;
   if (answer.data === undefined) return <Reading />;
   return <>{children(answer.data)}</>;
+}
+
+/** A name and its value in a `dl`. */
+export function Fact({ name, children }: { name: string; children: ReactNode }) {
+  return (
+    <Box>
+      <Text as="dt" color="fg.muted" fontSize="sm">
+        {name}
+      </Text>
+      <Box as="dd" m={0} overflowWrap="anywhere">
+        {children}
+      </Box>
+    </Box>
+  );
 }
 
 export function Section({ title, children }: { title: ReactNode; children: ReactNode }) {

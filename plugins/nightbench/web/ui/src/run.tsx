@@ -5,14 +5,14 @@ import { useParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
 import type { RunCase, RunResults } from "./api-types";
-import { change, count, figure, moment, percent, words } from "./format";
+import { count, figure, moment, percent, words } from "./format";
 import {
-  AlertLink,
   Answered,
   Change,
   Choice,
   Download,
   Link,
+  Marks,
   Note,
   Section,
   State,
@@ -57,14 +57,7 @@ function caseColumns(runId: string): Column<RunCase>[] {
       cell: (row) => (
         <Box>
           <State name={row.state} />{" "}
-          {row.alert_id !== null && (
-            <AlertLink alertId={row.alert_id}>
-              alert {row.alert_id}
-              {row.alert_change !== null && `: ${change(row.alert_change)}`}
-            </AlertLink>
-          )}{" "}
-          {row.noisy && <State name="noisy" title={row.noisy} />}{" "}
-          {row.drift !== null && <State name="drifting" title={change(row.drift)} />}
+          <Marks of={row} />
         </Box>
       ),
     },
@@ -148,16 +141,13 @@ function Cases({ results }: { results: RunResults }) {
           </form>
         </Flex>
       )}
-      {found.length ? (
-        <DataTable
-          label="Cases of this run"
-          columns={caseColumns(results.run.run_id)}
-          rows={found.slice((page - 1) * SIZE, page * SIZE)}
-          rowKey={(row) => row.case_id}
-        />
-      ) : (
-        <Note>No case of this run fits.</Note>
-      )}
+      <DataTable
+        label="Cases of this run"
+        columns={caseColumns(results.run.run_id)}
+        rows={found.slice((page - 1) * SIZE, page * SIZE)}
+        rowKey={(row) => row.case_id}
+        none={!found.length && <Note>No case of this run fits.</Note>}
+      />
       <Pager page={page} size={SIZE} total={found.length} onPage={(to) => choose("page", String(to))} />
     </Section>
   );

@@ -82,11 +82,13 @@ export function Runs({ suite }: { suite?: string }) {
                 Imported ones too
               </Button>
             </Flex>
-            {found.items.length ? (
-              <DataTable label="Runs" columns={COLUMNS} rows={found.items} rowKey={(run) => run.run_id} />
-            ) : (
-              <Note>No such run is stored yet.</Note>
-            )}
+            <DataTable
+              label="Runs"
+              columns={COLUMNS}
+              rows={found.items}
+              rowKey={(run) => run.run_id}
+              none={<Note>No such run is stored yet.</Note>}
+            />
           </>
         )}
       </Answered>

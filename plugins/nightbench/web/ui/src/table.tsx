@@ -37,12 +37,16 @@ export function DataTable<Row>({
   columns,
   rows,
   rowKey,
+  none,
 }: {
   label: string;
   columns: Column<Row>[];
   rows: Row[];
   rowKey: (row: Row) => string;
+  /** In place of a table without rows. */
+  none?: ReactNode;
 }) {
+  if (none !== undefined && !rows.length) return <>{none}</>;
   return (
     <Table.Root size="sm" aria-label={label} css={CARDS}>
       <Table.Header>

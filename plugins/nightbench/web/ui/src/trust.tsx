@@ -47,15 +47,17 @@ const GRADES: Column<DetectorGrade>[] = [
   },
 ];
 
+const SERIES: Column<NoisySeries | DriftingSeries> = {
+  name: "Series",
+  cell: (each) => (
+    <Text as="span">
+      <Link to={routes.series(each.case_id, each.cluster)}>{each.case_id}</Link> on {each.cluster}
+    </Text>
+  ),
+};
+
 const NOISY: Column<NoisySeries>[] = [
-  {
-    name: "Series",
-    cell: (each) => (
-      <Text as="span">
-        <Link to={routes.series(each.case_id, each.cluster)}>{each.case_id}</Link> on {each.cluster}
-      </Text>
-    ),
-  },
+  SERIES,
   { name: "Suite", cell: (each) => each.suite },
   { name: "Spread", isNumber: true, cell: (each) => percent(each.spread) },
   { name: "Limit", isNumber: true, cell: (each) => percent(each.max_spread) },
@@ -64,14 +66,7 @@ const NOISY: Column<NoisySeries>[] = [
 ];
 
 const DRIFTING: Column<DriftingSeries>[] = [
-  {
-    name: "Series",
-    cell: (each) => (
-      <Text as="span">
-        <Link to={routes.series(each.case_id, each.cluster)}>{each.case_id}</Link> on {each.cluster}
-      </Text>
-    ),
-  },
+  SERIES,
   { name: "Suite", cell: (each) => each.suite },
   {
     name: "Change",
@@ -143,31 +138,25 @@ export function TrustPage() {
                 They are measured and judged as ever and open no alert of a fall. Each comes back by itself
                 once it is steady.
               </Text>
-              {trust.noisy.length ? (
-                <DataTable
-                  label="Noisy series"
-                  columns={NOISY}
-                  rows={trust.noisy}
-                  rowKey={(each) => `${each.case_id} ${each.cluster}`}
-                />
-              ) : (
-                <Text>None.</Text>
-              )}
+              <DataTable
+                label="Noisy series"
+                columns={NOISY}
+                rows={trust.noisy}
+                rowKey={(each) => `${each.case_id} ${each.cluster}`}
+                none={<Text>None.</Text>}
+              />
             </Section>
             <Section title="Series that drift">
               <Text color="fg.muted" mb={2}>
                 They creep by a little every night; no night of them is a regression.
               </Text>
-              {trust.drifting.length ? (
-                <DataTable
-                  label="Series that drift"
-                  columns={DRIFTING}
-                  rows={trust.drifting}
-                  rowKey={(each) => `${each.case_id} ${each.cluster}`}
-                />
-              ) : (
-                <Text>None.</Text>
-              )}
+              <DataTable
+                label="Series that drift"
+                columns={DRIFTING}
+                rows={trust.drifting}
+                rowKey={(each) => `${each.case_id} ${each.cluster}`}
+                none={<Text>None.</Text>}
+              />
             </Section>
             <Section title="What people made of the alerts">
               {trust.labels.length ? (
