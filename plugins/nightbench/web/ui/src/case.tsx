@@ -4,7 +4,7 @@ import { useParams, useSearchParams } from "react-router-dom";
 
 import { useApi } from "./api";
 import type { CaseChange, CaseDetail, FailedCheck, NodeFingerprint, RepeatResult } from "./api-types";
-import { change, count, figure, moment, percent, words } from "./format";
+import { count, figure, moment, percent, words } from "./format";
 import {
   Answered,
   Change,
