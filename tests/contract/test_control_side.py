@@ -33,9 +33,8 @@ from nightbench.core.model import (
     reasons_to_json,
 )
 from nightbench.core.plan import resolve
-from nightbench.core.repeat_record import repeat_record
 from nightbench.core.sentences import sentence, sentences
-from nightbench.core.summarize import summarize_repeat
+from nightbench.core.summarize import repeat_record, summarize_repeat
 from nightbench.gang.decisions import NodeView, ProcessView
 from nightbench.gang.progress import ProgressDocument
 from nightbench.gang.repeat_status import process_error

@@ -13,8 +13,7 @@ from tests.shipped import shipped
 
 from nightbench.checks import CheckContext, check_repeats
 from nightbench.core.model import Case, Process, Protocol, Strategy
-from nightbench.core.repeat_record import repeat_record
-from nightbench.core.summarize import summarize_repeat
+from nightbench.core.summarize import repeat_record, summarize_repeat
 
 Breakage = tuple[str, str]
 """Text of a trainer, and what takes its place."""

@@ -15,9 +15,9 @@ from nightbench.config import locations, values
 from nightbench.config.clusters import relative_to_file
 from nightbench.config.schema import BuildFile, SuiteFile
 from nightbench.config.source import Document, Key
+from nightbench.core.code_digest import file_digest
 from nightbench.core.errors import UserError
 from nightbench.core.model import Build, Cluster
-from nightbench.core.plan import wheel_digest
 
 _DIGEST_LENGTH = 16
 _DIGEST = re.compile(f"[0-9a-f]{{{_DIGEST_LENGTH}}}")
@@ -124,7 +124,7 @@ def stage_wheels(builds: Iterable[str]) -> tuple[str, ...]:
 
 
 def _stage(wheel: Path) -> Path:
-    place = locations.wheels_folder() / wheel_digest(wheel)[:_DIGEST_LENGTH] / wheel.name
+    place = locations.wheels_folder() / file_digest(wheel)[:_DIGEST_LENGTH] / wheel.name
     with locked_staging():
         place.parent.mkdir(exist_ok=True)
         if not place.exists():

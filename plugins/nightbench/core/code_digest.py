@@ -1,12 +1,15 @@
-"""What is shipped to the nodes, and the digest that names it.
+"""What is shipped to the nodes (`benchmarks/`, wheels), and the digests that name it.
 
-That is `benchmarks/`; the `frameworks/` and `workloads/` of a project lie over those in it.
+The `frameworks/` and `workloads/` of a project lie over those in `benchmarks/`.
 """
 
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from pathlib import Path
+
+from nightbench.core.errors import UserError
 
 IGNORED_FOLDERS = frozenset({"__pycache__"})
 IGNORED_SUFFIXES = frozenset({".pyc", ".pyo"})
@@ -74,3 +77,22 @@ def code_digest(benchmarks: Path, project: Path | None = None) -> str:
         content = hashlib.sha256(path.read_bytes()).hexdigest()
         digest.update(f"{content} {executable} {name}\n".encode())
     return digest.hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """Return the sha256 of a wheel or of uv, computed once as long as the file stays as it is.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    try:
+        status = path.stat()
+        return _digest_of_file(path, status.st_size, status.st_mtime_ns)
+    except OSError as error:
+        raise UserError(f"{path}: the wheel cannot be read: {error.strerror}") from error
+
+
+@lru_cache(maxsize=1024)
+def _digest_of_file(path: Path, size: int, mtime_ns: int) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from functools import lru_cache
 from pathlib import Path
 
 from nightbench.core.capabilities import (
@@ -16,6 +14,7 @@ from nightbench.core.capabilities import (
     refusal_of,
     variant_of,
 )
+from nightbench.core.code_digest import file_digest
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     Build,
@@ -89,27 +88,8 @@ def build_of(line: str, suite: Suite, cluster: Cluster, catalog: Catalog) -> Bui
         return Build(line, variant)
     digest = build.digest
     if build.source == "wheel" and build.location and digest is None:
-        digest = wheel_digest(Path(build.location))
+        digest = file_digest(Path(build.location))
     return dataclasses.replace(build, variant=variant, digest=digest)
-
-
-def wheel_digest(path: Path) -> str:
-    """Return the sha256 of a wheel, computed once as long as the file stays as it is.
-
-    Raises:
-        UserError: the file cannot be read.
-    """
-    try:
-        status = path.stat()
-        return _digest_of_file(path, status.st_size, status.st_mtime_ns)
-    except OSError as error:
-        raise UserError(f"{path}: the wheel cannot be read: {error.strerror}") from error
-
-
-@lru_cache(maxsize=32)
-def _digest_of_file(path: Path, size: int, mtime_ns: int) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def definition_digest(case: Case, workload: WorkloadInfo, protocol: Protocol) -> str:

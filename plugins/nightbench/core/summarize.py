@@ -13,12 +13,14 @@ import math
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypeVar
 
 from nightbench.core.model import (
     Build,
     Case,
     CaseStatus,
+    ClockOffset,
     Measurement,
     RankResult,
     Reason,
@@ -27,8 +29,8 @@ from nightbench.core.model import (
     RepeatSummary,
     Strategy,
     digest_of,
+    reasons_from_json,
 )
-from nightbench.core.repeat_record import repeat_record
 from nightbench.core.statistics import describe
 
 MEASURED = frozenset({"ok", "disturbed"})
@@ -59,6 +61,41 @@ def throughput_of(
         return summarize_repeat(record, case).throughput if record.status == "ok" else None
 
     return throughput
+
+
+def repeat_record(
+    said: Mapping[str, Any],
+    results: Mapping[str, Mapping[str, Any]],
+    fingerprints: Mapping[str, str] | None = None,
+) -> RepeatRecord:
+    """One launch of the gang.
+
+    Args:
+        said: what its controller wrote of it: `repeat`, `status`, `reasons`, `clocks`, ...
+        results: node -> its result.json, as far as they came back.
+        fingerprints: node -> fingerprint id.
+    """
+    ranks = [
+        RankResult.from_json(node, process)
+        for node, result in sorted(results.items())
+        for process in result["processes"]
+    ]
+    tails = [r["log_tail"] for r in results.values() if r.get("log_tail")]
+    started = said.get("started_at")
+    return RepeatRecord(
+        repeat=said["repeat"],
+        status=said["status"],
+        reasons=reasons_from_json(said.get("reasons")),
+        ranks=tuple(sorted(ranks, key=lambda rank: (rank.role, rank.rank))),
+        clocks={
+            node: ClockOffset(clock["offset_s"], clock["error_s"])
+            for node, clock in (said.get("clocks") or {}).items()
+        },
+        fingerprints=fingerprints or {},
+        started_at=datetime.fromisoformat(started) if started else None,
+        log_tail=said.get("log_tail") or (tails[0] if tails else None),
+        error=said.get("error"),
+    )
 
 
 def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:

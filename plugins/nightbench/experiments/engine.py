@@ -28,8 +28,7 @@ from nightbench.core.model import (
     Suite,
     reasons_from_json,
 )
-from nightbench.core.repeat_record import repeat_record
-from nightbench.core.summarize import summarize_repeat
+from nightbench.core.summarize import repeat_record, summarize_repeat
 from nightbench.experiments import rounds
 from nightbench.experiments.comparison import (
     ComparedCase,

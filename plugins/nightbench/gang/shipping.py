@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from nightbench.core.code_digest import code_digest, shipped_files
+from nightbench.core.code_digest import code_digest, file_digest, shipped_files
 from nightbench.core.errors import UserError
 from nightbench.gang.errors import NodeUnreachable, PythonUnusable, remote_failure
 from nightbench.gang.node_access import Layout
 from nightbench.gang.progress import GangEvent, OnEvent
 from nightbench.gang.ssh_transport import SshTransport
-from nightbench.gang.wheels import Wheel, file_digest
+from nightbench.gang.wheels import Wheel
 
 CLAIM_BYTES = 1_000_000
 """Of larger files only one upload goes to a disk that nodes share; the others wait for it."""

@@ -6,7 +6,6 @@ wheelhouse on a machine that reaches an index.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
 import re
@@ -15,7 +14,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from packaging.tags import Tag
@@ -26,6 +24,7 @@ from packaging.utils import (
     parse_wheel_filename,
 )
 
+from nightbench.core.code_digest import file_digest
 from nightbench.gang.errors import GangError
 
 _PINNED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*==\s*([^\s;\\]+)")
@@ -188,25 +187,6 @@ def accepts_tag(tag: Tag, series: str, machine: str) -> bool:
     if tag.abi == "abi3" and tag.interpreter.startswith(f"cp{major}"):
         return int(tag.interpreter[3:] or 0) <= int(minor)
     return tag.abi == "none" and tag.interpreter.startswith(f"py{major}")
-
-
-def file_digest(path: Path) -> str:
-    """Return the sha256 of a file, computed again only when the file has changed.
-
-    Raises:
-        GangError: it cannot be read.
-    """
-    try:
-        status = path.stat()
-        return _digest(path, status.st_size, status.st_mtime_ns)
-    except OSError as error:
-        raise GangError(f"{path}: the wheel cannot be read: {error.strerror}") from error
-
-
-@lru_cache(maxsize=1024)
-def _digest(path: Path, size: int, mtime_ns: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def line_of(benchmarks: Path, line: str, variant: str) -> tuple[str, str, str]:

@@ -19,10 +19,9 @@ from nightbench.core.model import (
     RunBundle,
     reasons_from_json,
 )
-from nightbench.core.repeat_record import repeat_record
 from nightbench.core.run_plan import CasePlan, RunPlan
 from nightbench.core.scaling import scale
-from nightbench.core.summarize import summarize_case, summarize_repeat
+from nightbench.core.summarize import repeat_record, summarize_case, summarize_repeat
 from nightbench.spool import CaseStore, Document, RunSpool
 from nightbench.spool.plans import read_plan
 

@@ -31,8 +31,8 @@ from nightbench.core.model import (
     reasons_from_json,
     reasons_to_json,
 )
-from nightbench.core.repeat_record import repeat_record
 from nightbench.core.run_plan import RunPlan
+from nightbench.core.summarize import repeat_record
 from nightbench.gang.decisions import conclude, conclude_by_deadline
 from nightbench.gang.repeat_status import agent_deaths, log_tail, process_error, repeat_status
 from nightbench.night.code_snapshot import shipment_of_now

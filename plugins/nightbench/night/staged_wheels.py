@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from nightbench.config.builds import locked_staging, staged_wheels
-from nightbench.core.plan import wheel_digest
+from nightbench.core.code_digest import file_digest
 from nightbench.spool import RunSpool, Spool
 from nightbench.spool.run import started_at
 
@@ -33,7 +33,7 @@ def remove_unused_wheels(spool: Spool, now: datetime) -> list[Path]:
             written = json.dumps(str(wheel), ensure_ascii=False)[1:-1]
             if any(written in text for text in used):
                 continue
-            if wheel_digest(wheel).startswith(wheel.parent.name):
+            if file_digest(wheel).startswith(wheel.parent.name):
                 wheel.unlink()
                 wheel.parent.rmdir()
                 removed.append(wheel)

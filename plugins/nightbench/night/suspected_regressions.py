@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from nightbench.core.budget import PREPARE_S, duration, guess_repeat_s
+from nightbench.core.code_digest import file_digest
 from nightbench.core.documents import to_document
 from nightbench.core.errors import UserError
 from nightbench.core.model import Build, HistoryPoint, PlannedCase, VerdictKind
-from nightbench.core.plan import wheel_digest
 from nightbench.core.run_plan import RunPlan
 from nightbench.warehouse import Warehouse, WarehouseUnavailable
 from nightbench.warehouse.connection import Connection
@@ -125,7 +125,7 @@ def _still_there(build: Build) -> None:
     try:
         if not path.is_file():
             raise BuildGone(f"the wheel {path} is not there any more")
-        if build.digest and wheel_digest(path) != build.digest:
+        if build.digest and file_digest(path) != build.digest:
             raise BuildGone(f"the wheel {path} is another file now than it was then")
     except OSError as error:
         raise BuildGone(f"the wheel {path} cannot be read: {error.strerror or error}") from None

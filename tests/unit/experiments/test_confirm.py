@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from nightbench.core.code_digest import file_digest
 from nightbench.core.documents import from_document
 from nightbench.core.model import Build
 from nightbench.core.model.alerts import ConfirmationResult
-from nightbench.core.plan import wheel_digest
 from nightbench.experiments.confirm import confirmation, decide, smallest_effect
 from nightbench.night.suspected_regressions import BuildGone, SuspectedRegression, builds_of
 
@@ -79,7 +79,7 @@ def test_a_prefix_that_holds_another_version_now_is_gone() -> None:
 def test_a_wheel_is_the_file_that_it_was(tmp_path: Path) -> None:
     path = tmp_path / "torch-2.12.0-py3-none-any.whl"
     path.write_bytes(b"then")
-    wheel = Build("pytorch", source="wheel", location=str(path), digest=wheel_digest(path))
+    wheel = Build("pytorch", source="wheel", location=str(path), digest=file_digest(path))
     assert builds_of(suspect(wheel, NEW)) == (wheel, NEW)
     moved = Build("pytorch", source="wheel", location="/elsewhere.whl", digest=wheel.digest)
     assert builds_of(suspect(moved, wheel)) is None
