@@ -9,7 +9,10 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -140,6 +143,28 @@ def test_a_variant_comes_from_its_own_index(site, tmp_path):
     assert provision(index={"url": "https://none.invalid", "options": options})["built"]
     nowhere = {"url": (tmp_path / "empty").as_uri()}
     assert f"cpu build of tiny_main comes from {nowhere['url']}" in provision(index=nowhere)["hint"]
+
+
+def test_without_a_network_the_cache_is_enough(site, tmp_path):
+    index = tmp_path / "index"
+    for wheel in site.wheels.iterdir():
+        page = index / wheel.name.split("-")[0].replace("_", "-") / "index.html"
+        page.parent.mkdir(parents=True)
+        page.write_text(f'<a href="{wheel.name}">{wheel.name}</a>')
+        shutil.copy(wheel, page.parent)
+    handler = partial(SimpleHTTPRequestHandler, directory=index)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    words = ("--index-url", f"http://127.0.0.1:{server.server_address[1]}")
+    cache = {"UV_CACHE_DIR": str(tmp_path / "cache")}
+    assert site.provision(*words, **cache)[1].get("built")
+    server.shutdown()
+    server.server_close()
+    shutil.rmtree(site.root)
+    assert site.provision(*words, **cache)[1].get("built")
+    shutil.rmtree(site.root)
+    refused = site.provision(*words, UV_CACHE_DIR=str(tmp_path / "other"))[1]
+    assert "could not be installed" in refused["unavailable"]
 
 
 def test_changed_lock_is_another_environment(site):
