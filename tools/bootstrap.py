@@ -24,7 +24,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -38,6 +38,14 @@ LOCKS = ("control",)
 # where it cannot link.
 NEEDED_DISK_BYTES = 5 * 1000**3
 PACKAGE = re.compile(r"^[A-Za-z0-9._-]+(?:\[[^]]*\])?==", re.MULTILINE)
+FULL = re.compile(r"No space left on device|Disk quota exceeded")
+UNREACHED = re.compile(
+    r"ProxyError|NewConnectionError|NameResolutionError|ReadTimeout|ConnectTimeout"
+    r"|Failed to (?:fetch|download)|dns error|tunnel error|[Cc]ould not connect|Connection refused"
+)
+"""What pip and uv say where nothing answered."""
+SHOWN_S = 10.0
+"""Interval of lines of progress."""
 FETCHED = "some {:.0f} MB to fetch"
 
 
@@ -109,8 +117,16 @@ def uv_environment(pip: Mapping[str, str], environ: Mapping[str, str]) -> dict[s
     }
 
 
-def run(words: list[str], what: str, env: Mapping[str, str], log: Path) -> None:
+def run(
+    words: list[str],
+    what: str,
+    env: Mapping[str, str],
+    log: Path,
+    waiting: Callable[[], None] | None = None,
+) -> None:
     """Run a command with its output in the log; on failure show the log's tail.
+
+    `waiting` is called every `SHOWN_S` seconds until it has ended.
 
     Raises:
         SetupError: the command ended with another status than 0.
@@ -119,19 +135,67 @@ def run(words: list[str], what: str, env: Mapping[str, str], log: Path) -> None:
         start = stream.tell()
         stream.write(f"\n$ {' '.join(words)}\n".encode())
         stream.flush()
-        status = subprocess.run(
-            words,
-            env=dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=stream,
-            check=False,
-        ).returncode
+        with subprocess.Popen(
+            words, env=dict(env), stdin=subprocess.DEVNULL, stdout=stream, stderr=stream
+        ) as process:
+            status = None
+            while status is None:
+                try:
+                    status = process.wait(SHOWN_S)
+                except subprocess.TimeoutExpired:
+                    if waiting:
+                        waiting()
+                except BaseException:
+                    process.kill()
+                    raise
     if status:
-        tail = log.read_bytes()[start:].decode(errors="replace").splitlines()[-25:]
+        said = log.read_bytes()[start:].decode(errors="replace")
         raise SetupError(
-            f"{what} failed (exit status {status}). The whole log: {log}\n  " + "\n  ".join(tail)
+            f"{what} failed (exit status {status}). {advice(said, env)}The whole log: {log}\n  "
+            + "\n  ".join(line[:300] for line in said.splitlines()[-25:])
         )
+
+
+def advice(said: str, env: Mapping[str, str]) -> str:
+    """Return what to do about what pip or uv said, where that is known; else nothing."""
+    if FULL.search(said):
+        return f"The disk is full: make room below {VENV} and in uv's cache ({cache_of(env)}). "
+    if not UNREACHED.search(said):
+        return ""
+    names = sorted(name for name in env if name.lower() in ("http_proxy", "https_proxy"))
+    proxies = ", ".join(f"{name}={without_login(env[name])}" for name in names) or "none is set"
+    return (
+        f"A package index was not reached (proxy: {proxies}). Set https_proxy to a proxy that "
+        "answers, or name a mirror or a folder of wheels: pip config set global.index-url URL, "
+        "PIP_FIND_LINKS=/folder. "
+    )
+
+
+def fetching(env: Mapping[str, str], packages: int) -> Callable[[], None]:
+    """Return what says how many packages uv has fetched and unpacked since now."""
+    folder = Path(cache_of(env), "archive-v0")
+
+    def unpacked() -> int:
+        return len(os.listdir(folder)) if folder.is_dir() else 0
+
+    before, began = unpacked(), time.monotonic()
+
+    def show() -> None:
+        new = min(packages, max(0, unpacked() - before))
+        say(f"{time.monotonic() - began:.0f} s: {new} of {packages} packages fetched")
+
+    return show
+
+
+def cache_of(env: Mapping[str, str]) -> str:
+    """Return where uv keeps what it has fetched."""
+    base = env.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return env.get("UV_CACHE_DIR") or f"{base}/uv"
+
+
+def without_login(url: str) -> str:
+    """Return a URL without the user and the password in it."""
+    return re.sub(r"(?<=//)[^/@]*@", "", url)
 
 
 def lock_files(names: Sequence[str]) -> list[Path]:
@@ -210,7 +274,7 @@ def install(env: Mapping[str, str], log: Path, locks: Sequence[Path]) -> None:
     # Compiled once, not by each process where PYTHONDONTWRITEBYTECODE is set.
     kept = ["--require-hashes", "--strict", "--compile-bytecode"]
     run([uv, "pip", "sync", *kept, *alone, str(UV_LOCK), *map(str, locks)],
-        "Installing the locked packages", inner, log)  # fmt: skip
+        "Installing the locked packages", inner, log, fetching(inner, packages))  # fmt: skip
     # The build backend is one of the locked packages: nothing is fetched.
     run([uv, "pip", "install", "--offline", "--no-deps", "--no-build-isolation",
          "--editable", str(REPO)],
@@ -233,7 +297,8 @@ def check_disk() -> None:
     free = shutil.disk_usage(REPO).free
     if free < NEEDED_DISK_BYTES:
         raise SetupError(
-            f"{REPO}: {free / 1e9:.1f} GB free, {NEEDED_DISK_BYTES / 1e9:.0f} GB needed for .venv"
+            f"{REPO}: {free / 1e9:.1f} GB free, {NEEDED_DISK_BYTES / 1e9:.0f} GB needed for .venv. "
+            "Make room there, or clone to a larger disk"
         )
 
 

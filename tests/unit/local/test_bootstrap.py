@@ -129,3 +129,49 @@ def test_an_active_environment_is_not_the_base_of_itself(bootstrap: ModuleType) 
     assert not beneath.is_relative_to(sys.prefix) or sys.prefix == sys.base_prefix
     said = subprocess.run([beneath, "-c", "import sys; print(sys.version)"], capture_output=True)
     assert said.stdout.decode().strip() == sys.version
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (
+            "WARNING: Retrying after connection broken by 'ProxyError('Cannot connect to proxy.')",
+            "A package index was not reached (proxy: HTTPS_PROXY=http://proxy:1). Set https_proxy",
+        ),
+        (
+            "error: Failed to fetch: `https://pypi.org/simple/pip/`\n  Caused by: dns error",
+            "A package index was not reached (proxy: HTTPS_PROXY=http://proxy:1). Set https_proxy",
+        ),
+        ("error: No space left on device (os error 28)", "The disk is full: make room below "),
+        ("error: hash mismatch", ""),
+    ],
+)
+def test_what_pip_and_uv_say_becomes_advice(
+    bootstrap: ModuleType, said: str, expected: str
+) -> None:
+    found = bootstrap.advice(said, {"HTTPS_PROXY": "http://me:secret@proxy:1"})
+    assert found.startswith(expected)
+    assert bool(found) == bool(expected)
+    assert "secret" not in found
+
+
+def test_how_much_is_fetched_is_said(
+    bootstrap: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unpacked = tmp_path / "archive-v0"
+    (unpacked / "old").mkdir(parents=True)
+    show = bootstrap.fetching({"UV_CACHE_DIR": str(tmp_path)}, 3)
+    (unpacked / "new").mkdir()
+    show()
+    assert "1 of 3 packages fetched" in capsys.readouterr().out
+
+
+def test_a_command_that_takes_long_is_told_of(
+    bootstrap: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bootstrap, "SHOWN_S", 0.05)
+    told: list[int] = []
+    bootstrap.run(["sleep", "0.5"], "Waiting", {}, tmp_path / "log", lambda: told.append(1))
+    assert told
+    with pytest.raises(bootstrap.SetupError, match="Failing failed"):
+        bootstrap.run(["false"], "Failing", {}, tmp_path / "log")
