@@ -36,7 +36,7 @@ COMMANDS = {
     "Measure": {
         "run": "run",
         "cancel": "cancel",
-        "demo": "run",
+        "demo": "demo",
         "load": "exported",
         "k8s": "exported",
     },

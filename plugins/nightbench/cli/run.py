@@ -1,9 +1,8 @@
-"""run, cancel, demo: measuring, through Airflow or directly over SSH."""
+"""run: measuring, through Airflow or directly over SSH."""
 
 from __future__ import annotations
 
 import dataclasses
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -138,71 +137,3 @@ def _follow_dag_run(
             say(f"{len(away)} of {len(rows)} cases need {lines}, which this machine does not have")
             return 0
     return 0 if all(map(is_good, rows)) and outcome.state == "success" else FAILED
-
-
-@app.command()
-def demo(
-    again: Annotated[
-        bool,
-        typer.Option("--again", help="Measure also where a complete run of this code is there."),
-    ] = False,
-) -> None:
-    """Start everything, run the suite demo on two local nodes, and show what came of it.
-
-    Where all of it was measured before by the same code, that run is shown.
-    """
-    from nightbench.cli.results import show_run
-    from nightbench.cli.services import show_access
-    from nightbench.core.budget import duration
-    from nightbench.local import lifecycle
-    from nightbench.local.resources import require_resources
-
-    began = time.monotonic()
-    place = common.home()
-    for line in require_resources(place):
-        say(line)
-    chosen = Selection("demo").choose()
-    for line in lifecycle.up(place):
-        say(line)
-    show_access()
-    before = None if again else _measured_before(chosen)
-    if before:
-        show_run(before, await_verdicts=False)
-        say(
-            "That run was measured before, by the same code. Measure again: nightbench demo --again"
-        )
-        code = 0
-    else:
-        api = dag_run.airflow_runs()
-        if api is None:
-            raise UserError("Airflow was started but is not healthy. Look: nightbench status")
-        code = through_airflow(api, chosen, allow_unavailable=True)
-    if code != INTERRUPTED:
-        say(f"demo took {duration(time.monotonic() - began)}; stop everything: make down")
-    if code == 0:
-        say("")
-        for line in _TO_TRY:
-            say(line)
-    raise typer.Exit(code)
-
-
-_TO_TRY = (
-    "See the alert of a slower night come:  .venv/bin/nightbench drill",
-    "Compare two builds, round by round:    .venv/bin/nightbench ab --help",
-    "Plan the nights of your own cluster:   .venv/bin/nightbench plan dlperf-resnet50",
-)
-
-
-def _measured_before(chosen: Chosen) -> str | None:
-    """Return the newest run of just these cases by this code, if it is loaded and all good."""
-    from nightbench.cli.results import is_good, results_of
-
-    digest = chosen.catalog.code_digest
-    wanted = {case.case_id for case in chosen.suite.cases}
-    for run in reversed(common.spool().runs()):
-        document = run.run() or {}
-        same = document.get("suite") == chosen.suite.name and document.get("code_digest") == digest
-        if same and run.loaded() and {each["case_id"] for each in run.planned()} == wanted:
-            rows, _ = results_of(run.run_id)
-            return run.run_id if rows and all(map(is_good, rows)) else None
-    return None

@@ -10,7 +10,7 @@ import fcntl
 import os
 import sys
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
@@ -42,7 +42,11 @@ class HomeLocked(UserError):
 
 
 def up(
-    home: Home, wait_s: float = LOCK_WAIT_S, backup: bool = True, hung: Collection[str] = ()
+    home: Home,
+    wait_s: float = LOCK_WAIT_S,
+    backup: bool = True,
+    hung: Collection[str] = (),
+    on_nodes: Callable[[], None] | None = None,
 ) -> Iterator[str]:
     """Start the services that do not run, wait until all answer; yield lines of progress.
 
@@ -51,6 +55,7 @@ def up(
         wait_s: how long to wait for another `up` or `down`, such as a keeper's.
         backup: archive the warehouse before migrations change it.
         hung: services of Airflow that are not waited for, but restarted, where they are unhealthy.
+        on_nodes: called once the local nodes answer, long before Airflow does.
 
     Raises:
         HomeLocked: it has not ended by then.
@@ -63,12 +68,14 @@ def up(
         stack = _prepare(home, reserved)
         if all(stack.running(name) for name in SERVICES) and not unhealthy(stack):
             yield from migrate_warehouse(stack, backup)  # the code may be newer than what runs
+            if on_nodes:
+                on_nodes()
             yield f"everything runs: {airflow.base_url(stack.ports)}"
             return
         removed = logfiles.expire(home.logs)
         if removed:
             yield f"removed {removed} old log files"
-        yield from _start_base(stack, backup)
+        yield from _start_base(stack, backup, on_nodes)
         yield from _stop_with_old_port(stack)
         lacking = {name for name in airflow.SERVICES if not stack.running(name)}
         yield from _start_airflow(stack, lacking)
@@ -105,7 +112,7 @@ def _prepare(home: Home, reserved: ExitStack) -> Stack:
     return Stack(home, choose_ports(home, reserved, held), load_or_create_secrets(home))
 
 
-def _start_base(stack: Stack, backup: bool) -> Iterator[str]:
+def _start_base(stack: Stack, backup: bool, on_nodes: Callable[[], None] | None) -> Iterator[str]:
     home, ports, secrets = stack.home, stack.ports, stack.secrets
     if not stack.running(CLUSTER):
         (home.cluster / "server.json").unlink(missing_ok=True)
@@ -114,12 +121,14 @@ def _start_base(stack: Stack, backup: bool) -> Iterator[str]:
         if postgres.initialise(home, secrets):
             yield f"PostgreSQL: new data directory {home.postgres}"
         postgres.start(home, ports.postgres)
+    _await_cluster(stack)
+    yield f"local cluster: {NODES} nodes answer SSH on port {ports.cluster}"
+    if on_nodes:
+        on_nodes()
     postgres.wait_ready(home, ports, secrets)
     made = postgres.provide(home, ports, secrets)
     yield f"PostgreSQL answers on 127.0.0.1:{ports.postgres}" + _listed("made", made)
     yield from migrate_warehouse(stack, backup)
-    _await_cluster(stack)
-    yield f"local cluster: {NODES} nodes answer SSH on port {ports.cluster}"
     if airflow.migrate(home, stack.airflow_env(), fresh="database airflow" in made):
         yield "Airflow: metadata database migrated"
 

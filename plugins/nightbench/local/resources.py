@@ -45,8 +45,7 @@ def require_resources(home: Home) -> list[str]:
     Raises:
         UserError: naming everything that is short, each with need and found.
     """
-    built = any(home.cluster.glob("n*/.nightbench-node/envs/*/.ok.json"))
-    need_disk = BUILT_DISK_BYTES if built else DEMO_DISK_BYTES
+    need_disk = BUILT_DISK_BYTES if has_environments(home) else DEMO_DISK_BYTES
     running = processes.read(home.run / "api-server.pid") is not None
     need_memory = MEMORY_BYTES // 2 if running else MEMORY_BYTES
     free = free_bytes(home)
@@ -66,6 +65,11 @@ def require_resources(home: Home) -> list[str]:
     if short:
         raise UserError("\n".join(short))
     return lines
+
+
+def has_environments(home: Home) -> bool:
+    """Return whether the local nodes have any environment."""
+    return any(home.cluster.glob("n*/.nightbench-node/envs/*/.ok.json"))
 
 
 def require_disk(home: Home) -> None:
