@@ -89,7 +89,8 @@ where
     and loaded_at is null;
 
 -- name: runs(run_ids, suite, cluster, imported, max_rows, skipped)
--- Runs, newest first, with how many of their cases were planned, measured, failed, quarantined.
+-- Runs, newest first, with how many of their cases were planned, and what became of each: one of
+-- measured, failed, quarantined, left out, without a result.
 -- A null parameter does not constrain.
 with chosen as (
     select *
@@ -119,7 +120,8 @@ select
     c.measured,
     c.failed,
     c.left_out,
-    c.quarantined
+    c.quarantined,
+    c.planned - c.measured - c.failed - c.left_out - c.quarantined as without_result
 from chosen as r
 cross join
     lateral (

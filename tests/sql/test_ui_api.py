@@ -64,6 +64,18 @@ def test_the_morning_has_the_alert_and_the_newest_run_of_the_suite(
     assert morning["is_empty"] is False
 
 
+def test_each_planned_case_is_counted_once(
+    app: TestClient, nights: list[str], loader: Warehouse, given: Given
+) -> None:
+    run = given.run(5)
+    came = given.came_back(run, given.case(), (94.0, 95.0, 96.0))
+    loader.runs.load(given.bundle(run, came, missing=(given.case(nodes=2),)))
+    (suite,) = app.get("/api/morning").json()["suites"]
+    parts = ("measured", "failed", "quarantined", "left_out", "without_result")
+    assert suite["planned"] == sum(suite[part] for part in parts)
+    assert (suite["measured"], suite["without_result"]) == (1, 1)
+
+
 def test_an_answer_is_never_older_than_the_warehouse(
     app: TestClient, nights: list[str], loader: Warehouse, given: Given
 ) -> None:

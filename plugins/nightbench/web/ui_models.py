@@ -83,6 +83,8 @@ class SuiteRun(ApiModel):
     failed: int
     quarantined: int
     left_out: int
+    without_result: int
+    """Planned, and neither of these: each planned case is counted once."""
     regressed: int
     improved: int
 

@@ -105,12 +105,26 @@ function quantile(sorted: number[], share: number): number {
   return low + (high - low) * (at - Math.floor(at));
 }
 
-/** A range that single outliers do not widen; these are marked at its edge. */
-export function robustRange(values: number[]): [number, number] {
+/** Where the newest median of a range lies, and the first one of each alert that is not closed. */
+export function mustShow(series: SeriesHistory, low: number, high: number): number[] {
+  const inside = series.points.filter(
+    (point) => counts(point) && seconds(point.started_at) >= low && seconds(point.started_at) <= high,
+  );
+  const fell = series.alerts
+    .filter((alert) => ["open", "acknowledged"].includes(alert.state))
+    .map((alert) => seconds(alert.since ?? alert.opened_at))
+    .map((onset) => inside.find((point) => seconds(point.started_at) >= onset));
+  return [inside.at(-1), ...fell]
+    .map((point) => point?.throughput ?? null)
+    .filter((value): value is number => value !== null);
+}
+
+/** A range that single outliers do not widen, these are marked at its edge; `shown` lie inside. */
+export function robustRange(values: number[], shown: number[] = []): [number, number] {
   if (!values.length) return [0, 1];
   const sorted = [...values].sort((one, other) => one - other);
-  const low = quantile(sorted, 0.04);
-  const high = quantile(sorted, 0.96);
+  const low = Math.min(quantile(sorted, 0.04), ...shown);
+  const high = Math.max(quantile(sorted, 0.96), ...shown);
   const margin = Math.max(0.6 * (high - low), 0.01 * Math.abs(high), 1e-9);
   return [low - margin, high + margin];
 }

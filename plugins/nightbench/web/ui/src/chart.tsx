@@ -6,7 +6,7 @@ import uPlot from "uplot";
 import style from "uplot/dist/uPlot.min.css";
 
 import type { SeriesHistory } from "./api-types";
-import { counts, events, pointState, type Reference, robustRange, seconds } from "./chart-marks";
+import { counts, events, mustShow, pointState, type Reference, robustRange, seconds } from "./chart-marks";
 import { figure } from "./format";
 
 const HEIGHT = 340;
@@ -208,7 +208,7 @@ export function HistoryChart({
                 (value, index): value is number =>
                   value !== null && (times[index] ?? 0) >= low && (times[index] ?? 0) <= high,
               );
-              return robustRange(inside);
+              return robustRange(inside, mustShow(series, low, high));
             },
           },
         },

@@ -17,7 +17,8 @@ export function percent(value: number | null | undefined, digits = 1): string {
 
 /** A relative change with its sign. */
 export function change(value: number): string {
-  return `${value < 0 ? "−" : "+"}${Math.abs(100 * value).toFixed(1)} %`;
+  const text = Math.abs(100 * value).toFixed(1);
+  return `${Number(text) === 0 ? "" : value < 0 ? "−" : "+"}${text} %`;
 }
 
 export function interval(low: number | null, high: number | null): string {

@@ -11,6 +11,7 @@ import {
   Change,
   Headline,
   Link,
+  LOST,
   Note,
   Section,
   State,
@@ -126,7 +127,7 @@ const SUITE_COLUMNS: Column<SuiteRun>[] = [
     isNumber: true,
     cell: (run) => `${run.measured} of ${run.planned}`,
   },
-  ...(["failed", "quarantined", "left_out", "regressed", "improved"] as const).map(
+  ...([...LOST, "regressed", "improved"] as const).map(
     (key): Column<SuiteRun> => ({
       name: words(key).replace(/^./, (first) => first.toUpperCase()),
       isNumber: true,

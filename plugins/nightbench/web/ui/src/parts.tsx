@@ -355,13 +355,24 @@ export function CommandLine({ purpose, command }: { purpose: string; command: st
 }
 
 /** The answer to "must somebody act?", in one line. */
+/** What becomes of a planned case that is not measured; each is counted in one of them. */
+export const LOST = ["failed", "quarantined", "left_out", "without_result"] as const;
+
 export function Headline({ morning }: { morning: Morning }) {
   const fresh = morning.alerts.filter((alert) => alert.is_new);
-  const failed = morning.suites.reduce((sum, run) => sum + run.failed, 0);
+  const lost = LOST.map((key) => ({
+    key,
+    cases: morning.suites.reduce((sum, run) => sum + run[key], 0),
+  })).filter(({ cases }) => cases);
+  const failed = lost.reduce((sum, { cases }) => sum + cases, 0);
   const parts = [
     morning.new_alerts ? count(morning.new_alerts, "new alert") : "no new alert",
     `${morning.older_alerts} still open`,
-    failed ? `${count(failed, "case")} failed in the newest runs` : "",
+    failed
+      ? `${count(failed, "case")} of the newest runs not measured (${lost
+          .map(({ key, cases }) => `${cases} ${words(key)}`)
+          .join(", ")})`
+      : "",
     morning.missing.length ? `${count(morning.missing.length, "night")} missing` : "",
   ].filter(Boolean);
   const status = fresh.length || morning.missing.length ? "error" : failed ? "warning" : "success";

@@ -56,6 +56,47 @@ const SERIES: Column<NoisySeries | DriftingSeries> = {
   ),
 };
 
+/** The grades of a suite on a cluster, by measure. */
+type SuiteGrades = { name: string; by: Map<string, DetectorGrade> };
+
+export function bySuite(grades: DetectorGrade[]): SuiteGrades[] {
+  const found = new Map<string, SuiteGrades>();
+  for (const grade of grades) {
+    const name = `${grade.suite} on ${grade.cluster}`;
+    const row = found.get(name) ?? { name, by: new Map() };
+    row.by.set(grade.measure, grade);
+    found.set(name, row);
+  }
+  return [...found.values()];
+}
+
+function overview(grades: DetectorGrade[]): Column<SuiteGrades>[] {
+  const measures = [...new Set(grades.map((grade) => grade.measure))];
+  return [
+    { name: "Suite", cell: (row) => row.name },
+    ...measures.map((measure): Column<SuiteGrades> => ({
+      name: measure === "false alarms" ? "False alarms in 1,000 nights" : `Told of ${measure}`,
+      isNumber: true,
+      cell: (row) => {
+        const grade = row.by.get(measure);
+        if (!grade) return "–";
+        return (
+          <>
+            <Text as="span" fontWeight="semibold" color={grade.below ? "red.fg" : undefined}>
+              {rate(grade, grade.rate)}
+            </Text>
+            {grade.low !== null && grade.high !== null && (
+              <Text color="fg.muted" fontSize="xs">
+                {rate(grade, grade.low)} to {rate(grade, grade.high)}
+              </Text>
+            )}
+          </>
+        );
+      },
+    })),
+  ];
+}
+
 const NOISY: Column<NoisySeries>[] = [
   SERIES,
   { name: "Suite", cell: (each) => each.suite },
@@ -112,14 +153,22 @@ export function TrustPage() {
                 without a change, and does not know which. Power is the share of slowdowns that it tells
                 within 14 nights; false alarms are counted in 1,000 nights of quiet copies.
               </Text>
-              <List.Root ps={5}>
-                {trust.summary.map((sentence) => (
-                  <List.Item key={sentence}>{sentence}</List.Item>
-                ))}
-              </List.Root>
+              {trust.grades.length > 0 && (
+                <DataTable
+                  label="Grades by suite"
+                  columns={overview(trust.grades)}
+                  rows={bySuite(trust.grades)}
+                  rowKey={(row) => row.name}
+                />
+              )}
               {trust.grades.length ? (
                 <details open={trust.grades.some((grade) => grade.below)}>
-                  <summary>{count(trust.grades.length, "grade")} with intervals and limits</summary>
+                  <summary>{count(trust.grades.length, "grade")} with delays and limits</summary>
+                  <List.Root ps={5} my={2}>
+                    {trust.summary.map((sentence) => (
+                      <List.Item key={sentence}>{sentence}</List.Item>
+                    ))}
+                  </List.Root>
                   <DataTable
                     label="Grades of the detector"
                     columns={GRADES}

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import type { NodeUse, PublishedCell, SeriesHistory, SeriesPoint } from "../src/api-types";
-import { byDay, counts, describe, events, pointState, references, robustRange } from "../src/chart-marks";
+import { byDay, counts, describe, events, mustShow, pointState, references, robustRange } from "../src/chart-marks";
 import { panels } from "../src/figure-cells";
 import { ago, change, count, figure, interval, moment, percent, words } from "../src/format";
 import { loads } from "../src/node-load";
@@ -40,6 +40,7 @@ test("figures have four digits, percentages their sign", () => {
   assert.equal(percent(-0.0004), "0.0 %");
   assert.equal(percent(-0.051), "−5.1 %");
   assert.equal(change(0.02), "+2.0 %");
+  assert.equal(change(-0.0004), "0.0 %");
   assert.equal(interval(-0.07, -0.05), "−7.0 % to −5.0 %");
   assert.equal(interval(null, 1), "");
 });
@@ -101,6 +102,21 @@ test("single outliers do not widen the range of a plot", () => {
   const [low, high] = robustRange([...quiet, 1, 10_000]);
   assert.ok(low > 90 && high < 115);
   assert.deepEqual(robustRange([]), [0, 1]);
+});
+
+test("the newest median and the fall of an open alert lie in the range of a plot", () => {
+  const at = (night: number) => new Date(Date.UTC(2026, 2, night)).toISOString();
+  const points = Array.from({ length: 28 }, (_, index) =>
+    point(index + 1, { throughput: index < 27 ? 100 + (index % 3) : 80 }),
+  );
+  const alerts = [
+    { state: "open", since: at(28), opened_at: at(29) },
+    { state: "resolved", since: at(3), opened_at: at(3) },
+  ] as unknown as SeriesHistory["alerts"];
+  const shown = mustShow(series(points, { alerts }), -Infinity, Infinity);
+  assert.deepEqual(shown, [80, 80]);
+  const values = points.map((each) => each.throughput ?? 0);
+  assert.ok(robustRange(values, shown)[0] < 80);
 });
 
 test("published figures are drawn in the series' own unit", () => {
