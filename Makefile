@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # Most tests wait for processes: two for each core.
 TEST_WORKERS ?= $(shell echo $$((2 * $$(nproc))))
-.PHONY: help setup setup-analysis setup-dev demo test test-all test-rest test-lines test-browser drills figures stack lint ui docs lock lock-line release down clean
+.PHONY: help setup setup-analysis setup-dev demo test test-all test-rest test-lines test-browser drills figures stack lint ui docs pictures lock lock-line release down clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ ui: setup-dev  ## build the pages inside Airflow from their TypeScript (after ed
 docs: setup-dev  ## the documentation as a site in build/site; warnings are errors
 	@.venv/bin/sphinx-build -qW --keep-going docs build/site
 	@echo "build/site/index.html"
+
+pictures: setup-dev  ## make the pictures of the documentation again: a whole stack, and Chromium
+	.venv/bin/python -m tests.performance pictures
 
 lock:  ## resolve requirements/*.in again (after editing one)
 	@tools/setup --lock

@@ -19,7 +19,7 @@ FIGURES = (
     "fleet",
     "warehouse",
 )
-NAMED = ("bandwidth", "pages")
+NAMED = ("bandwidth", "pages", "pictures")
 """Run only where they are named: they need root, or start a whole Airflow."""
 
 

@@ -68,7 +68,7 @@ def main(words: list[str]) -> int:
     try:
         with opened(asked.series, asked.nights, NIGHTS_OF_RANKS, folder):
             pass  # filled
-        with _stack(Home(folder)) as login:
+        with running_stack(Home(folder)) as login:
             for figure in chain(_figures(login, asked.readers), _in_browser(login)):
                 print(json.dumps(figure), flush=True)
     except UserError as error:
@@ -81,7 +81,7 @@ def main(words: list[str]) -> int:
 
 
 @contextmanager
-def _stack(home: Home) -> Iterator[deployment.Logins]:
+def running_stack(home: Home) -> Iterator[deployment.Logins]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NIGHTBENCH_HOME", str(home.root))
         try:
@@ -93,7 +93,7 @@ def _stack(home: Home) -> Iterator[deployment.Logins]:
                 print(line, file=sys.stderr, flush=True)
 
 
-def _client(login: deployment.Logins) -> httpx.Client:
+def reading_client(login: deployment.Logins) -> httpx.Client:
     client = httpx.Client(base_url=login.ui, trust_env=False, timeout=120)
     user = {"username": login.viewer, "password": login.viewer_password}
     token = client.post("/auth/token", json=user).raise_for_status().json()["access_token"]
@@ -102,7 +102,7 @@ def _client(login: deployment.Logins) -> httpx.Client:
 
 
 def _figures(login: deployment.Logins, readers: int) -> Iterator[dict[str, Any]]:
-    with closing(_client(login)) as client:
+    with closing(reading_client(login)) as client:
         with _health(client) as quiet:
             time.sleep(QUIET_S)
         yield _line("health", 0, quiet)
@@ -131,7 +131,7 @@ def _in_browser(login: deployment.Logins) -> Iterator[dict[str, Any]]:
     if binary is None:
         print("no Chromium here: pages are not opened in it", file=sys.stderr)
         return
-    with closing(_client(login)) as client, sync_playwright() as playwright:
+    with closing(reading_client(login)) as client, sync_playwright() as playwright:
         series = _series(client)
         of = urlencode({"case": series["case_id"], "cluster": series["cluster"]})
         shown = {
@@ -224,7 +224,7 @@ def _read(login: deployment.Logins, routes: dict[str, str], begin: int) -> dict[
     names = list(routes)
     turned = [*names[begin % len(names) :], *names[: begin % len(names)]]
     spent: dict[str, list[float]] = {name: [] for name in names}
-    with closing(_client(login)) as client:
+    with closing(reading_client(login)) as client:
         for name in turned * ROUNDS:
             spent[name].append(_timed(client, routes[name])[0])
     return spent

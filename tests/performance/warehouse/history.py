@@ -109,6 +109,8 @@ def clusters() -> dict[str, Cluster]:
             name,
             tuple(Node(f"{name}-{n}", f"10.0.0.{n}", name) for n in range(1, NODES + 1)),
             description=f"{NODES} nodes",
+            device_kind="cpu" if name == "cpu" else "gpu",
+            devices_per_node=1 if name == "cpu" else 8,
         )
         for name in CLUSTERS
     }
