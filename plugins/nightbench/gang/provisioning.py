@@ -131,11 +131,16 @@ async def _environment_on(
     transport: SshTransport, job: JobSpec, shipment: Shipment, on_event: OnEvent
 ) -> tuple[Layout, str]:
     """Ship what a job's environment needs, and return where things lie and its interpreter."""
-    policy, build = job.environments, job.build
+    policy = job.environments
     layout = await Layout.of(transport, policy)
+    build = job.build
     wheels = [Path(build.location)] if build.source == "wheel" and build.location else []
-    locked = await _wheels_to_ship(transport, job, shipment)
-    shipped = await ship(transport, layout, shipment, policy.python, on_event, wheels, locked)
+    locked, builds = None, _builds_environment(job, shipment)
+    if builds and shipment.wheelhouse is not None:
+        locked = await _wheels_to_ship(transport, job, shipment, shipment.wheelhouse)
+    shipped = await ship(
+        transport, layout, shipment, policy.python, on_event, wheels, locked, with_uv=builds
+    )
     return layout, await provision(transport, layout, job, shipped, on_event)
 
 
@@ -150,27 +155,30 @@ async def _prepare_node(
     await transport.write_atomic(posixpath.join(folder, "job.json"), document.encode())
 
 
+def _builds_environment(job: JobSpec, shipment: Shipment) -> bool:
+    """Tell whether nodes build the job's environment: no prefix, no image, a line that has one."""
+    build = job.build
+    if build.source in ("path", "image"):
+        return False
+    series, *_ = line_of(shipment.benchmarks, build.line, build.variant)
+    return bool(series)
+
+
 async def _wheels_to_ship(
-    transport: SshTransport, job: JobSpec, shipment: Shipment
-) -> list[Wheel] | None:
-    """Return the wheels that the controller has to ship; None where the node has an index.
+    transport: SshTransport, job: JobSpec, shipment: Shipment, wheelhouse: Path
+) -> list[Wheel]:
+    """Return the wheels that the controller has to ship to a node without an index.
 
     Raises:
         EnvironmentUnavailable: the wheelhouse lacks some, or holds other builds.
     """
     build = job.build
-    if shipment.wheelhouse is None or build.source in ("path", "image"):
-        return None
     series, package, lock = line_of(shipment.benchmarks, build.line, build.variant)
-    if not series:
-        return None
     version = build.version if build.source == "index" else None
     packages = packages_of(lock, package, version, replaced=build.source == "wheel")
     machine = await machine_of(transport)
     try:
-        return await asyncio.to_thread(
-            choose_wheels, shipment.wheelhouse, packages, series, machine
-        )
+        return await asyncio.to_thread(choose_wheels, wheelhouse, packages, series, machine)
     except GangError as error:
         raise EnvironmentUnavailable.of(transport, str(error)) from error
 
