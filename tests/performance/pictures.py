@@ -165,7 +165,8 @@ def addresses(client: httpx.Client) -> Mapping[str, tuple[str, str]]:
         key=lambda each: -each["change"],
     )
     series = urlencode({"case": fallen["case_id"], "cluster": fallen["cluster"]})
-    last, newest = sorted(read("compare/sides?by=version")["items"], key=float)[-2:]
+    versions = [each for each in read("compare/sides?by=version")["items"] if "pytorch" in each]
+    last, newest = sorted(versions, key=lambda each: float(each.split()[-1]))[-2:]
     builds = urlencode({"by": "version", "one": last, "other": newest})
     compared = read("experiments")["comparisons"][0]["comparison_id"]
     figure = max(read("published")["items"], key=lambda each: each["measured"])
