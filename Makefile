@@ -72,7 +72,7 @@ lock:  ## resolve requirements/*.in again (after editing one)
 	@tools/setup --lock
 
 lock-line: setup-dev  ## resolve a framework line's lock again: LINE=pytorch, VARIANT=cpu unless given
-	@.venv/bin/python tools/lock_line.py "$(LINE)" "$(or $(VARIANT),cpu)"
+	@.venv/bin/nightbench lock "$(LINE)" "$(or $(VARIANT),cpu)"
 
 release: setup-dev  ## checks, version, wheel, sdist, SBOM, hashes and tag: VERSION=0.2.0; publishes nothing
 	@.venv/bin/python tools/release.py "$(VERSION)"

@@ -64,6 +64,15 @@ def test_every_table_and_view_says_what_it_is(warehouse):
     assert silent == []
 
 
+def test_any_role_sees_whether_it_is_up_to_date(empty, monkeypatch):
+    with closing(connect(empty.reader)) as connection:
+        assert not migrate.is_current(connection)
+        migrate.apply(empty.owner)
+        assert migrate.is_current(connection)
+        monkeypatch.setattr(migrate, "VIEWS", migrate.VIEWS[:-1])
+        assert not migrate.is_current(connection)
+
+
 @pytest.mark.parametrize("dump", RELEASED, ids=lambda path: path.name)
 def test_a_warehouse_of_a_release_is_brought_up_to_date(empty, make_database, tmp_path, dump):
     """A release's warehouse gets the migrations that came later; its figures and alerts stay."""

@@ -185,7 +185,7 @@ def reach(cluster: Cluster) -> dict[str, SshTarget]:
     Raises:
         UserError: a Connection is missing or says too little.
     """
-    _configure_airflow()
+    configure_airflow()
     from nightbench.orchestration.ssh_targets import ssh_targets
 
     targets = dict(ssh_targets(cluster))
@@ -199,7 +199,7 @@ def channel_url(conn_id: str) -> str:
     Raises:
         UserError: the Connection is missing or holds no URL.
     """
-    _configure_airflow()
+    configure_airflow()
     from nightbench.orchestration import connections
 
     url = connections.channel_url(conn_id)
@@ -207,7 +207,7 @@ def channel_url(conn_id: str) -> str:
     return url
 
 
-def _configure_airflow() -> None:
+def configure_airflow() -> None:
     """Set Airflow's variables, which it reads when imported; without them it creates ~/airflow."""
     from nightbench.local import deployment
 

@@ -32,7 +32,12 @@ COMMANDS = {
         "backup": "services",
         "restore": "services",
     },
-    "A project of your own": {"init": "project"},
+    "Your own Airflow": {
+        "init": "project",
+        "check": "project",
+        "db": "project",
+        "lock": "project",
+    },
     "Measure": {
         "run": "run",
         "cancel": "cancel",

@@ -1,17 +1,31 @@
-"""init: a project of one's own, which an Airflow takes from its repository."""
+"""init, check, db, lock: a project of one's own, and the Airflow that runs it."""
 
 from __future__ import annotations
 
+import json as jsonlib
+import os
+import subprocess
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nightbench.cli.common import say
+from nightbench.cli import common, services
+from nightbench.cli.common import FAILED, JsonOption, out, say
+from nightbench.cli.entry import quiet
+from nightbench.config import locations
+from nightbench.config.source import one_of
+from nightbench.core.code_digest import layers
+from nightbench.core.errors import UserError
 from nightbench.core.own_files import own_folder
+from nightbench.local.home import uv_env
 
 app = typer.Typer()
+db = typer.Typer(help="Migrate the warehouse, or check that it is up to date.")
+app.add_typer(db, name="db")
+db.command()(services.migrate)
 
+_PLATFORM = "x86_64-manylinux_2_28"
 _TEMPLATE = Path(__file__).with_name("template")
 
 
@@ -41,3 +55,82 @@ def init(
         if path.read_bytes() != file.read_bytes():
             say(f"left as it is: {path}; Nightbench's own is {file}")
     say(f"Next: {folder / 'README.md'}")
+
+
+@app.command()
+def check(json: JsonOption = False) -> None:
+    """Examine the Airflow of this environment: what Nightbench lacks there, and how to add it.
+
+    Exit code 1 where something is missing. Call it where the `airflow` command is called.
+    """
+    common.configure_airflow()
+    from nightbench.orchestration.airflow_check import findings
+
+    found = list(findings())
+    quiet()
+    if json:
+        common.print_json(found)
+    else:
+        rows = ((each.subject, each.state, each.observed) for each in found)
+        out.print(common.table(("what", "state", "found"), rows))
+        for each in found:
+            if each.advice:
+                say(f"{each.subject}: {each.advice}")
+    if any(each.state == "missing" for each in found):
+        raise typer.Exit(FAILED)
+
+
+@db.command("check")
+def check_warehouse() -> None:
+    """Exit with 1 where the warehouse lacks tables or views of this version."""
+    from contextlib import closing
+
+    from nightbench.warehouse import migrate
+
+    with closing(common.open_warehouse("nightbench_reader")) as connection:
+        if not migrate.is_current(connection):
+            raise UserError(
+                "the warehouse lacks tables or views of this version: nightbench db migrate"
+            )
+    say("the warehouse has the tables and views of this version")
+
+
+@app.command()
+def lock(
+    line: Annotated[str, typer.Argument(help="A framework line, of the project or built in.")],
+    variant: Annotated[str, typer.Argument(help="Which of its locks.")] = "cpu",
+) -> None:
+    """Resolve the lock of a framework line again, after its `.in` file was edited.
+
+    Interpreter and package index come from its framework.json.
+    """
+    lines = layers("frameworks", locations.benchmarks_folder(), locations.dags_folder())
+    if line not in lines:
+        raise UserError(f"LINE: {one_of(line, lines)}")
+    folder = lines[line][-1]
+    described = jsonlib.loads((folder / "framework.json").read_text(encoding="utf-8"))
+    if described["python"] is None or variant not in described["variants"]:
+        have = ", ".join(described["variants"]) if described["python"] else "none: it has no locks"
+        raise UserError(f'VARIANT: found "{variant}"; {line} has {have}')
+    wanted, made = folder / f"requirements-{variant}.in", folder / f"requirements-{variant}.lock"
+    if not wanted.is_file():
+        raise UserError(f"{wanted}: no such file; expected the packages of the line")
+    uv = locations.uv_binary()
+    if uv is None:
+        raise UserError("found no uv; expected it on PATH: pip install uv")
+    index = described["variants"][variant].get("index") or {}
+    extra = list(index.get("options") or (["--index", index["url"]] if index else []))
+    settings = {**os.environ, **uv_env()}
+    if "UV_FIND_LINKS" in settings:
+        # A folder that holds the wheel takes the place of the variant's index.
+        extra = []
+    command = [
+        *(str(uv), "pip", "compile", "--generate-hashes", "--no-header"),
+        *("--python-version", described["python"], "--python-platform", _PLATFORM, *extra),
+        *(wanted.name, "-o", made.name),
+    ]
+    done = subprocess.run(command, cwd=folder, env=settings, check=False)
+    if done.returncode:
+        raise typer.Exit(done.returncode)
+    head = f"# Made from {wanted.name} by\n#   nightbench lock {line} {variant}\n"
+    made.write_text(head + made.read_text(encoding="utf-8"), encoding="utf-8")

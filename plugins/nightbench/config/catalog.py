@@ -283,7 +283,7 @@ def _missing_locks(file: FrameworkFile, folder: Path) -> dict[str, str]:
     locks = {name: f"requirements-{name}.lock" for name in names}
     return {
         name: f"found no {lock} in this folder; expected the lock "
-        f"(`make lock-line LINE={folder.name} VARIANT={name}`)"
+        f"(`nightbench lock {folder.name} {name}`)"
         for name, lock in locks.items()
         if not (folder / lock).is_file()
     }

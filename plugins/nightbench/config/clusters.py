@@ -136,15 +136,21 @@ def without_paths(cluster: Cluster) -> Cluster:
     )
 
 
-def on_this_machine(cluster: Cluster) -> Cluster:
+def on_this_machine(cluster: Cluster, project: str = "") -> Cluster:
     """Return a stored cluster with the paths that its file means on this machine.
+
+    Args:
+        cluster: as it was stored.
+        project: the folder with which the run was planned, for processes that serve several;
+            where it is not on this machine, this deployment's own counts.
 
     Raises:
         UserError: this machine lacks the cluster's file, or one that it names.
     """
     if OF_FILE not in (cluster.known_hosts, cluster.environments.wheelhouse):
         return cluster
-    dags = locations.dags_folder()
+    here = project and Path(project).is_dir()
+    dags = Path(project) if here else locations.dags_folder()
     path = find_clusters(dags).get(cluster.name)
     if path is None:
         raise UserError(

@@ -6,8 +6,11 @@ Every process of it must agree on them: command, DAG processor, worker, triggere
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from pathlib import Path
 
+from nightbench.core.errors import UserError
 from nightbench.core.own_files import CHECKOUT, own_folder
 
 DAG_FILE = Path("dags/nightbench_dags.py")
@@ -54,6 +57,20 @@ def home_folder() -> Path:
 def wheels_folder() -> Path:
     """The folder whose wheels a run may name: `NIGHTBENCH_WHEELS`, else `wheels/` in the home."""
     return Path(os.environ.get("NIGHTBENCH_WHEELS") or home_folder() / "wheels")
+
+
+def uv_binary() -> Path | None:
+    """The uv that nodes get: `NIGHTBENCH_UV`, the one beside the interpreter, or PATH's.
+
+    Raises:
+        UserError: the one that is named is not there.
+    """
+    named = os.environ.get("NIGHTBENCH_UV")
+    if named and not Path(named).is_file():
+        raise UserError(f"NIGHTBENCH_UV: found {named!r}, which is not there; expected a file")
+    beside = Path(sys.prefix) / "bin" / "uv"
+    found = named or (str(beside) if beside.is_file() else shutil.which("uv"))
+    return Path(found) if found else None
 
 
 def spool_root() -> str | Path:

@@ -6,11 +6,8 @@ import asyncio
 import contextlib
 import gzip
 import io
-import os
 import posixpath
-import shutil
 import subprocess
-import sys
 import tarfile
 import tempfile
 import uuid
@@ -19,6 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from nightbench.config.locations import uv_binary
 from nightbench.core.code_digest import code_digest, file_digest, shipped_files
 from nightbench.core.errors import UserError
 from nightbench.gang.errors import NodeUnreachable, PythonUnusable, remote_failure
@@ -65,25 +63,13 @@ def local_shipment(wheelhouse: str | None, benchmarks: Path) -> Shipment:
     Raises:
         UserError: the uv binary is not there, or does not run.
     """
-    uv = _uv()
+    uv = uv_binary()
     return Shipment(
         benchmarks=benchmarks,
         uv=uv,
         uv_version=_uv_version(uv) if uv else "",
         wheelhouse=Path(wheelhouse) if wheelhouse else None,
     )
-
-
-def _uv() -> Path | None:
-    """The uv binary that nodes get: `NIGHTBENCH_UV`, the one of `make setup`, or PATH's."""
-    named = os.environ.get("NIGHTBENCH_UV")
-    if named:
-        if not Path(named).is_file():
-            raise UserError(f"NIGHTBENCH_UV: found {named!r}, which is not there; expected a file")
-        return Path(named)
-    made = Path(sys.prefix) / "bin" / "uv"
-    found = str(made) if made.is_file() else shutil.which("uv")
-    return Path(found) if found else None
 
 
 @lru_cache(maxsize=4)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
+from nightbench.config import locations
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, JobSpec, Reason, ReasonCode, reasons_from_json
 from nightbench.core.sentences import sentence, sentences
@@ -135,6 +136,7 @@ class GangOperator(BaseOperator):
                 case_id=self.case_id,
                 generation=planned.job.generation,
                 last_try=is_last_try(context),
+                project=str(locations.dags_folder().absolute()),
             ),
             method_name="ended",
             timeout=timedelta(seconds=time_limit_s(planned.job) + 600),

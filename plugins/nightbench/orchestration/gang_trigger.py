@@ -59,16 +59,23 @@ class GangTrigger(BaseTrigger):
         case_id: the case.
         generation: of the case.
         last_try: Airflow will not retry: what cannot be steered is recorded as failed.
+        project: folder of the DAG file's project: a triggerer reads no DAG files.
     """
 
     def __init__(
-        self, nightbench_run: str, case_id: str, generation: int, last_try: bool = True
+        self,
+        nightbench_run: str,
+        case_id: str,
+        generation: int,
+        last_try: bool = True,
+        project: str = "",
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # Airflow's has no types
         self.nightbench_run = nightbench_run
         self.case_id = case_id
         self.generation = generation
         self.last_try = last_try
+        self.project = project
         self._ending: asyncio.Task[None] | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -80,6 +87,7 @@ class GangTrigger(BaseTrigger):
                 "case_id": self.case_id,
                 "generation": self.generation,
                 "last_try": self.last_try,
+                "project": self.project,
             },
         )
 
@@ -230,7 +238,7 @@ class GangTrigger(BaseTrigger):
 
         run = open_spool().run(self.nightbench_run)
         planned = await asyncio.to_thread(load_job, run, self.case_id, self.generation)
-        return planned, await ssh_targets_async(planned.cluster)
+        return planned, await ssh_targets_async(planned.cluster, self.project)
 
     async def _log_progress(self, store: CaseStore) -> None:
         """A line of progress now and then; the live view reads the spool itself."""

@@ -51,15 +51,17 @@ def ssh_targets(cluster: Cluster) -> dict[str, SshTarget]:
     return _targets(cluster, known, extras)
 
 
-async def ssh_targets_async(cluster: Cluster) -> dict[str, SshTarget]:
+async def ssh_targets_async(cluster: Cluster, project: str = "") -> dict[str, SshTarget]:
     """`ssh_targets` for an event loop, as a triggerer's is: nothing in it may block.
+
+    `project` is that of `on_this_machine`.
 
     Raises:
         UserError: as `ssh_targets` does.
     """
     from airflow.providers.common.compat.connection import get_async_connection
 
-    cluster = await asyncio.to_thread(on_this_machine, cluster)
+    cluster = await asyncio.to_thread(on_this_machine, cluster, project)
     known, extras, named = {}, {}, _named_by(cluster)
     for conn_id in _conn_ids(cluster):
         try:

@@ -159,9 +159,8 @@ def _apply_locked(connection: Connection, folder: Path) -> list[str]:
     if not wanted:
         raise UserError(f"{folder}: holds no migrations; the folder sql/ has to be whole.")
     pending = list(backend.to_apply(wanted))
-    texts = {view: statements.text(f"{view}.sql") for view in VIEWS}
-    content = "".join((*texts.values(), *(statements.text(f"references/{name}") for name in FILES)))
-    digest = f"sql/ {hashlib.sha256(content.encode()).hexdigest()}"
+    texts = _views()
+    digest = _digest(texts)
     if not pending and _mark(connection) == digest:
         return []
     doing = ""
@@ -191,6 +190,23 @@ def _apply_locked(connection: Connection, folder: Path) -> list[str]:
             f"Failed at {doing}: {str(error).strip()}. The database is as it was before."
         ) from error
     return [migration.id for migration in pending]
+
+
+def is_current(connection: Connection) -> bool:
+    """Whether a warehouse has the tables and views of this version; any role may ask."""
+    return _mark(connection) == _digest(_views())
+
+
+def _views() -> dict[str, str]:
+    return {view: statements.text(f"{view}.sql") for view in VIEWS}
+
+
+def _digest(views: Mapping[str, str]) -> str:
+    """What stands at the schema `marts` once everything is applied."""
+    names = sorted(file.stem for file in (statements.SQL / "migrations").glob("*.sql"))
+    references = (statements.text(f"references/{name}") for name in FILES)
+    content = "".join((*views.values(), *references, *names))
+    return f"sql/ {hashlib.sha256(content.encode()).hexdigest()}"
 
 
 def _mark(connection: Connection) -> str | None:

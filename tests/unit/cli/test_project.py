@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pytest
 from tests.unit.cli.test_command import REPO, SUITE, nightbench
 
 
@@ -41,3 +43,32 @@ def test_the_project_is_that_of_the_folder_in_which_one_stands(tmp_path: Path) -
     assert nightbench(inside, "plan", "trial", NIGHTBENCH_DAGS="").returncode == 0
     outside = nightbench(tmp_path, "plan", "trial", NIGHTBENCH_DAGS="")
     assert 'suite: found "trial"' in outside.stderr
+
+
+def test_what_an_airflow_lacks_is_said_with_how_to_add_it(tmp_path: Path) -> None:
+    nightbench(tmp_path, "init", "dags")
+    done = nightbench(tmp_path, "check", "--json", AIRFLOW__API__BASE_URL="http://127.0.0.1:9")
+    assert done.returncode == 1, done.stderr
+    found = {each["subject"]: each for each in json.loads(done.stdout)}
+    ok = ("versions", "provider", "pages", "executor", "spool", "project")
+    assert {name: found[name]["state"] for name in ok} == dict.fromkeys(ok, "ok")
+    wrong = found.keys() - set(ok)
+    assert wrong > {"api-server", "connection nightbench_warehouse_reader", "warehouse"}
+    for name in wrong:
+        assert found[name]["state"] == "missing"
+        assert found[name]["advice"], name
+    assert "AIRFLOW_CONN_NIGHTBENCH_LOCAL" in found["connection nightbench_local"]["advice"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nothing"], 'LINE: found "nothing"; expected one of external, fake'),
+        (["pytorch", "gpu"], 'VARIANT: found "gpu"; pytorch has cpu, '),
+        (["fake"], "fake has none: it has no locks"),
+    ],
+)
+def test_a_lock_is_of_a_line_and_a_variant(tmp_path: Path, words: list[str], said: str) -> None:
+    done = nightbench(tmp_path, "lock", *words)
+    assert done.returncode == 1
+    assert said in done.stderr

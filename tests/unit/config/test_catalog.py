@@ -394,7 +394,7 @@ def test_a_lock_that_is_missing_makes_the_cases_of_its_variant_unavailable(
     catalog = load_catalog(tree(tmp_path, {**LINE, **GPU}, SPEC))
     (problem,) = catalog.problems
     assert "variants.gpu: found no requirements-gpu.lock in this folder" in problem
-    assert "`make lock-line LINE=thing VARIANT=gpu`" in problem
+    assert "`nightbench lock thing gpu`" in problem
     case = Case("net", "thing", Strategy.SINGLE, batch_size_per_device=2, scale="full")
     cluster = Cluster("c", (Node("n1", "n1", "ssh"),), device_kind=device, devices_per_node=1)
     suite = Suite("s", "me", "c", (case,), builds=builds)
