@@ -136,8 +136,9 @@ def test_markdown_says_the_same(run, tmp_path):
 
 def test_a_suite_means_its_newest_run(run, given, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert report("demo") == f"{run.run_id}.html: 6 cases of {run.run_id}\n"
-    assert (tmp_path / f"{run.run_id}.html").is_file()
+    file = tmp_path / f"{run.run_id}.html"
+    assert report("demo") == f"{file}: 6 cases of {run.run_id}\n"
+    assert file.is_file()
 
 
 @pytest.mark.parametrize(

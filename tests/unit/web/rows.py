@@ -131,6 +131,7 @@ class Rows:
             "failed": 0,
             "quarantined": 0,
             "left_out": 0,
+            "without_result": len(found) - 1,
         }
         names = {"suite": "demo", "requested_by": "ada", "code_digest": "c0de" * 16}
         dag = {"dag_id": "on_demand", "dag_run_id": "manual__2026-11-01T00:00:00+00:00"}
