@@ -151,12 +151,18 @@ def test_a_clear_by_a_person_measures_a_new_generation(live: Live) -> None:
 def test_a_run_that_is_marked_failed_leaves_no_process(live: Live) -> None:
     dag_run = live.trigger("stubborn")
     run = live.run_of(dag_run)
+    case_id = "sleep-fake-collective-2x1-bs2-smoke"
+
+    # What prepares the nodes carries the mark too: a run that is failed then is never deferred.
+    def is_steered() -> bool:
+        return (run.case(case_id).progress() or {}).get("state") == "running"
+
+    live.until(is_steered, "the trigger's first repeat")
     live.until(lambda: len(marked(run.run_id)) >= 6, "two agents, two ranks and their daemons")
 
     live.api.fail_run("on_demand", dag_run)
 
     live.until(lambda: not marked(run.run_id), "every process to end", wait_s=90)
-    case_id = "sleep-fake-collective-2x1-bs2-smoke"
     outcome = live.until(run.case(case_id).outcome, "the outcome")
     assert outcome["status"] == CaseStatus.CANCELLED
     assert live.state(dag_run) == "failed"
