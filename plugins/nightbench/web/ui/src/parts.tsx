@@ -354,10 +354,10 @@ export function CommandLine({ purpose, command }: { purpose: string; command: st
   );
 }
 
-/** The answer to "must somebody act?", in one line. */
 /** What becomes of a planned case that is not measured; each is counted in one of them. */
 export const LOST = ["failed", "quarantined", "left_out", "without_result"] as const;
 
+/** The answer to "must somebody act?", in one line. */
 export function Headline({ morning }: { morning: Morning }) {
   const fresh = morning.alerts.filter((alert) => alert.is_new);
   const lost = LOST.map((key) => ({
