@@ -163,7 +163,7 @@ def broken(folder: Path, line: str, breakage: Breakage) -> Path:
     return code
 
 
-OF_CLOCKS = ("overlap", "window_matches_steps")
+OF_CLOCKS = ("overlap", "throughput_matches_steps", "window_matches_steps")
 
 
 def refused(job: Any, ranks: list[dict[str, Any]]) -> dict[str, str]:
