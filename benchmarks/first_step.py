@@ -12,6 +12,10 @@ code for this. On stdout comes one JSON document:
 Weights that begin as constants (a batch norm's scale of 0 hides all layers before it) are varied at
 random, alike for every line; `--as-initialised` leaves them.
 
+`--gradients FILE` keeps the gradients (NumPy's .npz); `--along FILE --by STEP` begins with every
+weight moved by that length along its gradient there. How the loss changes says whether they are
+gradients of that loss, without another line: see `gradients_of_no_loss` of nightbench.testkit.
+
 `--steps N` takes N steps by the workload's own optimiser instead, on as many batches, and prints
 their losses, {"line", "workload", "losses"}: lines whose optimisers do the same have the same.
 """
@@ -32,6 +36,7 @@ def job_of(options, spec):
     """Returns a job.json of one rank, with the keys that runtimes and trainers read."""
     process = {"name": "trainer-0", "role": "trainer", "rank": 0, "node": "n1"}
     process.update(local_rank=0, device=None, measured=True)
+    scales = spec["scales"]
     changes = {"dropout": 0.0, "batches": max(1, options.steps)}
     if not options.steps:
         changes.update(optimizer="sgd", learning_rate=1.0, weight_decay=0.0)
@@ -39,7 +44,7 @@ def job_of(options, spec):
         "framework": options.line,
         "workload": options.workload,
         "strategy": "single",
-        "batch_size_per_device": options.batch_size,
+        "batch_size_per_device": options.batch_size or spec.get("first_step_batch_size", 8),
         "precision": "fp32",
         "execution": options.execution,
         "compiler": options.compiler,
@@ -53,28 +58,41 @@ def job_of(options, spec):
         "nodes": [{"name": "n1", "data_address": "127.0.0.1", "interface": "lo"}],
         "processes": [process],
         "workload": {
-            "params": {**spec["scales"][options.scale], **changes},
+            "params": {
+                **scales[options.scale or ("smoke" if "smoke" in scales else min(scales))],
+                **changes,
+            },
             "seed": options.seed,
             "data_path": None,
         },
     }
 
 
-class Varied:
-    """A workload's data.py whose constant initial weights are moved by up to 0.5."""
+class Changed:
+    """A workload's data.py whose initial weights are changed as the options say.
 
-    def __init__(self, data):
+    Constant ones are moved by up to 0.5, all of them along gradients that were kept.
+    """
+
+    def __init__(self, data, options):
         self._data = data
+        self._vary = not options.as_initialised
+        self._along = dict(numpy.load(options.along)) if options.along else {}
+        self._only = options.only or self._along
+        self._by = options.by
 
     def __getattr__(self, name):
         return getattr(self._data, name)
 
     def weights(self, params, random):
-        """Returns the weights of data.py, with noise added to constant ones."""
+        """Returns the weights of data.py, changed."""
         made = self._data.weights(params, random)
         for name, value in made.items():
-            if value.min() == value.max():
+            if self._vary and value.min() == value.max():
                 made[name] = value + random.uniform(-0.5, 0.5, value.shape)
+            if name in self._only:
+                gradient = self._along[name].astype("float64")
+                made[name] = made[name] + self._by * gradient / numpy.linalg.norm(gradient)
         return made
 
 
@@ -84,7 +102,7 @@ def first_step(options):
     job = job_of(options, spec)
     context = Context(job, "trainer-0", {"ports": {}}, None, spec)
     new_runtime(CODE, context)
-    trainer = new_trainer(CODE, context, None if options.as_initialised else Varied)
+    trainer = new_trainer(CODE, context, lambda data: Changed(data, options))
     if options.steps:
         for _ in range(options.steps):
             trainer.step()
@@ -92,10 +110,10 @@ def first_step(options):
     before = {name: numpy.array(value) for name, value in trainer.weights().items()}
     trainer.step()
     after = trainer.weights()
-    norms = {
-        name: float(numpy.linalg.norm(before[name].astype("float64") - after[name]))
-        for name in sorted(before)
-    }
+    gradients = {name: before[name].astype("float64") - after[name] for name in sorted(before)}
+    if options.gradients:
+        numpy.savez(options.gradients, **gradients)
+    norms = {name: float(numpy.linalg.norm(value)) for name, value in gradients.items()}
     return {
         "line": options.line,
         "workload": options.workload,
@@ -111,8 +129,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("line", help="a folder of frameworks/")
     parser.add_argument("workload", help="a folder of workloads/")
-    parser.add_argument("--scale", default="smoke", help="of spec.json (smoke)")
-    parser.add_argument("--batch-size", type=int, default=8, help="samples of the step (8)")
+    parser.add_argument("--scale", help="of spec.json (smoke, else the first by name)")
+    parser.add_argument("--batch-size", type=int, help="of the step (as spec.json says, else 8)")
     parser.add_argument("--execution", default="default", help="as the axis of that name")
     parser.add_argument("--compiler", default="none", help="as the axis of that name")
     parser.add_argument("--layout", default="default", help="as the axis of that name")
@@ -121,6 +139,10 @@ def main():
     )
     parser.add_argument("--seed", type=int, default=1, help="of weights and batch (1)")
     parser.add_argument("--steps", type=int, default=0, help="by the workload's own optimiser")
+    parser.add_argument("--gradients", help="keep them in this file (.npz)")
+    parser.add_argument("--along", help="move the initial weights along those of this file")
+    parser.add_argument("--only", nargs="*", metavar="NAME", help="move these alone")
+    parser.add_argument("--by", type=float, default=0.0, help="so far (0)")
     parser.add_argument("--as-initialised", action="store_true", help="vary no constant weight")
     try:
         document = first_step(parser.parse_args())

@@ -7,13 +7,8 @@ nothing of it.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from tests.shipped import shipped
-
-from nightbench.checks import CheckContext, check_repeats
-from nightbench.core.model import Case, Process, Protocol, Strategy
-from nightbench.core.summarize import repeat_record, summarize_repeat
 
 Breakage = tuple[str, str]
 """Text of a trainer, and what takes its place."""
@@ -161,59 +156,3 @@ def broken(folder: Path, line: str, breakage: Breakage) -> Path:
     assert text.count(old) == 1
     trainer.write_text(text.replace(old, new), encoding="utf-8")
     return code
-
-
-OF_CLOCKS = ("overlap", "throughput_matches_steps", "window_matches_steps")
-
-
-def refused(job: Any, ranks: list[dict[str, Any]]) -> dict[str, str]:
-    """The checks that quarantine a repeat -> what they observed, as the control plane has them.
-
-    Without those that read clocks: in windows of a few steps they judge how busy this machine is.
-
-    Args:
-        job: the job.json document.
-        ranks: what the measured processes wrote in rank.json, by rank.
-    """
-    case = job["case"]
-    counts = {role: sum(p["role"] == role for p in job["processes"]) for role in ("pserver",)}
-    processes = tuple(
-        Process(p["name"], p["role"], p["rank"], p["node"], 0, measured=p["measured"])
-        for p in job["processes"]
-    )
-    measured = iter(ranks)
-    results: dict[str, dict[str, Any]] = {node["name"]: {"processes": []} for node in job["nodes"]}
-    for process in job["processes"]:
-        keys = ("name", "role", "rank", "measured")
-        entry = {key: process[key] for key in keys}
-        entry["summary"] = next(measured) if process["measured"] else None
-        results[process["node"]]["processes"].append(entry)
-    context = CheckContext(
-        case=Case(
-            case["workload"],
-            case["framework"],
-            Strategy(case["strategy"]),
-            nodes=len(job["nodes"]),
-            trainers=len(job["nodes"]),
-            pservers=counts["pserver"],
-            batch_size_per_device=case["batch_size_per_device"],
-            sync=case["sync"],
-            scale="smoke",
-        ),
-        protocol=Protocol(
-            warmup_steps=job["protocol"]["warmup_steps"],
-            measured_steps=job["protocol"]["measured_steps"],
-            min_seconds=job["protocol"]["min_seconds"],
-            repeats=1,
-        ),
-        processes=processes,
-        unit="units",
-        units_per_trainer_step=None,
-        parameters=job["workload"]["params"].get("parameters"),
-    )
-    clocks = {node["name"]: {"offset_s": 0.0, "error_s": 0.0} for node in job["nodes"]}
-    record = repeat_record({"repeat": 1, "status": "ok", "clocks": clocks}, results)
-    summary = summarize_repeat(record, context.case)
-    checks = check_repeats(context, [record], [summary])
-    refusing = {each.check: each.observed for each in checks if each.quarantines}
-    return {check: observed for check, observed in refusing.items() if check not in OF_CLOCKS}

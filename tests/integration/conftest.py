@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from tests.integration.framework_gangs import build_environment
 from tests.integration.live_airflow import CLUSTER, Live, airflow_stack, environment
 from tests.integration.live_suites import suites
 from tests.shipped import shipped
 from tests.sql.nights import Inbox, receiving
 
 from nightbench.gang import Shipment
+from nightbench.testkit.gangs import build_environment
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,8 @@ from statistics import mean
 from typing import Any
 
 import pytest
-from tests.integration.framework_gangs import BENCHMARKS, build_environment, job_of, run_gang
+
+from nightbench.testkit.gangs import BENCHMARKS, build_environment, job_of, run_gang
 
 pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(600)]
 

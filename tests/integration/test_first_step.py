@@ -1,73 +1,82 @@
 """A cell of one line does the same work as the cell of another.
 
 From the same weights and on the same batch their first losses and the norms of all gradients agree.
+The cells are those that the kit finds.
 """
 
 from __future__ import annotations
 
-import functools
-import json
-import subprocess
+import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.framework_gangs import BENCHMARKS, build_environment
+from tests.integration.broken_lines import broken
+
+from nightbench.testkit.cell_tests import (
+    CATALOG,
+    first_step,
+    test_gradients_are_those_of_the_loss,
+    test_lines_do_the_same_work,
+    test_two_ranks_pass_every_check,
+)
+from nightbench.testkit.cells import (
+    FirstStep,
+    TrainedCell,
+    cells,
+    differences,
+    gradients_of_no_loss,
+    run_first_step,
+)
+
+__all__ = [
+    "first_step",
+    "test_gradients_are_those_of_the_loss",
+    "test_lines_do_the_same_work",
+    "test_two_ranks_pass_every_check",
+]
 
 pytestmark = [pytest.mark.framework, pytest.mark.timeout(1200)]
 
-FirstStep = Callable[..., dict[str, Any]]
+REFERENCE = "pytorch"
+LARGE_BYTES = 1_000_000_000
+HEAVY = {"bert_large", "transformer_big", "vgg16"}
+"""Minutes for each line."""
+FAST = {
+    "resnet50_v1.5-paddle2",
+    *(f"ctr_dnn-{line}" for line in ("paddle1", "paddle3")),
+}
+ALONE = {
+    test_gradients_are_those_of_the_loss: "word2vec-pytorch",
+    test_two_ranks_pass_every_check: "resnet50_v1.5-pytorch",
+}
+"""Tests of the kit that need no other line -> the cell that they are tried on."""
 
 
-@pytest.fixture(scope="module")
-def first_step(tmp_path_factory: pytest.TempPathFactory) -> FirstStep:
-    """The document that first_step.py prints in the environment of a line."""
-    root = tmp_path_factory.getbasetemp() / "node"
-
-    @functools.cache
-    def call(line: str, workload: str, *words: str) -> dict[str, Any]:
-        argv = [build_environment(root, line), str(BENCHMARKS / "first_step.py"), line, workload]
-        done = subprocess.run([*argv, *words], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-4000:]
-        document: dict[str, Any] = json.loads(done.stdout)
-        return document
-
-    return call
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "cell" not in metafunc.fixturenames:
+        return
+    found = cells(CATALOG, REFERENCE)
+    if chosen := ALONE.get(metafunc.function):
+        params: list[Any] = [cell for cell in found if str(cell) == chosen]
+    else:
+        params = [held(cell) for cell in found if cell.reference]
+    metafunc.parametrize("cell", params, ids=str)
 
 
-def hold_equal(one: dict[str, Any], other: dict[str, Any], layers: float = 1e-3) -> None:
-    assert one["parameters"] == other["parameters"]
-    assert one["loss"] == pytest.approx(other["loss"], abs=1e-4)
-    assert one["gradient_norm"] == pytest.approx(other["gradient_norm"], rel=1e-3)
-    # The norm as a whole is that of its few largest layers: each of them has to agree.
-    norms = one["gradient_norms"]
-    assert min(norms.values()) > 0, "a layer that has no gradient is not compared"
-    assert norms == pytest.approx(other["gradient_norms"], rel=layers)
+def held(cell: TrainedCell) -> Any:
+    line = CATALOG.frameworks[cell.line]
+    large = line.size_bytes > LARGE_BYTES or cell.workload in HEAVY
+    marks = () if str(cell) in FAST else (pytest.mark.large if large else pytest.mark.slow)
+    if cell.workload == "vgg16_cifar" and line.api == "tensorflow":
+        # Thirteen batch norms and ReLUs amplify rounding: PyTorch without oneDNN is 3e-3 off it.
+        cell = dataclasses.replace(cell, tolerance=1e-2)
+    return pytest.param(cell, id=str(cell), marks=marks)
 
 
-@pytest.mark.parametrize(
-    ("line", "execution"),
-    [
-        pytest.param("paddle3", "default", marks=pytest.mark.slow),
-        ("paddle2", "default"),
-        pytest.param("paddle1", "default", marks=pytest.mark.slow),
-        pytest.param("jax", "default", marks=pytest.mark.slow),
-        pytest.param("tensorflow1", "default", marks=pytest.mark.slow),
-        pytest.param("tensorflow2", "default", marks=pytest.mark.large),
-        pytest.param("tensorflow2", "eager", marks=pytest.mark.large),
-        pytest.param("mxnet", "default", marks=pytest.mark.slow),
-        pytest.param("mxnet", "graph", marks=pytest.mark.slow),
-        pytest.param("oneflow", "default", marks=pytest.mark.large),
-        pytest.param("oneflow", "graph", marks=pytest.mark.large),
-        pytest.param("mindspore", "default", marks=pytest.mark.large),
-        pytest.param("mindspore", "graph", marks=pytest.mark.large),
-        pytest.param("megengine", "default", marks=pytest.mark.large),
-        pytest.param("megengine", "graph", marks=pytest.mark.large),
-    ],
-)
-def test_resnet50_is_the_same_network(line: str, execution: str, first_step: FirstStep) -> None:
-    found = first_step(line, "resnet50_v1.5", "--execution", execution)
-    hold_equal(first_step("pytorch", "resnet50_v1.5"), found)
+def hold_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert "\n".join(differences(one, other)) == ""
 
 
 @pytest.mark.slow
@@ -103,88 +112,6 @@ def test_compiler_and_layout_leave_the_work_as_it_is(
     hold_equal(first_step("pytorch", workload), found)
 
 
-VGG16 = pytest.param("vgg16", 4, marks=pytest.mark.large)
-"""138 million weights: minutes for each line."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("line", ["paddle3", "paddle2", "paddle1"])
-@pytest.mark.parametrize(
-    ("workload", "batch_size"),
-    [
-        VGG16,
-        ("vgg16_cifar", 32),
-        # Its batch norms see 1x1 of 32x32: over eight images rounding would pass the tolerance.
-        ("se_resnext50_32x4d", 32),
-        ("word2vec", 32),
-        ("simnet_bow", 32),
-    ],
-)
-def test_networks_are_the_same(
-    workload: str, batch_size: int, line: str, first_step: FirstStep
-) -> None:
-    words = ("--batch-size", str(batch_size))
-    hold_equal(first_step("pytorch", workload, *words), first_step(line, workload, *words))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("line", "workload", "execution"),
-    [
-        ("paddle3", "bert_base", "default"),
-        pytest.param("paddle3", "bert_large", "default", marks=pytest.mark.large),
-        ("paddle3", "transformer_base", "default"),
-        pytest.param("paddle3", "transformer_big", "default", marks=pytest.mark.large),
-        ("paddle2", "bert_base", "default"),
-        ("paddle2", "transformer_base", "default"),
-        ("paddle1", "transformer_base", "default"),
-        pytest.param("paddle1", "transformer_big", "default", marks=pytest.mark.large),
-        ("mxnet", "bert_base", "default"),
-        ("mxnet", "bert_base", "graph"),
-        pytest.param("mxnet", "bert_large", "default", marks=pytest.mark.large),
-        pytest.param("mindspore", "bert_base", "default", marks=pytest.mark.large),
-        pytest.param("mindspore", "bert_base", "graph", marks=pytest.mark.large),
-        pytest.param("mindspore", "bert_large", "graph", marks=pytest.mark.large),
-    ],
-)
-def test_language_models_are_the_same(
-    line: str, workload: str, execution: str, first_step: FirstStep
-) -> None:
-    found = first_step(line, workload, "--execution", execution)
-    hold_equal(first_step("pytorch", workload), found)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "line", ["jax", "tensorflow1", pytest.param("tensorflow2", marks=pytest.mark.large)]
-)
-@pytest.mark.parametrize(
-    "workload",
-    [
-        "bert_base",
-        *(pytest.param(each, marks=pytest.mark.large) for each in ("vgg16", "bert_large")),
-    ],
-)
-def test_networks_with_channels_last_are_the_same(
-    workload: str, line: str, first_step: FirstStep
-) -> None:
-    words = ("--batch-size", "4")
-    hold_equal(first_step("pytorch", workload, *words), first_step(line, workload, *words))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("workload", "layers"),
-    # Thirteen batch norms and ReLUs amplify rounding: PyTorch without oneDNN is 3e-3 off PyTorch.
-    [("vgg16_cifar", 1e-2), ("word2vec", 1e-3), ("simnet_bow", 1e-3)],
-)
-def test_networks_of_parameter_servers_are_the_same(
-    workload: str, layers: float, first_step: FirstStep
-) -> None:
-    words = (workload, "--batch-size", "32")
-    hold_equal(first_step("pytorch", *words), first_step("tensorflow1", *words), layers)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "workload"),
@@ -197,8 +124,16 @@ def test_networks_of_parameter_servers_are_the_same(
         ("jax", "bert_base"),
         ("mxnet", "bert_base"),
         ("tensorflow1", "bert_base"),
-        pytest.param("tensorflow2", "bert_base", marks=pytest.mark.large),
-        pytest.param("mindspore", "bert_base", marks=pytest.mark.large),
+        *(
+            pytest.param(line, workload, marks=pytest.mark.large)
+            for line, workload in (
+                ("tensorflow2", "bert_base"),
+                ("mindspore", "bert_base"),
+                ("oneflow", "vgg16"),
+                ("oneflow", "bert_base"),
+                ("oneflow", "bert_large"),
+            )
+        ),
     ],
 )
 def test_optimisers_do_the_same(line: str, workload: str, first_step: FirstStep) -> None:
@@ -208,28 +143,25 @@ def test_optimisers_do_the_same(line: str, workload: str, first_step: FirstStep)
     assert first_step(line, workload, *words)["losses"] == pytest.approx(losses, rel=1e-4)
 
 
-@pytest.mark.large
-@pytest.mark.parametrize("workload", ["vgg16", "bert_base", "bert_large"])
-def test_oneflow_trains_networks_of_pytorch(workload: str, first_step: FirstStep) -> None:
-    hold_equal(first_step("pytorch", workload), first_step("oneflow", workload))
-    losses = first_step("pytorch", workload, "--steps", "3")["losses"]
-    assert first_step("oneflow", workload, "--steps", "3")["losses"] == pytest.approx(
-        losses, rel=1e-4
+def test_the_program_of_servers_is_the_same_network(first_step: FirstStep) -> None:
+    hold_equal(
+        first_step("paddle2", "ctr_dnn", "--execution", "graph"), first_step("paddle2", "ctr_dnn")
     )
 
 
-@pytest.mark.parametrize(
-    ("line", "execution"),
-    [
-        ("paddle1", "default"),
-        ("paddle2", "graph"),
-        ("paddle3", "default"),
-        pytest.param("mxnet", "default", marks=pytest.mark.slow),
-        pytest.param("tensorflow1", "default", marks=pytest.mark.slow),
-        pytest.param("tensorflow2", "default", marks=pytest.mark.large),
-    ],
-)
-def test_ctr_dnn_is_the_same_network(line: str, execution: str, first_step: FirstStep) -> None:
-    words = ("--batch-size", "64")
-    expected = first_step("paddle2", "ctr_dnn", *words)
-    hold_equal(expected, first_step(line, "ctr_dnn", *words, "--execution", execution))
+def test_a_wrong_gradient_is_found_and_named(
+    interpreter: Callable[[str], str], first_step: FirstStep, tmp_path: Path
+) -> None:
+    step = "        self.scaler.step(self.optimizer)\n"
+    doubled = "        next(self.model.parameters()).grad *= 2\n"
+    code = broken(tmp_path, "pytorch", (step, doubled + step))
+
+    def wrong_step(line: str, workload: str, *words: str) -> dict[str, Any]:
+        return run_first_step(interpreter(line), line, workload, words, code)
+
+    for found in (
+        differences(wrong_step("pytorch", "word2vec"), first_step("pytorch", "word2vec")),
+        gradients_of_no_loss(wrong_step, "pytorch", "word2vec", tmp_path),
+    ):
+        (sentence,) = found
+        assert sentence.startswith("words.weight: norm of the gradient ")

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.framework_gangs import BENCHMARKS, build_environment, job_of, launch
+
+from nightbench.testkit.gangs import BENCHMARKS, build_environment, job_of, launch
 
 pytestmark = [pytest.mark.framework, pytest.mark.large]
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.framework_gangs import BENCHMARKS, build_environment
 from tests.integration.terminal import Terminal, terminal
+
+from nightbench.testkit.gangs import BENCHMARKS, build_environment
 
 pytestmark = [pytest.mark.framework, pytest.mark.large, pytest.mark.timeout(900)]
 """Large: two searches of minutes."""

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.integration.framework_gangs import job_of, run_gang
+
+from nightbench.testkit.gangs import job_of, run_gang
 
 pytestmark = [pytest.mark.framework, pytest.mark.timeout(1200)]
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.framework_gangs import job_of, run_gang
+
+from nightbench.testkit.gangs import job_of, run_gang
 
 pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(1200)]
 

@@ -15,9 +15,9 @@ from tests.integration.broken_lines import (
     NOT_EXCHANGED,
     NOT_SENT,
     broken,
-    refused,
 )
-from tests.integration.framework_gangs import BENCHMARKS, job_of, run_gang
+
+from nightbench.testkit.gangs import BENCHMARKS, job_of, refused, run_gang
 
 pytestmark = [pytest.mark.framework, pytest.mark.timeout(900)]
 

@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.integration.framework_gangs import BENCHMARKS, build_environment, job_of, run_gang
+from nightbench.testkit.gangs import BENCHMARKS, build_environment, job_of, run_gang
 
 PLAIN = Path(__file__).parent / "plain"
 WARMUP = 5

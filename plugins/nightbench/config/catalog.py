@@ -48,7 +48,9 @@ from nightbench.core.model import (
 LINE_FILE = "framework.json"
 SPEC_FILE = "spec.json"
 LOG_FORMATS = "logs/formats"
-_NOT_DEFINING = frozenset({"title", "description", "strategies", "scales", "reads", "replaces"})
+_NOT_DEFINING = frozenset(
+    ("title", "description", "strategies", "scales", "reads", "replaces", "first_step_batch_size")
+)
 
 
 def load_catalog(benchmarks: Path | None = None, project: Path | None = None) -> Catalog:

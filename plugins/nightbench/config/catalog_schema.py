@@ -221,6 +221,8 @@ class SpecFile(StrictModel):
     """
     parameters: v.Count | None = None
     """Trainable parameters, where the workload fixes them."""
+    first_step_batch_size: v.Count | None = None
+    """Samples of the one step by which lines are held against each other; 8 unless given."""
     seed: v.Whole = 1
     """Seed of weights and data."""
     replaces: bool = False

@@ -15,12 +15,6 @@ import pytest
 from base_trainer import Base, DoesNotFit
 
 WORKLOADS = Path(__file__).parents[3] / "benchmarks" / "workloads"
-NAMES = sorted(
-    path.parent.name for path in WORKLOADS.glob("*/data.py") if "numpy" in path.read_text()
-)
-"""Not the stand-ins for tests."""
-HEAVY = {"vgg16"}
-"""At scale smoke too their weights take seconds to draw."""
 
 
 def load(workload: str) -> Any:
@@ -51,22 +45,6 @@ def shapes_of(workload: str, scale: str = "smoke") -> dict[str, tuple[int, ...]]
     return {name: value.shape for name, value in made.items()}
 
 
-class Drawn:
-    """What a random draw of a full network is, less its gigabytes: a shape."""
-
-    def __init__(self, *bounds_and_shape: Any) -> None:
-        shape = bounds_and_shape[-1]
-        self.shape = shape if isinstance(shape, tuple) else (shape,)
-
-    def _self(self, *_: Any) -> Drawn:
-        return self
-
-    __mul__ = __rmul__ = astype = clip = _self
-
-
-DRAWS = SimpleNamespace(standard_normal=Drawn, uniform=Drawn)
-
-
 def digest(arrays: dict[str, Any]) -> str:
     found = hashlib.sha256()
     for name in sorted(arrays):
@@ -95,26 +73,6 @@ def test_the_rule_never_changes(workload: str, weights: str, batch: str) -> None
     each = trainer(workload)
     assert digest(each.initial_weights(shapes_of(workload))) == weights
     assert digest(each.example()) == batch
-
-
-@pytest.mark.parametrize("workload", NAMES)
-def test_weights_have_the_count_of_every_scale(workload: str) -> None:
-    spec = json.loads((WORKLOADS / workload / "spec.json").read_text())
-    for params in spec["scales"].values():
-        made = load(workload).weights(params, DRAWS)
-        count = sum(int(np.prod(value.shape)) for value in made.values())
-        assert count == params.get("parameters", spec.get("parameters"))
-
-
-@pytest.mark.parametrize("workload", sorted({*NAMES} - HEAVY))
-def test_every_rank_has_batches_of_its_own_and_the_same_weights(workload: str) -> None:
-    first, second = trainer(workload), trainer(workload, rank=1)
-    batches = [digest(each) for each in batches_of(first, 2) + batches_of(second, 2)]
-    assert len(set(batches)) == 4
-    shapes = shapes_of(workload)
-    assert digest(first.initial_weights(shapes)) == digest(second.initial_weights(shapes))
-    other = trainer(workload, seed=2).initial_weights(shapes)
-    assert digest(other) != digest(first.initial_weights(shapes))
 
 
 def test_a_network_that_does_not_fit_is_told_by_its_parameters() -> None:

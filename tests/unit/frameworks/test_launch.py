@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from pathlib import Path
 from typing import Any
 
@@ -222,27 +221,3 @@ def test_mxnet_processes_meet_at_the_scheduler() -> None:
         "DMLC_NODE_HOST": "127.0.0.3",
         "PORT": "20007",
     }
-
-
-@pytest.mark.parametrize(
-    "line",
-    # A line that runs commands needs one in its job: test_commands.py.
-    sorted(
-        p.parent.name
-        for p in BENCHMARKS.glob("frameworks/*/launch.py")
-        if not json.loads((p.parent / "framework.json").read_text()).get("commands")
-    ),
-)
-@pytest.mark.parametrize("device", [None, "0"])
-def test_framework_json_names_every_variable_that_the_launcher_owns(
-    line: str, device: str | None
-) -> None:
-    job = {
-        "nodes": [node("n1", "10.0.0.1", "eth1")],
-        "processes": [process("pserver-0", "n1"), process("trainer-0", "n1", device=device)],
-    }
-    described = json.loads((BENCHMARKS / "frameworks" / line / "framework.json").read_text())
-    # Interfaces are the site's: a cluster without `interface` may set them itself.
-    for started in launch(line, job, "n1"):
-        own = {name for name in started["env"] if not name.endswith("_SOCKET_IFNAME")}
-        assert own <= set(described.get("launcher_env", ()))

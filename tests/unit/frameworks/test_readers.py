@@ -17,10 +17,12 @@ from PIL import Image
 from readers import image_folder
 from readers.files import DataError, Part
 from readers.text import Corpus
-from tests.unit.frameworks.test_data import NAMES, WORKLOADS, load
+from tests.unit.frameworks.test_data import WORKLOADS, load
+
+from nightbench.testkit.cell_tests import trained
 
 SAMPLES = WORKLOADS.parent / "samples"
-SPECS = {name: json.loads((WORKLOADS / name / "spec.json").read_text()) for name in NAMES}
+SPECS = {name: json.loads((WORKLOADS / name / "spec.json").read_text()) for name in trained()}
 READING = sorted(name for name, spec in SPECS.items() if "reads" in spec)
 
 

@@ -2,35 +2,67 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nightbench.checks import CheckContext, check_repeats
+from nightbench.config.locations import benchmarks_folder, dags_folder
+from nightbench.core.code_digest import shipped_files
+from nightbench.core.model import Case, Process, Protocol, Strategy
+from nightbench.core.summarize import repeat_record, summarize_repeat
 from nightbench.local.home import find_home, venv_bin
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+def _shipped_tree() -> Path:
+    """What is shipped to the nodes: benchmarks/, or a copy of it with what a project lays over."""
+    benchmarks, project = benchmarks_folder(), dags_folder()
+    if not any((project / kind).is_dir() for kind in ("frameworks", "workloads")):
+        return benchmarks
+    copy = Path(tempfile.mkdtemp(prefix="nightbench-tests-"))
+    atexit.register(shutil.rmtree, copy, ignore_errors=True)
+    for name, path in shipped_files(benchmarks, project):
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy / name)
+    return copy
+
+
+BENCHMARKS = _shipped_tree()
 LIMIT_S = 300.0
 
 
-def build_environment(root: Path, line: str, variant: str = "cpu") -> str:
+def build_environment(root: Path, line: str, variant: str | None = None) -> str:
     """The interpreter of a line's environment below `root`, which is built where it is not there.
 
     Skips the test where the line cannot be had on this machine.
+
+    Args:
+        root: the node's root.
+        line: the line.
+        variant: of its builds; the first for CPUs unless given.
     """
     root.mkdir(exist_ok=True)
     home = find_home()
     env = {"UV_CACHE_DIR": str(home.root / "cache" / "uv"), **os.environ}
     argv = [sys.executable, str(BENCHMARKS / "agent.py"), "provision", "--root", str(root)]
+    if variant is None:
+        variants = described(line)["variants"].items()
+        variant = next((name for name, each in variants if each["device"] == "cpu"), None)
+    if variant is None:
+        pytest.skip(f"{line}: it has no variant for CPUs")
     argv += ["--line", line, "--variant", variant, "--lock-dir", str(root / "locks")]
     uv = venv_bin() / "uv"
     if uv.exists():
@@ -44,6 +76,16 @@ def build_environment(root: Path, line: str, variant: str = "cpu") -> str:
     return python
 
 
+def described(line: str, code: Path = BENCHMARKS) -> Any:
+    """The framework.json of a line."""
+    return json.loads((code / "frameworks" / line / "framework.json").read_text())
+
+
+def smallest_scale(scales: Iterable[str]) -> str:
+    """The scale of a workload to test with: `smoke`, else the first by name."""
+    return min(scales, key=lambda name: (name != "smoke", name))
+
+
 def job_of(
     line: str,
     workload: str,
@@ -52,19 +94,18 @@ def job_of(
     code: Path = BENCHMARKS,
     **axes: Any,
 ) -> Any:
-    """A job.json at scale smoke, as far as launch.py and rank.py read it.
+    """A job.json at the smallest scale, as far as launch.py and rank.py read it.
 
     The line's framework.json says the roles. Every measured process has a loopback address of its
     own node, n1, n2, ...; the others share n1.
     """
     spec = json.loads((code / "workloads" / workload / "spec.json").read_text())
-    described = json.loads((BENCHMARKS / "frameworks" / line / "framework.json").read_text())
     case = {"batch_size_per_device": 2, "precision": "fp32", "sync": "sync"}
     case |= {"workload": workload, "framework": line, "execution": "default"}
     case |= {"compiler": "none", "layout": "default", "compression": "none", "sparsity": None}
     case |= {"data": "synthetic"}
     case |= axes
-    roles = described.get("roles", {}).get(axes["strategy"])
+    roles = described(line).get("roles", {}).get(axes["strategy"])
     roles = roles or {"trainer": {"count": "trainers", "measured": True}}
     counts = {"trainers": trainers, "pservers": pservers}
     places = [
@@ -86,7 +127,11 @@ def job_of(
             for place in places
         ],
         "protocol": {"warmup_steps": 1, "measured_steps": 3, "min_seconds": 0.5},
-        "workload": {"params": spec["scales"]["smoke"], "seed": 1, "data_path": None},
+        "workload": {
+            "params": spec["scales"][smallest_scale(spec["scales"])],
+            "seed": 1,
+            "data_path": None,
+        },
         "env": {},
     }
 
@@ -171,14 +216,22 @@ def _wait(folder: Path, running: dict[str, Any], trainers: list[str]) -> None:
 
 def launch(line: str) -> Callable[..., list[dict[str, Any]]]:
     """`processes` of a line's launch.py."""
-    path = BENCHMARKS / "frameworks" / line / "launch.py"
-    spec = importlib.util.spec_from_file_location(f"launch_{line}", path)
+    found: Callable[..., Any] = load_module(
+        BENCHMARKS / "frameworks" / line / "launch.py"
+    ).processes
+    return found
+
+
+def load_module(path: Path) -> Any:
+    """A file of benchmarks/ as a module, whose imports are found there."""
+    if str(BENCHMARKS) not in sys.path:
+        sys.path.append(str(BENCHMARKS))
+    spec = importlib.util.spec_from_file_location(f"{path.parent.name}_{path.stem}", path)
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    processes: Callable[..., list[dict[str, Any]]] = module.processes
-    return processes
+    return module
 
 
 def free_ports(count: int) -> list[int]:
@@ -190,3 +243,59 @@ def free_ports(count: int) -> list[int]:
     for each in sockets:
         each.close()
     return ports
+
+
+OF_CLOCKS = ("overlap", "throughput_matches_steps", "window_matches_steps")
+
+
+def refused(job: Any, ranks: list[dict[str, Any]]) -> dict[str, str]:
+    """The checks that quarantine a repeat -> what they observed, as the control plane has them.
+
+    Without those that read clocks: in windows of a few steps they judge how busy this machine is.
+
+    Args:
+        job: the job.json document.
+        ranks: what the measured processes wrote in rank.json, by rank.
+    """
+    case = job["case"]
+    counts = {role: sum(p["role"] == role for p in job["processes"]) for role in ("pserver",)}
+    processes = tuple(
+        Process(p["name"], p["role"], p["rank"], p["node"], 0, measured=p["measured"])
+        for p in job["processes"]
+    )
+    measured = iter(ranks)
+    results: dict[str, dict[str, Any]] = {node["name"]: {"processes": []} for node in job["nodes"]}
+    for process in job["processes"]:
+        keys = ("name", "role", "rank", "measured")
+        entry = {key: process[key] for key in keys}
+        entry["summary"] = next(measured) if process["measured"] else None
+        results[process["node"]]["processes"].append(entry)
+    context = CheckContext(
+        case=Case(
+            case["workload"],
+            case["framework"],
+            Strategy(case["strategy"]),
+            nodes=len(job["nodes"]),
+            trainers=len(job["nodes"]),
+            pservers=counts["pserver"],
+            batch_size_per_device=case["batch_size_per_device"],
+            sync=case["sync"],
+            scale="smoke",
+        ),
+        protocol=Protocol(
+            warmup_steps=job["protocol"]["warmup_steps"],
+            measured_steps=job["protocol"]["measured_steps"],
+            min_seconds=job["protocol"]["min_seconds"],
+            repeats=1,
+        ),
+        processes=processes,
+        unit="units",
+        units_per_trainer_step=None,
+        parameters=job["workload"]["params"].get("parameters"),
+    )
+    clocks = {node["name"]: {"offset_s": 0.0, "error_s": 0.0} for node in job["nodes"]}
+    record = repeat_record({"repeat": 1, "status": "ok", "clocks": clocks}, results)
+    summary = summarize_repeat(record, context.case)
+    checks = check_repeats(context, [record], [summary])
+    refusing = {each.check: each.observed for each in checks if each.quarantines}
+    return {check: observed for check, observed in refusing.items() if check not in OF_CLOCKS}
