@@ -72,6 +72,10 @@ def held(cell: TrainedCell) -> Any:
     if cell.workload == "vgg16_cifar" and line.api == "tensorflow":
         # Thirteen batch norms and ReLUs amplify rounding: PyTorch without oneDNN is 3e-3 off it.
         cell = dataclasses.replace(cell, tolerance=1e-2)
+    if cell.workload == "se_resnext50_32x4d" and cell.line == "oneflow":
+        # Its batch norms see 1x1: PyTorch without oneDNN is 4e-4 off it, OneFlow 2e-3, most where
+        # gradients are smallest.
+        cell = dataclasses.replace(cell, tolerance=5e-3)
     return pytest.param(cell, id=str(cell), marks=marks)
 
 
