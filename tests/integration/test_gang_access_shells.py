@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import pytest
 from tests.integration.access_servers import Server, server_with_shell
 
+from nightbench.core.model import EnvironmentPolicy
 from nightbench.gang import RemoteFailure, SshTransport
 from nightbench.gang.errors import NodeError
-from nightbench.gang.node_access import measure_offset
+from nightbench.gang.node_access import Agent, Layout
 from nightbench.gang.ssh_connection import quote
 
 pytestmark = pytest.mark.openssh
@@ -75,15 +76,16 @@ async def test_noise_is_no_part_of_an_answer(node, transport):
 
 
 async def test_a_conversation_begins_after_the_noise(transport, tmp_path):
-    agent = tmp_path / "agent.py"
-    agent.write_text(
+    (tmp_path / "agent.py").write_text(
         "import json, sys, time\n"
         "for line in sys.stdin:\n"
         "    clocks = {'monotonic_s': time.monotonic(), 'wall_s': time.time()}\n"
         "    print(json.dumps(clocks), flush=True)\n"
     )
-    offset = await measure_offset(transport, sys.executable, str(agent), exchanges=3)
-    assert abs(offset.offset_s) <= offset.error_s
+    policy = EnvironmentPolicy(python=sys.executable)
+    agent = Agent(transport, policy, Layout(str(tmp_path), str(tmp_path)), str(tmp_path))
+    for offset in await agent.clocks():
+        assert abs(offset.offset_s) <= offset.error_s
 
 
 async def test_files_work(transport, tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 
 from nightbench.core.sentences import sentences
 from nightbench.gang.decisions import SERVING
@@ -22,6 +22,17 @@ MAX_STARTS = 3
 """After so many starts that ended at once, the node is given up."""
 
 SWEEP_TIMEOUT_S = 30.0
+
+
+@dataclass
+class _Start:
+    """What became of starting the agent of one node."""
+
+    starts: int = 0
+    checked_s: float | None = None
+    """When an agent was last known to run there."""
+    reported_wait: str | None = None
+    reported_holder: object = None
 
 
 class AgentSupervisor:
@@ -96,53 +107,23 @@ class AgentSupervisor:
             optional: as in `start_all`.
         """
         gang = self._gang
-        starts = 0
-        reported_holder: object = None
-        reported_wait: str | None = None
-        checked_s: float | None = None
+        begun = _Start()
         while True:
             now = gang.clock()
-            waited_s = now - checked_s if checked_s is not None else None
-            if _must_start(client, waited_s):
-                if starts >= MAX_STARTS:
-                    raise NodeError.of(
-                        client.transport,
-                        f"the agent ended {starts} times right after its start: "
-                        f"{sentences(client.view.agent_reasons)}; see agent.out and agent.jsonl "
-                        "in its job folder",
-                    )
-                try:
-                    await client.renew(gang.epoch)
-                    if await client.start_agent():
-                        starts += 1
-                        await self._report_start(client, repeat)
-                    checked_s = gang.clock()
-                    await client.read_state(gang.monitor.repeat)
-                except NodeError as error:
-                    # A short interruption is retried; a longer one ends with its last error.
-                    if now - client.view.answered_s > gang.job.limits.lease_s:
-                        raise
-                    client.note_error(error)
-            elif waited_s is not None and waited_s > PROCESS_CHECK_S:
-                checked_s = now
+            waited_s = now - begun.checked_s if begun.checked_s is not None else None
+            if waited_s is None or _must_start(client, waited_s):
+                await self._try_to_start(client, repeat, begun)
+            elif waited_s > PROCESS_CHECK_S:
                 running = await call_each([client], NodeClient.is_agent_running)
-                if running.get(client.name) is False:
-                    checked_s = None
+                begun.checked_s = now if running.get(client.name) is not False else None
+                if begun.checked_s is None:
                     continue
-            if checked_s is not None and client.holds_lock:
+            if begun.checked_s is not None and client.holds_lock:
                 return
-            waits = client.launcher.waits if client.launcher is not None else None
-            if waits is not None and waits != reported_wait:
-                gang.on_event(GangEvent("waiting", waits))
-                await gang.write_progress("waiting", repeat, waits, force=True)
-            reported_wait = waits
             # A batch system has given all nodes to one gang: none is held for another.
             if client.view.agent == "waiting" and client.launcher is None:
                 await self._release(later, client, repeat)
-            holder = client.view.lock_holder
-            if client.view.agent == "waiting" and holder != reported_holder:
-                reported_holder = holder
-                await self._report_waiting(client, repeat, holder)
+            await self._report_waiting(client, repeat, begun)
             await gang.monitor.next_views()
             await gang.raise_if_ended()
             if optional and gang.is_too_late():
@@ -150,11 +131,36 @@ class AgentSupervisor:
                     f"the deadline passed while the lock of node {client.name} was waited for"
                 )
 
-    async def _report_start(self, client: NodeClient, repeat: int) -> None:
-        message = "agent started"
-        if repeat > 1 and await client.check_reboot():
-            message = "agent started; the node was rebooted"
-        self._gang.on_event(GangEvent("agent", message, client.name))
+    async def _try_to_start(self, client: NodeClient, repeat: int, begun: _Start) -> None:
+        """Start an agent unless one runs.
+
+        Raises:
+            NodeError: the node has not answered for a lease, or agents end right after their start.
+        """
+        gang = self._gang
+        if begun.starts >= MAX_STARTS:
+            raise NodeError.of(
+                client.transport,
+                f"the agent ended {begun.starts} times right after its start: "
+                f"{sentences(client.view.agent_reasons)}; see agent.out and agent.jsonl "
+                "in its job folder",
+            )
+        now = gang.clock()
+        try:
+            await client.renew(gang.epoch)
+            if await client.start_agent():
+                begun.starts += 1
+                message = "agent started"
+                if repeat > 1 and await client.check_reboot():
+                    message = "agent started; the node was rebooted"
+                gang.on_event(GangEvent("agent", message, client.name))
+            begun.checked_s = gang.clock()
+            await client.read_state(gang.monitor.repeat)
+        except NodeError as error:
+            # A short interruption is retried; a longer one ends with its last error.
+            if now - client.view.answered_s > gang.job.limits.lease_s:
+                raise
+            client.note_error(error)
 
     async def _release(self, later: list[NodeClient], waits_for: NodeClient, repeat: int) -> None:
         """Release the locks that come after one that is waited for.
@@ -171,20 +177,29 @@ class AgentSupervisor:
                 gang.on_event(GangEvent("agent", message, client.name, repeat))
         await call_each(alive, lambda client: client.release(gang.epoch))
 
-    async def _report_waiting(
-        self, client: NodeClient, repeat: int, holder: Mapping[str, object] | None
-    ) -> None:
+    async def _report_waiting(self, client: NodeClient, repeat: int, begun: _Start) -> None:
+        """Report once who or what an agent waits for: a batch system, or another job's lock."""
+        gang = self._gang
+        waits = client.launcher.waits if client.launcher is not None else None
+        if waits is not None and waits != begun.reported_wait:
+            gang.on_event(GangEvent("waiting", waits))
+            await gang.write_progress("waiting", repeat, waits, force=True)
+        begun.reported_wait = waits
+        holder = client.view.lock_holder
+        if client.view.agent != "waiting" or holder == begun.reported_holder:
+            return
+        begun.reported_holder = holder
         who = holder or {}
         message = (
             f"waiting for node {client.name}: {who.get('job_id', 'an unknown job')} of user "
             f"{who.get('user', '?')} has locked it since {who.get('since', '?')}"
         )
-        self._gang.on_event(GangEvent("waiting", message, client.name, data=dict(who)))
-        await self._gang.write_progress("waiting", repeat, message, force=True)
+        gang.on_event(GangEvent("waiting", message, client.name, data=dict(who)))
+        await gang.write_progress("waiting", repeat, message, force=True)
 
 
-def _must_start(client: NodeClient, waited_s: float | None) -> bool:
-    """Return whether an agent is to be started; `waited_s` is the time since one was, if any."""
-    if waited_s is None or client.view.agent == "ended":
+def _must_start(client: NodeClient, waited_s: float) -> bool:
+    """Return whether the agent that was started before `waited_s` has ended, or never lived."""
+    if client.view.agent == "ended":
         return True
     return client.view.agent not in (*SERVING, "waiting") and waited_s > FIRST_STATE_S

@@ -9,7 +9,7 @@ import asyncio
 import json
 import logging
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,16 +24,15 @@ from nightbench.core.model import (
 )
 from nightbench.gang.errors import GangError, RemoteFailure
 from nightbench.gang.node_access import (
+    Agent,
     Connect,
     Layout,
-    call_agent,
     connections,
-    lock_options,
     on_all,
 )
 from nightbench.gang.node_client import EPOCH
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
-from nightbench.gang.shipping import Shipment, ship_code
+from nightbench.gang.shipping import Shipment, ship_agent
 from nightbench.gang.slurm_launcher import end_job
 from nightbench.gang.ssh_pool import shared_transport
 from nightbench.gang.ssh_target import SshTarget
@@ -109,7 +108,6 @@ async def cancel_run(
     targets: Mapping[str, SshTarget],
     reason: str = "by a command",
     on_event: OnEvent = ignore,
-    connect: Connect = shared_transport,
 ) -> CancelReport:
     """End every job of a run on all nodes of a cluster; see `cancel`."""
 
@@ -125,7 +123,7 @@ async def cancel_run(
             transport, folders, cluster.environments, prefix, 10.0, reason, in_slurm=in_slurm
         )
 
-    async with connections(cluster.nodes, targets, connect) as transports:
+    async with connections(cluster.nodes, targets) as transports:
         return await _on_nodes(transports, on_node, on_event)
 
 
@@ -164,12 +162,12 @@ async def _end(
     layout = await Layout.of(transport, policy)
     stopped = []
     jobs = []
-    agent: str | None = None
+    code: str | None = None
     for folder in folders:
         job = await _json(transport, posixpath.join(folder, "job.json"))
         if job is None:
             continue
-        agent = layout.agent(job["code_digest"])
+        code = layout.code(job["code_digest"])
         control = posixpath.join(folder, "control")
         await transport.make_folders(control)
         claimed = [int(m[1]) for n in await transport.listdir(control) if (m := EPOCH.match(n))]
@@ -185,35 +183,33 @@ async def _end(
         stopped.append(folder)
         if in_slurm:
             jobs.append(str(job["job_id"]))
-    agent = agent or await _any_agent(transport, layout)
-    if agent is None:
+    code = code or await _any_code(transport, layout)
+    if code is None:
         return [], []
     await _wait_for_end(transport, stopped, term_s + AGENT_ENDS_S)
     for job_id in jobs:
         await end_job(transport, job_id)
-    words = ["--root", layout.root, "--job", prefix, *lock_options(policy)]
+    agent = Agent(transport, policy, layout, code)
     killed: list[int] = []
     for _ in range(SWEEPS):
-        swept = await call_agent(transport, policy.python, agent, "sweep", *words, "--kill")
+        swept = await agent.sweep(prefix, kill=True)
         killed += [int(pid) for pid in swept.get("killed", [])]
-        left = await call_agent(transport, policy.python, agent, "sweep", *words)
+        left = await agent.sweep(prefix)
         if not left["found"]:
             return stopped, killed
         await asyncio.sleep(1)
     raise RemoteFailure.of(transport, f"cannot end these processes: {left['found']}")
 
 
-async def _any_agent(transport: SshTransport, layout: Layout) -> str | None:
-    """Return the agent of some shipped code; a job has none of its own while it is prepared.
+async def _any_code(transport: SshTransport, layout: Layout) -> str | None:
+    """Return the folder of some shipped code: a job names none while it is prepared.
 
     Returns:
         None where no code was ever shipped.
     """
     folder = posixpath.join(layout.root, "code")
-    for digest in await transport.listdir(folder):
-        if not digest.startswith("."):
-            return posixpath.join(folder, digest, "agent.py")
-    return None
+    shipped = [name for name in await transport.listdir(folder) if not name.startswith(".")]
+    return posixpath.join(folder, shipped[0]) if shipped else None
 
 
 async def _wait_for_end(transport: SshTransport, folders: Iterable[str], limit_s: float) -> None:
@@ -247,7 +243,6 @@ async def sweep(
     shipment: Shipment,
     job: str | None = None,
     kill: bool = False,
-    connect: Connect = shared_transport,
 ) -> dict[str, dict[str, Any]]:
     """List (or end) processes whose agent is gone.
 
@@ -257,14 +252,12 @@ async def sweep(
         shipment: the agent's code.
         job: list all processes of the jobs whose id begins so, agents included, instead.
         kill: end them.
-        connect: makes a transport to a target.
 
     Returns:
         Node -> {"found": [{pid, job, node, cmd}], "killed": [pid]}; {"problem": why} with both
         empty where a node could not be asked; the others are swept all the same.
     """
-    words = [*(["--job", job] if job else []), *(["--kill"] if kill else [])]
-    return await _everywhere(cluster, targets, shipment, connect, "sweep", words)
+    return await _everywhere(cluster, targets, shipment, lambda agent: agent.sweep(job, kill=kill))
 
 
 async def clean(
@@ -272,16 +265,23 @@ async def clean(
     targets: Mapping[str, SshTarget],
     shipment: Shipment,
     keep_days: float,
-    connect: Connect = shared_transport,
 ) -> dict[str, dict[str, Any]]:
     """Remove jobs, environments and code that nothing has used for `keep_days`.
 
     Returns:
         Node -> {"removed": [path]}; {"problem": why} where a node could not be asked.
     """
-    digest = await asyncio.to_thread(shipment.code_digest)
-    words = ["--keep-days", f"{keep_days:g}", "--keep-code", digest]
-    return await _everywhere(cluster, targets, shipment, connect, "clean", words)
+
+    async def ask(agent: Agent) -> dict[str, Any]:
+        words = [
+            *agent.where,
+            *agent.layout.job_root_option,
+            "--keep-code",
+            posixpath.basename(agent.code),
+        ]
+        return await agent.call("clean", *words, "--keep-days", f"{keep_days:g}")
+
+    return await _everywhere(cluster, targets, shipment, ask)
 
 
 async def sweep_and_clean(
@@ -322,36 +322,14 @@ async def _everywhere(
     cluster: Cluster,
     targets: Mapping[str, SshTarget],
     shipment: Shipment,
-    connect: Connect,
-    verb: str,
-    words: list[str],
+    call: Callable[[Agent], Awaitable[dict[str, Any]]],
 ) -> dict[str, dict[str, Any]]:
     async def ask(transport: SshTransport) -> dict[str, Any]:
         try:
-            return await _verb(transport, cluster.environments, shipment, verb, *words)
+            return await call(await ship_agent(transport, cluster.environments, shipment, ignore))
         except UserError as error:
             return {"found": [], "killed": [], "removed": [], "problem": str(error)}
 
-    async with connections(cluster.nodes, targets, connect) as transports:
+    async with connections(cluster.nodes, targets) as transports:
         answers = await asyncio.gather(*map(ask, transports.values()))
         return dict(zip(transports, answers, strict=True))
-
-
-async def _verb(
-    transport: SshTransport,
-    policy: EnvironmentPolicy,
-    shipment: Shipment,
-    verb: str,
-    *words: str,
-) -> dict[str, Any]:
-    layout = await Layout.of(transport, policy)
-    code = await ship_code(transport, layout, shipment, policy.python, ignore)
-    return await call_agent(
-        transport,
-        policy.python,
-        posixpath.join(code, "agent.py"),
-        verb,
-        *(layout.options() if verb == "clean" else ["--root", layout.root]),
-        *lock_options(policy),
-        *words,
-    )

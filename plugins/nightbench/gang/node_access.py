@@ -84,18 +84,14 @@ class Layout:
         root = await _expand(transport, policy.root)
         return cls(root, await _expand(transport, policy.job_root) if policy.job_root else root)
 
-    def options(self) -> list[str]:
-        """Return the options by which the agent's verbs find both roots."""
-        apart = ["--job-root", self.job_root] if self.job_root != self.root else []
-        return ["--root", self.root, *apart]
+    @property
+    def job_root_option(self) -> list[str]:
+        """The option of the agent's verbs for the folder of jobs; empty where it is the root."""
+        return ["--job-root", self.job_root] if self.job_root != self.root else []
 
     def code(self, digest: str) -> str:
         """Return the folder of the shipped tree."""
         return posixpath.join(self.root, "code", digest[:CODE_DIGITS])
-
-    def agent(self, digest: str) -> str:
-        """Return the path of the agent's script."""
-        return posixpath.join(self.code(digest), "agent.py")
 
     def uv(self, version: str) -> str:
         """Return the path of the shipped uv binary."""
@@ -129,52 +125,107 @@ def repeat_dir(job_dir: str, repeat: int) -> str:
 # --- the agent's verbs ---------------------------------------------------------------------
 
 
-async def call_agent(
-    transport: SshTransport,
-    python: str,
-    agent: str,
-    verb: str,
-    *arguments: str,
-    env: Mapping[str, str] | None = None,
-    on_stderr: OnLine | None = None,
-    timeout_s: float | None = 120.0,
-) -> dict[str, Any]:
-    """Run `agent.py VERB` on a node; return the JSON document that it prints.
+@dataclass(frozen=True)
+class Agent:
+    """`agent.py` of one shipped tree on one node, and the folders that it works in."""
 
-    Args:
-        transport: the node.
-        python: its interpreter for the agent.
-        agent: path of agent.py there.
-        verb: the agent's subcommand.
-        arguments: words after the verb.
-        env: added to its environment.
-        on_stderr: called with each of its progress lines.
-        timeout_s: None for verbs that may take long.
+    transport: SshTransport
+    policy: EnvironmentPolicy
+    layout: Layout
+    code: str
+    """Folder of the shipped tree."""
 
-    Raises:
-        AgentCrashed: it ended with a traceback.
-        RemoteFailure: it failed, or printed no JSON; `DiskFull` where that was the reason.
-    """
-    done = await transport.run(
-        [python, agent, verb, *arguments], env=env, on_stderr=on_stderr, timeout_s=timeout_s
-    )
-    document = _document(done.stdout)
-    if document is None:
-        said = done.stderr or done.stdout
-        full = b"No space left on device" in said
-        if done.exit == 1 and b"Traceback (most recent call last)" in said and not full:
-            lines = said.decode(errors="replace").strip().splitlines()
-            raise AgentCrashed.of(
-                transport,
-                f"`agent.py {verb}` failed with an exception: {lines[-1]}. The code that was "
-                "shipped to the node is at fault, not the node. " + "\n".join(lines[-12:]),
-            )
-        raise remote_failure(transport, f"run `agent.py {verb}` (exit {done.exit})", said)
-    if done.exit != 0:
-        raise remote_failure(
-            transport, f"run `agent.py {verb}`", _failure_message(document).encode()
+    @classmethod
+    async def of(cls, transport: SshTransport, policy: EnvironmentPolicy, digest: str) -> Agent:
+        """Return the agent of a tree on a node.
+
+        Raises:
+            NodeError: the node does not say where the user's home is.
+        """
+        layout = await Layout.of(transport, policy)
+        return cls(transport, policy, layout, layout.code(digest))
+
+    @property
+    def command(self) -> tuple[str, str]:
+        """Interpreter and script: the first words of all its commands."""
+        return self.policy.python, posixpath.join(self.code, "agent.py")
+
+    @property
+    def where(self) -> list[str]:
+        """Options of its verbs: the root, and the folder of the node's lock if that is apart."""
+        lock_dir = ["--lock-dir", self.policy.lock_dir] if self.policy.lock_dir else []
+        return ["--root", self.layout.root, *lock_dir]
+
+    async def call(
+        self,
+        verb: str,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        on_stderr: OnLine | None = None,
+        timeout_s: float | None = 120.0,
+    ) -> dict[str, Any]:
+        """Run `agent.py VERB` on the node; return the JSON document that it prints.
+
+        Args:
+            verb: the subcommand.
+            arguments: words after the verb.
+            env: added to its environment.
+            on_stderr: called with each of its progress lines.
+            timeout_s: None for verbs that may take long.
+
+        Raises:
+            AgentCrashed: it ended with a traceback.
+            RemoteFailure: it failed, or printed no JSON; `DiskFull` where that was the reason.
+        """
+        transport = self.transport
+        done = await transport.run(
+            [*self.command, verb, *arguments], env=env, on_stderr=on_stderr, timeout_s=timeout_s
         )
-    return document
+        document = _document(done.stdout)
+        if document is None:
+            said = done.stderr or done.stdout
+            full = b"No space left on device" in said
+            if done.exit == 1 and b"Traceback (most recent call last)" in said and not full:
+                lines = said.decode(errors="replace").strip().splitlines()
+                raise AgentCrashed.of(
+                    transport,
+                    f"`agent.py {verb}` failed with an exception: {lines[-1]}. The code that was "
+                    "shipped to the node is at fault, not the node. " + "\n".join(lines[-12:]),
+                )
+            raise remote_failure(transport, f"run `agent.py {verb}` (exit {done.exit})", said)
+        if done.exit != 0:
+            said = _failure_message(document).encode()
+            raise remote_failure(transport, f"run `agent.py {verb}`", said)
+        return document
+
+    async def sweep(self, job: str | None = None, *, kill: bool = False) -> dict[str, Any]:
+        """Return {"found": [{pid, job, node, cmd}], "killed": [pid]}: processes without an agent.
+
+        Args:
+            job: all processes of the jobs whose id begins so, agents included, instead.
+            kill: end them.
+        """
+        words = [*(["--job", job] if job else []), *(["--kill"] if kill else [])]
+        return await self.call("sweep", *self.where, *words)
+
+    async def clocks(
+        self, before: Sequence[str] = (), monotonic: Callable[[], float] = time.monotonic
+    ) -> tuple[ClockOffset, ClockOffset]:
+        """Return the offsets of the node's monotonic and wall clock to the controller's.
+
+        Args:
+            before: words before the command, which bring it to the node.
+            monotonic: the controller's clock.
+        """
+        readings, wall = [], []
+        async with self.transport.converse([*before, *self.command, "clock"]) as conversation:
+            for _ in range(EXCHANGES):
+                sent, sent_wall = monotonic(), time.time()
+                answer = json.loads(await conversation.ask(""))
+                received, received_wall = monotonic(), time.time()
+                readings.append((sent, float(answer["monotonic_s"]), received))
+                wall.append((sent_wall, float(answer["wall_s"]), received_wall))
+        return best_offset(readings), best_offset(wall)
 
 
 def _failure_message(document: dict[str, Any]) -> str:
@@ -206,11 +257,6 @@ def repeated_option(flag: str, values: Sequence[str]) -> list[str]:
     return [word for value in values for word in (flag, value)]
 
 
-def lock_options(policy: EnvironmentPolicy) -> list[str]:
-    """Return the option that names the folder of the node's lock, where the site has its own."""
-    return ["--lock-dir", policy.lock_dir] if policy.lock_dir else []
-
-
 # --- a node's clocks -----------------------------------------------------------------------
 
 
@@ -225,42 +271,6 @@ def best_offset(exchanges: Iterable[tuple[float, float, float]]) -> ClockOffset:
     """
     sent, node, received = min(exchanges, key=lambda exchange: exchange[2] - exchange[0])
     return ClockOffset(offset_s=node - (sent + received) / 2, error_s=(received - sent) / 2)
-
-
-async def measure_offset(
-    transport: SshTransport,
-    python: str,
-    agent: str,
-    exchanges: int = EXCHANGES,
-    clock: Callable[[], float] = time.monotonic,
-    before: Sequence[str] = (),
-) -> ClockOffset:
-    """Return how far a node's monotonic clock is from the controller's."""
-    return (await measure_clocks(transport, python, agent, exchanges, clock, before=before))[0]
-
-
-async def measure_clocks(
-    transport: SshTransport,
-    python: str,
-    agent: str,
-    exchanges: int = EXCHANGES,
-    clock: Callable[[], float] = time.monotonic,
-    wall_clock: Callable[[], float] = time.time,
-    before: Sequence[str] = (),
-) -> tuple[ClockOffset, ClockOffset]:
-    """Return the offsets of a node's monotonic and wall clock, by several readings of both.
-
-    `before` are words before the command, which bring it to the node.
-    """
-    monotonic, wall = [], []
-    async with transport.converse([*before, python, agent, "clock"]) as conversation:
-        for _ in range(exchanges):
-            sent, sent_wall = clock(), wall_clock()
-            answer = json.loads(await conversation.ask(""))
-            received, received_wall = clock(), wall_clock()
-            monotonic.append((sent, float(answer["monotonic_s"]), received))
-            wall.append((sent_wall, float(answer["wall_s"]), received_wall))
-    return best_offset(monotonic), best_offset(wall)
 
 
 def more_precise(first: ClockOffset | None, second: ClockOffset | None) -> ClockOffset | None:

@@ -15,11 +15,8 @@ from nightbench.gang.decisions import SERVING, NodeView, ProcessView
 from nightbench.gang.errors import NodeError, RemoteFailure
 from nightbench.gang.node_access import (
     EXCHANGES,
-    Layout,
+    Agent,
     best_offset,
-    call_agent,
-    lock_options,
-    measure_offset,
     repeat_dir,
 )
 from nightbench.gang.slurm_launcher import SlurmLauncher
@@ -58,10 +55,8 @@ class NodeClient:
         self.name = node.name
         self.transport = transport
         self._clock = clock
-        self._python = job.environments.python
-        self._root = ""
+        self._agent: Agent
         self._folder = ""
-        self._agent = ""
         self._renewals = 0
         self._state_digest: str | None = None
         """Digest of the state in the last answer; the next poll asks for a different one."""
@@ -80,10 +75,9 @@ class NodeClient:
         Raises:
             RemoteFailure: the job was not prepared there.
         """
-        layout = await Layout.of(self.transport, self.job.environments)
-        self._root = layout.root
-        self._folder = layout.job(self.job, self.name)
-        self._agent = layout.agent(self.job.code_digest)
+        job = self.job
+        self._agent = await Agent.of(self.transport, job.environments, job.code_digest)
+        self._folder = self._agent.layout.job(job, self.name)
         if not await self.transport.exists(self._path("job.json")):
             raise RemoteFailure.of(
                 self.transport,
@@ -155,9 +149,7 @@ class NodeClient:
         """Start the agent; return False where one runs already, or waits for its node."""
         if self.launcher is not None:
             return await self.launcher.start(self.transport)
-        answer = await call_agent(
-            self.transport, self._python, self._agent, "start", self._folder, "--node", self.name
-        )
+        answer = await self._agent.call("start", self._folder, "--node", self.name)
         if answer.get("started"):
             self._started_pid = answer.get("pid")
         return bool(answer.get("started"))
@@ -192,7 +184,7 @@ class NodeClient:
             "wait_s": wait_s,
             "every_s": every_s,
         }
-        answer = await self.transport.follow(self._python, self._agent, request)
+        answer = await self.transport.follow(*self._agent.command, request)
         self.highest_epoch = max(self.highest_epoch, int(answer["epoch"]))
         self._state_digest = answer["digest"]
         self._update_view(answer["agent"] or {}, answer["state"])
@@ -294,13 +286,11 @@ class NodeClient:
         """Return the offset of the node's monotonic clock to the controller's, s."""
         if self.launcher is not None:
             words = await self.launcher.on_node(self.transport, self.node.host)
-            return await measure_offset(
-                self.transport, self._python, self._agent, clock=self._clock, before=words
-            )
+            return (await self._agent.clocks(words, self._clock))[0]
         readings = []
         for _ in range(EXCHANGES):
             sent = self._clock()
-            answer = await self.transport.follow(self._python, self._agent, {"clock": True})
+            answer = await self.transport.follow(*self._agent.command, {"clock": True})
             readings.append((sent, float(answer["monotonic_s"]), self._clock()))
         return best_offset(readings)
 
@@ -308,8 +298,7 @@ class NodeClient:
         """End all processes of Nightbench on the node whose agent has died; return their pids."""
         if self.launcher is not None:
             return []  # the batch system ends what its jobs leave
-        words = ["--root", self._root, "--kill", *lock_options(self.job.environments)]
-        answer = await call_agent(self.transport, self._python, self._agent, "sweep", *words)
+        answer = await self._agent.sweep(kill=True)
         return [int(pid) for pid in answer.get("killed") or []]
 
     def _lease(self, epoch: int) -> str:

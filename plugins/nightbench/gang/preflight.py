@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,18 +16,13 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, Node
 from nightbench.gang.errors import NodeError, RemoteFailure, reason_of
 from nightbench.gang.node_access import (
-    Connect,
-    Layout,
-    call_agent,
+    Agent,
     connections,
-    lock_options,
-    measure_clocks,
     repeated_option,
 )
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
-from nightbench.gang.shipping import Shipment, ship_code
+from nightbench.gang.shipping import Shipment, ship_agent
 from nightbench.gang.ssh_connection import Conversation
-from nightbench.gang.ssh_pool import shared_transport
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
 from nightbench.nodes import Control, NodePreflight
@@ -60,7 +54,6 @@ async def preflight(
     controls: bool = False,
     sweep: bool = False,
     on_event: OnEvent = ignore,
-    connect: Connect = shared_transport,
 ) -> tuple[list[NodePreflight], Network | None]:
     """Examine every node, then the network between those that answer and are free.
 
@@ -71,7 +64,6 @@ async def preflight(
         controls: take the short control measurements too, on nodes that are free.
         sweep: end orphaned processes first.
         on_event: called with what is done.
-        connect: makes a transport to a target.
 
     Returns:
         The nodes in the cluster's order (one that does not answer is an entry, not an error), and
@@ -79,13 +71,13 @@ async def preflight(
     """
     places = asyncio.Semaphore(AT_ONCE)
 
-    async def examine(node: Node, transport: SshTransport) -> tuple[NodePreflight, str | None]:
+    async def examine(node: Node, transport: SshTransport) -> tuple[NodePreflight, Agent | None]:
         async with places:
             return await _examine(cluster, node, transport, shipment, controls, sweep, on_event)
 
     # A login node's figures would pass for those of Slurm's nodes.
     controls = controls and cluster.slurm is None
-    async with connections(cluster.nodes, targets, connect) as transports:
+    async with connections(cluster.nodes, targets) as transports:
         examined = await asyncio.gather(*(examine(n, transports[n.name]) for n in cluster.nodes))
         free = [
             (node, agent)
@@ -93,7 +85,7 @@ async def preflight(
             if agent is not None and seen.document and not seen.document["lock_holders"]
         ]
         several = len(free) > 1 and cluster.slurm is None
-        network = await _network(cluster, free, transports) if several else None
+        network = await _network(free) if several else None
     return [seen for seen, _ in examined], network
 
 
@@ -105,66 +97,51 @@ async def _examine(
     controls: bool,
     sweep: bool,
     on_event: OnEvent,
-) -> tuple[NodePreflight, str | None]:
-    """Examine one node; return the result and the path of its agent, None without one."""
-    policy = cluster.environments
+) -> tuple[NodePreflight, Agent | None]:
+    """Examine one node; return the result and its agent, None without one."""
     seen = NodePreflight(node.name, transport.address, utc_now(), reachable=False)
     agent = None
     try:
         await transport.home()
         seen = dataclasses.replace(seen, reachable=True)
-        layout = await Layout.of(transport, policy)
-        code = await ship_code(transport, layout, shipment, policy.python, on_event)
-        agent = posixpath.join(code, "agent.py")
-        where = ["--root", layout.root, *lock_options(policy)]
+        agent = await ship_agent(transport, cluster.environments, shipment, on_event)
         if sweep:
-            swept = await call_agent(transport, policy.python, agent, "sweep", *where, "--kill")
+            swept = await agent.sweep(kill=True)
             ended = set(swept.get("killed", ()))
             found = tuple(each for each in swept["found"] if each.get("pid") in ended)
             seen = dataclasses.replace(seen, swept=found)
             if found:
                 on_event(GangEvent("sweep", f"{len(found)} orphans ended", node.name))
-        options = [*layout.options(), *lock_options(policy)]
+        options = [*agent.where, *agent.layout.job_root_option]
         options += ["--cpus", ",".join(map(str, node.cpus))] if node.cpus else []
         if controls:
-            options += await _control_options(cluster, transport, agent, where)
-        document = await call_agent(
-            transport,
-            policy.python,
-            agent,
-            "preflight",
-            *options,
-            timeout_s=CONTROLS_TIMEOUT_S if controls else EXAMINE_TIMEOUT_S,
-        )
-        clock, wall = await measure_clocks(transport, policy.python, agent)
+            options += await _control_options(cluster, agent)
+        limit_s = CONTROLS_TIMEOUT_S if controls else EXAMINE_TIMEOUT_S
+        document = await agent.call("preflight", *options, timeout_s=limit_s)
+        clock, wall = await agent.clocks()
     except UserError as error:
         # Errors of the controller too, such as an unreadable key: the node cannot be used.
         return dataclasses.replace(seen, problem=reason_of(error)), agent
     return dataclasses.replace(seen, document=document, clock=clock, wall=wall), agent
 
 
-async def _control_options(
-    cluster: Cluster, transport: SshTransport, agent: str, where: Sequence[str]
-) -> list[str]:
+async def _control_options(cluster: Cluster, agent: Agent) -> list[str]:
     """Return the options for control measurements; none where the node's lock is held."""
-    policy = cluster.environments
-    known = await call_agent(transport, policy.python, agent, "doctor", *where)
+    known = await agent.call("doctor", *agent.where)
     if known.get("lock_holder") or known.get("lock_holders"):
         return []
-    prefixes = [f"{line}={prefix}" for line, prefix in policy.paths.items()]
+    prefixes = [f"{line}={prefix}" for line, prefix in agent.policy.paths.items()]
     return ["--controls", cluster.device_kind, *repeated_option("--prefix", prefixes)]
 
 
 # --- between nodes ------------------------------------------------------------------------
 
 
-async def _network(
-    cluster: Cluster, agents: Sequence[tuple[Node, str]], transports: Mapping[str, SshTransport]
-) -> Network:
+async def _network(agents: Sequence[tuple[Node, Agent]]) -> Network:
     names = tuple(node.name for node, _ in agents)
     try:
         async with asyncio.timeout(RING_TIMEOUT_S):
-            answers = await _ring(cluster, agents, transports)
+            answers = await _ring(agents)
     except TimeoutError:
         return Network(
             names, problem=f"no all-reduce between {', '.join(names)} in {RING_TIMEOUT_S:g} s"
@@ -174,9 +151,7 @@ async def _network(
     return Network(names, all_reduce(names, answers))
 
 
-async def _ring(
-    cluster: Cluster, agents: Sequence[tuple[Node, str]], transports: Mapping[str, SshTransport]
-) -> list[dict[str, Any]]:
+async def _ring(agents: Sequence[tuple[Node, Agent]]) -> list[dict[str, Any]]:
     """Run one ring all-reduce over all nodes; return the ranks' answers in the nodes' order.
 
     Raises:
@@ -186,11 +161,10 @@ async def _ring(
         node.name: asyncio.get_running_loop().create_future() for node, _ in agents
     }
 
-    async def rank(number: int, node: Node, agent: str) -> dict[str, Any]:
-        transport = transports[node.name]
+    async def rank(number: int, node: Node, agent: Agent) -> dict[str, Any]:
+        transport = agent.transport
         address = node.data_address or node.host
-        argv = [cluster.environments.python, agent, "allreduce"]
-        argv += ["--rank", str(number), "--world", str(len(agents))]
+        argv = [*agent.command, "allreduce", "--rank", str(number), "--world", str(len(agents))]
         argv += ["--listen-range", "-".join(map(str, node.port_range))]
         argv += ["--bind", "::"] if ":" in address else []
         async with transport.converse(argv) as ring:

@@ -17,16 +17,15 @@ from packaging.version import Version
 from nightbench.core.model import Cluster, EnvironmentPolicy, JobSpec, Node, reasons_from_json
 from nightbench.gang.errors import Cancelled, EnvironmentUnavailable, GangError, RemoteFailure
 from nightbench.gang.node_access import (
+    Agent,
     Connect,
-    Layout,
-    call_agent,
     connections,
-    lock_options,
     on_all,
     repeated_option,
 )
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
-from nightbench.gang.shipping import Shipment, Shipped, machine_of, ship, ship_code
+from nightbench.gang.shipping import Shipment, Shipped, machine_of, ship, ship_agent
+from nightbench.gang.ssh_connection import OnLine
 from nightbench.gang.ssh_pool import shared_transport
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
@@ -129,26 +128,23 @@ async def build_environment(
 
 async def _environment_on(
     transport: SshTransport, job: JobSpec, shipment: Shipment, on_event: OnEvent
-) -> tuple[Layout, str]:
-    """Ship what a job's environment needs, and return where things lie and its interpreter."""
-    policy = job.environments
-    layout = await Layout.of(transport, policy)
+) -> tuple[Agent, str]:
+    """Ship what a job's environment needs; return the agent there, and the interpreter."""
     build = job.build
-    wheels = [Path(build.location)] if build.source == "wheel" and build.location else []
+    wheel = Path(build.location) if build.source == "wheel" and build.location else None
     locked, builds = None, _builds_environment(job, shipment)
     if builds and shipment.wheelhouse is not None:
         locked = await _wheels_to_ship(transport, job, shipment, shipment.wheelhouse)
-    shipped = await ship(
-        transport, layout, shipment, policy.python, on_event, wheels, locked, with_uv=builds
-    )
-    return layout, await provision(transport, layout, job, shipped, on_event)
+    policy = job.environments
+    shipped = await ship(transport, policy, shipment, on_event, wheel, locked, with_uv=builds)
+    return shipped.agent, await provision(job, shipped, on_event)
 
 
 async def _prepare_node(
     job: JobSpec, node: str, transport: SshTransport, shipment: Shipment, on_event: OnEvent
 ) -> None:
-    layout, python = await _environment_on(transport, job, shipment, on_event)
-    folder = layout.job(job, node)
+    agent, python = await _environment_on(transport, job, shipment, on_event)
+    folder = agent.layout.job(job, node)
     await transport.make_folders(folder)
     await transport.write_atomic(posixpath.join(folder, "python"), f"{python}\n".encode())
     document = json.dumps(job.to_json(), indent=1, sort_keys=True) + "\n"
@@ -183,29 +179,17 @@ async def _wheels_to_ship(
         raise EnvironmentUnavailable.of(transport, str(error)) from error
 
 
-async def provision(
-    transport: SshTransport, layout: Layout, job: JobSpec, shipped: Shipped, on_event: OnEvent
-) -> str:
+async def provision(job: JobSpec, shipped: Shipped, on_event: OnEvent) -> str:
     """Return the interpreter of the job's framework on a node, building the environment if absent.
 
     Raises:
         EnvironmentUnavailable: it cannot be built there; the message says how to get it.
     """
-    build, policy = job.build, job.environments
-
-    async def ask(verb: str, words: Sequence[str], **options: Any) -> dict[str, Any]:
-        agent = posixpath.join(shipped.code, "agent.py")
-        answer = await call_agent(transport, policy.python, agent, verb, *words, **options)
-        if "unavailable" in answer:
-            log = f" (log on the node: {answer['log']})" if answer.get("log") else ""
-            why = f"{build.line} is unavailable: {answer['unavailable']}{log}"
-            raise EnvironmentUnavailable.of(transport, f"{why}. {answer.get('hint', '')}")
-        return answer
-
+    build, transport = job.build, shipped.agent.transport
     # A prefix of the cluster's `paths` is a build of source "path": a version or a wheel that a
     # person asks for is never replaced by what the site prepared.
     if build.source == "path" and build.location is not None:
-        answer = await ask("prefix", ["--path", build.location])
+        answer = await _ask(job, shipped, "prefix", ["--path", build.location])
         if "problem" in answer:
             raise EnvironmentUnavailable.of(
                 transport,
@@ -213,18 +197,16 @@ async def provision(
                 "the suite's builds or the cluster's environments.paths",
             )
         return str(answer["python"])
-    # The mark by which `cancel` finds the build and what it starts.
-    mark = {"NIGHTBENCH_AGENT": job.job_id, "NIGHTBENCH_AGENT_NODE": transport.node}
     if build.source == "image":
-        answer = await ask("image", _image_options(layout, job), env=mark, timeout_s=None)
+        answer = await _ask(job, shipped, "image", _image_options(job, shipped))
         done = f"{build.line}: pulled {build.location}"
     else:
-        answer = await ask(
+        answer = await _ask(
+            job,
+            shipped,
             "provision",
-            _build_options(layout, job, shipped),
-            env=mark,
-            on_stderr=lambda line: on_event(GangEvent("provision", line, transport.node)),
-            timeout_s=None,
+            _build_options(job, shipped),
+            lambda line: on_event(GangEvent("provision", line, transport.node)),
         )
         done = f"{build.line} {build.variant}: built in {answer.get('seconds', 0):.0f} s"
     if "python" not in answer:
@@ -234,27 +216,49 @@ async def provision(
     return str(answer["python"])
 
 
-def _build_options(layout: Layout, job: JobSpec, shipped: Shipped) -> list[str]:
+async def _ask(
+    job: JobSpec,
+    shipped: Shipped,
+    verb: str,
+    words: Sequence[str],
+    on_stderr: OnLine | None = None,
+) -> dict[str, Any]:
+    """Return the answer of a verb that finds or makes the environment of the job's line."""
+    agent, line = shipped.agent, job.build.line
+    # The mark by which `cancel` finds the build and what it starts.
+    mark = {"NIGHTBENCH_AGENT": job.job_id, "NIGHTBENCH_AGENT_NODE": agent.transport.node}
+    answer = await agent.call(verb, *words, env=mark, on_stderr=on_stderr, timeout_s=None)
+    if "unavailable" in answer:
+        log = f" (log on the node: {answer['log']})" if answer.get("log") else ""
+        why = f"{line} is unavailable: {answer['unavailable']}{log}. {answer.get('hint', '')}"
+        raise EnvironmentUnavailable.of(agent.transport, why)
+    return answer
+
+
+def _build_options(job: JobSpec, shipped: Shipped) -> list[str]:
     """Return the options of the agent's verb `provision`."""
-    build, policy = job.build, job.environments
-    words = ["--root", layout.root, "--line", build.line, "--variant", build.variant]
+    build = job.build
+    words = [*shipped.agent.where, "--line", build.line, "--variant", build.variant]
+    words += _source_options(job.environments)
     if shipped.uv:
         words += ["--uv", shipped.uv]
-    words += _source_options(policy)
-    words += repeated_option("--wheel", shipped.wheels)
+    if shipped.wheel:
+        words += ["--wheel", shipped.wheel]
     if build.version and build.source == "index":
         words += ["--version", build.version]
     if shipped.wheelhouse is not None:
         # One folder for each wheel, named by its hash: the first switches the index off.
-        first, *others = shipped.wheelhouse or (posixpath.join(layout.root, "wheels"),)
+        none = posixpath.join(shipped.agent.layout.root, "wheels")
+        first, *others = shipped.wheelhouse or (none,)
         words += ["--wheelhouse", first, *repeated_option("--find-links", others)]
-    return [*words, *lock_options(policy)]
+    return words
 
 
-def _image_options(layout: Layout, job: JobSpec) -> list[str]:
+def _image_options(job: JobSpec, shipped: Shipped) -> list[str]:
     """Return the options of the agent's verb `image`."""
-    policy = job.environments
-    words = [*layout.options(), "--line", job.build.line, "--image", job.build.location or ""]
+    policy, layout = job.environments, shipped.agent.layout
+    words = ["--root", layout.root, *layout.job_root_option]
+    words += ["--line", job.build.line, "--image", job.build.location or ""]
     words += ["--engine", policy.engine, "--interpreter", policy.image_python]
     words += [f"--option={option}" for option in policy.engine_options]
     return [*words, *(f"--mount={folder}" for folder in policy.mounts)]
@@ -289,7 +293,6 @@ async def installable_versions(
     line: str,
     variant: str,
     on_event: OnEvent = ignore,
-    connect: Connect = shared_transport,
 ) -> InstallableVersions:
     """Return the versions of a line's main package that a node could install.
 
@@ -305,7 +308,6 @@ async def installable_versions(
         line: framework line.
         variant: of its lock.
         on_event: called with what is done.
-        connect: makes a transport to a target.
 
     Raises:
         NodeError: the node cannot be asked.
@@ -314,7 +316,7 @@ async def installable_versions(
     series, package, _ = line_of(shipment.benchmarks, line, variant)
     if not series:
         raise GangError(f"{line} has no environment of its own, and so no versions to install")
-    async with connections([node], targets, connect) as transports:
+    async with connections([node], targets) as transports:
         transport = transports[node.name]
         await transport.home()
         machine = await machine_of(transport)
@@ -323,13 +325,9 @@ async def installable_versions(
             found = versions_of(files, package, series, machine)
             return InstallableVersions(found, (str(shipment.wheelhouse),))
         policy = cluster.environments
-        layout = await Layout.of(transport, policy)
-        code = await ship_code(transport, layout, shipment, policy.python, on_event)
+        agent = await ship_agent(transport, policy, shipment, on_event)
         options = ["--line", line, "--variant", variant, *_source_options(policy)]
-        agent = posixpath.join(code, "agent.py")
-        answer = await call_agent(
-            transport, policy.python, agent, "versions", *options, timeout_s=VERSIONS_TIMEOUT_S
-        )
+        answer = await agent.call("versions", *options, timeout_s=VERSIONS_TIMEOUT_S)
     return InstallableVersions(
         versions_of(answer["files"], package, series, machine),
         tuple(answer["sources"]),

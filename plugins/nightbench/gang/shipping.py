@@ -19,8 +19,9 @@ from pathlib import Path
 from nightbench.config.locations import uv_binary
 from nightbench.core.code_digest import code_digest, file_digest, shipped_files
 from nightbench.core.errors import UserError
+from nightbench.core.model import EnvironmentPolicy
 from nightbench.gang.errors import NodeUnreachable, PythonUnusable, remote_failure
-from nightbench.gang.node_access import Layout
+from nightbench.gang.node_access import Agent, Layout
 from nightbench.gang.progress import GangEvent, OnEvent
 from nightbench.gang.ssh_transport import SshTransport
 from nightbench.gang.wheels import Wheel
@@ -87,9 +88,9 @@ def _uv_version(uv: Path) -> str:
 class Shipped:
     """Paths of the shipped things on the node."""
 
-    code: str
+    agent: Agent
     uv: str | None
-    wheels: tuple[str, ...]
+    wheel: str | None
     wheelhouse: tuple[str, ...] | None
     """Folders with a wheel each; None where the node has an index."""
 
@@ -112,11 +113,10 @@ def pack(benchmarks: Path, project: Path | None = None) -> bytes:
 
 async def ship(
     transport: SshTransport,
-    layout: Layout,
+    policy: EnvironmentPolicy,
     shipment: Shipment,
-    python: str,
     on_event: OnEvent,
-    wheels: Sequence[Path] = (),
+    wheel: Path | None = None,
     wheelhouse: Sequence[Wheel] | None = None,
     with_uv: bool = True,
 ) -> Shipped:
@@ -124,11 +124,10 @@ async def ship(
 
     Args:
         transport: the node.
-        layout: paths on it.
+        policy: of the cluster, for environments.
         shipment: what to ship.
-        python: the node's interpreter for the agent.
         on_event: called for everything that is sent.
-        wheels: builds under test.
+        wheel: the build under test.
         wheelhouse: wheels for an environment that is built without an index.
         with_uv: an environment is to be built.
 
@@ -136,23 +135,22 @@ async def ship(
         RemoteFailure: no interpreter, no rights, or an archive that does not unpack.
         DiskFull: no room.
     """
-    code = await ship_code(transport, layout, shipment, python, on_event)
-    uv = None
+    agent = await ship_agent(transport, policy, shipment, on_event)
+    layout, uv, uploaded = agent.layout, None, None
     if with_uv and shipment.uv is not None:
         uv = layout.uv(shipment.uv_version)
         digest = await asyncio.to_thread(file_digest, shipment.uv)
         await _put(transport, shipment.uv, uv, 0o755, on_event, digest)
-    uploaded = []
-    for wheel in wheels:
+    if wheel is not None:
         digest = await asyncio.to_thread(file_digest, wheel)
-        uploaded.append(layout.wheel(digest, wheel.name))
-        await _put(transport, wheel, uploaded[-1], 0o644, on_event, digest)
+        uploaded = layout.wheel(digest, wheel.name)
+        await _put(transport, wheel, uploaded, 0o644, on_event, digest)
     folders = await _ship_wheels(transport, layout, wheelhouse, on_event)
-    used = {*map(posixpath.dirname, uploaded), *(folders or ())}
+    used = {*([posixpath.dirname(uploaded)] if uploaded else []), *(folders or ())}
     if used:
         # `clean` removes what was not used for long: the age of a folder counts from its last use.
         await transport.run(["touch", "-c", *sorted(used)], timeout_s=60)
-    return Shipped(code, uv, tuple(uploaded), folders)
+    return Shipped(agent, uv, uploaded, folders)
 
 
 async def machine_of(transport: SshTransport) -> str:
@@ -175,15 +173,17 @@ async def _ship_wheels(
     return tuple(folders)
 
 
-async def ship_code(
-    transport: SshTransport, layout: Layout, shipment: Shipment, python: str, on_event: OnEvent
-) -> str:
-    """Ship `benchmarks/` to one node unless it has the same tree; return its folder."""
+async def ship_agent(
+    transport: SshTransport, policy: EnvironmentPolicy, shipment: Shipment, on_event: OnEvent
+) -> Agent:
+    """Ship `benchmarks/` to one node unless it has the same tree; return its agent."""
+    python = policy.python
     await require_python(transport, python)
     digest = await asyncio.to_thread(shipment.code_digest)
-    code = layout.code(digest)
+    agent = await Agent.of(transport, policy, digest)
+    layout, code = agent.layout, agent.code
     if await transport.exists(code):
-        return code
+        return agent
     archive = await asyncio.to_thread(pack, shipment.benchmarks)
     on_event(
         GangEvent("ship", f"code {digest[:12]} ({len(archive) / 1000:.0f} kB)", transport.node)
@@ -204,7 +204,7 @@ async def ship_code(
     if unpacked.exit != 0:
         await transport.run(["rm", "-rf", beside])
         raise remote_failure(transport, "unpack the code", unpacked.stderr)
-    return code
+    return agent
 
 
 async def require_python(transport: SshTransport, python: str) -> None:

@@ -212,7 +212,7 @@ class SlurmLauncher:
         await self._end_stale_states(transport, layout)
         self.waits = "waiting for a job of Slurm that has just been submitted"
         words = submit_words(self._policy, self._job, folder)
-        agent = layout.agent(self._job.code_digest)
+        agent = posixpath.join(layout.code(self._job.code_digest), "agent.py")
         text = script(self._job, self._job.environments.python, agent, run)
         done = await transport.run(words, stdin=text.encode(), timeout_s=COMMAND_TIMEOUT_S)
         said = done.stderr.decode(errors="replace").strip()[-1000:]

@@ -16,7 +16,7 @@ from nightbench.core.model import ClockOffset, Protocol
 from nightbench.gang import RemoteFailure
 from nightbench.gang.decisions import NodeView, ProcessView
 from nightbench.gang.errors import AgentCrashed, faults_of, remote_failure
-from nightbench.gang.node_access import best_offset, call_agent, more_precise
+from nightbench.gang.node_access import Agent, Layout, best_offset, more_precise
 from nightbench.gang.node_client import NodeClient
 from nightbench.gang.progress import ProgressDocument
 from nightbench.gang.shipping import pack
@@ -111,32 +111,36 @@ class Said(MemoryNode):
         return self.completed
 
 
+def agent_on(node):
+    return Agent(node, JOB.environments, Layout("/n", "/n"), "/n/code/0")
+
+
 async def test_an_answer_is_found_below_what_a_login_script_prints():
     node = Said(Completed(0, b'Welcome!\n{"started": true}\n', b""))
-    assert await call_agent(node, "python3", "agent.py", "start") == {"started": True}
+    assert await agent_on(node).call("start") == {"started": True}
 
 
 async def test_an_error_of_the_agent_is_passed_on():
     node = Said(Completed(1, b'{"error": "no readable job.json"}', b"noise"))
     with pytest.raises(RemoteFailure, match=r"n1 .*agent.py start.*no readable job.json"):
-        await call_agent(node, "python3", "agent.py", "start")
+        await agent_on(node).call("start")
 
 
 async def test_an_exception_in_shipped_code_is_no_fault_of_the_node():
     crash = b"Traceback (most recent call last):\n  File x\nKeyError: 'variants'\n"
     with pytest.raises(AgentCrashed, match="KeyError: 'variants'") as caught:
-        await call_agent(Said(Completed(1, b"", crash)), "python3", "agent.py", "provision")
+        await agent_on(Said(Completed(1, b"", crash))).call("provision")
     assert faults_of(caught.value) == ()
     away = Said(Completed(255, b"", b"Input/output error"))
     with pytest.raises(RemoteFailure) as broken:
-        await call_agent(away, "python3", "agent.py", "provision")
+        await agent_on(away).call("provision")
     assert [fault.node for fault in faults_of(broken.value)] == ["n1"]
 
 
 async def test_no_answer_at_all_shows_what_was_said():
     node = Said(Completed(127, b"", b"python3: command not found"))
     with pytest.raises(RemoteFailure, match=r"exit 127.*command not found"):
-        await call_agent(node, "python3", "agent.py", "start")
+        await agent_on(node).call("start")
 
 
 def test_a_full_disk_is_recognised_by_what_a_command_said():
