@@ -51,7 +51,8 @@ class LocalGang:
         self._launched: dict[str, Launched] = {}
         self._progress: dict[str, StepsReader] = {}
         self._cgroup: Cgroup | None = None
-        self._exits: set[str] = set()
+        self._ended_s: dict[str, float] = {}
+        self._looked_s = 0.0
         self._failed: str | None = None
         self._failures: dict[str, Failure] = {}
         self._env: dict[str, dict[str, str]] = {}
@@ -67,7 +68,7 @@ class LocalGang:
         """
         roles = {entry["name"]: entry for entry in self._job.processes}
         self._cgroup = Cgroup(self._number, self._job.document["case"].get("memory_mb"))
-        self.started_s = time.monotonic()
+        self.started_s = self._looked_s = time.monotonic()
         for command in commands:
             name = command["name"]
             folder = os.path.join(self._folder, name)
@@ -82,11 +83,24 @@ class LocalGang:
 
     def reap(self) -> None:
         """Record which processes have ended."""
+        now = time.monotonic()
         reap(self._launched.values())
         for name, item in self._launched.items():
-            if not item.running and name not in self._exits:
-                self._exits.add(name)
+            if not item.running and name not in self._ended_s:
+                self._ended_s[name] = self._last_words_s(name, now)
                 self._note("exit", process=name, code=item.returncode)
+        self._looked_s = now
+
+    def _last_words_s(self, name: str, now: float) -> float:
+        """Return when a process ended between the last look and `now`, by its log's last write.
+
+        Looks are a quarter of a second apart, and whoever dies of another's death does so sooner.
+        """
+        try:
+            written_s = now - (time.time() - os.stat(self._log(name)).st_mtime)
+        except OSError:
+            return now
+        return min(max(written_s, self._looked_s), now)
 
     def measured(self) -> list[Launched]:
         """Return the processes that train and are timed, in the job's order."""
@@ -110,9 +124,13 @@ class LocalGang:
 
     # --- failures ------------------------------------------------------------------------
 
-    def find_failure(self) -> list[Reason]:
-        """Return why the gang has to end now; empty if it has not."""
-        found = self._find_failure()
+    def find_failure(self, of_ended: bool = False) -> list[Reason]:
+        """Return why the gang has to end now; empty if it has not.
+
+        Args:
+            of_ended: look only at processes that have ended.
+        """
+        found = self._find_death() or ([] if of_ended else self._find_overrun())
         if found:
             # Now: what processes write when they are ended is no failure of theirs.
             for name, item in self._launched.items():
@@ -120,18 +138,24 @@ class LocalGang:
                     self._failures[name] = self._read_failure(name)
         return found
 
-    def _find_failure(self) -> list[Reason]:
-        limits = self._job.limits
-        for name, item in self._launched.items():
-            if item.running:
-                self._progress[name].read_new()
-                continue
+    def _find_death(self) -> list[Reason]:
+        """Return how the first of the processes ended that failed."""
+        for name in sorted(self._ended_s, key=self._ended_s.__getitem__):
+            item = self._launched[name]
             if item.returncode != 0:
                 self._failed = name
                 return self._end_reasons(item)
             if name in self._measured and self.summary(name) is None:
                 self._failed = name
                 return [reason(NO_RANK_FILE, self._job.node, name)]
+        return []
+
+    def _find_overrun(self) -> list[Reason]:
+        """Return which process makes no progress, or that the repeat takes too long."""
+        limits = self._job.limits
+        for name, item in self._launched.items():
+            if item.running:
+                self._progress[name].read_new()
         for item in self.measured():
             progress = self._progress[item.name]
             if item.running and progress.idle_s() > limits["progress_s"]:
@@ -256,6 +280,7 @@ class LocalGang:
             "summary": self.summary(entry["name"]),
             "stack": self._stacks.get(entry["name"]),
             "error": (failure.lines or None) if failure else None,
+            "failed_s": self._ended_s.get(entry["name"]) if failure else None,
         }
 
     def log_tail(self) -> str | None:

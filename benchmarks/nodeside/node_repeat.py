@@ -91,7 +91,10 @@ class NodeRepeat:
         self._gang.reap()
         abort = commands.command("abort", self.number)
         if abort is not None:
-            self._end("aborted", abort.get("reasons") or [reason(STOPPED, self.job.node)])
+            # A process that died before the command came is not the command's doing.
+            failure = self._gang.find_failure(of_ended=True)
+            why = abort.get("reasons") or [reason(STOPPED, self.job.node)]
+            self._end("failed" if failure else "aborted", failure or why)
         elif self.state == "preparing":
             self._try_get_ready()
         elif self.state == "ready":

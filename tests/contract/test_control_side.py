@@ -37,7 +37,7 @@ from nightbench.core.sentences import sentence, sentences
 from nightbench.core.summarize import repeat_record, summarize_repeat
 from nightbench.gang.decisions import NodeView, ProcessView
 from nightbench.gang.progress import ProgressDocument
-from nightbench.gang.repeat_status import process_error
+from nightbench.gang.repeat_status import repeat_end
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = Path(__file__).parent / "golden"
@@ -174,10 +174,21 @@ def test_the_error_of_the_blamed_process_is_the_repeat_s() -> None:
     failed = golden("result-failed.json")
     aborted = {**golden("result.json"), "status": "aborted"}
     aborted["processes"][0]["error"] = "killed beside it"
-    error = process_error({"n0": aborted, "n1": failed})
+    error = repeat_end(
+        ("n0", "n1"),
+        {"n0": aborted, "n1": failed},
+        (),
+        clocks={},
+        rebooted=(),
+        died=(),
+        abort_was_sent=True,
+        counts_disturbance=False,
+    ).error
     assert error is not None
     assert error.startswith("[n1 trainer-1]\nTraceback (most recent call last):")
-    assert error.endswith("\nValueError: the batch has no labels")
+    assert error.endswith(
+        "\nValueError: the batch has no labels\nafter it [n0 trainer-0] killed beside it"
+    )
     record = {"repeat": 1, "status": "failed", "reasons": failed["reasons"], "error": error}
     assert repeat_record(record, {"n1": failed}).error == error
 

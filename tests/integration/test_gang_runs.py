@@ -224,6 +224,25 @@ async def test_a_failing_rank_ends_the_gang_and_the_case_goes_on(shipment, nodes
     await eventually(lambda: not marked(spec), 5)  # an agent that says "ended" is about to exit
 
 
+async def test_the_first_death_is_shown_before_the_one_that_it_caused(shipment, nodes, job, store):
+    """n2's trainer raises, n1's dies of the lost connection: n1 is the lead and is heard first."""
+    raised = {"die_at_step": 6, "die_raise": "the batch has no labels", "rank": 1}
+    spec = job(repeats=2, step_s=0.05, collective=True, die_of_others=True, **raised)
+    outcome = await run(shipment, nodes, spec, store)
+    assert outcome.status is CaseStatus.FAILED
+    for number in (1, 2):
+        assert {store.result(number, node)["status"] for node in ("n1", "n2")} == {"failed"}
+        record = store.repeat(number)
+        assert [each["node"] for each in record["reasons"]] == ["n2", "n2", "n1", "n1"]
+        assert "RuntimeError: the batch has no labels" in record["reasons"][1]["observed"]
+        assert "ConnectionResetError" in record["reasons"][3]["observed"]
+        assert record["error"].startswith("[n2 trainer-1]\n")
+        first, after = record["error"].splitlines()[-2:]
+        assert first == "RuntimeError: the batch has no labels"
+        assert after == "after it [n1 trainer-0] ConnectionResetError: connection reset by peer"
+        assert record["log_tail"].startswith("[n2 trainer-1]")
+
+
 async def test_two_failures_in_a_row_end_the_case_for_good(shipment, nodes, job, store):
     spec = job(repeats=4, rank=0, die_at_step=1)
     outcome = await run(shipment, nodes, spec, store)

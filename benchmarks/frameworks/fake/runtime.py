@@ -20,12 +20,17 @@ class Runtime(Base):
         self._meeting = rendezvous.of_trainers(self.context) if self.context.measured else None
 
     def meet(self, value=0):
-        """Returns rank 0's number. As with NCCL, a rank waits forever for one that has died."""
+        """Returns rank 0's number. As with NCCL, a rank waits forever for one that has died.
+
+        With the knob `die_of_others` it dies of that, as with gloo.
+        """
         if self._meeting is None:
             return value
         try:
             return self._meeting.agree(value)
         except (OSError, RuntimeError):
+            if self.faults.knobs.get("die_of_others"):
+                raise ConnectionResetError("connection reset by peer") from None
             while True:
                 time.sleep(3600)
 

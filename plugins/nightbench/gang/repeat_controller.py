@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
@@ -31,7 +32,7 @@ from nightbench.gang.gang_context import GangContext
 from nightbench.gang.node_access import more_precise
 from nightbench.gang.node_client import NodeClient
 from nightbench.gang.progress import GangEvent
-from nightbench.gang.repeat_status import agent_deaths, log_tail, process_error, repeat_status
+from nightbench.gang.repeat_status import RepeatEnd, repeat_end
 from nightbench.spool import RepeatOutcome, utc_now
 
 COLLECT_S = 60.0
@@ -99,7 +100,8 @@ class RepeatController:
             if first:
                 raise
             self._faults[error.node] = error.reason
-            return await self._record("failed", (error.reason,), {}, started_at)
+            failed = RepeatEnd("failed", (error.reason,), (), None, None)
+            return await self._record(failed, {}, started_at)
         if not claimed:
             gang.on_event(
                 GangEvent("repeat", "claimed by an earlier controller: resumed", None, self.number)
@@ -115,13 +117,13 @@ class RepeatController:
             await self._commands.close()
         results = await self._collect()
         await self._fetch_logs(results)
-        status, reasons = self._judge(results, reasons)
-        end = gang.launcher.take_end() if gang.launcher is not None else None
-        if end is not None and status == "failed":
-            reasons = (end, *reasons)
-        if status == "ok":
+        end = self._judge(results, reasons)
+        batch_end = gang.launcher.take_end() if gang.launcher is not None else None
+        if batch_end is not None and end.status == "failed":
+            end = dataclasses.replace(end, reasons=(batch_end, *end.reasons))
+        if end.status == "ok":
             gang.progress.repeat_ended(gang.clock() - began_s)
-        outcome = await self._record(status, reasons, results, started_at)
+        outcome = await self._record(end, results, started_at)
         if outcome.failed:
             await gang.raise_if_cancelled()
         return outcome
@@ -320,39 +322,32 @@ class RepeatController:
         now = self.gang.clock()
         return [client for client in clients if client.view.answers(now)]
 
-    def _judge(
-        self, results: dict[str, dict[str, Any]], reasons: tuple[Reason, ...]
-    ) -> tuple[str, tuple[Reason, ...]]:
-        """Return status and reasons of the repeat; deaths of agents are faults of their nodes."""
-        nodes = [client.name for client in self.gang.clients]
-        rebooted = {client.name for client in self.gang.clients if client.view.rebooted}
-        deaths = agent_deaths(nodes, results, rebooted, self._died)
-        status, reasons = repeat_status(
-            nodes,
+    def _judge(self, results: dict[str, dict[str, Any]], reasons: tuple[Reason, ...]) -> RepeatEnd:
+        """Return how the repeat ended; deaths of agents are faults of their nodes."""
+        end = repeat_end(
+            [client.name for client in self.gang.clients],
             results,
             reasons,
-            deaths,
+            clocks=self._clocks,
+            rebooted={client.name for client in self.gang.clients if client.view.rebooted},
+            died=self._died,
             abort_was_sent=self._commands.was_sent("abort"),
             counts_disturbance=self.gang.job.neighbours.action != "record",
         )
-        if status in ("aborted", "failed"):
-            self._faults |= {str(death.node): death for death in deaths}
-        return status, reasons
+        if end.status in ("aborted", "failed"):
+            self._faults |= {str(death.node): death for death in end.deaths}
+        return end
 
     async def _record(
-        self,
-        status: str,
-        reasons: tuple[Reason, ...],
-        results: dict[str, dict[str, Any]],
-        started_at: str,
+        self, end: RepeatEnd, results: dict[str, dict[str, Any]], started_at: str
     ) -> RepeatOutcome:
         """Write controller.json, which ends the repeat for every controller."""
         record = {
             "repeat": self.number,
-            "status": status,
-            "reasons": reasons_to_json(reasons),
-            "log_tail": log_tail(results),
-            "error": process_error(results),
+            "status": end.status,
+            "reasons": reasons_to_json(end.reasons),
+            "log_tail": end.log_tail,
+            "error": end.error,
             "started_at": started_at,
             "ended_at": utc_now(),
             "epoch": self.gang.epoch,
@@ -364,11 +359,11 @@ class RepeatController:
             },
         }
         throughput = None
-        if status == "ok" and self.gang.throughput_of is not None:
+        if end.status == "ok" and self.gang.throughput_of is not None:
             throughput = await asyncio.to_thread(self.gang.throughput_of, record, results)
         await self.gang.raise_if_superseded()
         await asyncio.to_thread(self.gang.store.save_repeat, self.number, record)
-        message = f"{status}: {sentences(reasons)}" if reasons else status
+        message = f"{end.status}: {sentences(end.reasons)}" if end.reasons else end.status
         self.gang.on_event(GangEvent("repeat", message, None, self.number, data=record))
         return RepeatOutcome.from_record(self.number, record, throughput)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from nightbench.core.model import Reason, ReasonCode, reasons_from_json
+from nightbench.core.model import ClockOffset, Reason, ReasonCode, reasons_from_json
 
 Results = Mapping[str, Mapping[str, Any]]
 """Node -> its result.json."""
@@ -13,58 +15,76 @@ Results = Mapping[str, Mapping[str, Any]]
 LEFT = "another rank has left the gang"
 """What a rank says that ended because another one did (benchmarks/rendezvous.py)."""
 
+SHOWN = 3
+"""Nodes whose failures are the reasons of a repeat; what the others say stays in their results."""
 
-def repeat_status(
+
+@dataclass(frozen=True)
+class RepeatEnd:
+    """How a repeat ended."""
+
+    status: str
+    """ok, disturbed, aborted or failed."""
+    reasons: tuple[Reason, ...]
+    deaths: tuple[Reason, ...]
+    """Of agents and nodes: faults of their nodes where the repeat failed."""
+    log_tail: str | None
+    """Stacks of hung processes and the log's end, of the first failed node that has some."""
+    error: str | None
+    """The error of the process that failed first, and the last line of each other's."""
+
+
+def repeat_end(
     nodes: Sequence[str],
     results: Results,
     reasons: tuple[Reason, ...],
-    deaths: Sequence[Reason],
     *,
+    clocks: Mapping[str, ClockOffset],
+    rebooted: Collection[str],
+    died: Collection[str],
     abort_was_sent: bool,
     counts_disturbance: bool,
-) -> tuple[str, tuple[Reason, ...]]:
-    """Return status and reasons of a repeat: ok, disturbed, aborted or failed.
+) -> RepeatEnd:
+    """Return how a repeat ended.
 
     Args:
         nodes: of the gang, lead first.
-        results: of the nodes that gave one.
+        results: of the nodes that gave one; an agent that was started again says that one died.
         reasons: why the controller ended the repeat; empty where it did not.
-        deaths: see `agent_deaths`.
+        clocks: offsets of the nodes' clocks, which tell whose process failed first.
+        rebooted: nodes that were seen to have rebooted.
+        died: nodes whose agent was seen to have died.
         abort_was_sent: an aborted result is the controller's own doing.
         counts_disturbance: foreign work disturbs a repeat; otherwise it is only recorded.
     """
-    bad = {node: results[node] for node in nodes if node in results}
-    bad = {node: result for node, result in bad.items() if result.get("status") != "ok"}
     missing = [node for node in nodes if node not in results]
+    bad = {n: results[n] for n in nodes if n in results and results[n].get("status") != "ok"}
+    deaths = tuple(_agent_deaths(nodes, results, rebooted, died))
     if not bad and not missing and not reasons:
         disturbed = _disturbed(results) if counts_disturbance else ()
-        return ("disturbed" if disturbed else "ok"), disturbed
-    failed = [node for node, result in bad.items() if result.get("status") == "failed"]
-    if not reasons and bad:
-        reasons = reasons_from_json(bad[(failed or list(bad))[0]]["reasons"])
-    if _followed(reasons):
-        # Its node was heard first, as the rank that it followed was slower to end.
-        found = (reasons_from_json(bad[node]["reasons"]) for node in failed)
-        reasons = next((each for each in found if each and not _followed(each)), reasons)
+        return RepeatEnd("disturbed" if disturbed else "ok", disturbed, deaths, None, None)
+    ordered = _first_death_first(bad, reasons, clocks)
+    failed = [node for node in ordered if bad[node].get("status") == "failed"]
+    said = {node: reasons_from_json(bad[node].get("reasons")) for node in ordered}
+    if {*reasons} <= {reason for node in failed for reason in said[node]}:
+        # What the controller heard of first was not the first death everywhere.
+        causes = [node for node in failed if not _followed(said[node])]
+        shown = (causes or failed or ordered[:1])[:SHOWN]
+        reasons = tuple(reason for node in shown for reason in said[node]) or reasons
     if not reasons:
         reasons = tuple(Reason(ReasonCode.NO_RESULT, node) for node in missing)
     # They come first: processes of other nodes failed because of them.
     reasons = tuple(dict.fromkeys((*reversed(deaths), *reasons)))
     aborted = not failed and not missing and bool(bad) and not abort_was_sent
-    return ("aborted" if aborted else "failed"), reasons
+    status = "aborted" if aborted else "failed"
+    in_order = {node: results[node] for node in (*ordered, *(n for n in results if n not in bad))}
+    return RepeatEnd(status, reasons, deaths, _log_tail(in_order), _error(in_order))
 
 
-def agent_deaths(
+def _agent_deaths(
     nodes: Sequence[str], results: Results, rebooted: Collection[str], died: Collection[str]
 ) -> list[Reason]:
-    """Return a reason for each node that has rebooted or whose agent has died.
-
-    Args:
-        nodes: of the gang, lead first.
-        results: of the nodes that gave one; an agent that was started again says that one died.
-        rebooted: nodes that were seen to have rebooted.
-        died: nodes whose agent was seen to have died.
-    """
+    """Return a reason for each node that has rebooted or whose agent has died."""
     found = []
     for node in nodes:
         death = Reason(ReasonCode.AGENT_DIED, node)
@@ -88,15 +108,38 @@ def _followed(reasons: Sequence[Reason]) -> bool:
     return any(each.code is ReasonCode.EXCEPTION and LEFT in each.observed for each in reasons)
 
 
-# --- what the processes of a failed repeat wrote last --------------------------------------
+# --- who failed first, and what it wrote last ------------------------------------------------
 
 
-def log_tail(results: Results) -> str | None:
-    """Return stacks of hung processes and the log's end, of the first failed node that has some."""
-    for node, result in _worst_first(results):
+def _first_death_first(
+    bad: Results, heard: Sequence[Reason], clocks: Mapping[str, ClockOffset]
+) -> list[str]:
+    """Return the nodes whose repeat is not ok: failed ones by the time of their first death.
+
+    The times are on the controller's clock. Without them the node comes first that the controller
+    heard of; one whose rank followed another comes after the others.
+    """
+
+    def key(node: str) -> tuple[bool, bool, float, bool]:
+        result, clock = bad[node], clocks.get(node)
+        said = reasons_from_json(result.get("reasons"))
+        times = [p["failed_s"] for p in _processes(result) if p.get("failed_s") is not None]
+        first_s = min(times) - clock.offset_s if times and clock is not None else math.inf
+        unheard = not {*heard} & {*said}
+        return result.get("status") != "failed", _followed(said), first_s, unheard
+
+    return sorted(bad, key=key)
+
+
+def _processes(result: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return result.get("processes") or ()
+
+
+def _log_tail(results: Results) -> str | None:
+    for node, result in results.items():
         stacks = [
             f"[{node} {process.get('name')}: stack]\n{process['stack']}"
-            for process in result.get("processes") or ()
+            for process in _processes(result)
             if process.get("stack")
         ]
         parts = [*stacks, *([result["log_tail"]] if result.get("log_tail") else [])]
@@ -105,21 +148,15 @@ def log_tail(results: Results) -> str | None:
     return None
 
 
-def process_error(results: Results) -> str | None:
-    """Return the error of the process that its node reports as the cause of the failure."""
-    for node, result in _worst_first(results):
-        errors = {
-            process.get("name"): process["error"]
-            for process in result.get("processes") or ()
-            if process.get("error")
-        }
+def _error(results: Results) -> str | None:
+    """Return the error of each node's process that its node blames; of all but the first a line."""
+    found: list[str] = []
+    for node, result in results.items():
+        errors = {p.get("name"): p["error"] for p in _processes(result) if p.get("error")}
         blamed = [reason.get("subject") for reason in result.get("reasons") or ()]
-        for name in (*blamed, *errors):
-            if name in errors:
-                return f"[{node} {name}]\n{errors[name]}"
-    return None
-
-
-def _worst_first(results: Results) -> list[tuple[str, Mapping[str, Any]]]:
-    order = {"failed": 0, "aborted": 1}
-    return sorted(results.items(), key=lambda pair: order.get(str(pair[1].get("status")), 2))
+        name = next((name for name in (*blamed, *errors) if name in errors), None)
+        if name is not None and not found:
+            found.append(f"[{node} {name}]\n{errors[name]}")
+        elif name is not None:
+            found.append(f"after it [{node} {name}] {errors[name].splitlines()[-1]}")
+    return "\n".join(found[:SHOWN]) or None

@@ -20,13 +20,14 @@ from upath import UPath
 
 from nightbench.core.capabilities import variant_of
 from nightbench.core.code_digest import code_digest
+from nightbench.core.documents import from_document
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     Build,
     Catalog,
+    ClockOffset,
     Cluster,
     JobSpec,
-    Reason,
     Suite,
     reasons_from_json,
     reasons_to_json,
@@ -34,7 +35,7 @@ from nightbench.core.model import (
 from nightbench.core.run_plan import RunPlan
 from nightbench.core.summarize import repeat_record
 from nightbench.gang.decisions import conclude, conclude_by_deadline
-from nightbench.gang.repeat_status import agent_deaths, log_tail, process_error, repeat_status
+from nightbench.gang.repeat_status import repeat_end
 from nightbench.night.code_snapshot import shipment_of_now
 from nightbench.spool import CaseOutcome, RepeatOutcome, RunSpool, Spool
 from nightbench.spool.documents import read_json, write_json
@@ -254,25 +255,26 @@ def _take(run: RunSpool, measured: ReturnedCase) -> None:
 def _record(job: JobSpec, number: int, repeat: ReturnedRepeat) -> dict[str, Any]:
     nodes = [node.name for node in job.nodes]
     there, results = repeat.record, repeat.results
-    deaths: list[Reason] = agent_deaths(nodes, results, (), there["died"])
-    status, reasons = repeat_status(
+    end = repeat_end(
         nodes,
         results,
         reasons_from_json(there["aborted"]),
-        deaths,
+        clocks={node: from_document(ClockOffset, each) for node, each in there["clocks"].items()},
+        rebooted=(),
+        died=there["died"],
         abort_was_sent=bool(there["aborted"]),
         counts_disturbance=job.neighbours.action != "record",
     )
     return {
         "repeat": number,
-        "status": status,
-        "reasons": reasons_to_json(reasons),
-        "log_tail": log_tail(results),
-        "error": process_error(results),
+        "status": end.status,
+        "reasons": reasons_to_json(end.reasons),
+        "log_tail": end.log_tail,
+        "error": end.error,
         "started_at": there["started_at"],
         "ended_at": there["ended_at"],
         "epoch": 1,
         "missing": [name for name in nodes if name not in results],
-        "faults": reasons_to_json(deaths),
+        "faults": reasons_to_json(end.deaths),
         "clocks": there["clocks"],
     }

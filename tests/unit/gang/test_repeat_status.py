@@ -2,40 +2,87 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nightbench.core.model import Reason, ReasonCode
-from nightbench.gang.repeat_status import LEFT, repeat_status
+from nightbench.core.model import ClockOffset, Reason, ReasonCode
+from nightbench.gang.repeat_status import LEFT, RepeatEnd, repeat_end
 
 CRASHED = Reason(ReasonCode.PROCESS_KILLED, "n2", "trainer-1", "SIGSEGV", "code 0")
 FOLLOWED = Reason(ReasonCode.EXCEPTION, "n2", "trainer-1", f"RuntimeError: {LEFT} (rendezvous.py)")
 EXITED = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1", "code 0")
 RAISED = Reason(ReasonCode.EXCEPTION, "n1", "trainer-0", "DataError: line 6")
+LOST = Reason(ReasonCode.NODE_UNREACHABLE, "n3")
+
+
+def failed(own: tuple[Reason, ...], **process: Any) -> dict[str, Any]:
+    processes = [{"name": own[0].subject, **process}] if process else []
+    reasons = [each.to_json() for each in own]
+    return {"status": "failed", "reasons": reasons, "processes": processes}
+
+
+def end(
+    results: Mapping[str, Any],
+    heard: tuple[Reason, ...] = (),
+    clocks: Mapping[str, ClockOffset] | None = None,
+) -> RepeatEnd:
+    return repeat_end(
+        ("n1", "n2"),
+        results,
+        heard,
+        clocks=clocks or {},
+        rebooted=(),
+        died=(),
+        abort_was_sent=True,
+        counts_disturbance=False,
+    )
 
 
 @pytest.mark.parametrize(
     ("heard", "own", "told"),
     [
         ((CRASHED, FOLLOWED), (EXITED, RAISED), (EXITED, RAISED)),
-        ((), (EXITED, RAISED), (EXITED, RAISED)),
+        ((), (EXITED, RAISED), (EXITED, RAISED, CRASHED)),
         ((CRASHED, FOLLOWED), (), (CRASHED, FOLLOWED)),
-        ((CRASHED,), (EXITED, RAISED), (CRASHED,)),
+        ((CRASHED,), (EXITED, RAISED), (CRASHED, EXITED, RAISED)),
     ],
     ids=["the cause", "nobody was heard", "the other says nothing", "a crash of its own"],
 )
 def test_a_rank_that_ended_as_another_left_is_not_the_reason(
     heard: tuple[Reason, ...], own: tuple[Reason, ...], told: tuple[Reason, ...]
 ) -> None:
+    found = end({"n1": failed(own), "n2": failed(heard or (CRASHED,))}, heard)
+    assert (found.status, found.reasons) == ("failed", told)
+
+
+def test_the_first_death_comes_first_by_the_controllers_clock() -> None:
+    """n2's clock runs 1,000 s ahead: its trainer died before n1's, which was heard first."""
     results = {
-        "n1": {"status": "failed", "reasons": [each.to_json() for each in own]},
-        "n2": {"status": "failed", "reasons": [each.to_json() for each in heard or (CRASHED,)]},
+        "n1": failed((EXITED, RAISED), failed_s=51.25, error="Traceback\nOSError: reset"),
+        "n2": failed((CRASHED,), failed_s=1051.125, error="Segmentation fault"),
     }
-    status, reasons = repeat_status(
-        ("n1", "n2"), results, heard, (), abort_was_sent=True, counts_disturbance=False
+    clocks = {"n1": ClockOffset(0.0, 0.001), "n2": ClockOffset(1000.0, 0.001)}
+    found = end(results, (EXITED, RAISED), clocks)
+    assert found.reasons == (CRASHED, EXITED, RAISED)
+    assert found.error == (
+        "[n2 trainer-1]\nSegmentation fault\nafter it [n1 trainer-0] OSError: reset"
     )
-    assert (status, reasons) == ("failed", told)
+    late = {"n1": ClockOffset(0.0, 0.001), "n2": ClockOffset(999.0, 0.001)}
+    assert end(results, (CRASHED,), late).reasons == (EXITED, RAISED, CRASHED)
+
+
+def test_what_the_controller_ended_a_repeat_for_stays_its_reason() -> None:
+    found = end({"n1": failed((EXITED, RAISED), failed_s=1.0)}, (LOST,))
+    assert found.reasons == (LOST,)
+
+
+def test_results_of_an_agent_without_times_keep_the_order_in_which_they_were_heard() -> None:
+    results = {"n1": failed((EXITED, RAISED), error="a"), "n2": failed((CRASHED,), error="b")}
+    clocks = dict.fromkeys(("n1", "n2"), ClockOffset(0.0, 0.001))
+    assert end(results, (CRASHED,), clocks).reasons == (CRASHED, EXITED, RAISED)
 
 
 def test_the_words_are_those_of_the_rendezvous() -> None:
