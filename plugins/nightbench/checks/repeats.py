@@ -108,6 +108,14 @@ def _differing_weights(repeat: Repeat) -> str:
     return ", ".join(f"{name} {digest}" for name, digest in sorted(named.items()))
 
 
+def _differing_steps(repeat: Repeat) -> str:
+    """Return the steps of each rank's window where they differ."""
+    steps = {rank.name: len(rank.step_seconds) for rank in repeat.measured}
+    if len(set(steps.values())) <= 1:
+        return ""
+    return ", ".join(f"{name} {count}" for name, count in sorted(steps.items()))
+
+
 def _parameters(context: CheckContext, rank: RankResult) -> int | None:
     """Return the trainable parameters; None where a parameter server may hold them."""
     # It may hold the embedding tables: its trainers then cannot count them.
@@ -240,6 +248,11 @@ REPEAT_CHECKS: tuple[Check, ...] = (
         at_least(lambda c: c.protocol.measured_steps), _steps_wanted,
         show="{:.0f}",
         applies=_may_have_more,
+    ),
+    Check(
+        "steps_agree", FAIL, "repeat", lambda c, repeat: _differing_steps(repeat), NOTHING,
+        "as many steps on every trainer: they take each step together",
+        applies=lambda c: len(c.trainers) > 1 and not (c.asynchronous or c.from_log),
     ),
     Check(
         "window_seconds", FAIL, "rank", lambda c, rank: rank.window_wall_s,

@@ -31,7 +31,7 @@ class RepeatEnd:
     log_tail: str | None
     """Stacks of hung processes and the log's end, of the first failed node that has some."""
     error: str | None
-    """The error of the process that failed first, and the last line of each other's."""
+    """The error of the process that failed first, the last line of others', and who ended well."""
 
 
 def repeat_end(
@@ -149,14 +149,23 @@ def _log_tail(results: Results) -> str | None:
 
 
 def _error(results: Results) -> str | None:
-    """Return the error of each node's process that its node blames; of all but the first a line."""
+    """Return the error of each node's process that its node blames; of all but the first a line.
+
+    A trainer that ended well may have run another number of steps than those that failed.
+    """
     found: list[str] = []
+    well: list[str] = []
     for node, result in results.items():
         errors = {p.get("name"): p["error"] for p in _processes(result) if p.get("error")}
+        well += [
+            f"[{node} {p['name']}] ended well after {p['summary']['window']['steps']} steps"
+            for p in _processes(result)
+            if p.get("summary") and p["exit_code"] == 0
+        ]
         blamed = [reason.get("subject") for reason in result.get("reasons") or ()]
         name = next((name for name in (*blamed, *errors) if name in errors), None)
         if name is not None and not found:
             found.append(f"[{node} {name}]\n{errors[name]}")
         elif name is not None:
             found.append(f"after it [{node} {name}] {errors[name].splitlines()[-1]}")
-    return "\n".join(found[:SHOWN]) or None
+    return "\n".join([*found[:SHOWN], *well[:SHOWN]]) if found else None

@@ -85,11 +85,15 @@ SPOILED = {
         replace(CONTEXT, parameters=None), rank(parameters=7), SUMMARY, set(), "2"
     ),
     "steps": (
-        CONTEXT, rank(step_seconds=(*STEPS, 0.1), window_wall_s=0.5), SUMMARY, set(),
+        CONTEXT, rank(step_seconds=(*STEPS, 0.1), window_wall_s=0.5), SUMMARY, {"steps_agree"},
         "trainer-1: 5",
     ),
     "steps_at_least": (
-        TIMED, rank(step_seconds=(0.1, 0.1, 0.2)), SUMMARY, set(), "trainer-1: 3"
+        TIMED, rank(step_seconds=(0.1, 0.1, 0.2)), SUMMARY, {"steps_agree"}, "trainer-1: 3"
+    ),
+    "steps_agree": (
+        TIMED, rank(step_seconds=(*STEPS, 0.1), window_wall_s=0.5), SUMMARY, set(),
+        "trainer-0 4, trainer-1 5",
     ),
     "window_seconds": (
         replace(TIMED, protocol=replace(TIMED.protocol, min_seconds=9.0)), RECORD, SUMMARY, set(),
