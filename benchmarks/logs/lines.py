@@ -10,10 +10,18 @@ Fields = Dict[str, Any]
 Row = Tuple[int, Optional[Fields]]
 """Number of a line that claims to state a step, and what it states; None where it is damaged."""
 
-NUMBER = r"(?:[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\.?\d)|[-+]?(?:nan|NaN|inf|Infinity)\b)"
+NUMBER = (
+    r"(?:[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?(?!\.?\d)"
+    r"|[-+]?(?:nan|NaN|NAN|inf|INF|Infinity)\b)"
+)
 """A number as a whole: none is read from `10.3.4`, in which two lines are mixed."""
 _ENDS = re.compile(r"\r\n|[\r\n]|\x08+")
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def without_colours(text: str) -> str:
+    """Return a text without the codes that colour it in a terminal."""
+    return _COLOURS.sub("", text)
 
 
 def split_lines(text: str) -> Tuple[List[str], bool]:
@@ -22,7 +30,7 @@ def split_lines(text: str) -> Tuple[List[str], bool]:
     Progress bars write over themselves: a carriage return or backspaces end a line as well. Colours
     are taken out.
     """
-    lines = _ENDS.split(_COLOURS.sub("", text))
+    lines = _ENDS.split(without_colours(text))
     last = lines.pop()
     return (lines, True) if not last.strip() else ([*lines, last], False)
 

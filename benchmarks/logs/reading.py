@@ -1,6 +1,7 @@
 """What the log of a training script states: steps and speeds, by strict rules.
 
-A format is a module `logs/formats/<name>.py`:
+A format is a file `logs/formats/<name>.json` of templates (see `templates`) or a module
+`logs/formats/<name>.py`:
 
     TITLE                    what writes it
     MARKER                   pattern that every line holds which claims to state a step
@@ -12,6 +13,8 @@ A line states some of
     step_time, time_unit     duration of one step, and its unit
     throughput, unit         units of work per second
     samples                  units of work in a step
+    others                   figures by name, as printed: loss, tflops_per_device, mfu_percent
+    skipped                  why the line is none of training
 
 A wrong number is worse than none. Lines of several processes mixed, steps that go back, two runs in
 one file and logs without a step are errors. Damaged lines, figures that are no positive number,
@@ -30,7 +33,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from logs.lines import Fields, split_lines
+from logs.lines import Fields, Row, split_lines
+from logs.templates import TemplateFormat
 
 MOST_DAMAGED = 0.1
 """Part of the lines that may be left out; one of them always may."""
@@ -41,9 +45,16 @@ CONTRADICTION = 0.1
 ABSURD = 50.0
 """Times the median, or part of it, beyond which a figure is left out."""
 
+LEAST_RUN = 3
+"""Lines of a run: what goes back after fewer are several processes."""
+
 SECONDS = {"s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6}
-_TAG = re.compile(r"^\s*(\[\d+(?:,\d+)?\](?:<std\w+>)?|\[[^\]\s]*::?(?:stdout|stderr)\]|\d+:)\s?:?")
-_PER_SECOND = re.compile(r"^(.+?)/(?:s|sec|second)\.?$")
+_TAG = re.compile(
+    r"^\s*(\[\d+(?:,\d+)?\](?:<std\w+>)?|\[[^\]\s]*::?(?:stdout|stderr)\]|\d+:|"
+    r"(?:\w{1,40}/\d+ )?\[(?:rank|default|node)[ _]?\d+\])\s?:?",
+    re.IGNORECASE,
+)
+_PER_SECOND = re.compile(r"^(.+?)/(?:s|sec|second)\.?(?P<device>/device)?$")
 
 DAMAGED = "damaged"
 NOT_POSITIVE = "not a positive number"
@@ -51,6 +62,9 @@ NO_UNIT = "without a unit"
 CONTRADICTS = "contradicts itself"
 FAR_OFF = "far from all others"
 CUT_OFF = "last line cut off"
+OTHER_PROCESS = "of other processes"
+EARLIER_RUN = "of earlier runs"
+LOSS_NOT_FINITE = "loss not finite"
 
 
 class LogError(Exception):
@@ -67,6 +81,7 @@ class Record:
     step: Optional[int] = None
     step_s: Optional[float] = None
     throughput: Optional[float] = None
+    others: Dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -77,11 +92,15 @@ class Reading:
         records: in the order of the log.
         left_out: why -> number of lines.
         unit: of the throughput; None where none is stated.
+        per_device: whether the throughput is that of one device.
+        skipped: why -> number of lines that are as they should be, and none of these records.
     """
 
     records: List[Record]
     left_out: Dict[str, int] = field(default_factory=dict)
     unit: Optional[str] = None
+    per_device: bool = False
+    skipped: Dict[str, int] = field(default_factory=dict)
 
     @property
     def numbered(self) -> bool:
@@ -115,18 +134,24 @@ class Reading:
 def names() -> List[str]:
     """Return the names of all formats."""
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "formats")
-    found = (entry[:-3] for entry in os.listdir(folder) if entry.endswith(".py"))
-    return sorted(name for name in found if not name.startswith("_"))
+    found = (os.path.splitext(entry) for entry in os.listdir(folder))
+    return sorted(
+        name for name, end in found if end in (".py", ".json") and not name.startswith(("_", "."))
+    )
 
 
 def format_named(name: str) -> Any:
-    """Return the module of a format.
+    """Return a format: a module, or what a file of templates says.
 
     Raises:
         LogError: there is none of that name.
     """
     if name not in names():
         raise LogError("found format {!r}; expected one of {}".format(name, ", ".join(names())))
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "formats")
+    path = os.path.join(folder, name + ".json")
+    if os.path.exists(path):
+        return TemplateFormat(path)
     return importlib.import_module("logs.formats." + name)
 
 
@@ -138,7 +163,9 @@ def read(name: str, text: str, options: Optional[Mapping[str, Any]] = None) -> R
         text: of the log.
         options: of the format (`pattern`, `time_unit`, `metric`), and for all `unit`, which a
             throughput has that states none, and `every`, the steps between two lines of a log
-            that does not number them.
+            that does not number them. `choose` reads one process of several and the last of
+            several runs, and counts the lines of the others; else they are refused. `writer` is
+            what the lines of the chosen process begin with.
 
     Raises:
         LogError: it cannot be read without a guess.
@@ -151,59 +178,151 @@ def read(name: str, text: str, options: Optional[Mapping[str, Any]] = None) -> R
         if module.MARKER.search(lines[-1]):
             left_out[CUT_OFF] = 1
         lines.pop()
-    try:
-        found = list(module.read(lines, options))
-    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-        # JSON of another shape than the format's, or a number of thousands of digits.
-        raise LogError("a line is not what {} writes: {}".format(name, error)) from error
+    found = _found(name, module, lines, options)
+    skipped: Dict[str, int] = Counter()
     claims = [n for n, line in enumerate(lines, start=1) if module.MARKER.search(line)]
-    _refuse_several_writers(lines, claims if module.MARKER.pattern else [n for n, _ in found])
+    tags = _tags(lines, claims if module.MARKER.pattern else [n for n, _ in found])
+    writer = _writer(tags, options)
+    if writer is not None:
+        others = [number for number, tag in tags.items() if tag != writer]
+        skipped[OTHER_PROCESS] += len(others)
+        for number in others:
+            lines[number - 1] = ""
+        found = _found(name, module, lines, options)
     states: List[Tuple[int, Fields, Record]] = []
     units = set()
+    first_lost: Optional[int] = None
     for number, fields in found:
+        if fields and fields.get("skipped"):
+            skipped[fields["skipped"]] += 1
+            continue
         record, why = _record(number, fields, options, units)
         if record is None or fields is None:
             left_out[why] += 1
+            first_lost = first_lost or number
         else:
             states.append((number, fields, record))
-    _refuse_damage(name, module, left_out, len(states))
+    _refuse_damage(name, module, left_out, len(states), first_lost)
+    if options.get("choose"):
+        states = _one_run(states, skipped)
     if len(units) > 1:
-        raise LogError("it counts in several units: {}".format(", ".join(sorted(units))))
+        said = sorted(_PER_SECOND.sub(r"\1\g<device>", unit) for unit in units)
+        raise LogError("it counts in several units: {}".format(", ".join(said)))
     _number_steps(states, options.get("every"))
     records = [record for _, _, record in states]
     for figure in ("throughput", "step_s"):
         left_out[FAR_OFF] += _drop_far_off(records, figure)
-    _refuse_damage(name, module, left_out, len(records) - left_out[FAR_OFF])
-    return Reading(records, {why: n for why, n in left_out.items() if n}, next(iter(units), None))
+    _refuse_damage(name, module, left_out, len(records) - left_out[FAR_OFF], first_lost)
+    per_second = _PER_SECOND.match(next(iter(units), ""))
+    for record in records:
+        if not math.isfinite(record.others.get("loss", 0.0)):
+            del record.others["loss"]
+            skipped[LOSS_NOT_FINITE] += 1
+    return Reading(
+        records,
+        {why: n for why, n in left_out.items() if n},
+        per_second.group(1) if per_second else None,
+        bool(per_second and per_second.group("device")),
+        {why: n for why, n in skipped.items() if n},
+    )
 
 
-def _refuse_damage(name: str, module: Any, left_out: Mapping[str, int], kept: int) -> None:
+def _found(name: str, module: Any, lines: List[str], options: Mapping[str, Any]) -> List[Row]:
+    """Return what a format reads of lines.
+
+    Raises:
+        LogError: a line has the shape of another format.
+    """
+    try:
+        return list(module.read(lines, options))
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        # JSON of another shape than the format's, or a number of thousands of digits.
+        raise LogError("a line is not what {} writes: {}".format(name, error)) from error
+
+
+def _refuse_damage(
+    name: str, module: Any, left_out: Mapping[str, int], kept: int, first: Optional[int]
+) -> None:
     lost = sum(n for why, n in left_out.items() if why != CUT_OFF)
     if not kept and not lost:
         raise LogError("no line of it states a step; expected {} ({})".format(name, module.TITLE))
     if not kept or lost > max(1, MOST_DAMAGED * (lost + kept)):
         said = ", ".join("{} {}".format(n, why) for why, n in left_out.items() if n)
         raise LogError(
-            "{} of {} lines that state a step cannot be read ({}); expected at most {:.0%}".format(
-                lost, lost + kept, said, MOST_DAMAGED
+            "{} of {} lines that state a step cannot be read ({}){}; expected at most "
+            "{:.0%}".format(
+                lost,
+                lost + kept,
+                said,
+                ", the first on line {}".format(first) if first else "",
+                MOST_DAMAGED,
             )
         )
 
 
-def _refuse_several_writers(lines: Sequence[str], numbers: Iterable[int]) -> None:
-    """Refuse logs whose lines begin with the numbers of several processes (`[1,0]`, `0:`)."""
-    tags: Dict[str, int] = {}
-    for number in numbers:
-        tag = _TAG.match(lines[number - 1])
-        tags.setdefault(tag.group(1) if tag else "", number)
-    if len(tags) > 1:
-        (first, here), (second, there) = list(tags.items())[:2]
-        raise LogError(
-            "lines of several processes are mixed: line {} begins with {!r}, line {} with {!r}; "
-            "give each process a log of its own, or let one write".format(
-                here, first, there, second
+def _tags(lines: Sequence[str], numbers: Iterable[int]) -> Dict[int, str]:
+    """Return which process a line says that it is of (`[1,0]`, `0:`), by its number."""
+    found = ((number, _TAG.match(lines[number - 1])) for number in numbers)
+    return {number: tag.group(1).rstrip(":") if tag else "" for number, tag in found}
+
+
+def _writer(tags: Mapping[int, str], options: Mapping[str, Any]) -> Optional[str]:
+    """Return the tag of the process whose lines are read; None where one wrote them all.
+
+    Raises:
+        LogError: several wrote, and none is to be chosen, or one that wrote nothing.
+    """
+    first: Dict[str, int] = {}
+    for number, tag in tags.items():
+        first.setdefault(tag, number)
+    wanted = options.get("writer")
+    if wanted is not None:
+        wanted = str(wanted).strip(": ")
+        if wanted not in first:
+            raise LogError(
+                "no line that states a step begins with {!r}; expected one of {}".format(
+                    wanted, ", ".join(repr(tag) for tag in first) or "none"
+                )
             )
-        )
+        return wanted
+    if len(first) < 2:
+        return None
+    if options.get("choose"):
+        counts = Counter(tags.values())
+        return max(first, key=lambda tag: (counts[tag], -first[tag]))
+    (one, here), (other, there) = list(first.items())[:2]
+    raise LogError(
+        "lines of several processes are mixed: line {} begins with {!r}, line {} with {!r}; "
+        "give each process a log of its own, or let one write".format(here, one, there, other)
+    )
+
+
+def _one_run(
+    states: List[Tuple[int, Fields, Record]], skipped: Dict[str, int]
+) -> List[Tuple[int, Fields, Record]]:
+    """Return the lines of the last run, or of one of several processes that write the same steps.
+
+    A training that was started again goes back once, and then on for many lines; processes that
+    write into one log go back, or state a step again, at every other line.
+    """
+    if any(fields.get("step") is None for _, fields, _ in states):
+        return states
+    places = [(int(f.get("epoch") or 0), int(f["step"])) for _, f, _ in states]
+    begins = [n for n in range(1, len(places)) if places[n] <= places[n - 1]]
+    if not begins:
+        return states
+    lengths = [end - begin for begin, end in zip([0, *begins], begins)]
+    if statistics.median(lengths) >= LEAST_RUN:
+        skipped[EARLIER_RUN] += begins[-1]
+        return states[begins[-1] :]
+    kept: List[Tuple[int, Fields, Record]] = []
+    seen = set()
+    for place, state in zip(places, states):
+        if place not in seen:
+            kept.append(state)
+        seen.add(place)
+    skipped[OTHER_PROCESS] += len(states) - len(kept)
+    return kept
 
 
 def _record(
@@ -214,7 +333,7 @@ def _record(
         return None, DAMAGED
     if any(_too_large(fields.get(name)) for name in ("epoch", "step", "steps")):
         return None, DAMAGED
-    record = Record(number)
+    record = Record(number, others=dict(fields.get("others") or {}))
     if fields.get("step_time") is not None:
         scale = SECONDS.get(str(fields.get("time_unit")))
         if scale is None:
@@ -223,6 +342,9 @@ def _record(
         if record.step_s is None:
             return None, NOT_POSITIVE
         record.step_s *= scale
+        batch = record.others.get("global_batch_size")
+        if batch:
+            record.others["samples_per_s"] = batch / record.step_s
     if fields.get("throughput") is not None:
         unit = fields.get("unit") or options.get("unit")
         if not unit:
@@ -230,8 +352,9 @@ def _record(
         record.throughput = _positive(fields["throughput"])
         if record.throughput is None:
             return None, NOT_POSITIVE
-        per_second = _PER_SECOND.match(unit)
-        units.add(per_second.group(1) if per_second else unit)
+        units.add(
+            _PER_SECOND.sub(r"\1/s\g<device>", unit) if _PER_SECOND.match(unit) else unit + "/s"
+        )
     samples = fields.get("samples")
     if samples is not None:
         samples = _positive(samples)

@@ -20,7 +20,7 @@ def summary(name: str, path: str, options: Mapping[str, Any], warmup: int) -> Di
     except OSError as error:
         raise LogError("{}: {}".format(path, error.strerror)) from error
     try:
-        reading = read(name, text, options)
+        reading = read(name, text, dict({"choose": True}, **options))
     except LogError as error:
         raise LogError("{}: {}".format(path, error)) from error
     measured = reading.warmed(warmup)
@@ -34,8 +34,13 @@ def summary(name: str, path: str, options: Mapping[str, Any], warmup: int) -> Di
                 path, len(reading.records), _steps(reading), warmup
             )
         )
+    names = sorted({name for record in measured for name in record.others})
+    others = {
+        other: _described([record.others.get(other) for record in measured]) for other in names
+    }
     return dict(
         figures,
+        others=others,
         format=name,
         title=format_named(name).TITLE,
         lines=len(reading.records),
@@ -43,7 +48,9 @@ def summary(name: str, path: str, options: Mapping[str, Any], warmup: int) -> Di
         numbered=reading.numbered,
         warmup_lines=len(reading.records) - len(measured),
         unit=reading.unit,
+        per_device=reading.per_device,
         left_out=reading.left_out,
+        skipped=reading.skipped,
     )
 
 

@@ -23,6 +23,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(os.path.dirname(HERE)))
 
 from logs import reading  # noqa: E402 - the path is set just above
+from logs.lines import without_colours  # noqa: E402
 from rank import Context, process_start_s, read_json, write_json  # noqa: E402
 from recorder import Recorder  # noqa: E402
 
@@ -254,7 +255,11 @@ class LogReader:
         if self._file:
             self._file.read()
         count = len(self.log.lines)
-        new = sum(1 for line in self.log.lines[self._seen : count] if self._marker.search(line))
+        new = sum(
+            1
+            for line in self.log.lines[self._seen : count]
+            if self._marker.search(without_colours(line))
+        )
         self._seen = count
         self._stating += new
         if new:
@@ -268,7 +273,7 @@ class LogReader:
                 found,
                 self.log.times_s,
                 self._context.job["protocol"],
-                stated_samples(self._context),
+                stated_samples(self._context, found.per_device),
             )
         except reading.LogError as error:
             if whole or self._stating >= SETTLED:
@@ -332,9 +337,9 @@ def samples_per_step(context):
     return context.batch_size * devices * context.params.get("units_per_example", 1)
 
 
-def stated_samples(context):
+def stated_samples(context, per_device):
     """Units of work in a step of what the log's figures cover."""
-    if context.params["command"]["log"]["covers"] == "device":
+    if per_device or context.params["command"]["log"]["covers"] == "device":
         return context.batch_size * context.params.get("units_per_example", 1)
     return samples_per_step(context)
 

@@ -20,11 +20,14 @@ _UNITS = {
     "total_ips": "images/s",
     "samples/s": "samples/s",
     "throughput_train": "sequences/s",
+    "training_sequences_per_second": "sequences/s",
+    "seqs_per_sec": "sequences/s",
     "train_throughput": None,
     "train_items_per_sec": "items/s",
     "throughput": None,
 }
 """Metrics of training, the first of a line is read, and their units where no METADATA says one."""
+_LOSSES = ("train.loss", "train_loss", "training_loss", "step_loss", "loss")
 _TEXTS = [
     re.compile(r"\bDLL \S+ \S+ - " + step + r" +(?P<data>.*)")
     for step in (
@@ -78,11 +81,17 @@ def _step(step):
     return None
 
 
+def _is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _stated(data, metrics, units):
     for metric in metrics:
         value = (data or {}).get(metric)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return {"throughput": value, "unit": units.get(metric)}
+        if _is_number(value):
+            losses = [data[loss] for loss in _LOSSES if _is_number(data.get(loss))]
+            others = {"loss": losses[0]} if losses else {}
+            return {"throughput": value, "unit": units.get(metric), "others": others}
     return None
 
 

@@ -11,7 +11,7 @@ from logs.lines import NUMBER
 TITLE = "Keras' progress bars and lines"
 MARKER = re.compile(r"(?<![\w/.])\d+/\d+ +(?:\[[=>. ]*\]|[\u2500-\u257f]+|- )")
 _EPOCH = re.compile(r"^\s*Epoch (\d+)/\d+\s*$")
-_BAR = re.compile(r"(\d+)/(\d+) +(?:\[[=>. ]*\]|[\u2500-\u257f]+|-)")
+_BAR = re.compile(r"(?<![\w/.])(\d+)/(\d+) +(?:\[[=>. ]*\]|[\u2500-\u257f]+|-)")
 _TIME = re.compile(r"(?<![\w.])(?P<step_time>{}) ?(?P<time_unit>s|ms|us)/step\b".format(NUMBER))
 
 

@@ -3,7 +3,8 @@
 The key `tracked_stats` states a throughput in samples/s, and its metadata the step or the samples
 that have been seen. Where none does, the time between
 `epoch_start` and `epoch_stop` is that of `train_samples` samples in batches of
-`global_batch_size`.
+`global_batch_size`; and where there are no epochs, that between `block_start` and `block_stop` is
+of the samples by which `samples_count` has grown.
 """
 
 import json
@@ -16,8 +17,11 @@ MARKER = re.compile(r":::MLLOG ")
 def read(lines, options):
     """Yields (line number, what it states or None)."""
     events = list(_events(lines))
-    tracked = [row for row in _tracked(events)]
-    return iter(tracked if any(fields for _, fields in tracked) else _epochs(events))
+    for rows in (_tracked(events), _epochs(events)):
+        found = list(rows)
+        if any(fields for _, fields in found):
+            return iter(found)
+    return _blocks(events)
 
 
 def _events(lines):
@@ -46,8 +50,17 @@ def _tracked(events):
     for number, event in events:
         if event is None:
             yield number, None
-        elif event["key"] == "tracked_stats" and "throughput" in (event.get("value") or {}):
-            fields = {"throughput": event["value"]["throughput"], "unit": "samples/s"}
+        elif event["key"] == "tracked_stats" and {"throughput", "train_step_time"} & set(
+            event.get("value") or {}
+        ):
+            value, fields = event["value"], {"others": {}}
+            if "throughput" in value:
+                fields.update(throughput=value["throughput"], unit="samples/s")
+            if "train_step_time" in value:
+                fields.update(step_time=value["train_step_time"], time_unit="s")
+            for loss in ("train_loss", "loss"):
+                if isinstance(value.get(loss), (int, float)):
+                    fields["others"]["loss"] = value[loss]
             where = event.get("metadata") or {}
             if isinstance(where.get("step"), int):
                 fields["step"] = where["step"]
@@ -81,3 +94,31 @@ def _epochs(events):
                     },
                 )
             begin = None
+
+
+def _blocks(events):
+    batch, begin = _value(events, "global_batch_size"), None
+    for number, event in events:
+        if event is None:
+            yield number, None
+        elif event["key"] == "block_start":
+            begin = event
+        elif event["key"] == "block_stop":
+            counts = [
+                ((e or {}).get("metadata") or {}).get("samples_count") for e in (begin, event)
+            ]
+            begun, begin = begin, None
+            if not batch or None in counts or counts[1] <= counts[0]:
+                yield number, None
+                continue
+            seconds = (event["time_ms"] - begun["time_ms"]) / 1000.0
+            steps = (counts[1] - counts[0]) / batch
+            yield (
+                number,
+                {
+                    "step": int(counts[1] / batch),
+                    "step_time": seconds / steps,
+                    "time_unit": "s",
+                    "samples": batch,
+                },
+            )

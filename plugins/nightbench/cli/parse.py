@@ -43,10 +43,17 @@ def parse(
     metric: Annotated[
         str | None, typer.Option(help="Which metric of the log is the throughput.")
     ] = None,
+    writer: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a log of several processes: how the lines of one begin, 0: or [rank0]."
+        ),
+    ] = None,
     json: common.JsonOption = False,
 ) -> None:
     """Show what would be read of a training script's log: steps, figures, lines left out."""
     given = {"pattern": pattern, "unit": unit, "time_unit": time_unit, "metric": metric}
+    given["writer"] = writer
     options = {name: value for name, value in given.items() if value is not None}
     found = _read(format_, file, warmup, options)
     if json:
@@ -58,12 +65,13 @@ def parse(
         f"{found['warmup_lines']} left out",
         highlight=False,
     )
-    unit_said = f"{found['unit'] or 'units'}/s"
-    for figure, name, said in (
-        ("throughput", "throughput", unit_said),
-        ("step_s", "step time", "s"),
+    unit_said = f"{found['unit'] or 'units'}/s" + ("/device" if found["per_device"] else "")
+    for numbers, name, said in (
+        (found["throughput"], "throughput", unit_said),
+        (found["step_s"], "step time", "s"),
+        *((numbers, name, "as printed") for name, numbers in found["others"].items()),
     ):
-        if numbers := found[figure]:
+        if numbers:
             out.print(
                 f"{name}: median {numbers['median']:.6g} {said} "
                 f"({numbers['minimum']:.6g} to {numbers['maximum']:.6g}, {numbers['n']} lines)",
@@ -71,6 +79,8 @@ def parse(
             )
     for why, count in found["left_out"].items():
         warn(f"warning: {count} lines left out: {why}")
+    for why, count in found["skipped"].items():
+        warn(f"{count} lines skipped: {why}")
 
 
 def _read(format_: str, file: Path, warmup: int, options: dict[str, Any]) -> dict[str, Any]:

@@ -83,7 +83,11 @@ def load_catalog(benchmarks: Path | None = None, project: Path | None = None) ->
         {name: _workload(name, frameworks, words, tree) for name in tree.workloads},
         code_digest(benchmarks, project),
         tuple(
-            sorted(each.stem for each in (benchmarks / LOG_FORMATS).glob("[!_.]*.py")),
+            sorted(
+                each.stem
+                for each in (benchmarks / LOG_FORMATS).glob("[!_.]*")
+                if each.suffix in (".py", ".json")
+            ),
         ),
     )
 

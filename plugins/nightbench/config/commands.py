@@ -54,7 +54,7 @@ class LogFile(StrictModel):
     """The log of a script, and what its figures mean."""
 
     format: v.Name
-    """What is read: a module of `benchmarks/logs/formats` (docs/scripts.md)."""
+    """What is read: a file of `benchmarks/logs/formats` (docs/scripts.md)."""
     file: Word | None = None
     """File that the script writes, below `folder`; its output unless given."""
     of: Literal["first", "all"] = "first"

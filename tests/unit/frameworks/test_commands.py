@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,21 @@ def test_a_file_counts_from_the_start_of_the_script(tmp_path):
     path.write_text("anew\n")
     file.read()
     assert log.lines[-1] == "half a lianew"
+
+
+@pytest.mark.parametrize(
+    ("format_", "line", "samples"),
+    [
+        ("torchtitan", "step: {}  loss: 7.5  tps: 4,096  tflops: 1.0  mfu: N/A\n", 4 * 1024),
+        ("deepspeed", "global_step={}, RunningAvgSamplesPerSec=9, CurrSamplesPerSec=32.0\n", 32768),
+    ],
+)
+def test_a_speed_of_one_device_is_held_against_the_work_of_one(format_, line, samples):
+    found = reading.read(format_, "".join(line.format(n) for n in (1, 2, 3)))
+    context = types.SimpleNamespace(
+        case={"trainers": 8},
+        world_size=1,
+        batch_size=4,
+        params={"units_per_example": 1024, "command": {"log": {"covers": "all"}}},
+    )
+    assert script.stated_samples(context, found.per_device) == samples

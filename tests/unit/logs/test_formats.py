@@ -124,7 +124,7 @@ class TestWhatIsRefused:
         assert reading.read("oneflow", log).left_out == {reading.DAMAGED: 1}
 
     def test_an_unknown_format(self):
-        with pytest.raises(reading.LogError, match="found format 'x'; expected one of dllogger, "):
+        with pytest.raises(reading.LogError, match="found format 'x'; expected one of deepspeed, "):
             reading.read("x", "")
 
     def test_a_figure_without_a_unit(self):

@@ -1,0 +1,320 @@
+"""The logs of the trainers of language models: what is read, told apart, skipped and counted."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import statistics
+import time
+from typing import Any
+
+import pytest
+import sample_logs as samples
+from logs import reading
+from logs.summary import summary
+
+STEPS = range(10, 61, 10)
+CHOOSE = {"choose": True}
+
+
+def megatron(loss: str = "1.012345E+01", begin: str = " [2026-08-22 10:00:00.123456]") -> str:
+    return "".join(
+        f"{begin} iteration {i:8d}/{60:8d} | consumed samples: {i * 128:12d} | "
+        f"elapsed time per iteration (ms): {1200 + i:.1f} | throughput per GPU (TFLOP/s/GPU): "
+        f"{400 + i:.1f} | learning rate: 1.000000E-04 | global batch size: {128:5d} | "
+        f"lm loss: {loss} | loss scale: 1.0 | grad norm: 1.234 | number of skipped iterations:"
+        "   0 | number of nan iterations:   0 |\n"
+        for i in STEPS
+    )
+
+
+def bridge() -> str:
+    whole = megatron(begin="[2025-12-19 10:49:15]").replace("throughput per GPU", "other")
+    return "".join(
+        f"Step Time : 9.31s GPU utilization: {740 + n}.5MODEL_TFLOP/s/GPU\n"
+        f"{line}Number of parameters in transformer layers in billions:  6.98\n"
+        for n, line in enumerate(whole.splitlines())
+    )
+
+
+def nemo() -> str:
+    return "".join(
+        f"retraining/0 [default0]:Training epoch 0, iteration {i}/99 | lr: 7.496e-06 | "
+        f"global_batch_size: 128 | global_step: {i} | peak_memory_usage: 708334 | "
+        f"reduced_train_loss: 11.96 | train_step_timing in s: {12 + i / 100} | "
+        f"TFLOPS_per_GPU: 512.5 | consumed_samples: {128 * i}\n"
+        for i in STEPS
+    )
+
+
+def torchtitan(
+    tps: str = "4,{i}", begin: str = "[titan] 2026-08-21 10:00:00 - root - INFO - "
+) -> str:
+    return "".join(
+        f"{begin}\x1b[31mstep: {i:2}  \x1b[32mloss: 11.83506  \x1b[38mgrad_norm:  9.6669  "
+        f"\x1b[36mmemory: 48.87GiB(51.44%)  \x1b[34mtps: {tps.format(i=300 + i)}  "
+        f"\x1b[36mtflops: 1,253.41  \x1b[35mmfu: 25.62%\x1b[39m\n"
+        for i in STEPS
+    )
+
+
+def maxtext() -> str:
+    return "[Rampup Batch Size Phase], completed step: 9, seconds: 5.100, loss: 10.9\n" + "".join(
+        f"completed step: {i}, seconds: {5 + i / 100:.3f}, TFLOP/s/device: 134.924, "
+        f"Tokens/s/device: {8600 + i}.758, total_weights: 196608, loss: 10.374, lm_loss: 9.1\n"
+        for i in STEPS
+    )
+
+
+def deepspeed() -> str:
+    return "".join(
+        f"[2023-11-07 01:55:23,714] [INFO] [logging.py:96:log_dist] [Rank 0] step={i}, skipped=4, "
+        f"lr=[0.1], mom=[(0.9, 0.95)]\n[2023-11-07 01:55:23,714] [INFO] [timer.py:260:stop] "
+        f"epoch=0/micro_step={4 * i}/global_step={i}, RunningAvgSamplesPerSec=25.025771473496132, "
+        f"CurrSamplesPerSec={25 + i / 100}, MemAllocated=4.32GB, MaxMemAllocated=38.49GB\n"
+        for i in STEPS
+    )
+
+
+def deepspeed_2022() -> str:
+    return "".join(
+        f"[2022-05-07 01:55:23,714] [INFO] [timer.py:198:stop] 0/{i}, "
+        f"RunningAvgSamplesPerSec=25.02, CurrSamplesPerSec={25 + i / 100}\n"
+        for i in STEPS
+    )
+
+
+def deepspeed_pipeline() -> str:
+    return "".join(
+        f"steps: {i} loss: 6.1234 iter time (s): {1 + i / 100:.3f} samples/sec: 51.863\n"
+        for i in STEPS
+    )
+
+
+def paddle_trainer() -> str:
+    return "".join(
+        f"[2026-01-05 08:00:00,000] [    INFO] - loss: 12.0635252, learning_rate: 2e-06, "
+        f"global_step: {i}, current_memory_allocated: 7.5, interval_runtime: {10 + i / 10}, "
+        f"interval_samples_per_second: 0.8682, interval_tokens_per_second_per_device: {800 + i}.5, "
+        f"interval_hardware_tflops_per_device: 2.77, interval_steps_per_second: 0.8682, "
+        f"progress_or_epoch: 0.0\n"
+        for i in STEPS
+    )
+
+
+def tensorflow_models() -> str:
+    return "".join(
+        f"I0324 07:55:20.594147 140348344015936 keras_utils.py:145] TimeHistory: "
+        f"{20 + i / 10:.2f} seconds, {2500 + i}.19 examples/second between steps {i - 10} and {i}\n"
+        f"I0324 07:55:20.597360 140348344015936 controller.py:479] train | step: {i} | loss: 1\n"
+        for i in STEPS
+    )
+
+
+def huggingface() -> str:
+    text = "  0%|          | 0/60 [00:00<?, ?it/s]\r"
+    for i in STEPS:
+        bar = f" {i}%|####5     | {i}/60 [00:30<00:27,  {2 + i / 100:.2f}s/it]"
+        text += (
+            f"\r{bar}\r      \r{{'loss': 2.6031, 'grad_norm': 1.8, 'epoch': {i / 60:.2f}}}\n{bar}\r"
+        )
+    return text + (
+        "\n{'train_runtime': 299.1983, 'train_samples_per_second': 8.021, 'train_loss': 2.8}\n"
+        "\r 50%|#####     | 1/2 [00:01<00:01,  1.20it/s]\n"
+    )
+
+
+def mlperf_blocks() -> str:
+    event = samples.mlperf_event
+    return event("global_batch_size", 16) + "".join(
+        event("block_start", None, i * 1000, samples_count=(i - 10) * 16)
+        + event("block_stop", None, i * 1000 + 200 * i, samples_count=i * 16)
+        for i in STEPS
+    )
+
+
+def mlperf_llm() -> str:
+    return "".join(
+        " 0: "
+        + samples.mlperf_event(
+            "tracked_stats",
+            {"throughput": 30.0 + i, "train_step_time": 0.5, "train_loss": 7.5},
+            i,
+            step=i,
+        )
+        for i in STEPS
+    )
+
+
+def dllogger_bert() -> str:
+    rows = (
+        {"type": "LOG", "step": [0, i], "data": {"seqs_per_sec": 200.0 + i, "loss": 9.5}}
+        for i in STEPS
+    )
+    return "".join(f"DLLL {json.dumps(row)}\n" for row in rows)
+
+
+CASES: list[tuple[str, str, str, float, str | None, dict[str, float]]] = [
+    (
+        *("megatron", megatron(), "step_s", 1.235, None),
+        {"loss": 10.12345, "tflops_per_device": 435.0, "samples_per_s": 128 / 1.235},
+    ),
+    ("megatron", bridge(), "step_s", 1.235, None, {"tflops_per_device": 743.0}),
+    (
+        *("nemo", nemo(), "step_s", 12.35, None),
+        {"loss": 11.96, "tflops_per_device": 512.5, "global_batch_size": 128.0},
+    ),
+    (
+        *("torchtitan", torchtitan(), "throughput", 4335.0, "tokens"),
+        {"loss": 11.83506, "tflops_per_device": 1253.41, "mfu_percent": 25.62},
+    ),
+    ("torchtitan", torchtitan("4.{i}K"), "throughput", 4335.0, "tokens", {}),
+    (
+        *("maxtext", maxtext(), "throughput", 8635.758, "tokens"),
+        {"loss": 10.374, "tflops_per_device": 134.924},
+    ),
+    ("maxtext", maxtext(), "step_s", 5.3, "tokens", {}),
+    ("deepspeed", deepspeed(), "throughput", 25.35, "samples", {}),
+    ("deepspeed", deepspeed_2022(), "throughput", 25.35, "samples", {}),
+    ("deepspeed_pipeline", deepspeed_pipeline(), "step_s", 1.35, "samples", {"loss": 6.1234}),
+    (
+        *("paddle_trainer", paddle_trainer(), "throughput", 835.5, "tokens"),
+        {"loss": 12.0635252, "hardware_tebiflops_per_device": 2.77, "samples_per_s": 0.8682},
+    ),
+    ("paddle_trainer", paddle_trainer(), "step_s", 1.4, "tokens", {}),
+    ("tensorflow_models", tensorflow_models(), "step_s", 2.35, "examples", {}),
+    ("tensorflow_models", tensorflow_models(), "throughput", 2535.19, "examples", {}),
+    ("huggingface", huggingface(), "step_s", 2.35, None, {"loss": 2.6031}),
+    ("mlperf", mlperf_blocks(), "step_s", 0.7, None, {}),
+    ("mlperf", mlperf_llm(), "throughput", 65.0, "samples", {"loss": 7.5}),
+    ("dllogger", dllogger_bert(), "throughput", 235.0, "sequences", {"loss": 9.5}),
+]
+
+
+@pytest.mark.parametrize(("format_", "log", "figure", "median", "unit", "others"), CASES)
+def test_reads_a_log(format_, log, figure, median, unit, others):
+    found = reading.read(format_, log)
+    assert found.records[-1].step == 60
+    values = [getattr(record, figure) for record in found.records]
+    assert statistics.median(v for v in values if v is not None) == pytest.approx(median)
+    assert (found.unit, found.left_out) == (unit, {})
+    assert found.per_device is (format_ in {"torchtitan", "maxtext", "paddle_trainer"})
+    for name, value in others.items():
+        stated = [r.others[name] for r in found.records if name in r.others]
+        assert statistics.median(stated) == pytest.approx(value, rel=1e-3), name
+
+
+@pytest.mark.parametrize(("format_", "log"), [(case[0], case[1]) for case in CASES])
+def test_a_log_is_read_to_where_it_is_cut(format_, log):
+    for cut in range(len(log) // 2, len(log), 17):
+        found = reading.read(format_, log[:cut])
+        assert found.records
+        assert set(found.left_out) <= {reading.CUT_OFF}
+
+
+TOLD_APART = {"pytorch_examples", "gluon", *(case[0] for case in CASES)}
+
+
+# NeMo's lines have marks of their own, and bars begin their lines.
+@pytest.mark.parametrize("format_", sorted(TOLD_APART - {"nemo", "huggingface"}))
+@pytest.mark.parametrize("tags", [("0: ", "1: "), ("[rank0]:", "[rank1]:")])
+def test_processes_are_told_apart_by_how_their_lines_begin(format_, tags):
+    log = {c[0]: c[1] for c in CASES}.get(format_) or getattr(samples, format_)()
+    lines = log.replace(" 0: :::", ":::").splitlines()
+    mixed = "".join(f"{tag}{line}\n" for line in lines for tag in tags)
+    with pytest.raises(reading.LogError, match="lines of several processes are mixed"):
+        reading.read(format_, mixed)
+    whole, other = (reading.read(format_, mixed, dict(CHOOSE, writer=t)) for t in tags)
+    chosen = reading.read(format_, mixed, CHOOSE)
+    alone = reading.read(format_, "\n".join(lines) + "\n")
+    for found in (whole, other, chosen):
+        assert [r.step_s for r in found.records] == [r.step_s for r in alone.records]
+        assert [r.throughput for r in found.records] == [r.throughput for r in alone.records]
+        assert found.skipped[reading.OTHER_PROCESS] >= len(alone.records)
+    with pytest.raises(reading.LogError, match="begins with 'x'; expected one of"):
+        reading.read(format_, mixed, dict(CHOOSE, writer="x"))
+
+
+def test_of_processes_without_a_mark_each_step_is_read_once():
+    mixed = "".join(line + line for line in megatron().splitlines(keepends=True))
+    with pytest.raises(reading.LogError, match="several processes or several runs"):
+        reading.read("megatron", mixed)
+    found = reading.read("megatron", mixed, CHOOSE)
+    assert [r.step for r in found.records] == list(STEPS)
+    assert found.skipped == {reading.OTHER_PROCESS: 6}
+
+
+def test_of_a_training_that_was_started_again_the_last_run_is_read():
+    again = megatron().splitlines(keepends=True)[3:]
+    found = reading.read("megatron", megatron() + "restarting\n" + "".join(again), CHOOSE)
+    assert [r.step for r in found.records] == [40, 50, 60]
+    assert found.skipped == {reading.EARLIER_RUN: 6}
+    assert [r.step for r in found.warmed(10)] == [60]
+
+
+@pytest.mark.parametrize("loss", ["NAN", "nan", "INF", "inf"])
+def test_a_loss_that_is_not_finite_is_counted_and_its_time_is_read(loss):
+    found = reading.read("megatron", megatron(loss))
+    assert len(found.records) == 6
+    assert found.skipped == {reading.LOSS_NOT_FINITE: 6}
+    assert not any("loss" in record.others for record in found.records)
+
+
+def test_lines_of_a_validation_are_skipped_and_counted():
+    line = "validate step: 20  loss: 11.0  memory: 1.00GiB(1.44%)  tps: 9,999\n"
+    found = reading.read("torchtitan", torchtitan() + line * 4)
+    assert (len(found.records), found.skipped) == (6, {"not of training": 4})
+
+
+def test_no_mfu_is_none():
+    found = reading.read("torchtitan", torchtitan().replace("25.62%", "N/A"))
+    assert "mfu_percent" not in found.records[0].others
+
+
+def test_figures_that_are_none_are_left_out():
+    found = reading.read("torchtitan", torchtitan().replace("4,330", "4,33,0"))
+    assert found.left_out == {reading.DAMAGED: 1}
+
+
+def test_an_error_names_the_file_and_the_line(tmp_path):
+    file = tmp_path / "train.log"
+    file.write_text("begin\n" + megatron().replace("elapsed time per iteration (ms): ", "") * 2)
+    with pytest.raises(reading.LogError, match=r"train\.log: no line of it states a step"):
+        summary("megatron", str(file), {}, 0)
+    file.write_text("begin\n" + megatron().replace("iteration   ", "it"))
+    with pytest.raises(reading.LogError, match=r"train\.log: 6 of 6 .*, the first on line 2;"):
+        summary("megatron", str(file), {}, 0)
+
+
+def test_parse_shows_all_that_is_printed(tmp_path):
+    file = tmp_path / "train.log"
+    file.write_text(torchtitan() * 2)
+    found: dict[str, Any] = summary("torchtitan", str(file), {}, 20)
+    assert (found["unit"], found["per_device"]) == ("tokens", True)
+    assert found["others"]["mfu_percent"]["median"] == 25.62
+    assert found["skipped"] == {reading.EARLIER_RUN: 6}
+
+
+HEADS = (
+    *("Epoch: [0][10/100] Time ", "12/100 [==>...] - ", "1/2 - ", "loss: 1, ips: ", "iteration "),
+    *("step: 3, throughput: ", "DLL 1 2 - Iteration: 5  throughput : ", "INFO examples/sec: "),
+    *("Epoch[0] Batch [3] Speed: ", "global step 3: loss = ", "TimeHistory: ", "interval_runtime:"),
+    *(
+        "completed step: ",
+        "step: 1 loss: 3 tps: ",
+        "RunningAvgSamplesPerSec=",
+        "  5%|#| 5/10 [1<2, ",
+    ),
+    *("Training epoch 0, iteration ", "elapsed time per iteration (ms): ", ":::MLLOG ", "steps: "),
+)
+TAILS = ("9" * 20000 + "x", "9" * 9000 + "." + "9" * 9000 + "x", "1,111" * 4000 + "x", "9/" * 9000)
+
+
+@pytest.mark.parametrize("format_", [name for name in reading.names() if name != "regex"])
+def test_lines_of_thousands_of_digits_are_not_slow(format_):
+    begun = time.process_time()
+    for head in HEADS:
+        for tail in TAILS:
+            with contextlib.suppress(reading.LogError):
+                reading.read(format_, f"{head}{tail}\n")
+    assert time.process_time() - begun < 10, "a quadratic pattern takes minutes"
