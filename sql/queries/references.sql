@@ -127,7 +127,7 @@ select
     g.run_id,
     g.started_at,
     g.throughput,
-    g.minibatches_per_s,
+    g.minibatches_per_s as minibatches,
     g.speedup,
     g.efficiency,
     g.sent_bytes_per_step,

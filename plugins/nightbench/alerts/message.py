@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
 from nightbench.core.model import HistoryPoint, Run, Verdict, VerdictKind
 from nightbench.core.model.alerts import Cause, Confirmation, ConfirmationResult
 from nightbench.core.sentences import evidence_sentence
+
+NOISE, DRIFTS, GRADES = "Noise", "Drifts", "The detector does worse"
+NOTES = {
+    NOISE: "{} series became noisy or steady",
+    DRIFTS: "{} series drifted",
+    GRADES: "its detector does worse",
+}
+"""Headings of notes beside alerts -> the title of a message that has nothing above them."""
 
 MOST_CHANGES = 12
 """Differences between two runs that are listed; more are counted."""
@@ -96,9 +104,7 @@ def message(
     links: Links | None = None,
     *,
     is_urgent: bool = False,
-    notes: Sequence[str] = (),
-    series: Sequence[str] = (),
-    drifts: Sequence[str] = (),
+    notes: Mapping[str, Sequence[str]] | None = None,
 ) -> Message:
     """Return one message about all news.
 
@@ -109,30 +115,25 @@ def message(
         resolved: alerts that ended.
         links: makes links; none without it.
         is_urgent: it is sent at once, apart from the night's message.
-        notes: sentences about grades of the detector that fell.
-        series: sentences about series that became noisy or steady.
-        drifts: sentences about series that drift.
+        notes: a heading of `NOTES` -> sentences below it.
 
     Raises:
         ValueError: there are no news.
     """
-    if not (news or resolved or notes or series or drifts):
+    noted = {heading: lines for heading, lines in (notes or {}).items() if lines}
+    if not (news or resolved or noted):
         raise ValueError("there is neither news nor a resolved alert, and nothing to note")
     parts = [_item(run, items, links) for items in grouped(news)]
     if resolved:
         parts.append("\n".join(["Resolved:", *(_ended(item, links) for item in resolved)]))
-    if notes:
-        parts.append("\n".join(["The detector does worse:", *(f"- {note}" for note in notes)]))
-    if series:
-        parts.append("\n".join(["Noise:", *(f"- {line}" for line in series)]))
-    if drifts:
-        parts.append("\n".join(["Drifts:", *(f"- {line}" for line in drifts)]))
+    for heading, lines in noted.items():
+        parts.append("\n".join([f"{heading}:", *(f"- {line}" for line in lines)]))
     where = [f"Run: {run.run_id} ({run.run_kind}), suite {run.suite}, owner {owner}"]
     if links:
         where.append(f"Results: {links.results(run)}")
         dag_run = links.dag_run(run)
         where += [f"Airflow: {dag_run}"] if dag_run else []
-    title = _title(run, news, resolved, series, drifts, is_urgent)
+    title = _title(run, news, resolved, noted, is_urgent)
     return Message(title, "\n\n".join([*parts, "\n".join(where)]))
 
 
@@ -159,8 +160,7 @@ def _title(
     run: Run,
     news: Sequence[AlertItem],
     resolved: Sequence[EndedAlert],
-    series: Sequence[str],
-    drifts: Sequence[str],
+    noted: Mapping[str, Sequence[str]],
     is_urgent: bool,
 ) -> str:
     if len(news) == 1:
@@ -175,12 +175,9 @@ def _title(
         words = f"{resolved[0].case_id} resolved"
     elif resolved:
         words = f"{len(resolved)} resolved"
-    elif series:
-        words = f"{len(series)} series became noisy or steady"
-    elif drifts:
-        words = f"{len(drifts)} series drifted"
     else:
-        words = "its detector does worse"
+        heading = next(heading for heading in NOTES if heading in noted)
+        words = NOTES[heading].format(len(noted[heading]))
     urgent = ", urgent" if is_urgent else ""
     return f"Nightbench {run.suite} on {run.cluster}{urgent}: {words}"
 

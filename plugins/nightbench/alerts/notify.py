@@ -25,6 +25,7 @@ from nightbench.alerts import (
     noise,
     send,
 )
+from nightbench.alerts.message import DRIFTS, GRADES, NOISE
 from nightbench.alerts.message_builder import MessageBuilder
 from nightbench.alerts.routing import Routed, Router
 from nightbench.core.errors import UserError
@@ -297,6 +298,11 @@ class _Notification:
         ended = [builder.ended(each) for each in over]
         owner = ", ".join(sorted({each.owner for each in batch})) or self.plan.owner
         is_urgent = kind == URGENT
+        notes = {
+            GRADES: [row["below"] for row in self.fallen],
+            NOISE: noise.notes(self.turned),
+            DRIFTS: drifts.notes(self.drifts),
+        }
         return message(
             self.plan.run,
             owner,
@@ -304,9 +310,7 @@ class _Notification:
             ended,
             self.notifier.links,
             is_urgent=is_urgent,
-            notes=[] if is_urgent else [row["below"] for row in self.fallen],
-            series=[] if is_urgent else noise.notes(self.turned),
-            drifts=[] if is_urgent else drifts.notes(self.drifts),
+            notes=None if is_urgent else notes,
         )
 
 

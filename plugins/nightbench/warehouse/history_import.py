@@ -166,6 +166,12 @@ COLUMNS = {
 _AXES = tuple(f.name for f in dataclasses.fields(Case))
 
 
+_FIGURES = (
+    *("minimum", "maximum", "mad", "spread", "time_to_first_step_s", "peak_resident_bytes"),
+    "framework_version",
+)
+
+
 def _parse(file: HistoryFile, row: Row, now: datetime) -> Entry | None:
     values, is_right = row.values, True
 
@@ -229,13 +235,7 @@ def _entry(case: Case, values: Mapping[str, Any]) -> Entry:
         repeats=(),
         n=values.get("n", 1),
         throughput=values["throughput"],
-        minimum=values.get("minimum"),
-        maximum=values.get("maximum"),
-        mad=values.get("mad"),
-        spread=values.get("spread"),
-        time_to_first_step_s=values.get("time_to_first_step_s"),
-        peak_resident_bytes=values.get("peak_resident_bytes"),
-        framework_version=values.get("framework_version"),
+        **{name: values[name] for name in _FIGURES if name in values},
         definition_digest=digest,
         fingerprint_id=values.get("fingerprint_id", ""),
     )

@@ -25,7 +25,7 @@ class TableRepository(Repository):
 
     def results(self, case_ids: Sequence[str], cluster: str) -> dict[str, CellResult]:
         """case_id -> its newest good median on a cluster, or why the newest attempt has none."""
-        rows = self._read("newest_of_cases", case_ids=list(case_ids), cluster=cluster)
+        rows = self._read("newest_of_cases", case_ids=case_ids, cluster=cluster)
         return {row["case_id"]: _result(row) for row in rows}
 
     def published(self, table: SuiteTable, workloads: Collection[str]) -> list[Published]:
@@ -35,7 +35,7 @@ class TableRepository(Repository):
         rows = self._read(
             "published",
             document=table.document,
-            figures=list(table.figures),
+            figures=table.figures,
             metric=METRICS[table.metric][0],
         )
         return [
@@ -55,18 +55,8 @@ class TableRepository(Repository):
 
 
 def _result(row: Row) -> CellResult:
-    return CellResult(
-        throughput=row["throughput"],
-        minibatches=row["minibatches_per_s"],
-        speedup=row["speedup"],
-        efficiency=row["efficiency"],
-        unit=row["unit"],
-        n=row["n"],
-        spread=row["spread"],
-        sent_bytes_per_step=row["sent_bytes_per_step"],
-        run_id=row["run_id"],
-        reason=_reason(row) if row["throughput"] is None else None,
-    )
+    figures = {name: row[name] for name in CellResult.__dataclass_fields__ if name in row}
+    return CellResult(**figures, reason=_reason(row) if row["throughput"] is None else None)
 
 
 def _reason(row: Row) -> str:
