@@ -47,6 +47,7 @@ def test_its_plan_is_loaded_with_all_that_it_says(run: RunSpool) -> None:
     plan = read_plan(run)
     assert (plan.run.run_id, plan.run.suite, plan.owner) == (RUN, "demo", "benchmarks")
     assert len(plan.cases) == 6
+    assert (plan.policy.min_change, plan.policy.reported_from) == (0.03, 0.03)
     assert {case.planned.case.framework for case in plan.cases} == {"paddle2", "paddle3", "pytorch"}
 
 

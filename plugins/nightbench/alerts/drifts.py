@@ -38,13 +38,13 @@ def follow(
 
     Args:
         warehouse: the one that the run was loaded into; its connection locks the cluster's alerts.
-        plan: of a nightly run; its `policy.min_change` is the smallest drift that is notified.
+        plan: of a nightly run; its `policy.clear_change` is the smallest drift that is notified.
         cases: its verdicts with their judgements.
         histories: good nights before this run by case_id, oldest first.
         later: case_ids of which a later night was judged already; they are skipped.
         noisy: case_ids of noisy series, whose drifts are listed but not notified.
     """
-    run, limit = plan.run, plan.policy.min_change
+    run, limit = plan.run, plan.policy.clear_change
     stands = {row["case_id"]: row for row in warehouse.series.drifts(cluster=run.cluster)}
     tonight = {
         each.case_id: each.point for each in warehouse.runs.measured(run.run_id) if each.point

@@ -151,7 +151,7 @@ class _Replay:
             [verdict],
             [self.alert] if self.alert else [],
             tonight.at,
-            self.policy.min_change,
+            self.policy.clear_change,
             {case_id} if self.is_noisy else (),
         )
         ended = None

@@ -208,7 +208,7 @@ def _where(known: LabelledAlert) -> str:
 def policy_words(policy: Mapping[str, Any]) -> str:
     """A policy as `--policy` takes it."""
     return ",".join(
-        f"{key}={value}" if key == "min_history" else f"{key}={value * 100:g}%"
+        f"{key}={value}" if key == "min_history" or value == "auto" else f"{key}={value * 100:g}%"
         for key, value in policy.items()
     )
 

@@ -49,7 +49,7 @@ def import_history(
         report = store(connection, entries)
         say(f"{report.rows} medians of {report.runs} runs; {report.changed} were new or different")
         _warn_of_unplanned(report.series)
-        warehouse, min_change = Warehouse(connection), RegressionPolicy().min_change
+        warehouse, policy = Warehouse(connection), RegressionPolicy()
         found: list[ImportedSeries] = []
 
         def kept(each: ImportedSeries) -> HistoryReport:
@@ -57,14 +57,14 @@ def import_history(
             return each.report
 
         with common.progress_bar(TimeRemainingColumn()) as progress:
-            judged = judge_imported(warehouse, report.series, min_change)
+            judged = judge_imported(warehouse, report.series, policy.reported_from)
             show_reports(
                 progress.track(map(kept, judged), len(report.series), description="judging")
             )
         for line in _links(found):
             say(line)
         if alerts:
-            opened = open_alerts(warehouse, found, min_change)
+            opened = open_alerts(warehouse, found, policy.clear_change)
             names = ", ".join(f"{each.case_id} on {each.cluster}" for each in opened)
             say(f"opened {len(opened)} alerts" + (f": {names}" if names else ""))
         elif any(each.report.status == "regressed" for each in found):

@@ -261,8 +261,9 @@ class BuildFile(StrictModel):
 class PolicyFile(StrictModel):
     """Which changes the suite reports."""
 
-    min_change: v.Percentage = 0.03
-    """A change that is surely smaller (by its 90 % interval) is not reported."""
+    min_change: v.PercentageOrAuto = "auto"
+    """A change that is surely smaller (by its 90 % interval) is not reported; auto: what the series
+    shows without more false alarms, from 1 % on."""
     min_history: Annotated[int, Field(ge=2), v.Words("whole number, at least 2")] = 10
     """Nights before a verdict other than insufficient_data."""
     max_spread: v.Percentage = 0.10

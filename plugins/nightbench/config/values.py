@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -76,6 +76,11 @@ def percentage(value: Any) -> float:
     if not 0 < fraction < 1:
         raise ValueError(f"found {describe(value)}; expected more than 0% and less than 100%")
     return fraction
+
+
+def percentage_or_auto(value: Any) -> float | str:
+    """A fraction from `3%`, or `auto`."""
+    return "auto" if value == "auto" else percentage(value)
 
 
 def size(value: Any) -> int:
@@ -274,6 +279,9 @@ Capability = Annotated[
 Duration = Annotated[float, BeforeValidator(duration), Words("duration")]
 PositiveDuration = Annotated[float, BeforeValidator(positive_duration), Words("duration")]
 Percentage = Annotated[float, BeforeValidator(percentage), Words("percentage")]
+PercentageOrAuto = Annotated[
+    float | Literal["auto"], BeforeValidator(percentage_or_auto), Words("percentage or `auto`")
+]
 Bandwidth = Annotated[str, BeforeValidator(bandwidth), Words("bandwidth")]
 Size = Annotated[int, BeforeValidator(size), Words("size")]
 LinkSpeed = Annotated[int, BeforeValidator(link_speed), Words("speed of a link")]

@@ -63,7 +63,7 @@ class ChangeDetector:
         least = None
         if len(nights) >= needed:
             if self.with_smallest:
-                least = smallest_slowdown(series.part(0, len(series) - 1), policy.min_change)
+                least = smallest_slowdown(series.part(0, len(series) - 1), policy.reported_from)
             releases = release_odds(points)
             change = _of_tonight(changes_of_last_night(series, known=releases), series, policy)
             if change is not None:
@@ -171,7 +171,7 @@ def _of_tonight(changes: list[Change], series: Series, policy: RegressionPolicy)
         old = math.log(change.baseline)
         new = old + math.log1p(change.change)
         still = abs(series.level[-1] - new) < abs(series.level[-1] - old)
-        if change.may_reach(policy.min_change) and still:
+        if change.may_reach(policy.reported_from) and still:
             return change
     return None
 
@@ -201,7 +201,7 @@ def _unchanged(
     if math.isfinite(own) and own > 2 * median(known):
         sentence += f", its own repeats by {own:.1%}, more than twice the usual"
     far = abs(math.log1p(change)) > WATCHED_NOISE * noise
-    watched = far and abs(change) >= policy.min_change
+    watched = far and abs(change) >= policy.reported_from
     if watched:
         sentence += "; one such night is watched, two are a change"
     # The longest drift first: the search for levels cuts a drift into small steps.

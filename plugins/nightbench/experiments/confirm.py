@@ -258,7 +258,7 @@ def _plan(
         builds or (suspect.bad, suspect.bad),
         comparison_id=request.comparison_id + suffix,
         rounds=rounds_elsewhere if suffix else rounds_here,
-        min_effect=smallest_effect(suspect, night.policy.min_change, has_two=builds is not None),
+        min_effect=smallest_effect(suspect, night.policy.clear_change, has_two=builds is not None),
         seed=_SEED,
         left_out=out,
     )

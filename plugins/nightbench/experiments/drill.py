@@ -282,7 +282,7 @@ def judge_nights(drill: Drill, nights: int) -> list[DrillNight]:
             {drill.case_id: history},
             plan.policy,
         )
-        changes = alerts_for([verdict], standing, plan.run.started_at, plan.policy.min_change)
+        changes = alerts_for([verdict], standing, plan.run.started_at, plan.policy.clear_change)
         # What one night only suspects is left to the real life of alerts.
         standing = [
             *(alert for alert in standing if alert not in changes.to_resolve),

@@ -120,11 +120,11 @@ def judge_run(
             [verdict for verdict in verdicts if verdict.case_id not in later],
             [LiveAlert.from_row(row) for row in warehouse.alerts.standing(plan.run.cluster)],
             plan.run.started_at,
-            plan.policy.min_change,
+            plan.policy.clear_change,
             noisy,
         )
         opened, resolved = _store(warehouse, changes, run_id)
-        explain_alerts(warehouse.causes, plan.run, plan.policy.min_change)
+        explain_alerts(warehouse.causes, plan.run, plan.policy.clear_change)
         if confirms:
             confirm_suspects(connection, plan)
         notifier = Notifier(resolve, Links(base_url) if base_url else None)

@@ -85,7 +85,7 @@ def method_lines(report: RunReport) -> list[str]:
     if report.plan is not None:
         policy = report.plan.policy
         said.append(
-            f"Verdicts: a change counts from {percent(policy.min_change)} on, after "
+            f"Verdicts: a change counts from {percent(policy.reported_from)} on, after "
             f"{policy.min_history} nights."
         )
     return said

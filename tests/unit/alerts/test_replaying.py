@@ -190,6 +190,7 @@ def test_two_policies_side_by_side_over_what_people_said() -> None:
 def test_a_policy_is_read_as_a_suite_s_file_says_it() -> None:
     asked = "min_change=2%, min_history=14, max_spread=20%"
     assert policy_changes(asked) == {"min_change": 0.02, "min_history": 14, "max_spread": 0.2}
+    assert policy_changes("min_change=auto") == {"min_change": "auto"}
     assert policy_changes("") == {}
 
 

@@ -71,6 +71,15 @@ def test_a_matrix_becomes_cases_with_readable_names(suite_file: Write, catalog: 
     assert suite.protocol.repeats == 7
 
 
+@pytest.mark.parametrize("lines", ["", "policy: {min_change: auto}\n"])
+def test_the_smallest_change_follows_the_series_unless_given(
+    suite_file: Write, catalog: Catalog, lines: str
+) -> None:
+    suite = load_suite(suite_file(("cluster: pair\n", f"cluster: pair\n{lines}")), catalog)
+    assert suite.policy.min_change == "auto"
+    assert (suite.policy.reported_from, suite.policy.clear_change) == (0.01, 0.03)
+
+
 def test_settings_are_read(suite_file: Write, catalog: Catalog) -> None:
     path = suite_file(
         (
@@ -85,6 +94,7 @@ def test_settings_are_read(suite_file: Write, catalog: Catalog) -> None:
     assert suite.env == {"OMP_NUM_THREADS": "1"}
     assert suite.role_env == {"pserver": {"A": "x"}}
     assert (suite.policy.min_change, suite.policy.min_history) == (0.025, 5)
+    assert (suite.policy.reported_from, suite.policy.clear_change) == (0.025, 0.025)
     assert (suite.repeat_timeout_s, suite.progress_timeout_s) == (900.0, 90.0)
     assert suite.protocol.min_seconds == 30.0
     assert suite.builds["pytorch"].version == "2.12.0"

@@ -51,6 +51,14 @@ def test_policy_decides_what_is_worth_telling():
     assert judge(points, replace(POLICY, min_change=0.2)).kind is VerdictKind.OK
 
 
+def test_a_clear_small_fall_is_told_unless_the_policy_is_fixed():
+    points = nights(*[100] * 60, *[98] * 10, noise=0.003)
+    assert judge(points, RegressionPolicy()).kind is VerdictKind.REGRESSED
+    assert judge(points).kind is VerdictKind.OK
+    tiny = nights(*[100] * 60, *[99.4] * 10, noise=0.001)
+    assert judge(tiny, RegressionPolicy()).kind is VerdictKind.OK
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_fall_of_just_the_policys_size_is_told(seed):
     """Its estimate lies below the size in half of the cases."""

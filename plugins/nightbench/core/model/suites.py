@@ -26,8 +26,9 @@ class NightPolicy:
 class RegressionPolicy:
     """When a suite wants to hear of a change."""
 
-    min_change: float = 0.03
-    """Relative change below which nothing is reported."""
+    min_change: float | Literal["auto"] = "auto"
+    """Relative change below which nothing is reported; auto: what a series shows at the detector's
+    rate of false alarms."""
     min_history: int = 10
     """Nights needed before a verdict other than insufficient_data."""
     max_spread: float = 0.10
@@ -36,6 +37,16 @@ class RegressionPolicy:
     """A fall of this size is told at once, apart from the night's message."""
     confirm_s: float = 3600.0
     """How long a night may take to measure its suspects again before it tells; 0: not at all."""
+
+    @property
+    def reported_from(self) -> float:
+        """Relative size from which a change of level is reported."""
+        return 0.01 if self.min_change == "auto" else self.min_change
+
+    @property
+    def clear_change(self) -> float:
+        """Relative size from which a fall grows, a drift is news and another series moved, too."""
+        return 0.03 if self.min_change == "auto" else self.min_change
 
 
 @dataclass(frozen=True)
