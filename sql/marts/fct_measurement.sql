@@ -57,6 +57,12 @@ select
     m.peak_resident_bytes,
     m.sent_bytes_per_step,
     m.data_wait_s,
+    m.tokens_per_s,
+    m.model_flops_per_s,
+    m.device,
+    m.peak_flops,
+    m.mfu,
+    m.mfu_absent,
     nullif(m.definition_digest, '') as definition_digest,
     nullif(m.fingerprint_id, '') as fingerprint_id,
     m.node_names,
@@ -92,6 +98,19 @@ comment on column marts.fct_measurement.sent_bytes_per_step is
 comment on column marts.fct_measurement.data_wait_s is
 'Seconds that a step waited for its batch, median of the repeats; null for synthetic data. '
 'Times minibatches_per_s it is the share of a step';
+comment on column marts.fct_measurement.tokens_per_s is
+'Tokens per second of all devices; null for what is no language model';
+comment on column marts.fct_measurement.model_flops_per_s is
+'FLOP/s that the model''s mathematics need, forward and backward, of all devices; nothing that is '
+'computed again; null where the workload states none';
+comment on column marts.fct_measurement.device is
+'Model of the devices; null where unknown or where nodes differ';
+comment on column marts.fct_measurement.peak_flops is
+'Dense peak of all devices together at the precision of the case, FLOP/s; null where unknown';
+comment on column marts.fct_measurement.mfu is
+'Model FLOPs utilisation: model_flops_per_s / peak_flops; null with its reason in mfu_absent';
+comment on column marts.fct_measurement.mfu_absent is
+'Why there is no mfu; null where there is one, and for medians before 0.2.0';
 comment on column marts.fct_measurement.is_synthetic is
 'Made from synthetic data: never stand it unmarked beside a published real-data figure';
 comment on column marts.fct_measurement.axes is

@@ -63,6 +63,19 @@ def test_the_bytes_sent_and_the_wait_for_data_are_stored(loader, reader, given, 
         assert rows(f"select distinct sent_bytes_per_step, data_wait_s from {view}") == [figures]
 
 
+def test_tokens_flops_and_mfu_are_stored(loader, reader, given, rows):
+    case, run = given.case(), given.run()
+    back = given.came_back(run, case)
+    figures = {"tokens_per_s": 2e4, "model_flops_per_s": 4e14, "peak_flops": 1e15, "mfu": 0.4}
+    figures |= {"device": "NVIDIA X1", "mfu_absent": None}
+    measured = replace(back.measurement, **figures)
+    loader.runs.load(given.bundle(run, replace(back, measurement=measured)))
+    (row,) = reader.runs.results(run.run_id)
+    assert figures.items() <= row.items()
+    for view in ("staging.result", "marts.fct_measurement", "marts.latest_median"):
+        assert rows(f"select {', '.join(figures)} from {view}") == [figures]
+
+
 def test_a_drill_is_no_result(loader, reader, given):
     case = given.case()
     run = replace(given.run(), run_kind=RunKind.DRILL)

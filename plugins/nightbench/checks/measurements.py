@@ -127,6 +127,11 @@ MEASUREMENT_CHECKS: tuple[Check, ...] = (
         f"scaling efficiency of {MAX_EFFICIENCY:g} or less",
         show="{:.3f}",
     ),
+    Check(
+        "mfu", FAIL, "measurement", lambda c, m: m.mfu, at_most(1.0),
+        "model FLOPs per second within the peak of the devices",
+        show="{:.3f}",
+    ),
 )  # fmt: skip
 
 

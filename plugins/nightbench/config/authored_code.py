@@ -1,4 +1,4 @@
-"""What the Python files and locks of a line or workload must hold; nothing of them is run."""
+"""What the files of a line or workload must hold; nothing of them is run."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
+from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from nightbench.config.source import ConfigError, Document, Problem, guess_of
+from nightbench.config.catalog_schema import CostFile, SpecFile
+from nightbench.config.source import ConfigError, Document, Key, Problem, describe, guess_of
+from nightbench.core.model_flops import evaluate
 
 OLDEST = "3.7"
 """What every file has to be readable for unless its line has a newer interpreter."""
@@ -142,3 +145,44 @@ def complain_of_unread(
     for name in sorted(set(parameters) - known):
         said = f'found "{name}", which neither the workload nor any trainer reads'
         document.complain(("scales", scale, name), said + guess_of(name, known))
+
+
+def complain_of_parameters(document: Document, scale: str, parameters: Mapping[str, Any]) -> None:
+    """Complain of the parameters of a scale that the control plane reads itself."""
+    units = parameters.get("units_per_example", 1)
+    lengths = parameters.get("by_sequence_length", {})
+    for name, is_right, expected in (
+        (
+            "converges",
+            isinstance(parameters.get("converges", False), bool),
+            "true or false",
+        ),
+        (
+            "units_per_example",
+            type(units) is int and units >= 1,
+            "a count from 1 on",
+        ),
+        (
+            "by_sequence_length",
+            isinstance(lengths, dict)
+            and all(x.isdecimal() and isinstance(changes, dict) for x, changes in lengths.items()),
+            'lengths with their parameters, as {"128": {"predictions": 20}}',
+        ),
+    ):
+        if not is_right:
+            said = f"found {describe(parameters[name])}; expected {expected}"
+            document.complain(("scales", scale, name), said)
+
+
+def complain_of_formulas(document: Document, file: SpecFile, cost: CostFile) -> None:
+    """Complain of formulas that have no value at a scale."""
+    formulas: dict[Key, str] = {("cost", "forward", k): x for k, x in cost.forward.items()}
+    if cost.tokens is not None:
+        formulas["cost", "tokens"] = cost.tokens
+    for key, formula in formulas.items():
+        for scale, parameters in file.scales.items():
+            try:
+                evaluate(formula, {"parameters": file.parameters, **parameters})
+            except ValueError as error:
+                document.complain(key, f"at the scale {scale}: {error}")
+                break

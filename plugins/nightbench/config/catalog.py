@@ -13,6 +13,8 @@ from nightbench.config.authored_code import (
     LINE_NAMES,
     MODEL_NAMES,
     code_errors,
+    complain_of_formulas,
+    complain_of_parameters,
     complain_of_unread,
     complain_of_version,
     oldest_of,
@@ -24,7 +26,6 @@ from nightbench.config.source import (
     Document,
     Key,
     any_of,
-    describe,
     display,
     one_of,
     read_document,
@@ -49,7 +50,10 @@ LINE_FILE = "framework.json"
 SPEC_FILE = "spec.json"
 LOG_FORMATS = "logs/formats"
 _NOT_DEFINING = frozenset(
-    ("title", "description", "strategies", "scales", "reads", "replaces", "first_step_batch_size")
+    (
+        *("title", "description", "strategies", "scales", "reads", "replaces", "cost"),
+        "first_step_batch_size",
+    )
 )
 
 
@@ -317,7 +321,9 @@ def _workload(
             said = f"{display(each)} has the name of a file here; expected model files for lines"
             document.complain((), f"{said} that this workload has none for")
     for scale, parameters in file.scales.items():
-        _complain_of_parameters(document, scale, parameters)
+        complain_of_parameters(document, scale, parameters)
+    if file.cost is not None:
+        complain_of_formulas(document, file, file.cost)
     readers = tree.benchmarks / "readers"
     if file.reads is not None and not (readers / f"{file.reads}.py").is_file():
         message = f'found "{file.reads}"; expected a module of {display(readers)}'
@@ -350,6 +356,8 @@ def _workload(
             )
         ),
         strategies=tuple(Strategy(name) for name in file.strategies),
+        tokens=file.cost and file.cost.tokens,
+        forward_flops=file.cost.forward if file.cost else {},
         digest=digest_of(defining),
         problem="\n".join(complaints) or None,
         broken_models=models,
@@ -358,33 +366,6 @@ def _workload(
 
 def _words_of(folders: Iterable[Path]) -> set[str]:
     return words_of_code(path for folder in folders for path in folder.glob("[!.]*.py"))
-
-
-def _complain_of_parameters(document: Document, scale: str, parameters: Mapping[str, Any]) -> None:
-    """Complain of the parameters of a scale that the control plane reads itself."""
-    units = parameters.get("units_per_example", 1)
-    lengths = parameters.get("by_sequence_length", {})
-    for name, is_right, expected in (
-        (
-            "converges",
-            isinstance(parameters.get("converges", False), bool),
-            "true or false",
-        ),
-        (
-            "units_per_example",
-            type(units) is int and units >= 1,
-            "a count from 1 on",
-        ),
-        (
-            "by_sequence_length",
-            isinstance(lengths, dict)
-            and all(x.isdecimal() and isinstance(changes, dict) for x, changes in lengths.items()),
-            'lengths with their parameters, as {"128": {"predictions": 20}}',
-        ),
-    ):
-        if not is_right:
-            said = f"found {describe(parameters[name])}; expected {expected}"
-            document.complain(("scales", scale, name), said)
 
 
 def _model_errors(path: Path, api: str, frameworks: Mapping[str, FrameworkInfo]) -> list[str]:

@@ -200,6 +200,19 @@ def _truly(value: Any) -> Any:
     return value
 
 
+class CostFile(StrictModel):
+    """Model FLOPs and tokens of an example, for tokens per second and MFU."""
+
+    source: v.Text
+    """What the formulas count and leave out, and where they are from."""
+    forward: Annotated[dict[v.Text, v.Text], Field(min_length=1)]
+    """What is computed: formula of its FLOPs in the forward pass of one example, 2 for each
+    multiply-add of matrix products and convolutions, from numbers and parameters of the scale with
+    `+ - * / **` and `sum(a list)`. Training takes three times the sum."""
+    tokens: v.Text | None = None
+    """Formula of the tokens of one example, of a language model."""
+
+
 class SpecFile(StrictModel):
     """A workload: `benchmarks/workloads/<workload>/spec.json`."""
 
@@ -225,6 +238,8 @@ class SpecFile(StrictModel):
     """Samples of the one step by which lines are held against each other; 8 unless given."""
     seed: v.Whole = 1
     """Seed of weights and data."""
+    cost: CostFile | None = None
+    """What an example costs; without it there is neither MFU nor tokens per second."""
     replaces: bool = False
     """In a project's folder: it takes the place of the built-in one of the same name."""
     reads: v.Name | None = None

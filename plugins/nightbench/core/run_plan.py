@@ -26,6 +26,7 @@ from nightbench.core.model import (
     RunKind,
     Suite,
 )
+from nightbench.core.model_flops import flops_per_unit, tokens_per_unit
 from nightbench.core.plan import resolve
 
 
@@ -179,6 +180,8 @@ def _case_plan(
             left_out,
             private_build=job.case.framework in suite.private_builds,
             untried=untried_because(job.case, cluster, catalog),
+            flops_per_unit=flops_per_unit(workload, job.case),
+            tokens_per_unit=tokens_per_unit(workload, job.case),
         ),
         processes=job.processes,
         # Some workloads have one network at every scale, others a count for each.

@@ -22,6 +22,7 @@ from nightbench.core.model import (
 from nightbench.core.run_plan import CasePlan, RunPlan
 from nightbench.core.scaling import scale
 from nightbench.core.summarize import repeat_record, summarize_case, summarize_repeat
+from nightbench.nodes.device_peaks import with_model_flops
 from nightbench.spool import CaseStore, Document, RunSpool
 from nightbench.spool.plans import read_plan
 
@@ -43,7 +44,7 @@ def build_bundle(folder: RunSpool) -> RunBundle:
             fingerprints |= {document["id"]: document for document in found.values()}
             names = {node: document["id"] for node, document in found.items()}
             contexts.append(_context(plan, case))
-            bundles.append(_case(plan, case, contexts[-1], store, names))
+            bundles.append(_case(plan, case, contexts[-1], store, names, fingerprints))
 
     scaled = scale([each.measurement for each in bundles if each.measurement is not None])
     pairs = list(zip(contexts, scaled, strict=True))
@@ -86,6 +87,7 @@ def _case(
     context: CheckContext,
     store: CaseStore,
     fingerprints: Mapping[str, str],
+    documents: Mapping[str, Document],
 ) -> CaseBundle:
     """Return a case with its repeats and their checks; its measurement is not checked yet."""
     planned = case.planned
@@ -109,6 +111,8 @@ def _case(
             reasons_from_json(outcome["reasons"]) if outcome else [Reason(ReasonCode.NO_OUTCOME)]
         ),
     )
+    found = [documents[name] for record in records for name in record.fingerprints.values()]
+    measurement = with_model_flops(measurement, planned, plan.cluster, found)
     return CaseBundle(
         case=planned.case,
         generation=int(store.folder.name.removeprefix("g")),

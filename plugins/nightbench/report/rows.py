@@ -61,6 +61,13 @@ FIELDS: dict[str, str] = {
     "them (compression); null elsewhere",
     "data_wait_s": "seconds that a step waited for its batch, median of the repeats; null for "
     "synthetic data",
+    "tokens_per_s": "tokens per second of all devices; null for what is no language model",
+    "model_flops_per_s": "FLOP/s that the model's mathematics need, forward and backward, of all "
+    "devices; null where the workload states none",
+    "device": "model of the devices; null where unknown or where nodes differ",
+    "peak_flops": "dense peak of all devices together at the precision of the case, FLOP/s",
+    "mfu": "model_flops_per_s / peak_flops; null where either is unknown",
+    "mfu_absent": "why there is no mfu",
     "verdict": "ok, watched, regressed, improved, insufficient_data, failed, unavailable, missing; "
     "null before judging and where it was left out",
     "verdict_sentence": "the verdict's evidence",

@@ -21,7 +21,9 @@ EXPORTED = "exported"
 
 _OF_PLAN = ("owner", "protocol", "policy", "channels", "routes", "zone")
 _OF_CASE = ("processes", "parameters", "converges", "units_per_trainer_step", "from_log")
-_OF_CLUSTER = ("description", "device_kind", "devices_per_node", "shared", "transport")
+_OF_CLUSTER = (
+    *("description", "device_kind", "devices_per_node", "shared", "transport", "peak_flops"),
+)
 
 
 def store_plan(plan: RunPlan, spool: Spool) -> RunSpool:

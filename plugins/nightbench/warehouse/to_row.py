@@ -32,6 +32,7 @@ MEASUREMENT_COLUMNS = (
     *("spread", "half_width", "speedup", "efficiency", "baseline_case_id"),
     *("time_to_first_step_s", "peak_resident_bytes", "sent_bytes_per_step", "data_wait_s"),
     "found_batch_size",
+    *("tokens_per_s", "model_flops_per_s", "device", "peak_flops", "mfu", "mfu_absent"),
     *("definition_digest", "fingerprint_id"),
 )
 
@@ -150,6 +151,8 @@ def measurement_row(m: Measurement, quarantined: bool) -> Row:
         "peak_resident_bytes": _whole(m.peak_resident_bytes),
         "sent_bytes_per_step": _whole(m.sent_bytes_per_step),
         "found_batch_size": m.found_batch_size,
+        "device": text(m.device),
+        "mfu_absent": m.mfu_absent,
         "definition_digest": m.definition_digest,
         "fingerprint_id": m.fingerprint_id,
     }
@@ -164,6 +167,7 @@ def measurement_row(m: Measurement, quarantined: bool) -> Row:
         # One that is not quarantined goes as it is, and the table refuses it.
         figures = ("throughput", "minimum", "maximum", "mad", "spread", "half_width")
         row |= dict.fromkeys((*figures, "speedup", "efficiency"))
+        row |= dict.fromkeys(("tokens_per_s", "model_flops_per_s", "mfu"))
     return row
 
 

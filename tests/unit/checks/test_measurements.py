@@ -34,6 +34,7 @@ SPOILED = {
     "spread": (replace(MEASUREMENT, spread=0.2), set(), "20.0%"),
     "drift": (replace(MEASUREMENT, repeats=DRIFTING), set(), "12.0%"),
     "efficiency": (replace(MEASUREMENT, efficiency=1.2), set(), "1.200"),
+    "mfu": (replace(MEASUREMENT, mfu=1.25), set(), "1.250"),
 }  # fmt: skip
 
 

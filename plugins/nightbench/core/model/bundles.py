@@ -30,6 +30,11 @@ class PlannedCase:
     """The build was named for this run alone: it belongs to no history but its own."""
     untried: str | None = None
     """Why nobody had run this mode of the line on such devices before; None where it was tried."""
+    flops_per_unit: float | None = None
+    """Model FLOPs of one unit of work, forward and backward; None where the workload states none.
+    """
+    tokens_per_unit: float | None = None
+    """Tokens of one unit of work; None where it is none of a language model."""
 
     @property
     def case_id(self) -> str:

@@ -154,6 +154,9 @@ class Cluster:
     devices_per_node: int = 1
     compute_capability: str | None = None
     """Of its GPUs; None where the file does not say it."""
+    peak_flops: Mapping[str, float] = field(default_factory=dict)
+    """Precision -> dense peak of one device in FLOP/s, where the file says it: it goes before the
+    table of known devices."""
     environments: EnvironmentPolicy = field(default_factory=EnvironmentPolicy)
     known_hosts: str | None = None
     """Absolute path on the controller; the Connection's own host keys when None."""

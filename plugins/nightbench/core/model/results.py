@@ -232,6 +232,18 @@ class Measurement:
     """Median of the repeats; None for synthetic data."""
     found_batch_size: int | None = None
     """Samples in a step of one trainer, as found where the case says `max`."""
+    tokens_per_s: float | None = None
+    """Of all devices; None for what is no language model."""
+    model_flops_per_s: float | None = None
+    """Of all devices; None where the workload states no FLOPs."""
+    device: str | None = None
+    """Model of the devices; None where unknown, or where nodes differ."""
+    peak_flops: float | None = None
+    """Dense peak of all devices together at the case's precision, FLOP/s; None where unknown."""
+    mfu: float | None = None
+    """model_flops_per_s / peak_flops."""
+    mfu_absent: str | None = None
+    """Why there is no mfu; None where there is one, and where there is no median."""
     definition_digest: str = ""
     fingerprint_id: str = ""
     status: CaseStatus = CaseStatus.OK

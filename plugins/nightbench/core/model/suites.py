@@ -260,6 +260,11 @@ class WorkloadInfo:
     seed: int = 1
     reads: str | None = None
     """Format of the real data that it can train on."""
+    tokens: str | None = None
+    """Formula of the tokens of an example, from the parameters; None for no language model."""
+    forward_flops: Mapping[str, str] = field(default_factory=dict)
+    """What is computed -> formula of its FLOPs in the forward pass of an example; empty where the
+    workload states none (`core.model_flops`)."""
     digest: str = ""
     """Digest of the spec: part of a case's definition."""
     problem: str | None = None

@@ -1,0 +1,78 @@
+"""What an example costs: model FLOPs and tokens, from the formulas of a `spec.json`. Pure."""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nightbench.core.model import Case, WorkloadInfo
+
+TRAINING = 3.0
+"""Forward and backward, in forward passes: each product has two gradients, of equal cost. What is
+computed again to save memory is no model FLOP."""
+
+_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+}
+
+
+def evaluate(formula: str, params: Mapping[str, Any]) -> float:
+    """Return the value of a formula: numbers and parameters, `+ - * / **`, `sum(a list)`.
+
+    Raises:
+        ValueError: it is no such formula, names what is no number, or has no finite value.
+    """
+    try:
+        value = float(_value(ast.parse(formula, mode="eval").body, params))
+    except (SyntaxError, ZeroDivisionError, OverflowError, TypeError) as error:
+        raise ValueError(f"{error}") from None
+    if not math.isfinite(value) or value <= 0:
+        raise ValueError(f"its value is {value:g}")
+    return value
+
+
+def _value(node: ast.expr, params: Mapping[str, Any]) -> Any:
+    match node:
+        case ast.Constant(value=int() | float() as number):
+            return number
+        case ast.Name(id=name):
+            if isinstance(params.get(name), bool) or not isinstance(params.get(name), int | float):
+                raise ValueError(f"`{name}` is no number of the scale")
+            return params[name]
+        case ast.BinOp(left, operator, right) if type(operator) in _OPERATORS:
+            return _OPERATORS[type(operator)](_value(left, params), _value(right, params))
+        case ast.Call(func=ast.Name(id="sum"), args=[ast.Name(id=name)], keywords=[]):
+            return sum(params[name]) if isinstance(params.get(name), list) else _no_list(name)
+    raise ValueError(f"found `{ast.unparse(node)}`; expected numbers, parameters and + - * / **")
+
+
+def _no_list(name: str) -> float:
+    raise ValueError(f"`{name}` is no list of the scale")
+
+
+def flops_per_unit(workload: WorkloadInfo, case: Case) -> float | None:
+    """Return the model FLOPs of one unit of work; None where the workload states none."""
+    params = _params(workload, case)
+    terms = [evaluate(formula, params) for formula in workload.forward_flops.values()]
+    return TRAINING * math.fsum(terms) / _units(params) if terms else None
+
+
+def tokens_per_unit(workload: WorkloadInfo, case: Case) -> float | None:
+    """Return the tokens of one unit of work; None where it is none of a language model."""
+    params = _params(workload, case)
+    return evaluate(workload.tokens, params) / _units(params) if workload.tokens else None
+
+
+def _params(workload: WorkloadInfo, case: Case) -> dict[str, Any]:
+    return {"parameters": workload.parameters, **workload.params_of(case)}
+
+
+def _units(params: Mapping[str, Any]) -> int:
+    return int(params.get("units_per_example", 1))
