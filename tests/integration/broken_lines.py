@@ -17,13 +17,13 @@ EAGER_PADDLE = "apis/paddle/trainer.py"
 FILES = {"paddle2": EAGER_PADDLE, "paddle3": EAGER_PADDLE}
 """Line -> file below benchmarks/, where it is not its trainer.py."""
 
-_STEP = "        self.optimizer.step()\n"
-_PADDLE_UPDATE = (_STEP, "")
+_STEP = "            self.optimizer.step()\n"
+_SCALED_STEP = "        self.scaler.step(self.optimizer)\n"
+"""Of PyTorch and PaddlePaddle; float32 is not scaled."""
 _PADDLE_FROZEN = (
-    _STEP,
-    "        next(iter(trainable(self.model).values())).clear_gradient(False)\n" + _STEP,
+    _SCALED_STEP,
+    "        next(iter(trainable(self.model).values())).clear_gradient(False)\n" + _SCALED_STEP,
 )
-_PYTORCH_STEP = "        self.scaler.step(self.optimizer)\n"
 _JAX_STEP = (
     '            updated = self.optimizer(params, state["step"], weight, gradient, *slots)\n'
 )
@@ -35,16 +35,16 @@ _TENSORFLOW1_STEP = (
 )
 
 NO_UPDATE: dict[str, Breakage] = {
-    "pytorch": (_PYTORCH_STEP, ""),
+    "pytorch": (_SCALED_STEP, ""),
     "paddle1": ("        optimizer.minimize(self.loss)\n",
                 "        fluid.backward.append_backward(self.loss)\n"),
-    "paddle2": _PADDLE_UPDATE,
-    "paddle3": _PADDLE_UPDATE,
+    "paddle2": (_SCALED_STEP, ""),
+    "paddle3": (_SCALED_STEP, ""),
     "jax": (_JAX_STEP, "            updated = [weight, *slots]\n"),
     "mxnet": ("        self.trainer.step(1)  # losses are means already\n", ""),
     "tensorflow1": (_TENSORFLOW1_STEP, "                    updates.append(tf.no_op())\n"),
     "tensorflow2": (_TENSORFLOW2_STEP, "            pass\n"),
-    "oneflow": ("    " + _STEP, ""),
+    "oneflow": (_STEP, ""),
     "mindspore": ("self.optimizer(self.reduce(gradients))", "self.reduce(gradients)"),
     "megengine": ("self.optimizer.step().clear_grad()", "self.optimizer.clear_grad()"),
 }  # fmt: skip
@@ -52,8 +52,8 @@ NO_UPDATE: dict[str, Breakage] = {
 
 FROZEN: dict[str, Breakage] = {
     "pytorch": (
-        _PYTORCH_STEP,
-        "        next(self.model.parameters()).grad = None\n" + _PYTORCH_STEP,
+        _SCALED_STEP,
+        "        next(self.model.parameters()).grad = None\n" + _SCALED_STEP,
     ),
     "paddle1": (
         "optimizer.minimize(self.loss)",
@@ -81,8 +81,8 @@ FROZEN: dict[str, Breakage] = {
         + _TENSORFLOW2_STEP,
     ),
     "oneflow": (
-        "    " + _STEP,
-        "            next(self.model.parameters()).grad = None\n    " + _STEP,
+        _STEP,
+        "            next(self.model.parameters()).grad = None\n" + _STEP,
     ),
     "mindspore": (
         "parameters = self.model.trainable_params()",

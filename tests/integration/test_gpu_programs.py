@@ -19,7 +19,8 @@ from nightbench.testkit.gangs import BENCHMARKS, build_environment, job_of, laun
 
 pytestmark = [pytest.mark.framework, pytest.mark.large]
 
-SCRIPT = Path(__file__).parent / "scripts" / "fluid_gpu_program.py"
+SCRIPTS = Path(__file__).parent / "scripts"
+SCRIPT = SCRIPTS / "fluid_gpu_program.py"
 PRODUCTS = ("conv2d", "mul", "conv2d_grad", "mul_grad")
 
 
@@ -106,3 +107,38 @@ def broken(folder: Path, written: str, instead: str) -> Path:
     assert text.count(written) == 1
     trainer.write_text(text.replace(written, instead))
     return code
+
+
+def test_paddle3_casts_products_and_keeps_the_loss_in_float32(tmp_path: Path) -> None:
+    """On a CPU the program that it traces has the casts; float16 has no product there to trace."""
+    python = build_environment(tmp_path / "envs", "paddle3", "cpu")
+    job = job_of("paddle3", "vgg16", 1, strategy="single", precision="bf16")
+    job["ports"] = {"master": 20000, **{each["name"]: 20001 for each in job["processes"]}}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+
+    def types(code: Path) -> dict[str, list[str]]:
+        words = [str(SCRIPTS / "paddle_gpu_program.py"), str(code), str(tmp_path / "job.json")]
+        done = subprocess.run(
+            [python, *words, job["processes"][0]["name"]],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout.splitlines()[-1])
+        return {
+            op: found[f"pd_op.{op}"] for op in ("conv2d", "matmul", "cross_entropy_with_softmax")
+        }
+
+    found = types(BENCHMARKS)
+    assert [*found.values()] == [["paddle.bfloat16"], ["paddle.bfloat16"], ["paddle.float32"]]
+    # Without the cast it shows.
+    broken = tmp_path / "code"
+    shutil.copytree(BENCHMARKS, broken)
+    trainer = broken / "apis" / "paddle" / "trainer.py"
+    text = trainer.read_text()
+    cast = "with self.autocast():\n            return"
+    assert cast in text
+    trainer.write_text(text.replace(cast, "if True:\n            return"))
+    assert {kind for kinds in types(broken).values() for kind in kinds} == {"paddle.float32"}

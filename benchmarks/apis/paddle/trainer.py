@@ -1,4 +1,6 @@
-"""Eager training in PaddlePaddle, with DataParallel between ranks."""
+"""Eager training in PaddlePaddle: DataParallel between ranks, mixed precision on GPUs."""
+
+import contextlib
 
 import paddle
 from base_trainer import Base, expect_precision, optimizer_of
@@ -54,6 +56,8 @@ def adamw(params, model, **named):
 OPTIMIZERS = {"sgd": sgd, "momentum": momentum, "adam": adam, "adamw": adamw}
 """Name -> maker from the workload's parameters, the network and further arguments of Paddle's."""
 
+AUTOCAST = {"bf16": "bfloat16", "fp16": "float16"}
+
 
 class EagerTrainer(Base):
     """One rank."""
@@ -70,6 +74,7 @@ class EagerTrainer(Base):
         self.optimizer = optimizer_of(params, OPTIMIZERS)(
             params, self.model, parameters=self.model.parameters()
         )
+        self.scaler = paddle.amp.GradScaler(enable=context.precision == "fp16")
         self.batches = self.feed(
             lambda batch: {name: paddle.to_tensor(value) for name, value in batch.items()}
         )
@@ -77,12 +82,27 @@ class EagerTrainer(Base):
 
     def step(self):
         """Forward, backward, update. The loss stays a tensor."""
-        batch = next(self.batches)
-        loss = self.network.loss(self.forward, batch)
-        loss.backward()
-        self.optimizer.step()
+        loss = self.loss(next(self.batches))
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
         self.optimizer.clear_grad()
         self.kept.append(loss.detach())
+
+    def loss(self, batch):
+        """The loss of a batch, in the precision of the case."""
+        with self.autocast():
+            return self.network.loss(self.forward, batch)
+
+    def autocast(self):
+        """Mixed precision where the case asks for it, by PaddlePaddle's lists; otherwise nothing.
+
+        Parameters and the sums that those lists name stay float32 (level O1).
+        """
+        dtype = AUTOCAST.get(self.context.precision)
+        if dtype is None:
+            return contextlib.nullcontext()
+        return paddle.amp.auto_cast(level="O1", dtype=dtype)
 
     def losses(self):
         """The losses of all steps so far."""
@@ -93,10 +113,18 @@ class EagerTrainer(Base):
         return {name: weight.numpy() for name, weight in trainable(self.model).items()}
 
     def precision_proof(self):
-        """Looks at what a product keeps of 1 + 2^-12: bfloat16 and TF32 round it to 1."""
+        """Looks at what a product keeps of 1 + 2^-12: TF32 rounds it to 1.
+
+        Mixed precision is recognised by the type of what it returns.
+        """
         types = {str(weight.dtype) for weight in self.model.parameters()}
         if types != {"paddle.float32"}:
             raise RuntimeError("parameters are {}, not float32".format(", ".join(sorted(types))))
         fine = paddle.full([256, 256], 1 + 2.0**-12)
-        exact = bool((paddle.matmul(fine, paddle.eye(256)) == fine).all())
-        return expect_precision(self.context.precision, "fp32" if exact else "bf16")
+        with self.autocast():
+            product = paddle.matmul(fine, paddle.eye(256))
+        for name, dtype in AUTOCAST.items():
+            if product.dtype == getattr(paddle, dtype):
+                return expect_precision(self.context.precision, name)
+        exact = bool((product == fine).all())
+        return expect_precision(self.context.precision, "fp32" if exact else "tf32")
