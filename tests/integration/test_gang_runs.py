@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import json
 import os
 import pickle
@@ -43,6 +44,7 @@ from nightbench.gang import (
     sweep,
 )
 from nightbench.gang.node_access import Layout
+from nightbench.gang.node_client import NodeClient
 from nightbench.spool import CaseStore, Spool
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -407,7 +409,9 @@ async def test_an_agent_that_dies_fails_the_repeat_and_the_next_one_runs(
     await eventually(lambda: not marked(spec), 5)  # an agent that says "ended" is about to exit
 
 
-async def test_gangs_do_not_deadlock_when_one_loses_its_first_node(shipment, nodes, job, tmp_path):
+async def test_gangs_do_not_deadlock_when_one_loses_its_first_node(
+    shipment, nodes, job, tmp_path, monkeypatch
+):
     spool = Spool(tmp_path / "spool")
     specs = [job(repeats=3, step_s=0.1), job(repeats=2, step_s=0.1)]
     stores = [spool.case(name, "case") for name in ("first", "rival")]
@@ -418,8 +422,18 @@ async def test_gangs_do_not_deadlock_when_one_loses_its_first_node(shipment, nod
     await eventually(stores[0].progress)  # it has locked both nodes
     rival = asyncio.create_task(run_gang(specs[1], nodes.targets, stores[1]))
     await eventually(lambda: (stores[1].progress() or {}).get("state") == "waiting")
-    # Between two repeats the rival takes the lead's node, and waits for the other one.
     await eventually(lambda: stores[0].repeat(1))
+    start = NodeClient.start_agent
+
+    async def start_after_the_rival(client: NodeClient) -> bool:
+        """Let the rival's agent have the lead's node first; who is quicker is chance."""
+        if (client.job.job_id, client.name) == (specs[0].job_id, "n1"):
+            log = functools.partial(agent_log, nodes, specs[1], "n1")
+            await eventually(lambda: any(entry["event"] == "lock" for entry in log()))
+        return await start(client)
+
+    # The rival takes the lead's node, and waits for the other one.
+    monkeypatch.setattr(NodeClient, "start_agent", start_after_the_rival)
     pid = json.loads((job_dir(nodes, specs[0], "n1") / "agent.json").read_text())["pid"]
     os.kill(pid, signal.SIGKILL)
     outcomes = await asyncio.wait_for(asyncio.gather(first, rival), 90)
