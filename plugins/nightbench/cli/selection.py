@@ -61,6 +61,7 @@ class Chosen:
     suite: Suite
     cluster: Cluster
     catalog: Catalog
+    """With the commands of the suite among its workloads."""
     overrides: Mapping[str, Any]
     """The options of the command line as parameters of the DAG `on_demand`."""
     night: bool = False
@@ -106,7 +107,8 @@ class Selection:
         )
         suite, cluster, catalog = resolve_request(request, files=True)
         asked = dataclasses.replace(request, suite=suite.name, cluster=cluster.name)
-        return Chosen(suite, cluster, catalog, asked.to_params(), night, outside_hours)
+        known = catalog.with_commands(suite)
+        return Chosen(suite, cluster, known, asked.to_params(), night, outside_hours)
 
 
 def selecting(
