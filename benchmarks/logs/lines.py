@@ -19,6 +19,10 @@ _ENDS = re.compile(r"\r\n|[\r\n]|\x08+")
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
+class LogError(Exception):
+    """A log of which no number can be read without a guess."""
+
+
 def without_colours(text: str) -> str:
     """Return a text without the codes that colour it in a terminal."""
     return _COLOURS.sub("", text)

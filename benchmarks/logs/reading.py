@@ -31,10 +31,11 @@ import re
 import statistics
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from logs.lines import Fields, Row, split_lines
+from logs.lines import Fields, LogError, Row, split_lines
 from logs.templates import TemplateFormat
+from logs.writers import OTHER_PROCESS, chosen_writer, last_run, tags_of
 
 MOST_DAMAGED = 0.1
 """Part of the lines that may be left out; one of them always may."""
@@ -45,15 +46,7 @@ CONTRADICTION = 0.1
 ABSURD = 50.0
 """Times the median, or part of it, beyond which a figure is left out."""
 
-LEAST_RUN = 3
-"""Lines of a run: what goes back after fewer are several processes."""
-
 SECONDS = {"s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6}
-_TAG = re.compile(
-    r"^\s*(\[\d+(?:,\d+)?\](?:<std\w+>)?|\[[^\]\s]*::?(?:stdout|stderr)\]|\d+:|"
-    r"(?:\w{1,40}/\d+ )?\[(?:rank|default|node)[ _]?\d+\])\s?:?",
-    re.IGNORECASE,
-)
 _PER_SECOND = re.compile(r"^(.+?)/(?:s|sec|second)\.?(?P<device>/device)?$")
 
 DAMAGED = "damaged"
@@ -62,13 +55,7 @@ NO_UNIT = "without a unit"
 CONTRADICTS = "contradicts itself"
 FAR_OFF = "far from all others"
 CUT_OFF = "last line cut off"
-OTHER_PROCESS = "of other processes"
-EARLIER_RUN = "of earlier runs"
-LOSS_NOT_FINITE = "loss not finite"
-
-
-class LogError(Exception):
-    """A log of which no number can be read without a guess."""
+LOSS_NOT_FINITE = "read without their loss, which is not finite"
 
 
 @dataclass
@@ -181,8 +168,8 @@ def read(name: str, text: str, options: Optional[Mapping[str, Any]] = None) -> R
     found = _found(name, module, lines, options)
     skipped: Dict[str, int] = Counter()
     claims = [n for n, line in enumerate(lines, start=1) if module.MARKER.search(line)]
-    tags = _tags(lines, claims if module.MARKER.pattern else [n for n, _ in found])
-    writer = _writer(tags, options)
+    tags = tags_of(lines, claims if module.MARKER.pattern else [n for n, _ in found])
+    writer = chosen_writer(tags, options)
     if writer is not None:
         others = [number for number, tag in tags.items() if tag != writer]
         skipped[OTHER_PROCESS] += len(others)
@@ -203,8 +190,10 @@ def read(name: str, text: str, options: Optional[Mapping[str, Any]] = None) -> R
         else:
             states.append((number, fields, record))
     _refuse_damage(name, module, left_out, len(states), first_lost)
-    if options.get("choose"):
-        states = _one_run(states, skipped)
+    if options.get("choose") and all(fields.get("step") is not None for _, fields, _ in states):
+        kept, why = last_run([(int(f.get("epoch") or 0), int(f["step"])) for _, f, _ in states])
+        skipped[why] += len(states) - len(kept)
+        states = [states[place] for place in kept]
     if len(units) > 1:
         said = sorted(_PER_SECOND.sub(r"\1\g<device>", unit) for unit in units)
         raise LogError("it counts in several units: {}".format(", ".join(said)))
@@ -258,71 +247,6 @@ def _refuse_damage(
                 MOST_DAMAGED,
             )
         )
-
-
-def _tags(lines: Sequence[str], numbers: Iterable[int]) -> Dict[int, str]:
-    """Return which process a line says that it is of (`[1,0]`, `0:`), by its number."""
-    found = ((number, _TAG.match(lines[number - 1])) for number in numbers)
-    return {number: tag.group(1).rstrip(":") if tag else "" for number, tag in found}
-
-
-def _writer(tags: Mapping[int, str], options: Mapping[str, Any]) -> Optional[str]:
-    """Return the tag of the process whose lines are read; None where one wrote them all.
-
-    Raises:
-        LogError: several wrote, and none is to be chosen, or one that wrote nothing.
-    """
-    first: Dict[str, int] = {}
-    for number, tag in tags.items():
-        first.setdefault(tag, number)
-    wanted = options.get("writer")
-    if wanted is not None:
-        wanted = str(wanted).strip(": ")
-        if wanted not in first:
-            raise LogError(
-                "no line that states a step begins with {!r}; expected one of {}".format(
-                    wanted, ", ".join(repr(tag) for tag in first) or "none"
-                )
-            )
-        return wanted
-    if len(first) < 2:
-        return None
-    if options.get("choose"):
-        counts = Counter(tags.values())
-        return max(first, key=lambda tag: (counts[tag], -first[tag]))
-    (one, here), (other, there) = list(first.items())[:2]
-    raise LogError(
-        "lines of several processes are mixed: line {} begins with {!r}, line {} with {!r}; "
-        "give each process a log of its own, or let one write".format(here, one, there, other)
-    )
-
-
-def _one_run(
-    states: List[Tuple[int, Fields, Record]], skipped: Dict[str, int]
-) -> List[Tuple[int, Fields, Record]]:
-    """Return the lines of the last run, or of one of several processes that write the same steps.
-
-    A training that was started again goes back once, and then on for many lines; processes that
-    write into one log go back, or state a step again, at every other line.
-    """
-    if any(fields.get("step") is None for _, fields, _ in states):
-        return states
-    places = [(int(f.get("epoch") or 0), int(f["step"])) for _, f, _ in states]
-    begins = [n for n in range(1, len(places)) if places[n] <= places[n - 1]]
-    if not begins:
-        return states
-    lengths = [end - begin for begin, end in zip([0, *begins], begins)]
-    if statistics.median(lengths) >= LEAST_RUN:
-        skipped[EARLIER_RUN] += begins[-1]
-        return states[begins[-1] :]
-    kept: List[Tuple[int, Fields, Record]] = []
-    seen = set()
-    for place, state in zip(places, states):
-        if place not in seen:
-            kept.append(state)
-        seen.add(place)
-    skipped[OTHER_PROCESS] += len(states) - len(kept)
-    return kept
 
 
 def _record(

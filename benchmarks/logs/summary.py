@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 from typing import Any, Dict, List, Mapping, Optional
 
-from logs.reading import LogError, Reading, format_named, read
+from logs.lines import LogError
+from logs.reading import Reading, format_named, read
 
 
 def summary(name: str, path: str, options: Mapping[str, Any], warmup: int) -> Dict[str, Any]:

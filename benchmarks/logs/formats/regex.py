@@ -6,6 +6,8 @@ Groups: `throughput` or `step_time`, and where stated `step`, `epoch`, `steps` (
 
 import re
 
+from logs.lines import LogError
+
 TITLE = "the option `pattern`: a regular expression with named groups"
 MARKER = re.compile("")
 GROUPS = ("epoch", "samples", "step", "step_time", "steps", "throughput", "time_unit", "unit")
@@ -13,8 +15,6 @@ GROUPS = ("epoch", "samples", "step", "step_time", "steps", "throughput", "time_
 
 def read(lines, options):
     """Yields (line number, what it states)."""
-    from logs.reading import LogError
-
     try:
         pattern = re.compile(options.get("pattern") or "")
     except re.error as error:

@@ -69,7 +69,10 @@ def parse(
     for numbers, name, said in (
         (found["throughput"], "throughput", unit_said),
         (found["step_s"], "step time", "s"),
-        *((numbers, name, "as printed") for name, numbers in found["others"].items()),
+        *(
+            (numbers, name, "by batch and step time" if name == "samples_per_s" else "as printed")
+            for name, numbers in found["others"].items()
+        ),
     ):
         if numbers:
             out.print(
@@ -78,9 +81,9 @@ def parse(
                 highlight=False,
             )
     for why, count in found["left_out"].items():
-        warn(f"warning: {count} lines left out: {why}")
+        warn(f"warning: {count} {'line' if count == 1 else 'lines'} left out: {why}")
     for why, count in found["skipped"].items():
-        warn(f"{count} lines skipped: {why}")
+        warn(f"{count} {'line' if count == 1 else 'lines'} {why}")
 
 
 def _read(format_: str, file: Path, warmup: int, options: dict[str, Any]) -> dict[str, Any]:

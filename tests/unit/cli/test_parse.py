@@ -29,7 +29,7 @@ def test_parse_names_a_warning_and_an_error(tmp_path):
     file.write_text(LOG + "Epoch: [0][  51/1")
     done = CliRunner().invoke(app, ["parse", "pytorch_examples", str(file)])
     assert "step time: median 0.131 s (0.121 to 0.141, 3 lines)" in done.stdout
-    assert "1 lines left out: last line cut off" in done.stderr
+    assert "1 line left out: last line cut off" in done.stderr
     wrong = CliRunner().invoke(app, ["parse", "gluon", str(file)])
     assert wrong.exit_code == 1
     assert "no line of it states a step" in str(wrong.exception)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import sample_logs as samples
-from logs import reading
+from logs import reading, writers
 from logs.summary import summary
 
 STEPS = range(10, 61, 10)
@@ -230,7 +230,7 @@ def test_processes_are_told_apart_by_how_their_lines_begin(format_, tags):
     for found in (whole, other, chosen):
         assert [r.step_s for r in found.records] == [r.step_s for r in alone.records]
         assert [r.throughput for r in found.records] == [r.throughput for r in alone.records]
-        assert found.skipped[reading.OTHER_PROCESS] >= len(alone.records)
+        assert found.skipped[writers.OTHER_PROCESS] >= len(alone.records)
     with pytest.raises(reading.LogError, match="begins with 'x'; expected one of"):
         reading.read(format_, mixed, dict(CHOOSE, writer="x"))
 
@@ -241,14 +241,14 @@ def test_of_processes_without_a_mark_each_step_is_read_once():
         reading.read("megatron", mixed)
     found = reading.read("megatron", mixed, CHOOSE)
     assert [r.step for r in found.records] == list(STEPS)
-    assert found.skipped == {reading.OTHER_PROCESS: 6}
+    assert found.skipped == {writers.OTHER_PROCESS: 6}
 
 
 def test_of_a_training_that_was_started_again_the_last_run_is_read():
     again = megatron().splitlines(keepends=True)[3:]
     found = reading.read("megatron", megatron() + "restarting\n" + "".join(again), CHOOSE)
     assert [r.step for r in found.records] == [40, 50, 60]
-    assert found.skipped == {reading.EARLIER_RUN: 6}
+    assert found.skipped == {writers.EARLIER_RUN: 6}
     assert [r.step for r in found.warmed(10)] == [60]
 
 
@@ -292,7 +292,7 @@ def test_parse_shows_all_that_is_printed(tmp_path):
     found: dict[str, Any] = summary("torchtitan", str(file), {}, 20)
     assert (found["unit"], found["per_device"]) == ("tokens", True)
     assert found["others"]["mfu_percent"]["median"] == 25.62
-    assert found["skipped"] == {reading.EARLIER_RUN: 6}
+    assert found["skipped"] == {writers.EARLIER_RUN: 6}
 
 
 HEADS = (
