@@ -26,3 +26,12 @@ def processes(job, node, ports, python, code):
                 env["NCCL_SOCKET_IFNAME"] = interface
         started.append({"name": process["name"], "argv": argv, "env": env})
     return started
+
+
+def processes_without_tf32(job, node, ports, python, code):
+    """The same for lines that take TF32 for float32 on GPUs and have no switch of their own."""
+    started = processes(job, node, ports, python, code)
+    for process in started:
+        if "CUDA_VISIBLE_DEVICES" in process["env"]:
+            process["env"]["NVIDIA_TF32_OVERRIDE"] = "0"
+    return started

@@ -26,26 +26,24 @@ PRODUCTS = ("conv2d", "mul", "conv2d_grad", "mul_grad")
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return gpu_environment(tmp_path_factory.mktemp("gpu"), "paddle1", "cuda10")
+
+
+def gpu_environment(folder: Path, line: str, variant: str) -> str:
     """An environment for GPUs, built as on a node that has one: its driver is a line of text."""
-    folder = tmp_path_factory.mktemp("gpu")
     tool = folder / "nvidia-smi"
     tool.write_text("#!/bin/sh\necho Tesla V100, 450.80.02, 7.0\n")
     tool.chmod(0o755)
     with pytest.MonkeyPatch.context() as changed:
         changed.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-        return build_environment(folder / "envs", "paddle1", "cuda10")
+        return build_environment(folder / "envs", line, variant)
 
 
 def program(
     python: str, folder: Path, trainers: int, code: Path = BENCHMARKS, **axes: Any
 ) -> subprocess.CompletedProcess[str]:
     """What the script prints of the last rank: trainer 0 would wait for the others' ports."""
-    job = job_of("paddle1", "resnet50_v1.5", trainers, **axes)
-    for process in job["processes"]:
-        process["device"] = "0"
-    names = ["master", *(process["name"] for process in job["processes"])]
-    job["ports"] = {name: 20000 + number for number, name in enumerate(names)}
-    (folder / "job.json").write_text(json.dumps(job))
+    job = gpu_job(folder, "paddle1", trainers, **axes)
     last = job["processes"][-1]
     (started,) = launch("paddle1")(job, last["node"], job["ports"], python, str(code))
     return subprocess.run(
@@ -56,6 +54,17 @@ def program(
         timeout=300,
         check=False,
     )
+
+
+def gpu_job(folder: Path, line: str, trainers: int, **axes: Any) -> Any:
+    """A job whose trainers have a GPU each, which lies in `job.json` too."""
+    job = job_of(line, "resnet50_v1.5", trainers, **axes)
+    for process in job["processes"]:
+        process["device"] = "0"
+    names = ["master", *(process["name"] for process in job["processes"])]
+    job["ports"] = {name: 20000 + number for number, name in enumerate(names)}
+    (folder / "job.json").write_text(json.dumps(job))
+    return job
 
 
 def proved(*asked: Any, **axes: Any) -> Any:
@@ -98,15 +107,77 @@ def test_a_sum_that_is_left_out_is_seen(python: str, tmp_path: Path) -> None:
     assert (found["ranks"], "gen_nccl_id" in found["operators"]) == (1, False)
 
 
-def broken(folder: Path, written: str, instead: str) -> Path:
-    """A copy of the benchmarks whose trainer has another text in one place."""
+def broken(folder: Path, written: str, instead: str, file: str = "paddle1/trainer.py") -> Path:
+    """A copy of the benchmarks, in which a file of a line has another text in one place."""
     code = folder / "code"
     shutil.copytree(BENCHMARKS, code)
-    trainer = code / "frameworks" / "paddle1" / "trainer.py"
+    trainer = code / "frameworks" / file
     text = trainer.read_text()
     assert text.count(written) == 1
     trainer.write_text(text.replace(written, instead))
     return code
+
+
+@pytest.fixture(scope="module")
+def tensorflow1(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return gpu_environment(tmp_path_factory.mktemp("gpu"), "tensorflow1", "cuda10")
+
+
+def graph(
+    python: str, folder: Path, trainers: int, code: Path = BENCHMARKS, **axes: Any
+) -> dict[str, Any]:
+    """What the script prints of trainer 0 of tensorflow1."""
+    gpu_job(folder, "tensorflow1", trainers, strategy="collective", **axes)
+    script = str(SCRIPTS / "tensorflow_gpu_graph.py")
+    done = subprocess.run(
+        [python, script, str(code), str(folder / "job.json"), "trainer-0"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def types_of_products(found: dict[str, Any]) -> set[str]:
+    products = ("Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput", "MatMul")
+    return {name for op in products for name in found["types"][op]}
+
+
+def test_tensorflow1_casts_products_and_scales_the_loss(tensorflow1: str, tmp_path: Path) -> None:
+    fp32, fp16 = (
+        graph(tensorflow1, tmp_path, 1, precision=precision) for precision in ("fp32", "fp16")
+    )
+    assert types_of_products(fp32) == {"float32"}
+    assert types_of_products(fp16) == {"float16"}
+    assert fp16["types"]["ResourceApplyMomentum"] == ["float32"]
+    assert fp16["types"]["SparseSoftmaxCrossEntropyWithLogits"] == ["float32"]
+    # On a CPU nothing is cast: what is left of the mode is a scale that is divided out again.
+    assert fp16["losses"] == pytest.approx(fp32["losses"], rel=1e-5)
+    for op in ("Conv2D", "VarHandleOp", "ResourceApplyMomentum", "ResourceGather"):
+        assert fp16["placed"][op] == ["/device:GPU:0"]
+    assert "CollectiveReduce" not in fp16["placed"]
+
+
+def test_tensorflow1_sums_between_ranks_by_nccl(tensorflow1: str, tmp_path: Path) -> None:
+    found = graph(tensorflow1, tmp_path, 2, precision="fp16")
+    assert types_of_products(found) == {"float16"}
+    assert found["placed"]["CollectiveReduce"] == ["/job:trainer/task:0/device:GPU:0"]
+    assert found["collectives"] == {"CollectiveReduce": ["nccl"]}
+
+
+def test_what_is_left_out_of_tensorflow1s_graph_is_seen(tensorflow1: str, tmp_path: Path) -> None:
+    left_out = 'if case["precision"] == "fp16":', "if False:"
+    code = broken(tmp_path, *left_out, "tensorflow1/runtime.py")
+    assert types_of_products(graph(tensorflow1, tmp_path, 1, code, precision="fp16")) == {"float32"}
+    shutil.rmtree(code)
+    divided = "[gradient / scale() for gradient in self._exchanged(gradients)]", "gradients"
+    code = broken(tmp_path, *divided, "tensorflow1/trainer.py")
+    fp16 = graph(tensorflow1, tmp_path, 1, code, precision="fp16")
+    fp32 = graph(tensorflow1, tmp_path, 1, precision="fp32")
+    assert fp16["losses"][1:] != pytest.approx(fp32["losses"][1:], rel=1e-5)
 
 
 def test_paddle3_casts_products_and_keeps_the_loss_in_float32(tmp_path: Path) -> None:

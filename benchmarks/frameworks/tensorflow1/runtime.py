@@ -1,4 +1,4 @@
-"""A TensorFlow 1 process on a node: a trainer or a parameter server, which speak gRPC."""
+"""A TensorFlow 1 process on a node: a trainer or a parameter server, over gRPC or NCCL."""
 
 import os
 
@@ -7,6 +7,7 @@ import rendezvous
 import tensorflow as tf
 import traffic
 from base_runtime import Base
+from tensorflow.core.protobuf import rewriter_config_pb2
 
 
 class Runtime(Base):
@@ -17,14 +18,19 @@ class Runtime(Base):
     def init(self):
         """Starts the server by which the processes of a gang reach each other's variables."""
         context = self.context
-        if context.device is not None:
-            raise RuntimeError("the line tensorflow1 is measured on the CPU only")
+        self.gpu = context.device is not None
+        self.allocated = None
+        """Returns the peak of TensorFlow's allocator, bytes; the trainer sets it."""
         tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
         tf.compat.v1.enable_resource_variables()
         tf.compat.v1.enable_v2_tensorshape()
         self.config = tf.compat.v1.ConfigProto(
             intra_op_parallelism_threads=int(os.environ.get("OMP_NUM_THREADS", 0))
         )
+        if self.gpu:
+            self._choose_modes()
+        else:
+            self.config.device_count["GPU"] = 0  # a parameter server's node may have some
         self.cluster = self.server = self.meeting = None
         self.target = ""
         """Address of the session's master; empty for one within this process."""
@@ -40,6 +46,9 @@ class Runtime(Base):
         if context.grouped:
             # Collectives agree on their members at this task's server.
             self.config.experimental.collective_group_leader = "/job:trainer/replica:0/task:0"
+            if self.gpu:
+                traffic.listen_to_nccl(os.environ)
+                self.config.experimental.collective_nccl = True
         self.server = tf.distribute.Server(
             self.cluster, context.role, context.rank, config=self.config
         )
@@ -48,6 +57,22 @@ class Runtime(Base):
             lead = context.address(context.trainers[0]["name"])[0]
             address = lead, context.ports["master"]
             self.meeting = rendezvous.Rendezvous(context.rank, context.world_size, address)
+
+    def _choose_modes(self):
+        """What sessions do on a GPU: they cast to float16, or compile, where the case asks for it.
+
+        Casts are inserted by the rewriter behind `enable_mixed_precision_graph_rewrite`, whose
+        other half, the scaling of the loss, is the trainer's.
+        """
+        case, config = self.context.case, self.config
+        config.allow_soft_placement = True  # indices and counters have no kernels there
+        config.gpu_options.allow_growth = True
+        if case["precision"] == "fp16":
+            rewrites = config.graph_options.rewrite_options
+            rewrites.auto_mixed_precision = rewriter_config_pb2.RewriterConfig.ON
+        if case["compiler"] == "xla":
+            optimizer = config.graph_options.optimizer_options
+            optimizer.global_jit_level = tf.compat.v1.OptimizerOptions.ON_1
 
     def barrier(self):
         """Waits for the other trainers."""
@@ -65,10 +90,19 @@ class Runtime(Base):
         versions["numpy"] = numpy.__version__
         return versions
 
+    def peak_memory(self):
+        """Bytes of the process and, on GPUs, of TensorFlow's allocator."""
+        peak = super().peak_memory()
+        if self.allocated:
+            peak["allocator_bytes"] = int(self.allocated())
+        return peak
+
     def transport(self):
         """What the servers speak, and the network that this one really uses."""
         if not self.server:
             return None
+        if self.gpu and self.context.grouped:
+            return traffic.of_nccl(os.environ)
         return traffic.of_sockets("grpc", self.context.ports["master"])
 
     def shutdown(self):

@@ -3,6 +3,7 @@
 import functools
 
 import channels_last
+import numpy
 import tensorflow as tf
 from apis.tensorflow.optimizers import OPTIMIZERS
 from apis.tensorflow.scope import Scope
@@ -11,6 +12,9 @@ from tensorflow.python.ops import collective_ops
 
 GROUP = 1
 """Key of the ranks as a group of collectives."""
+
+FIRST_SCALE, GROWTH_STEPS = 2.0**15, 2000
+"""Loss scaling of fp16: doubled after so many good steps, halved by an overflow."""
 
 
 class GraphScope(Scope):
@@ -42,11 +46,9 @@ class Trainer(Base):
         if not context.measured:
             return
         runtime = context.runtime
-        self.batches = self.feed(channels_last.batch)
-        inputs = {
-            name: tf.compat.v1.placeholder(value.dtype, value.shape)
-            for name, value in channels_last.batch(self.example()).items()
-        }
+        self.held = []
+        self.batches = self.feed(self._placed_batch)
+        inputs = self._inputs()
         self.scope = GraphScope()
         with tf.device(self._placement()):
             loss = network.loss(
@@ -61,16 +63,59 @@ class Trainer(Base):
             self.assign = self._assign()
         self.session = tf.compat.v1.Session(runtime.target, config=runtime.config)
         self._initialise()
-        self.names = list(inputs)
-        self.run = self.session.make_callable([loss, train], list(inputs.values()))
+        self.fetched = [loss, train]
+        self.run = self.session.make_callable(self.fetched, list(self.fed.values()))
         self.kept = []
+        if runtime.gpu:
+            with tf.device(self._own()):
+                runtime.allocated = functools.partial(
+                    self.session.run, tf.contrib.memory_stats.MaxBytesInUse()
+                )
+
+    def _placed_batch(self, batch):
+        """What a step is fed with: a batch; on a GPU the number of one that lies there."""
+        batch = channels_last.batch(batch)
+        if not self.context.runtime.gpu or self.context.data_path is not None:
+            return batch
+        self.held.append(batch)
+        return {"number": len(self.held) - 1}
+
+    def _inputs(self):
+        """The tensors of a batch by name; `fed` are those that a step takes from outside."""
+        example = channels_last.batch(self.example())
+        if not self.held:
+            self.fed = {
+                name: tf.compat.v1.placeholder(value.dtype, value.shape)
+                for name, value in example.items()
+            }
+            return self.fed
+        self.fed = {"number": tf.compat.v1.placeholder(tf.int32, [])}
+        self.stacks = {}
+        with tf.device(self._own()):
+            stacks = {}
+            for name, value in example.items():
+                # Fed, for a graph with such constants may be too large.
+                shape = [len(self.held), *value.shape]
+                self.stacks[name] = tf.compat.v1.placeholder(value.dtype, shape)
+                stacks[name] = tf.Variable(
+                    self.stacks[name],
+                    trainable=False,
+                    collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES],
+                )
+            return {name: tf.gather(stack, self.fed["number"]) for name, stack in stacks.items()}
+
+    def _own(self):
+        """This process and, where it has one, its device."""
+        context, own = self.context, ""
+        if context.runtime.cluster is not None:
+            own = "/job:trainer/task:{}".format(context.rank)
+        return (own + "/device:GPU:0" if context.runtime.gpu else own) or None
 
     def _placement(self):
         """Where variables and all else lie."""
-        context = self.context
-        own = "/job:trainer/task:{}".format(context.rank)
+        context, own = self.context, self._own()
         if context.runtime.cluster is None or context.grouped:
-            return own if context.grouped else None
+            return own
         return tf.compat.v1.train.replica_device_setter(
             cluster=context.runtime.cluster, ps_device="/job:pserver", worker_device=own
         )
@@ -78,28 +123,70 @@ class Trainer(Base):
     def _train(self, loss):
         """The operation of one step."""
         case, weights = self.context.case, list(self.scope.weights.values())
+        if self.context.precision == "fp16":
+            return self._train_scaled(loss, weights)
         gradients = tf.gradients(loss, weights)
         if self.context.grouped:
-            dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
-            return self._update(weights, self._all_reduce(dense, "Div"))
+            return self._update(weights, self._exchanged(gradients))
         if case["strategy"] == "parameter_server" and case["sync"] == "sync":
             return self._update_together(weights, gradients)
         return self._update(weights, gradients)
 
-    def _update(self, weights, gradients):
-        params, updates = self.context.params, self.scope.updates
-        optimizer, slots = optimizer_of(params, OPTIMIZERS)
-        step = tf.Variable(tf.zeros([], tf.int64), name="steps", trainable=False).assign_add(1)
-        for weight, gradient in zip(weights, gradients):
+    def _train_scaled(self, loss, weights):
+        """One step with a loss that is scaled, so that its gradients in float16 are not zero.
+
+        What is lost to an overflow is that step's update, on all ranks.
+        """
+        scale = tf.compat.v1.train.experimental.DynamicLossScale(
+            initial_loss_scale=FIRST_SCALE, increment_period=GROWTH_STEPS
+        )
+        gradients = tf.gradients(loss * scale(), weights)
+        dense = [gradient / scale() for gradient in self._exchanged(gradients)]
+        rescale, finite = scale.update(dense)
+        slots, count = self._slots(weights)
+        update = tf.cond(
+            finite,
+            lambda: self._updated(weights, dense, slots, count.assign_add(1)),
+            tf.no_op,
+        )
+        return tf.group(rescale, update, *self.scope.updates)
+
+    def _exchanged(self, gradients):
+        """The means of the gradients of all ranks, none of them sparse."""
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        return self._all_reduce(dense, "Div") if self.context.grouped else dense
+
+    def _slots(self, weights):
+        """What an optimiser keeps of each weight, and the number of its steps."""
+        _, number = optimizer_of(self.context.params, OPTIMIZERS)
+        count, slots = tf.Variable(tf.zeros([], tf.int64), name="steps", trainable=False), []
+        for weight in weights:
             zeros = tf.zeros(weight.shape)
             # Where the weight lies: on its parameter server.
             with tf.device(weight.device):
-                held = [tf.Variable(zeros, trainable=False, name="slot") for _ in range(slots)]
+                slots.append(
+                    [tf.Variable(zeros, trainable=False, name="slot") for _ in range(number)]
+                )
+        return slots, count
+
+    def _updated(self, weights, gradients, slots, step):
+        """The operation that updates all weights."""
+        params, updates = self.context.params, []
+        optimizer, _ = optimizer_of(params, OPTIMIZERS)
+        for weight, gradient, held in zip(weights, gradients, slots):
+            with tf.device(weight.device):
                 # A variable of this process that is still read would be copied before its update.
-                first = [] if self.context.runtime.cluster else _readers(weight)
+                # Whether gradients are finite is known when all of them have read it.
+                known = self.context.runtime.cluster or self.context.precision == "fp16"
+                first = [] if known else _readers(weight)
                 with tf.control_dependencies(first):
                     updates.append(optimizer(params, step, weight, gradient, *held))
         return tf.group(step, *updates)
+
+    def _update(self, weights, gradients):
+        slots, count = self._slots(weights)
+        updated = self._updated(weights, gradients, slots, count.assign_add(1))
+        return tf.group(updated, *self.scope.updates)
 
     def _update_together(self, weights, gradients):
         """Synchronous parameter servers, which collect the gradients of a step.
@@ -136,7 +223,10 @@ class Trainer(Base):
         vector = tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
         ranks = self.context.world_size
         self.instances += 1
-        vector = collective_ops.all_reduce(vector, ranks, GROUP, self.instances, "Add", final)
+        library = "nccl" if self.context.runtime.gpu else "auto"
+        vector = collective_ops.all_reduce(
+            vector, ranks, GROUP, self.instances, "Add", final, communication_hint=library
+        )
         parts = tf.split(vector, [tensor.shape.num_elements() for tensor in tensors])
         return [tf.reshape(part, tensor.shape) for part, tensor in zip(parts, tensors)]
 
@@ -158,6 +248,13 @@ class Trainer(Base):
             self.session.run(tf.compat.v1.global_variables_initializer())
             feed = {self.values[name]: channels_last.weight(made[name]) for name in made}
             self.session.run(self.assign, feed)
+        if self.held:
+            stacked = {
+                self.stacks[name]: numpy.stack([batch[name] for batch in self.held])
+                for name in self.stacks
+            }
+            self.session.run(tf.compat.v1.local_variables_initializer(), stacked)
+            del self.held
         context.runtime.barrier()
 
     def ranks_agree(self):
@@ -171,7 +268,7 @@ class Trainer(Base):
     def step(self):
         """Forward, backward, exchange, update. Returns when the session is through."""
         batch = next(self.batches)
-        loss, _ = self.run(*[batch[name] for name in self.names])
+        loss, _ = self.run(*[batch[name] for name in self.fed])
         self.kept.append(loss)
 
     def losses(self):
@@ -184,13 +281,19 @@ class Trainer(Base):
         return {name: channels_last.weight_of_data(value) for name, value in values.items()}
 
     def precision_proof(self):
-        """Looks at what products keep of 1 + 2^-12, which coarser types round to 1."""
+        """Looks at what products keep of 1 + 2^-12, which coarser types round to 1.
+
+        Their graph is rewritten as the step's is; fed, so that none is computed beforehand.
+        """
         types = {weight.dtype.base_dtype for weight in self.named.values()}
-        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-            fine = tf.fill([256, 256], 1 + 2.0**-12)
-            exact = session.run(tf.reduce_all(tf.equal(tf.matmul(fine, tf.eye(256)), fine)))
-        if types != {tf.float32} or not exact:
-            raise RuntimeError(
-                "of {} products are {}".format(types, "exact" if exact else "rounded")
-            )
-        return expect_precision(self.context.precision, "fp32")
+        fine = numpy.full([256, 256], 1 + 2.0**-12, "float32")
+        config = self.context.runtime.config
+        with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+            given = [tf.compat.v1.placeholder(tf.float32, fine.shape) for _ in range(2)]
+            kept = tf.reduce_all(tf.equal(tf.matmul(*given), fine))
+            exact = session.run(kept, {given[0]: fine, given[1]: numpy.eye(256)})
+        if types != {tf.float32}:
+            raise RuntimeError("weights are {}, not float32".format(types))
+        rewritten = config.graph_options.rewrite_options.auto_mixed_precision
+        found = "fp32" if exact else ("fp16" if rewritten else "tf32")
+        return expect_precision(self.context.precision, found)

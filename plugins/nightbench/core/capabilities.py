@@ -43,8 +43,9 @@ def broken(case: Case, suite: Suite, cluster: Cluster, catalog: Catalog) -> str 
     """Say what is wrong with the files that a case is run from there; None where nothing is."""
     problem = _broken_folder(case, catalog.with_commands(suite))
     framework = catalog.frameworks[case.framework]
-    if problem is not None or prefix_of(case.framework, cluster, suite.builds) is not None:
-        return problem  # A prefix needs no lock.
+    without_lock = (of(case.framework, cluster, suite.builds) for of in (prefix_of, image_of))
+    if problem is not None or any(place is not None for place in without_lock):
+        return problem
     variant = variant_of(framework, cluster, suite.builds)
     if isinstance(variant, Refusal):
         return None

@@ -415,6 +415,12 @@ def test_a_variant_says_why_no_lock_of_it_ships(tmp_path: Path) -> None:
     made = make_plan(suite, cluster, catalog, run_kind=RunKind.ON_DEMAND)
     (why,) = made.unavailable.values()
     assert str(why.observed).endswith("its wheels lie elsewhere; make lock-line makes one")
+    for place in ({"images": {"thing": "thing.sif"}}, {"paths": {"thing": "/opt/thing"}}):
+        prepared = dataclasses.replace(
+            cluster, environments=dataclasses.replace(cluster.environments, **place)
+        )
+        made = make_plan(suite, prepared, catalog, run_kind=RunKind.ON_DEMAND)
+        assert [job.case for job in made.jobs] == [case]
     (folder / "frameworks/thing/requirements-gpu.lock").write_text("")
     made = make_plan(suite, cluster, load_catalog(folder), run_kind=RunKind.ON_DEMAND)
     assert [job.case for job in made.jobs] == [case]
