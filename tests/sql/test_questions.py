@@ -446,6 +446,30 @@ def test_a_night_costs_what_its_failed_cases_cost_too(loader, given, ask: Ask):
     assert ask("night_costs", since=LONG_AGO, suite="'another'") == []
 
 
+def test_how_much_of_their_devices_is_used(loader, given, ask: Ask):
+    known = given.case(workload="bert_base", nodes=2, batch_size_per_device=2)
+    unknown = given.case(workload="bert_base", batch_size_per_device=4)
+    silent = given.case(workload="sleep")
+    run = given.run()
+    figures = {"device": "NVIDIA X1", "tokens_per_s": 2e4, "model_flops_per_s": 4e14}
+    backs = []
+    for case, more in (
+        (known, {**figures, "peak_flops": 1e15, "mfu": 0.4}),
+        (unknown, {**figures, "mfu_absent": "no peak of NVIDIA X1 at fp32 is known"}),
+        (silent, {"mfu_absent": "sleep states no model FLOPs"}),
+    ):
+        back = given.came_back(run, case)
+        backs.append(replace(back, measurement=replace(back.measurement, **more)))
+    load(loader, run, given, *backs)
+    one, other = ask("utilisation")
+    assert (one["case_id"], other["case_id"]) == (known.case_id, unknown.case_id)
+    names = ("tokens_per_s_per_device", "tflops_per_device", "mfu_percent")
+    assert [float(one[name]) for name in names] == [10_000, 200, 40]
+    assert (float(other["tflops_per_device"]), other["mfu_percent"]) == (400, None)
+    assert other["mfu_absent"] == "no peak of NVIDIA X1 at fp32 is known"
+    assert ask("utilisation", workload="'vgg16'") == []
+
+
 def test_what_changed_on_a_node_between_two_dates(loader, given, ask: Ask):
     def document(driver, *cards, **more):
         gpus = [{"index": i, "driver": driver, "model": card} for i, card in enumerate(cards)]
