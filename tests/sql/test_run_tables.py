@@ -13,7 +13,7 @@ from nightbench.config.run_request import cluster_of, suite_file
 from nightbench.core.model import Case, RunKind, Strategy
 from nightbench.core.run_plan import RunPlan, make_plan
 from nightbench.night.run_digest import write_run_tables
-from nightbench.report import digest_text
+from nightbench.report import RunReport, report_text
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def measured(loader, given) -> Case:
 
 def test_a_digest_shows_the_suites_tables_beside_their_figures(plan, measured, reader, tmp_path):
     tables = write_run_tables(plan.run, "smoke", reader.tables, tmp_path)
-    text = digest_text(plan.run, [], tables=tables)
+    text = report_text(RunReport(plan.run, [], markdown_tables=tables))
     assert "## Tables\n\n### ResNet-50 by the bandwidth between nodes" in text
     assert "11.00 images/s<br>n 3, spread 18.2 %" in text
     links = re.findall(r"\]\(([^)]+)\)", text)
@@ -47,7 +47,7 @@ def test_a_digest_shows_the_suites_tables_beside_their_figures(plan, measured, r
 
 def test_a_suite_without_medians_shows_no_table(plan, reader, tmp_path):
     assert write_run_tables(plan.run, "smoke", reader.tables, tmp_path) == ""
-    assert "## Tables" not in digest_text(plan.run, [])
+    assert "## Tables" not in report_text(RunReport(plan.run, []))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,6 +1,6 @@
 """Results as rows, tables and the report of a run: for terminals, files and other programs."""
 
-from nightbench.report.digest import digest_text, report_text, write_report
+from nightbench.report.digest import report_text, write_report
 from nightbench.report.rows import FIELDS, from_measurements, from_warehouse
 from nightbench.report.run_page import report_page
 from nightbench.report.run_report import RunReport
@@ -10,7 +10,6 @@ __all__ = [
     "FIELDS",
     "ResultsTable",
     "RunReport",
-    "digest_text",
     "from_measurements",
     "from_warehouse",
     "markdown_table",

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nightbench.core.model import Run
 from nightbench.core.sentences import percent
 from nightbench.report.export_files import replaced
 from nightbench.report.run_report import (
@@ -17,7 +16,14 @@ from nightbench.report.run_report import (
     method_lines,
     version_rows,
 )
-from nightbench.report.tables import errors_once, figure, markdown_table, verdict, verdict_lines
+from nightbench.report.tables import (
+    errors_once,
+    figure,
+    markdown_row,
+    markdown_table,
+    verdict,
+    verdict_lines,
+)
 
 Row = Mapping[str, Any]
 
@@ -33,65 +39,38 @@ def headline(rows: Sequence[Row]) -> str:
     return f"{len(rows)} cases: {said}" if rows else "no case"
 
 
-def digest_text(
-    run: Run,
-    rows: Sequence[Row],
-    notes: Sequence[str] = (),
-    nodes: Sequence[str] = (),
-    tables: str = "",
-    sections: Mapping[str, Sequence[str]] | None = None,
-) -> str:
-    """Return the digest of a run as Markdown.
-
-    Args:
-        run: the run.
-        rows: its results, see `report.rows`.
-        notes: links and files with details, one line each.
-        nodes: findings of the preflight, one line each.
-        tables: of the suite, as Markdown.
-        sections: heading -> its points, in Markdown.
-    """
+def report_text(report: RunReport) -> str:
+    """Return the report of a run as Markdown."""
+    run, rows = report.run, report.rows
     who = f", asked for by {run.requested_by}" if run.requested_by else ""
     parts = [
         f"# {run.suite} on {run.cluster}: {headline(rows)}",
         f"Run `{run.run_id}` ({run.run_kind}{who}), started {run.started_at.isoformat()}. "
         f"Code `{run.code_digest[:12]}`.",
         markdown_table(rows).rstrip(),
+        *_points("Verdicts", list(verdict_lines(rows))),
     ]
-    said = list(verdict_lines(rows))
-    if said:
-        parts += ["## Verdicts", "\n".join(f"- {line}" for line in said)]
-    errors = list(error_blocks(rows))
-    if errors:
+    if errors := list(error_blocks(rows)):
         parts += ["## Errors", *errors]
-    if tables:
-        parts += ["## Tables", tables]
-    parts += ["## Repeats", _details(rows)]
-    for heading, points in (sections or {}).items():
-        parts += [f"## {heading}", "\n".join(f"- {point}" for point in points)]
-    if nodes:
-        parts += ["## Nodes", "\n".join(f"- {line}" for line in nodes)]
-    if notes:
-        parts += ["## Where to look", "\n".join(f"- {note}" for note in notes)]
+    if report.markdown_tables:
+        parts += ["## Tables", report.markdown_tables]
+    versions = [f"{line} {version} ({build})" for line, version, build in version_rows(report)]
+    parts += [
+        "## Repeats",
+        _details(rows),
+        *_points("Before comparing these figures", caveats(report)),
+        *_points("Method", method_lines(report)),
+        *_points("Hardware", [f"{nodes}: {said}" for nodes, said in hardware_rows(report)]),
+        *_points("Versions", versions),
+        *_points("Nodes", report.nodes),
+        *_points("Where to look", report.notes),
+    ]
     return "\n\n".join(parts) + "\n"
 
 
-def report_text(report: RunReport) -> str:
-    """Return the report of a run as Markdown."""
-    sections = {
-        "Before comparing these figures": caveats(report),
-        "Method": method_lines(report),
-        "Hardware": [f"{nodes}: {said}" for nodes, said in hardware_rows(report)],
-        "Versions": [" ".join((*line[:2], f"({line[2]})")) for line in version_rows(report)],
-    }
-    return digest_text(
-        report.run,
-        report.rows,
-        report.notes,
-        report.nodes,
-        tables=report.markdown_tables,
-        sections={heading: points for heading, points in sections.items() if points},
-    )
+def _points(heading: str, points: Sequence[str]) -> list[str]:
+    """Return a section of points in Markdown; nothing where there are none."""
+    return [f"## {heading}", "\n".join(f"- {point}" for point in points)] if points else []
 
 
 def error_blocks(rows: Sequence[Row]) -> Iterator[str]:
@@ -121,7 +100,7 @@ def _details(rows: Sequence[Row]) -> str:
             "-" if first is None else f"{first:.1f} s",
             "-" if peak is None else f"{peak / 2**20:,.0f} MiB",
         )
-        lines.append("| " + " | ".join(str(word).replace("|", "\\|") for word in words) + " |")
+        lines.append(markdown_row(words))
     lines.append(
         "\nMAD is the median absolute deviation; half-width is the relative 95 % confidence "
         "half-width from the t distribution on logarithms. An interval from fewer than six "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any
 
@@ -12,7 +12,6 @@ from nightbench.core.model import (
     Measurement,
     PlannedCase,
     Run,
-    Verdict,
     reasons_to_json,
 )
 
@@ -107,25 +106,20 @@ def _reasons(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 def from_measurements(
     run: Run,
     measurements: Iterable[Measurement],
-    verdicts: Sequence[Verdict] = (),
     planned: Iterable[PlannedCase] = (),
     errors: Mapping[str, str | None] | None = None,
 ) -> list[Row]:
-    """Return rows from measurements, for runs that no warehouse has seen.
+    """Return rows from measurements, for runs that no warehouse has seen, so without verdicts.
 
     Args:
         run: the run.
         measurements: of its cases.
-        verdicts: where it was judged.
         planned: what the run meant to measure.
         errors: case_id -> error of its last repeat that failed.
     """
     plans = {each.case_id: each for each in planned}
-    judged = {verdict.case_id: verdict for verdict in verdicts}
     rows = []
     for each in measurements:
-        verdict = judged.get(each.case.case_id)
-        kind = str(verdict.kind) if verdict else None
         plan = plans.get(each.case.case_id)
         rows.append(
             _row(
@@ -137,14 +131,7 @@ def from_measurements(
                     "run_kind": str(run.run_kind),
                     "build_id": each.build.build_id,
                     "status": str(each.status),
-                    "verdict": kind or (str(each.status) if each.status in _FAILED else None),
-                    "verdict_sentence": verdict.sentence if verdict else None,
-                    "smallest_slowdown": verdict.smallest_slowdown if verdict else None,
-                    "baseline": verdict.baseline if verdict else None,
-                    "change": verdict.change if verdict else None,
-                    "level_change": verdict.level_change if verdict else None,
-                    "change_low": verdict.low if verdict else None,
-                    "change_high": verdict.high if verdict else None,
+                    "verdict": str(each.status) if each.status in _FAILED else None,
                     "private_build": plan is not None and plan.private_build,
                     "untried": plan and plan.untried,
                     "quarantined": each.quarantined,

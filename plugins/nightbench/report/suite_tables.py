@@ -15,7 +15,7 @@ from rich.table import Table
 from nightbench.core.model import SuiteTable
 from nightbench.core.sentences import percent
 from nightbench.core.tables import Cell, Label
-from nightbench.report.tables import figure
+from nightbench.report.tables import figure, markdown_row
 
 
 def to_rich(table: SuiteTable, cells: Sequence[Cell]) -> Table:
@@ -48,9 +48,9 @@ def to_markdown(table: SuiteTable, cells: Sequence[Cell]) -> str:
     """Return a table with its heading and footnotes."""
     heads, rows = grid(table, cells)
     lines = [f"### {table.title}", ""]
-    lines += [_markdown_row(heads), _markdown_row(["---", *["---:"] * (len(heads) - 1)])]
+    lines += [markdown_row(heads), markdown_row(["---", *["---:"] * (len(heads) - 1)])]
     for row, texts in rows:
-        lines.append(_markdown_row([row, *(text.replace("\n", "<br>") for text in texts)]))
+        lines.append(markdown_row([row, *(text.replace("\n", "<br>") for text in texts)]))
     notes = footnotes(cells)
     return "\n".join([*lines, "", *(f"- {note}" for note in notes), *([""] if notes else [])])
 
@@ -114,7 +114,3 @@ def _lines(cell: Cell, reasons: dict[str, int]) -> list[str]:
     if cell.published is not None:
         lines.append(f"published {figure(cell.published)} {cell.published_unit}")
     return lines
-
-
-def _markdown_row(texts: Sequence[str]) -> str:
-    return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"

@@ -156,15 +156,18 @@ def _short(row: Row) -> tuple[str, ...]:
 
 def markdown_table(rows: Sequence[Row]) -> str:
     """Return the table of medians as Markdown."""
-    right = set(_FIGURES)
     lines = [
-        "| " + " | ".join(COLUMNS) + " |",
-        "|" + "|".join("---:" if name in right else "---" for name in COLUMNS) + "|",
+        markdown_row(COLUMNS),
+        "|" + "|".join("---:" if name in _FIGURES else "---" for name in COLUMNS) + "|",
+        *(markdown_row(cells(row)) for row in rows),
     ]
-    for row in rows:
-        words = [cell.replace("|", "\\|").replace("\n", " ") for cell in cells(row)]
-        lines.append("| " + " | ".join(words) + " |")
     return "\n".join(lines) + "\n"
+
+
+def markdown_row(texts: Iterable[str]) -> str:
+    """Return a row of a table in Markdown."""
+    words = (text.replace("|", "\\|").replace("\n", " ") for text in texts)
+    return "| " + " | ".join(words) + " |"
 
 
 def verdict_lines(rows: Sequence[Row]) -> Iterator[str]:

@@ -22,17 +22,16 @@ from nightbench.core.model import (
     RunKind,
     Severity,
     Strategy,
-    Verdict,
-    VerdictKind,
 )
 from nightbench.core.sentences import percent
 from nightbench.report import (
     FIELDS,
     ResultsTable,
-    digest_text,
+    RunReport,
     from_measurements,
     from_warehouse,
     markdown_table,
+    report_text,
     verdict_lines,
     write_report,
 )
@@ -68,24 +67,17 @@ def refused() -> CheckResult:
 
 @pytest.fixture
 def rows() -> list[dict[str, object]]:
-    return from_measurements(
+    made = from_measurements(
         RUN,
         [
             measured(ONE, 10.0, spread=0.021, speedup=1.0, efficiency=1.0),
             measured(TWO, 19.0, spread=0.4, speedup=1.9, efficiency=0.95, checks=(refused(),)),
             measured(Case("net", "other", Strategy.SINGLE), None, reasons=(SILENT,)),
         ],
-        [
-            Verdict(
-                ONE.case_id,
-                "local",
-                "demo-1",
-                VerdictKind.REGRESSED,
-                "10 % below the median",
-                smallest_slowdown=0.04,
-            )
-        ],
     )
+    judged = {"verdict": "regressed", "verdict_sentence": "10 % below the median"}
+    made[0] |= judged | {"smallest_slowdown": 0.04}
+    return made
 
 
 def test_rows_have_every_field_and_are_json(rows: list[dict[str, object]]) -> None:
@@ -160,7 +152,7 @@ def test_what_does_not_count_says_why(rows: list[dict[str, object]]) -> None:
 
 def test_the_digest_begins_with_the_worst(rows: list[dict[str, object]], tmp_path: Path) -> None:
     assert headline(rows) == "3 cases: 1 regressed, 1 failed, 1 quarantined"
-    text = digest_text(RUN, rows, ["SQL: `psql`"])
+    text = report_text(RunReport(RUN, rows, notes=["SQL: `psql`"]))
     assert text.startswith("# demo on local: 3 cases: 1 regressed, 1 failed, 1 quarantined\n")
     assert "asked for by ann" in text
     path = write_report(tmp_path / "reports", RUN.run_id, ".md", text)
@@ -213,7 +205,7 @@ def test_the_digest_has_the_end_of_each_traceback_once() -> None:
     failed = [measured(case, None) for case in (ONE, TWO)]
     rows = from_measurements(RUN, failed, errors={each.case.case_id: error for each in failed})
     assert {row["error"] for row in rows} == {error}
-    text = digest_text(RUN, rows)
+    text = report_text(RunReport(RUN, rows))
     assert text.count("    KeyError: 'lr'") == 1
     assert f"nightbench logs --run demo-1 --case {ONE.case_id}" in text
-    assert "## Errors" not in digest_text(RUN, from_measurements(RUN, failed))
+    assert "## Errors" not in report_text(RunReport(RUN, from_measurements(RUN, failed)))
