@@ -16,15 +16,7 @@ from rich.text import Text
 
 from nightbench.cli import common, experiment_common
 from nightbench.cli.common import out, say, warn
-from nightbench.cli.selection import (
-    CasesOption,
-    Chosen,
-    FrameworksOption,
-    ScaleOption,
-    Selection,
-    StrategiesOption,
-    WorkloadsOption,
-)
+from nightbench.cli.selection import Chosen, Selection, selecting
 from nightbench.core.errors import UserError
 from nightbench.core.run_plan import new_run_id
 from nightbench.core.sentences import sentences
@@ -45,7 +37,9 @@ app = typer.Typer()
 
 
 @app.command()
+@selecting("suite", "repeats", "build", "untried")
 def ab(
+    selection: Selection,
     build_a: Annotated[
         str | None,
         typer.Argument(
@@ -57,7 +51,6 @@ def ab(
     build_b: Annotated[
         str | None, typer.Argument(metavar="BUILD_B", help="The candidate, of the same line.")
     ] = None,
-    case: CasesOption = None,
     suite: Annotated[
         str | None,
         typer.Option(
@@ -67,11 +60,6 @@ def ab(
             "names some.",
         ),
     ] = None,
-    cluster: common.ClusterOption = None,
-    frameworks: FrameworksOption = "",
-    workloads: WorkloadsOption = "",
-    strategies: StrategiesOption = "",
-    scale: ScaleOption = None,
     rounds: Annotated[
         int,
         typer.Option(min=LEAST_ROUNDS, max=1000, help="Rounds of each case: a launch of A and B."),
@@ -79,7 +67,7 @@ def ab(
     min_effect: Annotated[
         str, typer.Option(metavar="PERCENT", help="The smallest effect that matters.")
     ] = "1%",
-    seed: Annotated[int, typer.Option(help="Says which build begins the first round.")] = 1,
+    seed: experiment_common.SeedOption = 1,
     channel: experiment_common.ChannelOption = None,
     resume: experiment_common.ResumeOption = None,
     outside_hours: common.OutsideHoursOption = False,
@@ -99,8 +87,9 @@ def ab(
     from nightbench.experiments.ab import AbRequest
 
     def work() -> int:
+        cases, cluster = selection.case or [], selection.cluster
         if resume is not None:
-            if build_a or case or suite:
+            if build_a or cases or suite:
                 raise UserError("resume: found builds or cases beside it; it knows its own")
             document = _resume(resume, json=json)
         else:
@@ -109,13 +98,13 @@ def ab(
             request = AbRequest(
                 a=experiment_common.pinned(build_a),
                 b=experiment_common.pinned(build_b),
-                suite=experiment_common.absolute(suite or experiment_common.suite_of(case or [])),
-                cases=case or [],
+                suite=experiment_common.absolute(suite or experiment_common.suite_of(cases)),
+                cases=cases,
                 cluster=experiment_common.absolute(cluster) if cluster else None,
-                frameworks=frameworks,
-                workloads=workloads,
-                strategies=strategies,
-                scale=scale,
+                frameworks=selection.frameworks,
+                workloads=selection.workloads,
+                strategies=selection.strategies,
+                scale=selection.scale,
                 rounds=rounds,
                 min_effect=experiment_common.fraction(min_effect, "--min-effect"),
                 seed=seed,

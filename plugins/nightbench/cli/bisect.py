@@ -59,7 +59,7 @@ def bisect(
     min_effect: Annotated[
         str, typer.Option(metavar="PERCENT", help="The smallest fall that is looked for.")
     ] = "1%",
-    seed: Annotated[int, typer.Option(help="Says which build begins the first round.")] = 1,
+    seed: experiment_common.SeedOption = 1,
     resume: experiment_common.ResumeOption = None,
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
@@ -75,7 +75,7 @@ def bisect(
 
     def work() -> int:
         limits = {
-            "budget_s": _seconds(budget),
+            "budget_s": experiment_common.seconds(budget, "budget"),
             "most_tests": tests,
             "outside_hours": outside_hours,
         }
@@ -101,15 +101,6 @@ def bisect(
         return 0 if document["outcome"] == "found" else NOT_FOUND
 
     raise typer.Exit(experiment_common.exit_code(work))
-
-
-def _seconds(text: str) -> float:
-    from nightbench.config import values
-
-    try:
-        return values.positive_duration(text)
-    except ValueError as error:
-        raise UserError(f"budget: {error}") from None
 
 
 def _resume(name: str, limits: Mapping[str, Any]) -> tuple[BisectRequest, ExperimentContext]:

@@ -12,7 +12,7 @@ import typer
 from nightbench.cli import common
 from nightbench.cli.common import INTERRUPTED, say, warn
 from nightbench.cli.selection import Chosen
-from nightbench.config import locations
+from nightbench.config import locations, values
 from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ BAD_USAGE = 2
 
 T = TypeVar("T")
 
+SeedOption = Annotated[int, typer.Option(help="Says which build begins the first round.")]
 ResumeOption = Annotated[
     str | None, typer.Option(metavar="ID", help="Go on with one that was ended on its way.")
 ]
@@ -60,10 +61,21 @@ def fraction(text: str, option: str) -> float:
     Raises:
         UserError: it is no percentage.
     """
-    from nightbench.config import values
+    return _value(values.percentage, text, option)
 
+
+def seconds(text: str, option: str) -> float:
+    """Return the seconds that an option says as a duration, `90m`.
+
+    Raises:
+        UserError: it is no duration, or zero.
+    """
+    return _value(values.positive_duration, text, option)
+
+
+def _value(read: Callable[[str], float], text: str, option: str) -> float:
     try:
-        return values.percentage(text)
+        return read(text)
     except ValueError as error:
         raise UserError(f"{option}: {error}") from None
 

@@ -117,7 +117,7 @@ def selecting(
     """Give a command an option for each field of its parameter `selection`.
 
     Args:
-        leave_out: fields that are no options of this command.
+        leave_out: fields that are no options of this command; without `suite` it names that itself.
         defaults: of fields, where they are others.
     """
 
@@ -133,7 +133,7 @@ def selecting(
         @functools.wraps(command)
         def called(**given: Any) -> None:
             named = {option.name: given.pop(option.name) for option in options}
-            command(Selection(**named), **given)
+            command(Selection(**{"suite": "", **named}), **given)
 
         together = [each.replace(kind=each.KEYWORD_ONLY) for each in (*options, *own)]
         called.__signature__ = inspect.Signature(together)  # type: ignore[attr-defined]  # read by typer
