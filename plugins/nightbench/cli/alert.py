@@ -5,7 +5,8 @@ from __future__ import annotations
 import getpass
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from datetime import UTC, datetime
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +15,7 @@ from nightbench.cli import common
 from nightbench.cli.alert_groups import (
     LIVE,
     acted_on,
+    alert_of,
     cause_of,
     others_of,
     others_of_cause,
@@ -21,8 +23,9 @@ from nightbench.cli.alert_groups import (
     table_of,
     what,
 )
-from nightbench.cli.common import out, say
+from nightbench.cli.common import FAILED, out, say
 from nightbench.cli.nights import say_overdue
+from nightbench.cli.selection import Selection
 from nightbench.core.errors import UserError
 from nightbench.core.hours import moment
 from nightbench.core.printable import has_control_characters, shown
@@ -159,9 +162,37 @@ def assign(
 @app.command("test")
 def try_channels(suite: common.SuiteArgument, json: common.JsonOption = False) -> None:
     """Send a test message to each channel of a suite."""
-    from nightbench.cli.alert_test import test_channels
+    from nightbench.alerts import picture, send
+    from nightbench.alerts.routing import channels_of
+    from nightbench.core.model import HistoryPoint
 
-    raise typer.Exit(test_channels(suite, json=json))
+    chosen = Selection(suite).choose().suite
+    channels = channels_of(chosen.alerts, chosen.routes)
+    if not channels:
+        raise UserError(
+            f"{chosen.source}: the suite names no channel; expected alerts: [URL, …], or routes "
+            "with some"
+        )
+    now = datetime.now(UTC)
+    made_up = [
+        HistoryPoint(now - timedelta(days=29 - night), level * (1 + 0.004 * (night % 5 - 2)))
+        for night, level in enumerate([100.0] * 24 + [90.0] * 6)
+    ]
+    plot = picture(f"{chosen.name}-test", made_up, "samples", made_up[24].at, 100.0)
+    title = f"Nightbench {chosen.name}: a test message"
+    body = (
+        "Nothing has happened: this is a test of the channels of this suite "
+        f"(`nightbench alert test {suite}`).\nAn alert would come like this, with the plot of its "
+        f"series where the channel takes pictures. Owner: {chosen.owner}."
+    )
+    deliveries = send(channels, title, body, common.channel_url, [plot] if plot else [])
+    if json:
+        common.print_json([asdict(delivery) for delivery in deliveries])
+    else:
+        for delivery in deliveries:
+            say(f"{delivery.channel}: {'sent' if delivery.sent else delivery.error}")
+    if not all(delivery.sent for delivery in deliveries):
+        raise typer.Exit(FAILED)
 
 
 @app.command()
@@ -213,10 +244,7 @@ def _change(
 def _show(warehouse: Warehouse, alert: int, json: bool) -> None:
     from nightbench.cli.bisect import lines_of
 
-    rows = warehouse.alerts.find(states=None, alert_id=alert)
-    if not rows:
-        raise UserError(f"There is no alert {alert}. `nightbench alert list --all` lists them.")
-    row, events = rows[0], warehouse.alerts.events(alert)
+    row, events = alert_of(warehouse, alert), warehouse.alerts.events(alert)
     if json:
         details = {
             "events": events,

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from nightbench.cli import common, experiment_common
+from nightbench.cli.alert_groups import alert_of
 from nightbench.cli.common import say
 from nightbench.cli.selection import Selection
 from nightbench.core.errors import UserError
@@ -74,12 +75,7 @@ def _request(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, Experime
     with closing(common.open_warehouse()) as connection:
         warehouse = Warehouse(connection)
         repository = warehouse.confirmations
-        rows = warehouse.alerts.find(states=None, alert_id=alert_id)
-        if not rows:
-            raise UserError(
-                f"There is no alert {alert_id}. `nightbench alert list --all` lists them."
-            )
-        alert = rows[0]
+        alert = alert_of(warehouse, alert_id)
         if alert["verdict"] != VerdictKind.REGRESSED:
             raise UserError(
                 f"alert {alert_id}: found {alert['verdict']}; only a regressed case has a level "
