@@ -59,9 +59,7 @@ def cancel(
             api.fail_run(dag_id, dag_run_id)
             say(f"Airflow ends its DAG run {dag_run_id}")
     where = common.cluster_of(document["cluster"])
-    report = asyncio.run(
-        gang.cancel_run(found.run_id, where, common.reach(where), "cancelled by the user")
-    )
+    report = asyncio.run(gang.cancel_run(found.run_id, where, common.reach(where), CANCEL_REASON))
     for node, pids in report.killed.items():
         say(f"{node}: {len(report.stopped[node])} agents told to stop, {len(pids)} processes swept")
     _record_cancelled(found, begun=True)

@@ -87,7 +87,7 @@ def from_inventory(
 
 @app.command()
 def scan(
-    cluster: Annotated[str, typer.Argument(help="Name of a cluster, or its YAML file.")],
+    cluster: common.ClusterArgument,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Take new keys without asking.")] = False,
     replace: Annotated[
         list[str] | None,
@@ -265,7 +265,7 @@ def _table(asked: Sequence[tuple[tuple[str, SshTarget], list[HostKey] | UserErro
 
 @app.command()
 def download(
-    cluster: Annotated[str, typer.Argument(help="Name of a cluster, or its YAML file.")],
+    cluster: common.ClusterArgument,
     line: Annotated[
         list[str], typer.Option("--line", "-l", help="Framework line; may be given several times.")
     ],

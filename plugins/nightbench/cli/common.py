@@ -62,6 +62,7 @@ OutsideHoursOption = Annotated[
     typer.Option("--outside-hours", help="Measure also when the cluster's hours do not hold."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ClusterArgument = Annotated[str, typer.Argument(help="Name of a cluster, or its YAML file.")]
 SuiteArgument = Annotated[str, typer.Argument(help="Name of a suite, or its YAML file.")]
 
 

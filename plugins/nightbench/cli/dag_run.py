@@ -172,7 +172,7 @@ class DagRunFollower:
         said = ""
         while True:
             state = self._ask(self._state)
-            run = run_of(self._spool, self._dag_run_id)
+            run = named(self._spool, self._dag_run_id)
             if state is not None:
                 if state in _ENDED or (run is not None and run.planned()):
                     return state, run
@@ -209,7 +209,7 @@ class DagRunFollower:
         found = self._api.dag_run(self._dag_id, self._dag_run_id)
         if found is None:
             what = f"run: found {shown(self._dag_run_id)}, which"
-            stored = run_of(self._spool, self._dag_run_id)
+            stored = named(self._spool, self._dag_run_id)
             if stored is not None:
                 raise UserError(
                     f"{what} Airflow has no longer; see `nightbench results --run {stored.run_id}`"
@@ -269,17 +269,9 @@ def follow_spool(run: RunSpool) -> None:
             time.sleep(REFRESH_S)
 
 
-def run_of(spool: Spool, dag_run_id: str) -> RunSpool | None:
-    """Return the run of a DAG run."""
-    for run in reversed(spool.runs()):
-        if (run.run() or {}).get("dag_run_id") == dag_run_id:
-            return run
-    return None
-
-
 def named(spool: Spool, name: str) -> RunSpool | None:
-    """Return the run with this id, or of the DAG run with this id."""
-    for each in spool.runs():
+    """Return the run with this id, or the newest of a DAG run with this id."""
+    for each in reversed(spool.runs()):
         if name in (each.run_id, (each.run() or {}).get("dag_run_id")):
             return each
     return None

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import TextColumn, TimeElapsedColumn
@@ -19,9 +19,12 @@ from nightbench.core.errors import UserError
 from nightbench.core.printable import shown
 
 if TYPE_CHECKING:
+    from nightbench.warehouse.connection import Connection
     from nightbench.warehouse.exports import ExportFilter
 
 app = typer.Typer()
+
+Row = dict[str, Any]
 
 
 class ExportFormat(StrEnum):
@@ -188,6 +191,22 @@ def _run_of(run: str | None, others: Mapping[str, object]) -> str:
     return run
 
 
+def _measured(connection: Connection, run: str, case: str | None) -> tuple[list[Row], list[Row]]:
+    """Return measurements of a run, or of a case of it, that passed their checks, and repeats.
+
+    Raises:
+        UserError: there is none.
+    """
+    from nightbench.warehouse.exports import ExportRepository
+
+    stored = ExportRepository(connection)
+    measurements = stored.of_run("measurements", run, case)
+    if not measurements:
+        what = f" of {case}" if case else ""
+        raise UserError(f"run {shown(run)}: found no measurement{what} that passed its checks")
+    return measurements, stored.of_run("repeats", run, case)
+
+
 def _write_mlperf(folder: Path, run: str, case: str | None) -> None:
     """Write a log of MLPerf Training for each measured case of a run.
 
@@ -196,15 +215,9 @@ def _write_mlperf(folder: Path, run: str, case: str | None) -> None:
     """
     from nightbench.report.export_files import replaced
     from nightbench.report.mlperf_log import counted, mlperf_lines
-    from nightbench.warehouse.exports import ExportRepository
 
     with closing(common.open_warehouse("nightbench_reader")) as connection:
-        stored = ExportRepository(connection)
-        measurements = stored.of_run("measurements", run, case)
-        repeats = stored.of_run("repeats", run, case)
-    if not measurements:
-        what = f" of {case}" if case else ""
-        raise UserError(f"run {shown(run)}: found no measurement{what} that passed its checks")
+        measurements, repeats = _measured(connection, run, case)
     for measurement in measurements:
         case_id = measurement["case_id"]
         own = counted([row for row in repeats if row["case_id"] == case_id])
@@ -226,20 +239,15 @@ def _write_bundle(file: Path, run: str, case: str | None) -> None:
     from nightbench.night.reproduction_bundle import write_bundle
     from nightbench.report.export_files import replaced
     from nightbench.warehouse import Warehouse
-    from nightbench.warehouse.exports import ExportRepository
 
     if case is None:
         raise UserError("--case: found none; expected the case of the run that the bundle is of")
     with closing(common.open_warehouse("nightbench_reader")) as connection:
-        stored = ExportRepository(connection)
-        measurements = stored.of_run("measurements", run, case)
-        repeats = stored.of_run("repeats", run, case)
+        measurements, repeats = _measured(connection, run, case)
         causes = Warehouse(connection).causes
         nodes = {row["node"]: row["fingerprint_id"] for row in causes.nodes([case], [run])}
         known = causes.fingerprints({each for each in nodes.values() if each})
         fingerprints = {node: known[each] for node, each in nodes.items() if each in known}
-    if not measurements:
-        raise UserError(f"run {shown(run)}: found no measurement of {case} that passed its checks")
     with replaced(file) as beside:
         lacks = write_bundle(
             beside, common.spool().run(run), measurements[0], repeats, fingerprints

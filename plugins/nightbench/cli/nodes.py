@@ -21,12 +21,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-ClusterArgument = Annotated[str, typer.Argument(help="Name of a cluster, or its YAML file.")]
-
 
 @app.command()
 def doctor(
-    cluster: ClusterArgument,
+    cluster: common.ClusterArgument,
     controls: Annotated[
         bool,
         typer.Option(
@@ -55,8 +53,7 @@ def doctor(
         out.print(found if found is not None else "[green]Nothing was found.[/green]")
         if where.slurm:
             login = where.slurm.login
-            said = f"Slurm has these nodes: what is shown of each is the login node, {login}."
-            out.print(said, markup=False, soft_wrap=True)
+            say(f"Slurm has these nodes: what is shown of each is the login node, {login}.")
         if controls:
             out.print(nodes_view.controls_table(preflight, baselines))
     if preflight.failed:
@@ -94,7 +91,7 @@ def _known(cluster: str) -> tuple[Mapping[tuple[str, str, str, str], float], Map
 
 @app.command()
 def nodes(
-    cluster: ClusterArgument,
+    cluster: common.ClusterArgument,
     quarantine: Annotated[
         str | None,
         typer.Option("--quarantine", metavar="NODE", help="Leave this node out from now on."),
@@ -145,7 +142,7 @@ def _say(state: NodeState) -> None:
 
 @app.command()
 def sweep(
-    cluster: ClusterArgument,
+    cluster: common.ClusterArgument,
     kill: Annotated[bool, typer.Option("--kill", help="End them.")] = False,
     json: common.JsonOption = False,
 ) -> None:

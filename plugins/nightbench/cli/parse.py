@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from nightbench.cli import common
-from nightbench.cli.common import out, warn
+from nightbench.cli.common import say, warn
 from nightbench.config.locations import benchmarks_folder
 from nightbench.core.errors import UserError
 
@@ -52,18 +52,21 @@ def parse(
     json: common.JsonOption = False,
 ) -> None:
     """Show what would be read of a training script's log: steps, figures, lines left out."""
-    given = {"pattern": pattern, "unit": unit, "time_unit": time_unit, "metric": metric}
-    given["writer"] = writer
+    given = {
+        "pattern": pattern,
+        "unit": unit,
+        "time_unit": time_unit,
+        "metric": metric,
+        "writer": writer,
+    }
     options = {name: value for name, value in given.items() if value is not None}
     found = _read(format_, file, warmup, options)
     if json:
         common.print_json(found)
         return
-    out.print(f"{file}: {found['title']}", highlight=False, markup=False)
-    out.print(
-        f"{found['lines']} lines, {found['steps']}; of the warm-up "
-        f"{found['warmup_lines']} left out",
-        highlight=False,
+    say(f"{file}: {found['title']}")
+    say(
+        f"{found['lines']} lines, {found['steps']}; of the warm-up {found['warmup_lines']} left out"
     )
     unit_said = f"{found['unit'] or 'units'}/s" + ("/device" if found["per_device"] else "")
     for numbers, name, said in (
@@ -75,10 +78,9 @@ def parse(
         ),
     ):
         if numbers:
-            out.print(
+            say(
                 f"{name}: median {numbers['median']:.6g} {said} "
-                f"({numbers['minimum']:.6g} to {numbers['maximum']:.6g}, {numbers['n']} lines)",
-                highlight=False,
+                f"({numbers['minimum']:.6g} to {numbers['maximum']:.6g}, {numbers['n']} lines)"
             )
     for why, count in found["left_out"].items():
         warn(f"warning: {count} {'line' if count == 1 else 'lines'} left out: {why}")

@@ -11,7 +11,7 @@ import typer
 
 from nightbench.cli import common
 from nightbench.cli.common import say
-from nightbench.cli.results import addresses_of
+from nightbench.cli.results import addresses_to_share
 from nightbench.core.errors import UserError
 from nightbench.core.printable import shown
 
@@ -65,9 +65,8 @@ def report(
                 f"one{where} (`nightbench runs` lists them)"
             )
         rows = from_warehouse(stored.runs.results(chosen.run_id))
-        # Without the password: a report may be passed on.
-        notes = [f"{n}: {at.partition('   (')[0]}" for n, at in addresses_of(chosen.run_id)]
-        notes.append(f"Show a log: nightbench logs --run {chosen.run_id} --case CASE")
+        log = f"Show a log: nightbench logs --run {chosen.run_id} --case CASE"
+        notes = [*addresses_to_share(chosen.run_id), log]
         made = gather(stored, chosen, rows, common.spool().run(chosen.run_id), notes)
     is_page = format_ is ReportFormat.HTML
     text = report_page(made, datetime.now(UTC)) if is_page else report_text(made)

@@ -267,6 +267,11 @@ def addresses_of(run_id: str) -> list[tuple[str, str]]:
     ]
 
 
+def addresses_to_share(run_id: str) -> list[str]:
+    """Return the same in lines without the password: a report may be passed on."""
+    return [f"{name}: {where.partition('   (')[0]}" for name, where in addresses_of(run_id)]
+
+
 def awaits_verdict(row: Row) -> bool:
     """Tell whether a row has no verdict yet; cases that were left out get none."""
     return row["verdict"] is None and row["status"] != CaseStatus.LEFT_OUT
@@ -317,11 +322,6 @@ def settling_lines(run_id: str, rows: list[Row]) -> list[str]:
     return lines
 
 
-def is_unavailable(row: Row) -> bool:
-    """Tell whether a case was not measured because a node cannot have its framework."""
-    return bool(row["status"] == CaseStatus.UNAVAILABLE)
-
-
 def digest_file(run_id: str, rows: list[Row]) -> Path:
     """Write the reports of a run, and return the path of the Markdown one."""
     from nightbench.night.run_digest import from_files, gather, keep_report
@@ -330,8 +330,7 @@ def digest_file(run_id: str, rows: list[Row]) -> Path:
     place, folder = common.home(), common.spool().run(run_id)
     plan = read_plan(folder)
     notes = [f"Files of the run: `{folder.folder}`"]
-    # Without the password: a report may be passed on.
-    notes += [f"{name}: {where.partition('   (')[0]}" for name, where in addresses_of(run_id)]
+    notes += addresses_to_share(run_id)
     try:
         with common.reader() as warehouse:
             report = gather(warehouse, plan.run, rows, folder, notes, place.reports)

@@ -14,6 +14,7 @@ from nightbench.cli.selection import Chosen, Selection, selecting
 from nightbench.config import find_suites, locations
 from nightbench.config.builds import parse_untrusted_build, stage_wheels
 from nightbench.core.errors import UserError
+from nightbench.core.model import CaseStatus
 from nightbench.local.airflow_api import AirflowApi
 
 app = typer.Typer()
@@ -114,7 +115,7 @@ def _follow_dag_run(
     follower: dag_run.DagRunFollower, dag_run_id: str, *, allow_unavailable: bool = False
 ) -> int:
     """Follow a DAG run, print what came of it, and return the exit code."""
-    from nightbench.cli.results import is_good, is_unavailable, show_run
+    from nightbench.cli.results import is_good, show_run
 
     try:
         outcome = follower.follow()
@@ -130,8 +131,8 @@ def _follow_dag_run(
         return FAILED
     rows = show_run(outcome.run.run_id, await_verdicts=True)
     if allow_unavailable:
-        away = [row for row in rows if is_unavailable(row)]
-        rest = [row for row in rows if not is_unavailable(row)]
+        away = [row for row in rows if row["status"] == CaseStatus.UNAVAILABLE]
+        rest = [row for row in rows if row["status"] != CaseStatus.UNAVAILABLE]
         if away and rest and all(map(is_good, rest)) and not outcome.failures:
             lines = ", ".join(sorted({row["framework"] for row in away}))
             say(f"{len(away)} of {len(rows)} cases need {lines}, which this machine does not have")
