@@ -102,6 +102,19 @@ def test_each_weight_is_used_where_the_network_uses_it(workloads, name, monkeypa
     assert forward(workloads, name, "smoke") * units == pytest.approx(2 * counted, rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("scale", "flops"),
+    # Of dgxc-benchmarking v25.04 (llama3.1/README.md) for 8192 tokens; they count attention whole.
+    [("8b", 4.74e14), ("70b", 3.94e15)],
+)
+def test_llama_takes_the_published_flops_with_half_its_attention(workloads, scale, flops):
+    llama = workloads["llama"]
+    params = llama.params_of(case("llama", scale))
+    half = TRAINING * evaluate(llama.forward_flops["causal attention"], params)
+    example = flops_per_unit(llama, case("llama", scale)) * params["units_per_example"]
+    assert example + half == pytest.approx(flops, rel=2e-3)
+
+
 RELEASED = {
     "bert_base": "3da4f7a3",
     "bert_large": "28b3e453",

@@ -58,6 +58,7 @@ def digest(arrays: dict[str, Any]) -> str:
         ("bert_base", "a908f5fad8ee", "01b72b7a5bd0"),
         ("bert_large", "190e26c99081", "01b72b7a5bd0"),
         ("ctr_dnn", "f777a68377dc", "bb5c7f99bfc0"),
+        ("llama", "b6a2d015454f", "92745f249a60"),
         ("resnet50_v1.5", "218a002f5ad3", "3d4e57f0c6ff"),
         ("se_resnext50_32x4d", "ef990f4d5467", "3d4e57f0c6ff"),
         ("simnet_bow", "a6d19f7959b6", "1e0d9c3a5666"),
@@ -95,6 +96,26 @@ def test_masked_tokens_are_those_that_stood_there() -> None:
     assert (np.take_along_axis(batch["tokens"], positions, 1) == 103).all()
     assert len(np.unique(batch["masked_tokens"])) > 20
     assert batch["segments"][:, :64].max() == 0 < batch["segments"][:, 64:].min()
+
+
+def test_packed_sequences_count_every_token() -> None:
+    each = trainer("llama")
+    batch = each.example()
+    assert batch["tokens"].shape == batch["labels"].shape == (8, 128)
+    assert np.array_equal(batch["tokens"][:, 1:], batch["labels"][:, :-1])
+    assert each.samples_per_step == batch["labels"].size
+
+
+def test_a_head_is_rotated_by_its_position() -> None:
+    params = json.loads((WORKLOADS / "llama" / "spec.json").read_text())["scales"]["smoke"]
+    cosines, sines = load("llama").rotations(params)
+    assert cosines.shape == sines.shape == (128, 8)
+    assert (cosines[0] == 1).all()
+    assert (sines[0] == 0).all()
+    # By 1 / base ** (2 i / size) radians a position, i counting the pairs.
+    angle = 127 / 500000 ** (6 / 16)
+    assert cosines[127, 3] == pytest.approx(np.cos(angle), abs=1e-6)
+    assert sines[127, 3] == pytest.approx(np.sin(angle), abs=1e-6)
 
 
 @pytest.mark.parametrize("batch_size", [8, 7, 1])

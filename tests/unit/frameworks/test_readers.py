@@ -55,7 +55,7 @@ def test_synthetic_data_are_not_read(workload: str) -> None:
     assert made.data_waits_s is None
 
 
-@pytest.mark.parametrize("workload", ["resnet50_v1.5", "ctr_dnn", "bert_base", "word2vec"])
+@pytest.mark.parametrize("workload", ["resnet50_v1.5", "ctr_dnn", "bert_base", "llama", "word2vec"])
 def test_ranks_read_different_samples(workload: str) -> None:
     first, second = (take(trainer(workload, rank=rank, world_size=2), 1)[0] for rank in (0, 1))
     different = [name for name, x in first.items() if not np.array_equal(x, second[name])]
@@ -293,6 +293,19 @@ def test_sequences_of_bert_are_full_and_masked(corpus: Path) -> None:
         assert np.array_equal(found, following if follows else other)
         other = other if follows else following
     assert {0, 1} == set(batch["next_sentence"].tolist())
+
+
+def test_packed_sequences_are_the_text_without_gaps() -> None:
+    batches = take(trainer("llama"), 2)
+    stream = Corpus(Part(str(SAMPLES / "text"), 0, 1, 1), 1000)
+    for row, labels in zip(
+        np.concatenate([x["tokens"] for x in batches]),
+        np.concatenate([x["labels"] for x in batches]),
+        strict=True,
+    ):
+        following = stream.take(129)
+        assert np.array_equal(row, following[:-1])
+        assert np.array_equal(labels, following[1:])
 
 
 def test_neighbours_of_word2vec_stand_near_each_other() -> None:

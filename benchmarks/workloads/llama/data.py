@@ -1,0 +1,74 @@
+"""Packed sequences, table of rotations, initial weights of Llama."""
+
+import numpy
+from readers import text
+
+EPSILON = 1e-5
+"""Of the norms, as in the authors' code."""
+
+
+def batch(params, batch_size, random):
+    """Sequences without padding: tokens and labels, each (n, length).
+
+    Tokens follow Zipf's law, which can be learnt. The labels are the tokens one place further on.
+    """
+    shape = (batch_size, params["sequence_length"] + 1)
+    return _shifted(random.zipf(1.3, shape) % params["vocabulary"])
+
+
+def read(params, batch_size, part, random):
+    """Batches of a text corpus, as `batch` makes them.
+
+    Text runs on into the next document, with a separator between, so that nothing is padded.
+    """
+    corpus = text.Corpus(part, params["vocabulary"])
+    length = params["sequence_length"] + 1
+    while True:
+        yield _shifted(corpus.take(batch_size * length).reshape(batch_size, length))
+
+
+def _shifted(tokens):
+    named = {"tokens": tokens[:, :-1], "labels": tokens[:, 1:]}
+    return {name: numpy.ascontiguousarray(value, "int64") for name, value in named.items()}
+
+
+def rotations(params):
+    """Cosines and sines of the angles by position, (2, length, size of a head / 2).
+
+    Rotary positions of Su et al. 2021 (arXiv:2104.09864); the first half of a head is rotated
+    with the second.
+    """
+    size = params["hidden"] // params["heads"]
+    frequencies = params["rotary_base"] ** -(numpy.arange(0, size, 2) / size)
+    angles = numpy.arange(params["sequence_length"])[:, None] * frequencies
+    return numpy.stack([numpy.cos(angles), numpy.sin(angles)]).astype("float32")
+
+
+def weights(params, random):
+    """Name -> initial value; matrices are (in, out), the table of embeddings (rows, hidden)."""
+    named = {}
+    hidden, inner = params["hidden"], params["inner"]
+    shared = hidden * params["key_value_heads"] // params["heads"]
+
+    def matrix(name, *shape):
+        named[name + ".weight"] = (random.standard_normal(shape) * 0.02).astype("float32")
+
+    def norm(name):
+        named[name + ".weight"] = numpy.ones(hidden)
+
+    matrix("words", params["vocabulary"], hidden)
+    for number in range(params["layers"]):
+        layer = "layers.{}.".format(number)
+        norm(layer + "norm1")
+        matrix(layer + "query", hidden, hidden)
+        matrix(layer + "key", hidden, shared)
+        matrix(layer + "value", hidden, shared)
+        matrix(layer + "attended", hidden, hidden)
+        norm(layer + "norm2")
+        matrix(layer + "gate", hidden, inner)
+        matrix(layer + "widen", hidden, inner)
+        matrix(layer + "narrow", inner, hidden)
+    norm("norm")
+    if not params["tied"]:
+        matrix("logits", hidden, params["vocabulary"])
+    return named

@@ -1,0 +1,83 @@
+"""Llama's pre-training in JAX (Grattafiori et al. 2024, arXiv:2407.21783)."""
+
+import jax
+from jax import lax
+from jax import numpy as jnp
+from workloads.llama.data import EPSILON, rotations
+
+
+def linear(scope, name, x, out):
+    """A fully connected layer over the last dimension, without bias."""
+    return x @ scope.parameter(name + ".weight", x.shape[-1], out)
+
+
+def norm(scope, name, x):
+    """An RMSNorm over the last dimension, in float32."""
+    y = x.astype(jnp.float32)
+    y = y * lax.rsqrt((y * y).mean(-1, keepdims=True) + EPSILON)
+    return (y * scope.parameter(name + ".weight", x.shape[-1])).astype(x.dtype)
+
+
+def rotate(x, table):
+    """Each head (n, length, heads, size) by the angles of its positions."""
+    first, second = jnp.split(x, 2, axis=-1)
+    cosines, sines = table[:, :, None, :]
+    rotated = (first * cosines - second * sines, second * cosines + first * sines)
+    return jnp.concatenate(rotated, axis=-1).astype(x.dtype)
+
+
+def flash(x):
+    """The attention that a device has kernels for: cuDNN's in half precision from Ampere on."""
+    device = jax.local_devices()[0]
+    half = x.dtype in (jnp.bfloat16, jnp.float16)
+    if device.platform == "gpu" and half and float(device.compute_capability) >= 8.0:
+        return "cudnn"
+    return "xla"
+
+
+def attention(query, key, value):
+    """Heads (n, length, heads, size), each up to its own place, side by side."""
+    y = jax.nn.dot_product_attention(query, key, value, is_causal=True, implementation=flash(query))
+    return y.reshape(*y.shape[:2], -1)
+
+
+def layer(scope, name, x, params, table):
+    """Self-attention and SwiGLU; each takes a norm of its input and is added to it."""
+    hidden, inner = params["hidden"], params["inner"]
+    size = hidden // params["heads"]
+
+    def heads(part, count):
+        return linear(scope, name + part, y, count * size).reshape(*y.shape[:2], count, size)
+
+    y = norm(scope, name + ".norm1", x)
+    query = rotate(heads(".query", params["heads"]), table)
+    key = rotate(heads(".key", params["key_value_heads"]), table)
+    value = heads(".value", params["key_value_heads"])
+    x = x + linear(scope, name + ".attended", attention(query, key, value), hidden)
+    y = norm(scope, name + ".norm2", x)
+    gate = jax.nn.silu(linear(scope, name + ".gate", y, inner))
+    return x + linear(
+        scope, name + ".narrow", gate * linear(scope, name + ".widen", y, inner), hidden
+    )
+
+
+def model(params):
+    """The network: from its weights and tokens (n, length) to logits (n, length, vocabulary)."""
+    hidden, vocabulary = params["hidden"], params["vocabulary"]
+    table = rotations(params)
+
+    def logits(scope, tokens):
+        words = scope.parameter("words.weight", vocabulary, hidden)
+        x = words[tokens]
+        for number in range(params["layers"]):
+            x = layer(scope, "layers.{}".format(number), x, params, table)
+        x = norm(scope, "norm", x)
+        return x @ words.T if params["tied"] else linear(scope, "logits", x, vocabulary)
+
+    return logits
+
+
+def loss(model, batch):
+    """Mean cross-entropy of the tokens that follow."""
+    logits = jax.nn.log_softmax(model(batch["tokens"]).astype(jnp.float32))
+    return -jnp.take_along_axis(logits, batch["labels"][..., None], axis=-1).mean()

@@ -1,0 +1,81 @@
+"""Llama's pre-training in PyTorch (Grattafiori et al. 2024, arXiv:2407.21783)."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+from workloads.llama.data import EPSILON, rotations
+
+
+def rotate(x, table):
+    """Each head (n, heads, length, size) by the angles of its positions."""
+    first, second = x.chunk(2, dim=-1)
+    cosines, sines = table
+    rotated = (first * cosines - second * sines, second * cosines + first * sines)
+    return torch.cat(rotated, dim=-1).type_as(x)
+
+
+class Layer(nn.Module):
+    """Self-attention and SwiGLU; each takes a norm of its input and is added to it."""
+
+    def __init__(self, params):
+        super().__init__()
+        hidden, inner = params["hidden"], params["inner"]
+        self.size = hidden // params["heads"]
+        shared = self.size * params["key_value_heads"]
+        self.norm1 = nn.RMSNorm(hidden, EPSILON)
+        self.query = nn.Linear(hidden, hidden, bias=False)
+        self.key = nn.Linear(hidden, shared, bias=False)
+        self.value = nn.Linear(hidden, shared, bias=False)
+        self.attended = nn.Linear(hidden, hidden, bias=False)
+        self.norm2 = nn.RMSNorm(hidden, EPSILON)
+        self.gate = nn.Linear(hidden, inner, bias=False)
+        self.widen = nn.Linear(hidden, inner, bias=False)
+        self.narrow = nn.Linear(inner, hidden, bias=False)
+
+    def forward(self, x, table):
+        """From (n, length, hidden) to the same shape."""
+        x = x + self.attended(self.attention(self.norm1(x), table))
+        y = self.norm2(x)
+        return x + self.narrow(functional.silu(self.gate(y)) * self.widen(y))
+
+    def attention(self, x, table):
+        """All heads, side by side, each up to its own place: (n, length, hidden)."""
+        query, key, value = (
+            project(x).unflatten(2, (-1, self.size)).transpose(1, 2)
+            for project in (self.query, self.key, self.value)
+        )
+        y = functional.scaled_dot_product_attention(
+            rotate(query, table), rotate(key, table), value, is_causal=True, enable_gqa=True
+        )
+        return y.transpose(1, 2).flatten(2)
+
+
+class Llama(nn.Module):
+    """The network, from tokens (n, length) to logits (n, length, vocabulary)."""
+
+    def __init__(self, params):
+        super().__init__()
+        hidden, vocabulary = params["hidden"], params["vocabulary"]
+        self.words = nn.Embedding(vocabulary, hidden)
+        self.layers = nn.ModuleList(Layer(params) for _ in range(params["layers"]))
+        self.norm = nn.RMSNorm(hidden, EPSILON)
+        self.logits = None if params["tied"] else nn.Linear(hidden, vocabulary, bias=False)
+        self.register_buffer("rotations", torch.from_numpy(rotations(params)))
+
+    def forward(self, tokens):
+        """Logits of the token that follows each."""
+        x = self.words(tokens)
+        for layer in self.layers:
+            x = layer(x, self.rotations)
+        x = self.norm(x)
+        return self.logits(x) if self.logits else functional.linear(x, self.words.weight)
+
+
+def model(params):
+    """The network."""
+    return Llama(params)
+
+
+def loss(model, batch):
+    """Mean cross-entropy of the tokens that follow."""
+    return functional.cross_entropy(model(batch["tokens"]).flatten(0, 1), batch["labels"].flatten())
