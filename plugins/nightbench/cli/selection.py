@@ -6,9 +6,10 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
+from typer.models import ArgumentInfo
 
 from nightbench.cli import common
 from nightbench.config.run_request import RunRequest, resolve_request
@@ -135,9 +136,15 @@ def selecting(
             named = {option.name: given.pop(option.name) for option in options}
             command(Selection(**{"suite": "", **named}), **given)
 
-        together = [each.replace(kind=each.KEYWORD_ONLY) for each in (*options, *own)]
+        # Arguments first, as help shows them.
+        ordered = sorted((*options, *own), key=lambda each: not _is_argument(each))
+        together = [each.replace(kind=each.KEYWORD_ONLY) for each in ordered]
         called.__signature__ = inspect.Signature(together)  # type: ignore[attr-defined]  # read by typer
         called.__annotations__ = {each.name: each.annotation for each in together}
         return called
 
     return decorate
+
+
+def _is_argument(parameter: inspect.Parameter) -> bool:
+    return any(isinstance(each, ArgumentInfo) for each in get_args(parameter.annotation))
