@@ -14,6 +14,7 @@ from tests.sql.conftest import Database
 from tests.sql.given import Given
 from tests.sql.page_client import page_client
 
+from nightbench.core.documents import to_document
 from nightbench.core.model import Verdict, VerdictKind
 from nightbench.core.model.alerts import CauseEvidence
 from nightbench.spool import Spool
@@ -70,7 +71,7 @@ def test_a_group_is_found_shown_and_moved_as_one(
             (
                 alert_id,
                 run.run_id,
-                Json([CauseEvidence("the controls of n1 moved").to_json()]),
+                Json([to_document(CauseEvidence("the controls of n1 moved"))]),
                 run.started_at,
             ),
         )

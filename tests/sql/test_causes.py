@@ -16,6 +16,7 @@ from tests.sql.spooled import case as sleeping
 from tests.sql.spooled import spooled
 
 from nightbench.alerts.explain import store_causes
+from nightbench.core.documents import from_document
 from nightbench.core.model import (
     Case,
     Reason,
@@ -152,7 +153,7 @@ def lab(connection: Connection, loader: Warehouse, reader: Warehouse, given: Giv
 
 
 def sentences_of(alert: dict[str, Any]) -> list[str]:
-    return [evidence_sentence(CauseEvidence.from_json(each)) for each in alert["evidence"]]
+    return [evidence_sentence(from_document(CauseEvidence, each)) for each in alert["evidence"]]
 
 
 def series(given: Given, framework: str, count: int) -> list[Case]:

@@ -23,6 +23,7 @@ from tests.sql.spooled import EXITED, LOST, plan, spooled
 
 from nightbench.alerts import Delivery
 from nightbench.alerts.notify import notify_leftovers, notify_run
+from nightbench.core.documents import to_document
 from nightbench.core.errors import UserError
 from nightbench.core.model import Case, RegressionPolicy, Route, Run, VerdictKind
 from nightbench.core.model.alerts import CauseEvidence
@@ -286,7 +287,7 @@ def test_one_cause_is_one_item(place: Place, given: Given, inbox: Inbox, reader:
             " suspect = excluded.suspect",
             alert["alert_id"],
             run.run_id,
-            Json([CauseEvidence("its control fell too").to_json()]),
+            Json([to_document(CauseEvidence("its control fell too"))]),
         )
     place.measure(run, came, [inbox.url])
     assert place.tell(run) == 1

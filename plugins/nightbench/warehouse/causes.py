@@ -9,6 +9,7 @@ from typing import Any
 from psycopg2.extras import Json
 
 from nightbench.causes import Member
+from nightbench.core.documents import from_document, to_document
 from nightbench.core.model.alerts import Cause, CauseEvidence, CauseKind
 from nightbench.warehouse import to_row
 from nightbench.warehouse.repository import Repository, Row
@@ -27,7 +28,7 @@ class CauseRepository(Repository):
             row["alert_id"]: Cause(
                 CauseKind(row["kind"]),
                 row["sentence"],
-                tuple(map(CauseEvidence.from_json, row["evidence"])),
+                tuple(from_document(CauseEvidence, each) for each in row["evidence"]),
                 row["group_key"],
             )
             for row in self._read("alert_causes", alert_ids=alert_ids)
@@ -90,5 +91,5 @@ class CauseRepository(Repository):
 
 def _cause(row: Row) -> Row:
     texts = {key: to_row.text(row[key]) for key in ("sentence", "suspect", "group_key")}
-    evidence = [each.to_json() | {"text": to_row.text(each.text)} for each in row["evidence"]]
+    evidence = [to_document(x) | {"text": to_row.text(x.text)} for x in row["evidence"]]
     return row | texts | {"evidence": Json(evidence)}

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from fastapi import Query, Request
 from fastapi.responses import JSONResponse
 
+from nightbench.core.documents import from_document
 from nightbench.core.model.alerts import CauseEvidence
 from nightbench.core.sentences import evidence_sentence
 from nightbench.warehouse import Triage
@@ -152,7 +153,7 @@ class AlertApi:
         with known_alert(self._repository, alert_id) as (repository, row):
             group = group_of(repository, row)
             severity = AlertGroup(tuple(group) or (row,)).severity
-            evidence = [CauseEvidence.from_json(each) for each in row["evidence"] or ()]
+            evidence = [from_document(CauseEvidence, each) for each in row["evidence"] or ()]
             shown = AlertDetail.of(
                 row,
                 evidence_sentences=[evidence_sentence(each) for each in evidence],

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.web.rows import START, Rows, alert, alert_event, client, row
 
+from nightbench.core.documents import to_document
 from nightbench.core.model.alerts import CauseEvidence
 
 CASE = row(0)["case_id"]
@@ -174,8 +175,8 @@ CAUSE = {
     "cause_suspect": "pytorch 2.13.0 -> 2.14.0",
     "cause_sentence": "The version changed on the first bad night.",
     "evidence": [
-        CauseEvidence("paddle is steady").to_json(),
-        CauseEvidence("<one> other series did not move", is_against=True).to_json(),
+        to_document(CauseEvidence("paddle is steady")),
+        to_document(CauseEvidence("<one> other series did not move", is_against=True)),
     ],
     "group_key": "local/framework_version/pytorch",
 }

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 
 class CauseKind(StrEnum):
@@ -30,16 +28,6 @@ class CauseEvidence:
     """True where it makes the cause less likely."""
     rival: CauseKind | None = None
     """The other possible cause that it concerns; None: the cause that was chosen, or none."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as the warehouse stores it."""
-        return {**vars(self), "rival": str(self.rival) if self.rival else None}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> CauseEvidence:
-        """Return the inverse of `to_json`."""
-        rival = document["rival"]
-        return cls(document["text"], document["is_against"], CauseKind(rival) if rival else None)
 
 
 @dataclass(frozen=True)
