@@ -43,20 +43,21 @@ def code_errors(
     series = python or OLDEST
     found = []
     for path in paths:
+        line, said = 1, ""
         try:
             body = ast.parse(path.read_bytes(), str(path), feature_version=_version(series)).body
         except SyntaxError as error:
-            problem = Problem(error.lineno or 1, "", f"not valid Python {series}: {error.msg}")
-            found.append(str(ConfigError(path, [problem])))
+            line, said = error.lineno or 1, f"not valid Python {series}: {error.msg}"
         except ValueError as error:
-            problem = Problem(1, "", f"not valid Python {series}: {error}")
-            found.append(str(ConfigError(path, [problem])))
+            said = f"not valid Python {series}: {error}"
         else:
             defined = _defined(body)
             lacking = [x for x in expected.get(path.stem, ()) if x not in defined]
             if lacking and "*" not in defined:
                 said = f"defines no {' and no '.join(f'`{name}`' for name in lacking)}"
-                found.append(str(ConfigError(path, [Problem(1, "", said + _instead(defined))])))
+                said += _instead(defined)
+        if said:
+            found.append(str(ConfigError(path, [Problem(line, "", said)])))
     return found
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nightbench.config import locations, values
 from nightbench.config.clusters import relative_to_file
-from nightbench.config.schema import BuildFile, SuiteFile
+from nightbench.config.schema import SuiteFile
 from nightbench.config.source import Document, Key
 from nightbench.core.code_digest import file_digest
 from nightbench.core.errors import UserError
@@ -33,25 +33,17 @@ def read_builds(document: Document, file: SuiteFile | None) -> dict[str, Build]:
             message = f"found {' and '.join(given)}; expected one of version, wheel, path"
             document.complain(key, message)
             continue
-        location = entry.path
+        source, version, location = "path" if entry.path else "index", entry.version, entry.path
         if entry.wheel is not None:
             found = relative_to_file(document.path, entry.wheel)
             if found is None or not os.path.isfile(found) or found.suffix != ".whl":
                 message = f'found "{entry.wheel}"; expected a wheel file (.whl) that is there'
                 document.complain((*key, "wheel"), message)
                 continue
-            location = str(found)
-        builds[line] = make_build(line, entry, location)
+            # Its digest is taken when a case is resolved.
+            source, version, location = "wheel", wheel_version(found), str(found)
+        builds[line] = Build(line, entry.variant or "", source, version, location)
     return builds
-
-
-def make_build(line: str, entry: BuildFile, location: str | None) -> Build:
-    """Put together a build; a wheel's digest is taken when a case is resolved."""
-    source = "wheel" if entry.wheel else "path" if entry.path else "index"
-    version = entry.version
-    if entry.wheel and location:
-        version = wheel_version(Path(location))
-    return Build(line, entry.variant or "", source, version, location)
 
 
 def wheel_version(path: Path) -> str | None:

@@ -49,12 +49,10 @@ from nightbench.core.model import (
 LINE_FILE = "framework.json"
 SPEC_FILE = "spec.json"
 LOG_FORMATS = "logs/formats"
-_NOT_DEFINING = frozenset(
-    (
-        *("title", "description", "strategies", "scales", "reads", "replaces", "cost"),
-        "first_step_batch_size",
-    )
-)
+_DEFINING = ("name", "unit", "parameters", "seed", "definition")
+"""Keys of a spec that say what every case of the workload does. Prose may be mended and a scale
+added without a new segment of the history; what a case takes of its own scale is part of the case's
+digest (`run_plan.definition_digest`)."""
 
 
 def load_catalog(benchmarks: Path | None = None, project: Path | None = None) -> Catalog:
@@ -342,9 +340,7 @@ def _workload(
         for scale, parameters in file.scales.items():
             complain_of_unread(document, scale, parameters, words)
     complaints = ([str(document.error)] if document.problems else []) + wrong_data
-    # Prose may be mended and a scale added without a new segment of the history; what a case
-    # takes of its own scale is part of the case's digest (see plan.definition_digest).
-    defining = {k: x for k, x in document.data.items() if k not in _NOT_DEFINING}
+    defining = {key: x for key, x in document.data.items() if key in _DEFINING}
     return file.to(
         WorkloadInfo,
         name=name,

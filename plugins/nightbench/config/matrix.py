@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from nightbench.config.scales import own_scale
 from nightbench.config.schema import AS_TRAINERS, BlockFile, SuiteFile
 from nightbench.config.source import Document, Key
 from nightbench.config.validate import fields_of, validate
@@ -37,7 +38,7 @@ def read_cases(
 ) -> Iterator[WrittenCase]:
     """Expand every block that is in order, also where the rest of the file is not."""
     blocks = document.data.get("matrix")
-    scale = document.data.get("scale", "full")
+    scale = own_scale(document)
     made = 0
     for position in range(len(blocks) if isinstance(blocks, list) else 0):
         key: Key = ("matrix", position)
@@ -47,7 +48,7 @@ def read_cases(
         block = _with_lines(block, context, document, key)
         if block is None:
             continue
-        for case in expand(block, scale if isinstance(scale, str) else "full", document, key):
+        for case in expand(block, scale, document, key):
             made += 1
             if made > _MOST_CASES:
                 message = f"the matrix makes more than {_MOST_CASES} cases; expected fewer"

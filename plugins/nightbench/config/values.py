@@ -130,11 +130,12 @@ def hosts(pattern: str) -> list[str]:
                 f'found "{pattern}"; expected a host, or hosts as in gpu[01-04].example.org'
             )
         return [pattern]
-    head, tail = pattern[: match.start()], hosts_or_nothing(pattern[match.end() :])
+    head, rest = pattern[: match.start()], pattern[match.end() :]
+    tail = hosts(rest) if rest else [""]
     numbers = list(_numbers(match[1], pattern))
     if len(numbers) * len(tail) > _MOST_HOSTS:
         raise ValueError(f'found "{pattern}"; expected no more than {_MOST_HOSTS} hosts')
-    return [f"{head}{number}{rest}" for number in numbers for rest in tail]
+    return [f"{head}{number}{end}" for number in numbers for end in tail]
 
 
 def readable_hosts(pattern: str) -> str:
@@ -146,11 +147,6 @@ def readable_hosts(pattern: str) -> str:
                 '".", "-", "_", ":" and "%" (write an international name as xn--…)'
             )
     return pattern
-
-
-def hosts_or_nothing(pattern: str) -> list[str]:
-    """As `hosts`, and the empty text for the empty text."""
-    return hosts(pattern) if pattern else [""]
 
 
 def _numbers(text: str, pattern: str) -> Iterable[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
@@ -140,7 +140,7 @@ class NightRun:
     """It has its verdicts, or there is nothing to judge."""
     planned: int = 0
     """Cases that were to be measured; those that are left out do not count."""
-    without: tuple[str, ...] = field(default=())
+    without: tuple[str, ...] = ()
     """Of these the ones without any result: neither measured, nor failed, nor cancelled."""
     problem: str | None = None
     """Why nobody can say what it lacks."""

@@ -30,11 +30,6 @@ class Span:
     start: datetime
     end: datetime
 
-    @property
-    def seconds(self) -> float:
-        """Its length."""
-        return (self.end - self.start).total_seconds()
-
 
 @dataclass(frozen=True)
 class Hours:

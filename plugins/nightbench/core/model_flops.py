@@ -49,12 +49,10 @@ def _value(node: ast.expr, params: Mapping[str, Any]) -> Any:
         case ast.BinOp(left, operator, right) if type(operator) in _OPERATORS:
             return _OPERATORS[type(operator)](_value(left, params), _value(right, params))
         case ast.Call(func=ast.Name(id="sum"), args=[ast.Name(id=name)], keywords=[]):
-            return sum(params[name]) if isinstance(params.get(name), list) else _no_list(name)
+            if not isinstance(params.get(name), list):
+                raise ValueError(f"`{name}` is no list of the scale")
+            return sum(params[name])
     raise ValueError(f"found `{ast.unparse(node)}`; expected numbers, parameters and + - * / **")
-
-
-def _no_list(name: str) -> float:
-    raise ValueError(f"`{name}` is no list of the scale")
 
 
 def flops_per_unit(workload: WorkloadInfo, case: Case) -> float | None:

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -236,13 +237,9 @@ def load_module(path: Path) -> Any:
 
 def free_ports(count: int) -> list[int]:
     """So many ports that nobody had a moment ago."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.create_server(("", 0))) for _ in range(count)]
+        return [each.getsockname()[1] for each in sockets]
 
 
 OF_CLOCKS = ("overlap", "throughput_matches_steps", "window_matches_steps")
@@ -258,7 +255,6 @@ def refused(job: Any, ranks: list[dict[str, Any]]) -> dict[str, str]:
         ranks: what the measured processes wrote in rank.json, by rank.
     """
     case = job["case"]
-    counts = {role: sum(p["role"] == role for p in job["processes"]) for role in ("pserver",)}
     processes = tuple(
         Process(p["name"], p["role"], p["rank"], p["node"], 0, measured=p["measured"])
         for p in job["processes"]
@@ -266,8 +262,7 @@ def refused(job: Any, ranks: list[dict[str, Any]]) -> dict[str, str]:
     measured = iter(ranks)
     results: dict[str, dict[str, Any]] = {node["name"]: {"processes": []} for node in job["nodes"]}
     for process in job["processes"]:
-        keys = ("name", "role", "rank", "measured")
-        entry = {key: process[key] for key in keys}
+        entry = {key: process[key] for key in ("name", "role", "rank", "measured")}
         entry["summary"] = next(measured) if process["measured"] else None
         results[process["node"]]["processes"].append(entry)
     context = CheckContext(
@@ -277,17 +272,12 @@ def refused(job: Any, ranks: list[dict[str, Any]]) -> dict[str, str]:
             Strategy(case["strategy"]),
             nodes=len(job["nodes"]),
             trainers=len(job["nodes"]),
-            pservers=counts["pserver"],
+            pservers=sum(p["role"] == "pserver" for p in job["processes"]),
             batch_size_per_device=case["batch_size_per_device"],
             sync=case["sync"],
             scale="smoke",
         ),
-        protocol=Protocol(
-            warmup_steps=job["protocol"]["warmup_steps"],
-            measured_steps=job["protocol"]["measured_steps"],
-            min_seconds=job["protocol"]["min_seconds"],
-            repeats=1,
-        ),
+        protocol=Protocol(**job["protocol"], repeats=1),
         processes=processes,
         unit="units",
         units_per_trainer_step=None,
