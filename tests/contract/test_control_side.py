@@ -32,7 +32,7 @@ from nightbench.core.model import (
     reasons_from_json,
     reasons_to_json,
 )
-from nightbench.core.plan import resolve
+from nightbench.core.run_plan import resolve
 from nightbench.core.sentences import sentence, sentences
 from nightbench.core.summarize import repeat_record, summarize_repeat
 from nightbench.gang.decisions import NodeView, ProcessView

@@ -28,8 +28,7 @@ from nightbench.core.model import (
     Suite,
 )
 from nightbench.core.model.alerts import Confirmation, ConfirmationResult
-from nightbench.core.plan import definition_digest
-from nightbench.core.run_plan import CasePlan, RunPlan
+from nightbench.core.run_plan import CasePlan, RunPlan, definition_digest
 from nightbench.experiments.comparison import ComparedCase, ended_launches
 from nightbench.experiments.confirm import ELSEWHERE, ConfirmRequest, measure_again
 from nightbench.experiments.engine import ComparisonObserver, ExperimentContext

@@ -11,7 +11,7 @@ import pytest
 from tests.integration.terminal import REPO, Terminal, terminal
 
 from nightbench.config import load_catalog, load_suite
-from nightbench.core.plan import definition_digest
+from nightbench.core.run_plan import definition_digest
 from nightbench.spool import Spool
 
 CASE = "sleep-fake-single-1x1-bs2"

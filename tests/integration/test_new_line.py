@@ -17,7 +17,7 @@ from tests.shipped import shipped
 
 from nightbench.config import ConfigError, load_catalog, load_suite
 from nightbench.core.model import Catalog, Cluster, RankResult, Suite
-from nightbench.core.plan import resolve
+from nightbench.core.run_plan import resolve
 from nightbench.core.summarize import repeat_record, summarize_repeat
 from nightbench.gang import Shipment, prepare, run_gang
 from nightbench.spool import Spool

@@ -122,7 +122,7 @@ class _EnvironmentsAhead(Thread):
 
     def _jobs(self) -> list[JobSpec]:
         """A job of each line, on as many nodes as any of it."""
-        from nightbench.core.plan import resolve
+        from nightbench.core.run_plan import resolve
 
         suite, cluster, catalog = self._chosen.suite, self._chosen.cluster, self._chosen.catalog
         widest = {case.framework: case for case in sorted(suite.cases, key=lambda x: x.nodes)}

@@ -131,10 +131,10 @@ def plan(
 
 def show_cases(chosen: Chosen, *, json: bool) -> None:
     """Print what is measured, on which nodes, with which build, and the estimated time."""
-    from nightbench.core import plan as planning
+    from nightbench.core.run_plan import resolve
 
     given = (chosen.suite, chosen.cluster, chosen.catalog)
-    jobs = [planning.resolve(case, *given, "plan") for case in chosen.suite.cases]
+    jobs = [resolve(case, *given, "plan") for case in chosen.suite.cases]
     problems = {case.case_id: broken(case, *given) for case in chosen.suite.cases}
     unavailable = {name: problem for name, problem in problems.items() if problem is not None}
     untried = {

@@ -21,7 +21,7 @@ from nightbench.config.source import one_of
 from nightbench.config.suites import customise, find_suites, load_suite
 from nightbench.core.errors import UserError
 from nightbench.core.model import Catalog, Cluster, RunKind, Suite
-from nightbench.core.plan import select
+from nightbench.core.run_plan import select
 
 MOST_REPEATS = 99
 MOST_NAMES = 2000

@@ -18,7 +18,7 @@ from packaging.version import InvalidVersion, Version
 
 from nightbench.core.documents import from_document, to_document
 from nightbench.core.errors import UserError
-from nightbench.core.plan import build_of
+from nightbench.core.run_plan import build_of
 from nightbench.experiments.engine import ExperimentContext, unfit_nodes
 from nightbench.experiments.experiment_spool import BISECT, Document, read_request, store_request
 from nightbench.experiments.version_search import (

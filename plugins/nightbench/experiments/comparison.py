@@ -36,7 +36,7 @@ from nightbench.core.model import (
     WorkloadInfo,
 )
 from nightbench.core.placement import NodesAway, place
-from nightbench.core.plan import resolve
+from nightbench.core.run_plan import resolve
 from nightbench.core.sentences import sentences
 from nightbench.experiments import paired_statistics, rounds
 from nightbench.experiments.experiment_spool import COMPARISON, Document, store_request

@@ -25,8 +25,7 @@ from nightbench.core.expected_nights import LONGEST_WAIT
 from nightbench.core.hours import Hours, Span, opening
 from nightbench.core.model import Catalog, Cluster, Suite
 from nightbench.core.placement import held_by, nodes_for
-from nightbench.core.plan import definition_digest
-from nightbench.core.run_plan import make_plan
+from nightbench.core.run_plan import definition_digest, make_plan
 from nightbench.core.sentences import sentence
 from nightbench.night.case_history import case_histories
 from nightbench.night.code_snapshot import keep_code

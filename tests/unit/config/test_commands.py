@@ -10,7 +10,7 @@ from nightbench.config import load_cluster, load_suite
 from nightbench.config.commands import clashing_commands
 from nightbench.config.source import ConfigError
 from nightbench.core.model import Catalog
-from nightbench.core.plan import resolve
+from nightbench.core.run_plan import resolve
 
 BLOCK = """\
   - workload: net

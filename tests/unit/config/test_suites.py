@@ -30,8 +30,7 @@ from nightbench.core.model import (
     Strategy,
     Untried,
 )
-from nightbench.core.plan import resolve
-from nightbench.core.run_plan import make_plan
+from nightbench.core.run_plan import make_plan, resolve
 
 Write = Callable[..., Path]
 

@@ -25,7 +25,7 @@ from nightbench.core.model import (
     WorkloadInfo,
 )
 from nightbench.core.placement import place
-from nightbench.core.plan import build_of, definition_digest, resolve, select
+from nightbench.core.run_plan import build_of, definition_digest, resolve, select
 
 SERVED = Case(
     "net", "fake", Strategy.PARAMETER_SERVER, nodes=2, trainers=3, pservers=2, devices_per_node=2

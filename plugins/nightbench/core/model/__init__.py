@@ -7,13 +7,6 @@ are described by the JSON Schemas under `benchmarks/contract/`; the classes here
 a `to_json`/`from_json` are the control plane's side of that contract.
 """
 
-from nightbench.core.model.bundles import (
-    CaseBundle,
-    MeasuredCase,
-    PlannedCase,
-    RepeatBundle,
-    RunBundle,
-)
 from nightbench.core.model.cases import LINE_AXES, MAX_BATCH, Build, Case, Protocol
 from nightbench.core.model.clusters import (
     Cluster,
@@ -34,13 +27,25 @@ from nightbench.core.model.reasons import (
 from nightbench.core.model.results import (
     CheckResult,
     ClockOffset,
+    HistoryPoint,
     Measurement,
     Movement,
     RankResult,
     RepeatRecord,
     RepeatSummary,
+    Verdict,
 )
-from nightbench.core.model.runs import JobSpec, Limits, Process, Run
+from nightbench.core.model.runs import (
+    CaseBundle,
+    JobSpec,
+    Limits,
+    MeasuredCase,
+    PlannedCase,
+    Process,
+    RepeatBundle,
+    Run,
+    RunBundle,
+)
 from nightbench.core.model.suites import (
     TRAINERS,
     Catalog,
@@ -58,7 +63,6 @@ from nightbench.core.model.suites import (
     Untried,
     WorkloadInfo,
 )
-from nightbench.core.model.verdicts import HistoryPoint, Verdict
 from nightbench.core.model.words import (
     SLUG,
     CaseStatus,
