@@ -36,7 +36,7 @@ def measured(loader, given) -> Case:
 
 
 def test_a_digest_shows_the_suites_tables_beside_their_figures(plan, measured, reader, tmp_path):
-    tables = write_run_tables(plan.run, "smoke", reader.tables, tmp_path)
+    _, tables = write_run_tables(plan.run, "smoke", reader.tables, tmp_path)
     text = report_text(RunReport(plan.run, [], markdown_tables=tables))
     assert "## Tables\n\n### ResNet-50 by the bandwidth between nodes" in text
     assert "11.00 images/s<br>n 3, spread 18.2 %" in text
@@ -46,20 +46,21 @@ def test_a_digest_shows_the_suites_tables_beside_their_figures(plan, measured, r
 
 
 def test_a_suite_without_medians_shows_no_table(plan, reader, tmp_path):
-    assert write_run_tables(plan.run, "smoke", reader.tables, tmp_path) == ""
+    assert write_run_tables(plan.run, "smoke", reader.tables, tmp_path) == ([], "")
     assert "## Tables" not in report_text(RunReport(plan.run, []))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_drill_shows_no_table(plan, measured, reader, tmp_path):
     drill = dataclasses.replace(plan.run, run_kind=RunKind.DRILL)
-    assert write_run_tables(drill, "smoke", reader.tables, tmp_path) == ""
+    assert write_run_tables(drill, "smoke", reader.tables, tmp_path) == ([], "")
 
 
 def test_a_suite_that_is_broken_by_now_says_so(plan, measured, reader, tmp_path, dags_copy):
     path = dags_copy / "suites" / "dgc-bandwidth.yaml"
     path.write_text(path.read_text().replace("frameworks: [paddle1, pytorch]", "frameworks: fke"))
-    said = write_run_tables(plan.run, "smoke", reader.tables, tmp_path)
+    tables, said = write_run_tables(plan.run, "smoke", reader.tables, tmp_path)
+    assert tables == []
     assert said.startswith("Not shown: ")
     assert 'found "fke"' in said
 

@@ -29,23 +29,15 @@ from nightbench.experiments.bisect_request import (
     spent_s,
 )
 from nightbench.experiments.comparison import ComparisonPlan
-from nightbench.experiments.engine import (
-    ComparisonObserver,
-    ExperimentContext,
-    run_comparison,
-)
+from nightbench.experiments.engine import ExperimentContext, run_comparison
 from nightbench.experiments.experiment_spool import (
     Document,
     MeasurementStopped,
     check_cancel,
     withdraw_cancel,
 )
-from nightbench.experiments.version_search import (
-    SearchState,
-    SearchStep,
-    StepKind,
-    VersionResult,
-)
+from nightbench.experiments.reporting import BisectReporter
+from nightbench.experiments.version_search import SearchStep, StepKind, VersionResult
 from nightbench.gang import EnvironmentUnavailable
 from nightbench.spool import RunSpool, Spool, utc_now
 from nightbench.warehouse.connection import Connect
@@ -55,37 +47,17 @@ class BudgetSpent(UserError):
     """Time or steps are used up; what was found so far stands."""
 
 
-class BisectObserver(ComparisonObserver):
-    """What is reported while a bisect is measured; here all of it is ignored."""
-
-    def step_begins(self, step: Document, plan: ComparisonPlan) -> None:
-        """A step begins or goes on; its comparison is reported next."""
-
-    def step_ended(self, step: Document, state: SearchState) -> None:
-        """A step has ended, and the search stands so."""
-
-    def not_loaded(self, error: UserError) -> None:
-        """The warehouse did not take the bisect; it is loaded after the next step."""
-
-
 async def measure_bisect(
     folder: RunSpool,
     spool: Spool,
     context: ExperimentContext,
-    observer: BisectObserver,
+    observer: BisectReporter,
     connect: Connect,
 ) -> Document:
     """Test versions until the first bad one is found or the budget is spent.
 
-    Args:
-        folder: of the bisect, as `store_bisect` returns it.
-        spool: where its comparisons are stored.
-        context: where it is measured; its suite has the one case.
-        observer: gets the progress.
-        connect: opens the warehouse, which gets the bisect after every step.
-
-    Returns:
-        The document of the bisect at the end.
+    Its folder is that of `store_bisect`, the suite of its context has the one case, and the
+    warehouse gets it after every step. Returns the document of the bisect at the end.
 
     Raises:
         UserError: the good version cannot be measured any more, so no other can be judged; it can
@@ -125,7 +97,7 @@ class _Bisect:
     spool: Spool
     context: ExperimentContext
     request: BisectRequest
-    observer: BisectObserver
+    observer: BisectReporter
 
     async def step(self, following: SearchStep) -> None:
         """Measure one step from its first launch, or from where it was cut, to its result."""

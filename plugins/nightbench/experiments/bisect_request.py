@@ -139,10 +139,8 @@ async def make_request(
 ) -> tuple[BisectRequest, tuple[str, ...]]:
     """Look at the nodes and return the request, with the sources of versions that failed.
 
-    Args:
-        goal: complete, with its suite.
-        context: its suite has the one case.
-        limits: of the request: budget_s, most_tests, rounds, ...
+    The goal is complete, with its suite, and the context's suite has the one case. `limits` are
+    those of the request: budget_s, most_tests, rounds, ...
 
     Raises:
         UserError: no node is left, or none can be asked for versions.

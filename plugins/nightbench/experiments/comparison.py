@@ -132,16 +132,7 @@ def plan_comparison(
     seed: int,
     left_out: NodesOut | None = None,
 ) -> ComparisonPlan:
-    """Return the plan that compares two builds on the suite's cases of their framework line.
-
-    Args:
-        context: suite, cluster, catalog and times.
-        builds: A and B, of one framework line.
-        comparison_id: of the jobs.
-        rounds: of each case.
-        min_effect: the smallest effect that matters, .01 for 1 %.
-        seed: draws the build that begins.
-        left_out: nodes on which nothing is measured.
+    """Return the plan that compares two builds, A and B, on the suite's cases of their line.
 
     Raises:
         UserError: the builds are of two lines, there is no case of it, or the cluster cannot
@@ -157,34 +148,41 @@ def plan_comparison(
     if not cases:
         have = ", ".join(sorted({case.framework for case in suite.cases}))
         raise UserError(f"suite {suite.name}: no case of {line} is left to compare; it has {have}")
-    catalog = context.catalog.with_commands(suite)
-    compared = []
-    for case in cases:
-        nodes, processes = _place(case, cluster, catalog.roles_of(case), left_out or {})
-        jobs = {}
-        for arm, build in zip(Arm, builds, strict=True):
-            with_build = dataclasses.replace(suite, builds={**suite.builds, line: build})
-            refuse_broken([case], with_build, cluster, catalog)
-            job = resolve(
-                case, with_build, cluster, catalog, comparison_id, deadline=context.deadline
-            )
-            known = context.past.get(case.case_id, CaseHistory()).of(job.definition_digest)
-            job = dataclasses.replace(
-                job, nodes=nodes, processes=processes, expected_repeat_s=known.repeat_s
-            )
-            jobs[arm] = _single_repeat(job)
-        order = LaunchOrder.seeded(rounds, seed, case.case_id)
-        compared.append(ComparedCase(case, jobs, order, catalog.workloads[case.workload]))
-    return ComparisonPlan(
-        comparison_id,
-        suite,
-        cluster,
-        tuple(compared),
-        rounds,
-        min_effect,
-        seed,
-        dict(left_out or {}),
+    context = dataclasses.replace(context, catalog=context.catalog.with_commands(suite))
+    out = dict(left_out or {})
+    compared = tuple(
+        ComparedCase(
+            case,
+            _jobs(case, builds, context, comparison_id, out),
+            LaunchOrder.seeded(rounds, seed, case.case_id),
+            context.catalog.workloads[case.workload],
+        )
+        for case in cases
     )
+    return ComparisonPlan(comparison_id, suite, cluster, compared, rounds, min_effect, seed, out)
+
+
+def _jobs(
+    case: Case,
+    builds: tuple[Build, Build],
+    context: ComparisonContext,
+    comparison_id: str,
+    left_out: NodesOut,
+) -> dict[Arm, JobSpec]:
+    """Return the job of each build, on the same nodes."""
+    suite, cluster, catalog = context.suite, context.cluster, context.catalog
+    nodes, processes = _place(case, cluster, catalog.roles_of(case), left_out)
+    jobs = {}
+    for arm, build in zip(Arm, builds, strict=True):
+        with_build = dataclasses.replace(suite, builds={**suite.builds, case.framework: build})
+        refuse_broken([case], with_build, cluster, catalog)
+        job = resolve(case, with_build, cluster, catalog, comparison_id, deadline=context.deadline)
+        known = context.past.get(case.case_id, CaseHistory()).of(job.definition_digest)
+        job = dataclasses.replace(
+            job, nodes=nodes, processes=processes, expected_repeat_s=known.repeat_s
+        )
+        jobs[arm] = _single_repeat(job)
+    return jobs
 
 
 def _place(
@@ -217,11 +215,7 @@ def store_comparison(
 ) -> RunSpool:
     """Write the request before anything is launched, and return the comparison's folder.
 
-    Args:
-        plan: the comparison.
-        spool: where.
-        request: whatever the caller needs to make the same plan again.
-        requested_by: who asked for it.
+    `request` holds whatever the caller needs to make the same plan again.
 
     Raises:
         UserError: it was begun with other cases, nodes, builds or code.
@@ -280,10 +274,7 @@ def _launch_file(store: CaseStore) -> Any:
 def make_result(plan: ComparisonPlan, folder: RunSpool, stopped: str | None = None) -> Document:
     """Return the document of result.json, computed from the launches that have ended.
 
-    Args:
-        plan: the comparison.
-        folder: its files.
-        stopped: why it ended early, where the launches do not show it.
+    `stopped` says why it ended early, where the launches do not show it.
     """
     level = paired_statistics.family_level(len(plan.cases))
     rows: list[Document] = []

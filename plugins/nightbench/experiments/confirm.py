@@ -165,17 +165,9 @@ async def measure_again(
     context: ExperimentContext,
     observer: ComparisonObserver,
 ) -> tuple[Confirmation, dict[str, Any]]:
-    """Measure what is missing of a suspect's launches.
+    """Measure what is missing of the launches of a suspect of `night`.
 
-    Args:
-        request: what is measured again.
-        night: the plan of the night that is doubted.
-        spool: where the launches are stored.
-        context: where it is measured.
-        observer: gets the progress of each comparison.
-
-    Returns:
-        The outcome, and the results of both places for the warehouse.
+    Returns the outcome, and the results of both places for the warehouse.
 
     Raises:
         NodeError: a node does not answer before its first launch; another try may find it.
@@ -317,11 +309,8 @@ def confirmation(
 ) -> Confirmation:
     """Return the outcome by the night's own nodes; its sentence adds what other nodes said.
 
-    Args:
-        suspect: what is doubted.
-        builds: the last good and the night's; None where they are the same.
-        here: the result of the night's nodes.
-        there: that of others, why there is none, or None where the cluster has no others.
+    `builds` are the last good and the night's; None where they are the same. `there` is the result
+    of other nodes, why there is none, or None where the cluster has no others.
     """
     found = _read(suspect, builds, here)
     if builds is None:

@@ -94,15 +94,8 @@ def experiment_context(
 ) -> ExperimentContext:
     """Return the context of an experiment that is measured from now on.
 
-    Args:
-        suite: with the cases of the experiment.
-        cluster: its hours limit the experiment.
-        catalog: what can be run.
-        targets: node -> how it is reached.
-        connect: opens the warehouse; where that is away no quarantine is known.
-        spool: of the runs, from which durations are taken without a warehouse.
-        outside_hours: ignore the cluster's hours.
-        until: a deadline beside the cluster's hours.
+    The cluster's hours limit it unless it is measured `outside_hours`, and so does `until`. Where
+    the warehouse is away no quarantine is known, and durations are taken from the spool.
 
     Raises:
         UserError: the cluster's hours do not hold now.
@@ -169,16 +162,8 @@ async def run_comparison(
 ) -> Document:
     """Measure what is missing of a comparison, and return the document of its result.json.
 
-    Where time ran out, or somebody ended it from elsewhere, it is not `complete`.
-
-    Args:
-        plan: the comparison.
-        spool: where it is stored.
-        request: what the caller needs to make the same plan again.
-        requested_by: who asked for it.
-        context: where it is measured.
-        observer: gets the progress.
-        after_launch: called once each launch is stored.
+    Where time ran out, or somebody ended it from elsewhere, it is not `complete`. `request` is what
+    the caller needs to make the same plan again; `after_launch` is called once a launch is stored.
 
     Raises:
         EnvironmentUnavailable: a node cannot have one of the builds.

@@ -41,13 +41,8 @@ def store_request(
 ) -> None:
     """Write run.json before anything is launched; it may be written again to resume.
 
-    Args:
-        folder: of the experiment.
-        kind: of the experiment.
-        request: what the caller needs to plan the same again; may change.
-        identity: what must not change between launches, as JSON.
-        requested_by: who begins it; who resumes it is not kept.
-        initial: further keys, which later writes leave as they are.
+    The request is what the caller needs to plan the same again, and may change; the identity, as
+    JSON, must not. Later writes leave `requested_by` and the keys of `initial` as they are.
 
     Raises:
         UserError: it was begun with another identity.

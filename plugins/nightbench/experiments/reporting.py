@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 
 from nightbench.core.errors import UserError
-from nightbench.experiments.bisect import BisectObserver
 from nightbench.experiments.comparison import ComparedCase, ComparisonPlan
 from nightbench.experiments.engine import ComparisonObserver
 from nightbench.experiments.experiment_spool import Document
@@ -24,9 +23,7 @@ _NOTABLE = ("ship", "provision", "lost", "back", "cancel")
 class ComparisonReporter(ComparisonObserver):
     """Reports a line for each launch, and its progress after a while without a line.
 
-    Args:
-        say: prints a line.
-        all_events: report minor events as well.
+    With `all_events` minor events are reported as well.
     """
 
     def __init__(self, say: Callable[[str], None], *, all_events: bool = False) -> None:
@@ -89,7 +86,7 @@ class ComparisonReporter(ComparisonObserver):
         self.say(f"  {label}: {' · '.join(parts)}")
 
 
-class BisectReporter(ComparisonReporter, BisectObserver):
+class BisectReporter(ComparisonReporter):
     """Says also which versions are tested, and what came of it."""
 
     def step_begins(self, step: Document, plan: ComparisonPlan) -> None:

@@ -24,11 +24,7 @@ _TRIED = (CaseStatus.OK, CaseStatus.FAILED, CaseStatus.UNAVAILABLE)
 def case_histories(cluster: str, connect: Connect, spool: Spool) -> dict[str, CaseHistory]:
     """Return case_id -> durations and last try of the cases on a cluster.
 
-    Args:
-        cluster: its name.
-        connect: opens a connection to the warehouse; where that is away, the newest runs in the
-            spool are read.
-        spool: of the runs.
+    Where the warehouse is away, the newest runs in the spool are read.
     """
     try:
         with closing(connect()) as connection:

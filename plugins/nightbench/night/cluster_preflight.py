@@ -93,16 +93,10 @@ async def examine(
     sweep: bool = False,
     on_event: OnEvent = ignore,
 ) -> ClusterHealth:
-    """Examine all nodes and judge them.
+    """Examine all nodes and judge them, for the framework lines that are to run there.
 
-    Args:
-        cluster: the cluster.
-        targets: node -> how it is reached.
-        shipment: the agent's code.
-        lines: framework lines that are to run there.
-        controls: take control measurements too.
-        sweep: end orphaned processes of Nightbench first.
-        on_event: gets progress events.
+    With `controls` control measurements are taken too; with `sweep` orphaned processes of
+    Nightbench are ended first.
     """
     seen, network = await preflight(
         cluster, targets, shipment, controls=controls, sweep=sweep, on_event=on_event
@@ -245,15 +239,9 @@ def record_run(connection: Connection, folder: RunSpool, cluster: str) -> dict[s
 def set_node_state(
     connection: Connection, cluster: Cluster, node: str, kind: str, why: str, by: str = ""
 ) -> NodeState:
-    """Put a node into quarantine, or release it, in a person's name; return its state.
+    """Put a node into quarantine, or release it (`kind`), in a person's name; return its state.
 
-    Args:
-        connection: to the warehouse.
-        cluster: the node's.
-        node: its name.
-        kind: `quarantined` or `released`.
-        why: the reason, which is shown with the node.
-        by: the person; the user of this process when empty.
+    The person is the user of this process where `by` is empty.
 
     Raises:
         UserError: the cluster has no such node, or the warehouse is away.

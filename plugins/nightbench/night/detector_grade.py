@@ -98,12 +98,7 @@ def grade(
     Shadows of the last months that are not judged yet are judged too, within the budget: a suite
     with a history has a grade after its first night.
 
-    Args:
-        connect: opens a connection to the warehouse, with a loader's rights.
-        plan: of a nightly run that is loaded.
-        read: the nights before the run, of series whose histories are known already.
-        detector: `ChangeDetector` where None.
-        budget_s: seconds in which shadows are judged.
+    `read` holds the nights before the run, of series whose histories are known already.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.

@@ -57,14 +57,8 @@ def for_export(
 ) -> tuple[Suite, list[str]]:
     """Return the suite as it is measured without SSH, and the names of the cases that are not.
 
-    Its lines run from what is installed there, so that no lock is needed.
-
-    Args:
-        suite: the suite.
-        cluster: where.
-        catalog: what can be run.
-        shared: several machines share the folder, so that cases of several nodes are measured.
-        images: framework line -> the image that it runs in; none where machines have it installed.
+    Its lines run from what is installed there, so that no lock is needed; or each from its image
+    in `images`. Where several machines share the folder, cases of several nodes are measured too.
 
     Raises:
         UserError: no case is left.
@@ -139,23 +133,15 @@ def load(folder: Path, spool: Spool) -> RunSpool:
         return run
     if code_digest(folder / "code") != planned["code_digest"]:
         raise UserError(f"{folder / 'code'}: was changed after the export; expected it as planned")
-    cases = [name for name in found["cases"] if load_job_or_none(run, name) is not None]
-    wanted = [entry["case_id"] for entry in run.planned()]
-    if set(cases) != set(found["cases"]) or not set(cases) <= set(wanted):
+    if not {*found["cases"]} <= {entry["case_id"] for entry in run.planned()}:
         raise UserError(f"{folder}: its cases are not those of run {run.run_id}")
-    measured = [_measured(folder / "jobs" / name, load_job(run, name, 0).job) for name in cases]
+    measured = [
+        _measured(folder / "jobs" / name, load_job(run, name, 0).job) for name in found["cases"]
+    ]
     for each in measured:
         _take(run, each)
     mark_ended(run)
     return run
-
-
-def load_job_or_none(run: RunSpool, case_id: str) -> PlannedJob | None:
-    """The job of a case; None where the run planned none of that name."""
-    try:
-        return load_job(run, str(case_id), 0)
-    except UserError:
-        return None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,13 +26,7 @@ class ImportedSeries:
 def judge_imported(
     warehouse: Warehouse, series: Collection[tuple[str, str]], min_change: float
 ) -> Iterator[ImportedSeries]:
-    """Judge the whole history of series, each night as if it had been judged when measured.
-
-    Args:
-        warehouse: holds the nights.
-        series: case_id and cluster of each.
-        min_change: smallest relative change that is reported.
-    """
+    """Judge the whole history of series (case_id, cluster), each night as when it was measured."""
     names = sorted(series)
     nights = [warehouse.series.history(*name) for name in names]
     histories = [

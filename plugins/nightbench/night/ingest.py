@@ -123,10 +123,7 @@ def close_ended(
     A run whose gang is still being ended keeps waiting: its outcome is about to be written. Where
     the triggerer died before it wrote one, the leases have ended the gang by `ORPHANED`.
 
-    Args:
-        spool: holds the runs.
-        state_of: dag_id and DAG run id -> the DAG run's state; None where Airflow has no such run.
-        now: compared with the last progress of the run's cases.
+    `state_of` takes dag_id and DAG run id; None where Airflow has no such run.
     """
     closed = []
     for run in spool.runs():

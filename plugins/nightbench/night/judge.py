@@ -88,13 +88,7 @@ def judge_run(
 ) -> JudgeResult:
     """Judge a loaded run, store its verdicts, and send notifications.
 
-    Args:
-        spool: holds the run's plan with its policy and channels.
-        run_id: the run.
-        connect: opens a connection to the warehouse.
-        resolve: Airflow Connection id -> Apprise URL, for channels that are named so.
-        base_url: of Airflow's API server, for the links in a message.
-        confirms: suspected regressions are measured again, and the night's message waits.
+    Where it `confirms`, suspected regressions are measured again, and the night's message waits.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.

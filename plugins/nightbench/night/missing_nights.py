@@ -89,15 +89,7 @@ def check_deadlines(
     resolve: Callable[[str], str] | None = None,
     base_url: str | None = None,
 ) -> DeadlineCheck:
-    """Check every expected night, store its status, and notify of what is new.
-
-    Args:
-        promises: all suites with a schedule.
-        spool: holds runs that are not loaded yet.
-        connect: opens a connection to the warehouse, as its loader.
-        now: with a time zone.
-        resolve: Airflow Connection id -> Apprise URL, for channels that are named so.
-        base_url: of Airflow's API server, for the link in a message.
+    """Check every expected night of all suites with a schedule; store and notify of what is new.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.

@@ -41,13 +41,6 @@ def plan_night(
 ) -> NightPlan:
     """Return the plan of the current night of a suite, or of its next one.
 
-    Args:
-        suite: its window, budget and priorities count.
-        cluster: its hours, and how many cases it takes at once.
-        catalog: says how a case is defined now.
-        past: durations of the cases in earlier runs, by case_id.
-        at: with a time zone.
-
     Raises:
         UserError: the hours of suite and cluster do not overlap in the coming days.
     """

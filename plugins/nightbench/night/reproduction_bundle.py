@@ -36,17 +36,10 @@ def write_bundle(
     repeats: Sequence[Row],
     fingerprints: Mapping[str, Row],
 ) -> str | None:
-    """Write the archive of a measurement.
+    """Write the archive, a .tar.gz, of a row of `marts.fct_measurement` with its `fct_repeat`s.
 
-    Args:
-        path: of the archive, a .tar.gz.
-        run: its files in the spool, which may be gone.
-        measurement: a row of `marts.fct_measurement`.
-        repeats: of it, rows of `marts.fct_repeat`.
-        fingerprints: node -> its fingerprint/1 document.
-
-    Returns:
-        Why it cannot be measured again from the archive alone; None where it can.
+    Its files may have left the spool. Returns why it cannot be measured again from the archive
+    alone; None where it can.
     """
     case_id = measurement["case_id"]
     job, archive = _job(run, case_id), run.code()

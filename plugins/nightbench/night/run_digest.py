@@ -14,7 +14,6 @@ from nightbench.config.scales import FULL
 from nightbench.config.source import read_document
 from nightbench.core.errors import UserError
 from nightbench.core.model import Run, RunKind, Suite, SuiteTable
-from nightbench.core.run_plan import RunPlan
 from nightbench.core.tables import Cell, fill
 from nightbench.night.cluster_preflight import notes as node_notes
 from nightbench.night.detector_grade import DetectorGrades
@@ -45,13 +44,9 @@ FilledTable = tuple[SuiteTable, list[Cell]]
 def fill_tables(
     suite: Suite, scale: str, stored: TableRepository, only: Collection[str] = ()
 ) -> list[FilledTable]:
-    """Return the tables of a suite, or those that are named, with the newest medians.
+    """Return the tables of a suite, or those named by `only`, with its cluster's newest medians.
 
-    Args:
-        suite: read at `scale`, for the cluster whose medians are shown.
-        scale: published figures stand beside the full one alone.
-        stored: reads medians and published figures.
-        only: names of tables; all when empty.
+    The suite is read at `scale`; published figures stand beside the full one alone.
     """
     filled = []
     for table in suite.tables:
@@ -64,40 +59,19 @@ def fill_tables(
     return filled
 
 
-def tables_of(run: Run, scale: str, stored: TableRepository) -> list[FilledTable]:
-    """Return the tables of a run's suite that hold a median; none where its file is wrong by now.
-
-    Args:
-        run: whose suite and cluster are shown; nothing of a run of another kind than a night's or
-            one on demand.
-        scale: of its cases.
-        stored: reads medians and published figures.
-    """
-    try:
-        return _tables_of(run, scale, stored)
-    except UserError:
-        return []
-
-
 def write_run_tables(
     run: Run, scale: str, stored: TableRepository, folder: Path | None = None
-) -> str:
-    """Return the tables of a run's suite as Markdown, with links to figures where they are drawn.
+) -> tuple[list[FilledTable], str]:
+    """Return the tables of a run's suite that hold a median, and the same as Markdown.
 
-    Tables without any median are left out. What is wrong with the suite's file by now is said in
-    their place.
-
-    Args:
-        run: whose suite and cluster are shown.
-        scale: of its cases.
-        stored: reads medians and published figures.
-        folder: of the run's report; the figures go to `<run_id>/<table>.svg` and `.png` below it.
-            None draws none.
+    A run of another kind than a night's or one on demand has none. What is wrong with the suite's
+    file by now is said in their place. The figures go to `<run_id>/<table>.svg` and `.png` below
+    `folder`; None draws none.
     """
     try:
         tables = _tables_of(run, scale, stored)
     except UserError as error:
-        return f"Not shown: {error}"
+        return [], f"Not shown: {error}"
     parts = []
     for table, cells in tables:
         parts.append(suite_tables.to_markdown(table, cells).rstrip())
@@ -105,7 +79,7 @@ def write_run_tables(
             charts.write_charts(table, cells, folder / run.run_id)
             figure = f"{run.run_id}/{table.name}"
             parts.append(f"![{table.title}]({figure}.png)\n\n[as SVG]({figure}.svg)")
-    return "\n\n".join(parts)
+    return tables, "\n\n".join(parts)
 
 
 def _tables_of(run: Run, scale: str, stored: TableRepository) -> list[FilledTable]:
@@ -129,35 +103,29 @@ def gather(
     notes: Sequence[str] = (),
     figures: Path | None = None,
 ) -> RunReport:
-    """Return what the report of a run shows.
+    """Return what the report of a run shows, whose files may have left the spool.
 
-    Args:
-        stored: the warehouse.
-        run: the run.
-        rows: its results, see `report.rows`.
-        folder: its files in the spool, which may be gone.
-        notes: links and files with details, one line each.
-        figures: where the figures of the suite's tables go, beside the Markdown that links to them.
+    The figures of the suite's tables go to `figures`, beside the Markdown that links to them.
     """
-    plan = _plan(folder)
     case_ids = [row["case_id"] for row in rows]
     scale = next((str(row["scale"]) for row in rows), None)
     nodes = stored.causes.nodes(case_ids, [run.run_id])
     documents = stored.causes.fingerprints(
         {row["fingerprint_id"] for row in nodes if row["fingerprint_id"]}
     )
+    tables, markdown = write_run_tables(run, scale, stored.tables, figures) if scale else ([], "")
     return RunReport(
         run=run,
         rows=rows,
-        plan=plan,
+        plan=None if folder.run() is None else read_plan(folder),
         histories=stored.exports.histories(run, case_ids, HISTORY_DAYS),
         hardware={
             row["node"]: documents[row["fingerprint_id"]]
             for row in nodes
             if row["fingerprint_id"] in documents
         },
-        tables=tables_of(run, scale, stored.tables) if scale else (),
-        markdown_tables=write_run_tables(run, scale, stored.tables, figures) if scale else "",
+        tables=tables,
+        markdown_tables=markdown,
         nodes=node_notes(folder),
         notes=notes,
     )
@@ -165,11 +133,6 @@ def gather(
 
 def from_files(folder: RunSpool, rows: Sequence[Row], notes: Sequence[str] = ()) -> RunReport:
     """Return what the report of a run shows while the warehouse is away.
-
-    Args:
-        folder: its files in the spool.
-        rows: its results, see `report.rows`.
-        notes: links and files with details, one line each.
 
     Raises:
         UserError: the spool holds no plan of the run.
@@ -183,10 +146,6 @@ def from_files(folder: RunSpool, rows: Sequence[Row], notes: Sequence[str] = ())
         and (document := store.fingerprint(node.name)) is not None
     }
     return RunReport(plan.run, rows, plan, hardware=hardware, nodes=node_notes(folder), notes=notes)
-
-
-def _plan(folder: RunSpool) -> RunPlan | None:
-    return None if folder.run() is None else read_plan(folder)
 
 
 def keep_report(report: RunReport, folder: Path) -> Path:
@@ -204,13 +163,6 @@ def write_run_digest(
     graded: DetectorGrades | None = None,
 ) -> tuple[str, Path]:
     """Write the reports of a loaded run; return its headline and the path of the Markdown one.
-
-    Args:
-        run: the run, which has been loaded.
-        connect: opens a connection to the warehouse.
-        folder: of all reports.
-        notes: links and files with details, one line each.
-        graded: grades of the detector, where known.
 
     Raises:
         UserError: the warehouse is away, or the run's files cannot be read.

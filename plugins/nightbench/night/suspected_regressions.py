@@ -168,13 +168,9 @@ class RunFacts:
 def suspected_regression(
     warehouse: Warehouse, plan: RunPlan, alert: Mapping[str, Any], nights: RunFacts | None = None
 ) -> SuspectedRegression | None:
-    """Return the suspected regression of an alert; None where it has no level.
+    """Return the suspected regression of an alert (alert_id, case_id, value, baseline).
 
-    Args:
-        warehouse: the warehouse.
-        plan: of the night, whose verdicts are stored.
-        alert: alert_id, case_id, value, baseline.
-        nights: shared reader of runs, for several suspects.
+    None where it has no level. The verdicts of the plan's night are stored.
     """
     case_id = alert["case_id"]
     case = next((each for each in plan.cases if each.planned.case_id == case_id), None)
@@ -230,10 +226,6 @@ def request_confirmations(connection: Connection, plan: RunPlan) -> None:
 
     The largest fall comes first. Those that do not fit are stored as skipped, with the reason. A
     second call for the same night adds nothing.
-
-    Args:
-        connection: to the warehouse, with the rights of the loader.
-        plan: of the night, whose verdicts and alerts have been stored.
     """
     warehouse = Warehouse(connection)
     repository = warehouse.confirmations
@@ -273,10 +265,7 @@ def request_confirmations(connection: Connection, plan: RunPlan) -> None:
 def expected(suspect: SuspectedRegression, plan: RunPlan, repeat_s: float | None) -> float:
     """Return the seconds that a confirmation is expected to take, preparation included.
 
-    Args:
-        suspect: the suspect.
-        plan: of its night.
-        repeat_s: what a repeat usually takes; a guess from the protocol where None.
+    `repeat_s` is what a repeat usually takes; a guess from the protocol where None.
     """
     try:
         # Wheels are compared when they are measured: reading them takes

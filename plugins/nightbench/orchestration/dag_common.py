@@ -47,12 +47,7 @@ def our_dag(
 ) -> DAG:
     """A DAG with our defaults: one run at a time, and none for what it missed.
 
-    Args:
-        dag_id: its name.
-        schedule: cron expression, preset or assets.
-        tags: beside `nightbench`.
-        defaults: of its tasks, beside `DEFAULTS`.
-        more: arguments of `DAG`.
+    `defaults` of its tasks stand beside `DEFAULTS`, `more` are arguments of `DAG`.
     """
     usual = {"start_date": START, "catchup": False, "max_active_runs": 1}
     arguments = {**usual, "default_args": {**DEFAULTS, **(defaults or {})}, **more}
@@ -134,14 +129,9 @@ def experiment_context(
     outside_hours: bool = False,
     until: datetime | None = None,
 ) -> ExperimentContext:
-    """Return where a task measures an experiment, and by what.
+    """Return where a task measures an experiment, and by what: see `engine.experiment_context`.
 
-    Args:
-        suite: of the case.
-        cluster: the suite's own where None.
-        case_id: the one case; all of the suite where None.
-        outside_hours: ignore the cluster's hours.
-        until: a deadline beside the cluster's hours.
+    The cluster is the suite's own where None, and so are the cases.
 
     Raises:
         UserError: an unknown name, a missing Connection, or closed hours.

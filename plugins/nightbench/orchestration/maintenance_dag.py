@@ -173,12 +173,7 @@ def drop_old_details(**context: Any) -> list[str]:
 
 
 def expire_logs(folder: Path, days: float) -> int:
-    """Remove task and DAG-processor logs that nothing was written to for `days`; returns how many.
-
-    Args:
-        folder: Airflow's log folder.
-        days: how old.
-    """
+    """Remove logs of tasks and the DAG processor without a write in `days`; return how many."""
     limit = time.time() - days * DAY_S
     removed = 0
     for path in sorted(folder.rglob("*"), key=lambda p: len(p.parts), reverse=True):

@@ -39,11 +39,6 @@ def open_triage(by: str) -> Iterator[Triage]:
         yield Triage(connection, by)
 
 
-def open_comparisons() -> ExperimentReader:
-    """What the spool has of comparisons."""
-    return ExperimentReader(open_spool())
-
-
 def build_app() -> FastAPI:
     """The app, guarded by Airflow's own access rules."""
     from airflow.sdk.configuration import conf
@@ -53,7 +48,7 @@ def build_app() -> FastAPI:
         open_triage,
         _access(),
         open_spool,
-        open_comparisons,
+        lambda: ExperimentReader(open_spool()),
         base_url=conf.get("api", "base_url", fallback=""),
     )
 

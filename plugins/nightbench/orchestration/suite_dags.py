@@ -124,18 +124,9 @@ def suite_dag(
 ) -> DAG:
     """A DAG that plans a run, examines the nodes, measures and ingests.
 
-    Args:
-        dag_id: its name.
-        suite: the suite; None where the form says which.
-        schedule: cron expression or preset, in UTC.
-        owner: shown in the UI; our own where empty.
-        description: one line.
-        tags: beside `nightbench`.
-        doc_md: shown in the UI.
-        params: fields of the trigger form.
-        paused: whether it starts paused; as Airflow is configured when None.
-        at_once: cases that may be measured at once; their nodes' locks keep those apart that
-            share nodes.
+    Without a suite the form says which. `paused` says whether it starts so; as Airflow is
+    configured when None. Of the cases that may be measured at once, their nodes' locks keep those
+    apart that share nodes.
     """
     with our_dag(
         dag_id,
