@@ -82,12 +82,7 @@ def follow(
 
 
 def quiet_nights(before: Sequence[HistoryPoint], standing: Row) -> int:
-    """Return the number of good nights since a drift was last found, tonight included.
-
-    Args:
-        before: good nights before tonight, which has a value and no drift.
-        standing: the drift, with `seen_at`.
-    """
+    """Return the number of good nights since a drift was last found, tonight included."""
     seen_at: datetime = standing["seen_at"]
     return sum(point.at > seen_at for point in before) + 1
 
@@ -96,12 +91,7 @@ def is_new(drift: Row, standing: Row | None, limit: float) -> bool:
     """Return whether a drift is news: it is new, has turned, or has grown.
 
     Growth is measured by the level. The size of the drift covers only the detector's window and
-    stops growing for longer drifts.
-
-    Args:
-        drift: tonight's, with `change`, `level` and `is_news`.
-        standing: the stored one, with the same keys.
-        limit: smallest relative change that is news.
+    stops growing for longer drifts. `limit` is the smallest relative change that is news.
     """
     if standing is None or (drift["change"] < 0) != (standing["change"] < 0):
         return True
@@ -111,11 +101,7 @@ def is_new(drift: Row, standing: Row | None, limit: float) -> bool:
 
 
 def notes(rows: Iterable[Row]) -> list[str]:
-    """Return one line for each drift, for messages and lists.
-
-    Args:
-        rows: of `marts.fct_drift`, such as `SeriesRepository.drifts` gives.
-    """
+    """Return one line for each row of `marts.fct_drift`, for messages and lists."""
     return [
         f"{row['case_id']} on {row['cluster']}: {row['change']:+.1%} (± {2 * row['error']:.1%}) "
         f"over its last {row['nights']} nights; no night of it is a regression"

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from nightbench.alerts import AlertItem, EndedAlert, Picture, grouped, picture
-from nightbench.alerts.routing import Routed
-from nightbench.causes.run_differences import differences
+from nightbench.alerts.channels import Routed
+from nightbench.causes.field_changes import differences
 from nightbench.core.model import HistoryPoint, Verdict, VerdictKind
 from nightbench.core.model.alerts import Cause, Confirmation
 from nightbench.core.reproduce import command_of

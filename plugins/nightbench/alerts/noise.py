@@ -18,19 +18,12 @@ NOISY, STEADY = "noisy", "steady"
 
 
 def quarantine(
-    warehouse: Warehouse,
-    plan: RunPlan,
-    histories: Mapping[str, Sequence[HistoryPoint]],
+    warehouse: Warehouse, plan: RunPlan, histories: Mapping[str, Sequence[HistoryPoint]]
 ) -> frozenset[str]:
-    """Return the noisy series of a night; store those that became noisy or steady.
+    """Return the case_ids of a night's noisy series; store those that became noisy or steady.
 
-    Args:
-        warehouse: the one that the run was loaded into.
-        plan: of a nightly run; its `policy.max_spread` is the limit.
-        histories: good nights before this run by case_id, oldest first.
-
-    Returns:
-        case_ids of noisy series. A case without a value keeps its state.
+    The limit is the plan's `policy.max_spread`; the histories are the good nights before this run,
+    oldest first. A case without a value keeps its state.
     """
     run, limit = plan.run, plan.policy.max_spread
     noisy = set(warehouse.series.noisy_before(run.cluster, run.run_id, run.started_at))
@@ -61,11 +54,7 @@ def quarantine(
 
 
 def notes(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return one line for each series that became noisy or steady again, for messages and digests.
-
-    Args:
-        events: rows of `marts.fct_noise_event`, such as `SeriesRepository.noise_events` gives.
-    """
+    """Return one line for each row of `marts.fct_noise_event`, for messages and digests."""
     return [
         f"{event['case_id']} on {event['cluster']}: "
         + (

@@ -8,7 +8,7 @@ accepted is never sent twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -25,9 +25,9 @@ from nightbench.alerts import (
     noise,
     send,
 )
+from nightbench.alerts.channels import ResolveConnection, Routed, Router
 from nightbench.alerts.message import DRIFTS, GRADES, NOISE
 from nightbench.alerts.message_builder import MessageBuilder
-from nightbench.alerts.routing import Routed, Router
 from nightbench.core.errors import UserError
 from nightbench.core.hours import zone
 from nightbench.core.model import VerdictKind
@@ -46,15 +46,20 @@ Row = dict[str, Any]
 class Notifier:
     """How messages are sent."""
 
-    resolve: Callable[[str], str] | None = None
-    """Airflow Connection id -> Apprise URL, for channels that are named so."""
+    resolve: ResolveConnection | None = None
+    """For channels that an Airflow Connection names."""
     links: Links | None = None
+
+    @classmethod
+    def of(cls, resolve: ResolveConnection | None, base_url: str | None) -> Notifier:
+        """Return a notifier whose messages link to Airflow's API server where its URL is known."""
+        return cls(resolve, Links(base_url) if base_url else None)
 
 
 def notify(
     warehouse: Warehouse, plan: RunPlan, notifier: Notifier, night: date | None = None
 ) -> tuple[Delivery, ...]:
-    """Send the deliveries of a suite's unnotified alerts, unless they wait; returns the deliveries.
+    """Send the messages about a suite's unnotified alerts, unless they wait; return the deliveries.
 
     The night's message waits while a suspect of it is being measured again, and what comes after
     that message waits for the next night's.
@@ -75,22 +80,12 @@ def notify_run(
     spool: Spool,
     run_id: str,
     connect: Connect,
-    *,
-    resolve: Callable[[str], str] | None = None,
-    base_url: str | None = None,
+    notifier: Notifier | None = None,
     night: date | None = None,
 ) -> tuple[Delivery, ...]:
     """Notify of what a run or its suite left unnotified and waits for nothing any more.
 
-    May be called at any time and again: nothing is sent twice.
-
-    Args:
-        spool: holds the run's plan.
-        run_id: the run.
-        connect: opens a connection to the warehouse.
-        resolve: see `Notifier`.
-        base_url: of Airflow's API server, for links.
-        night: see `notify`.
+    May be called at any time and again: nothing is sent twice. `night` is that of `notify`.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
@@ -100,16 +95,13 @@ def notify_run(
     with closing(connect()) as connection:
         warehouse = Warehouse(connection)
         warehouse.alerts.lock(plan.run.cluster)
-        notifier = Notifier(resolve, Links(base_url) if base_url else None)
-        return notify(warehouse, plan, notifier, night)
+        return notify(warehouse, plan, notifier or Notifier(), night)
 
 
 def notify_leftovers(
     spool: Spool,
     connect: Connect,
-    *,
-    resolve: Callable[[str], str] | None = None,
-    base_url: str | None = None,
+    notifier: Notifier | None = None,
     now: datetime | None = None,
 ) -> tuple[list[Delivery], list[str]]:
     """Notify of what no night did: its process died, or its suite did not run again.
@@ -131,14 +123,7 @@ def notify_leftovers(
             plan = read_plan(spool.run(row["run_id"]))
             ended = night_of(now or datetime.now(UTC), plan.zone) - timedelta(days=1)
             own = night_of(row["started_at"], plan.zone)
-            deliveries += notify_run(
-                spool,
-                row["run_id"],
-                connect,
-                resolve=resolve,
-                base_url=base_url,
-                night=max(own, ended),
-            )
+            deliveries += notify_run(spool, row["run_id"], connect, notifier, max(own, ended))
         except UserError as error:
             problems.append(f"{row['suite']} on {row['cluster']}: {error}")
     return deliveries, problems

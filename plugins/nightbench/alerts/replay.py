@@ -96,14 +96,8 @@ def replay(
     """Return the alerts on falls that a series would have raised, judged night by night.
 
     Every night is judged with the nights before it only. Noisy stretches raise nothing, and alerts
-    open and end as real ones do; people, confirmations and failed nights are not simulated.
-
-    Args:
-        series: case and cluster.
-        points: the nights, oldest first.
-        policy: the suite's, or a proposed one.
-        detector: judges.
-        since: alerts of earlier nights are not returned.
+    open and end as real ones do; people, confirmations and failed nights are not simulated. Alerts
+    of nights before `since` are not returned.
     """
     return list(_Replay(series, policy, detector).run(points, since))
 

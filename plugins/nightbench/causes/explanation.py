@@ -74,25 +74,21 @@ def possible_causes(facts: CauseFacts) -> list[PossibleCause]:
 def explain(facts: CauseFacts) -> Explanation:
     """Return the likeliest cause of a change; `unexplained` where no cause weighs enough."""
     found = possible_causes(facts)
-    if facts.failure and (not found or found[0].weight < ENOUGH):
-        failure = CauseEvidence(f"it failed: {sentences(facts.failure).rstrip('.')}")
-        evidence = (failure, *_evidence(facts, found))
+    evidence = _evidence(facts, found)
+    if not found or found[0].weight < ENOUGH:
+        if facts.failure:
+            failure = CauseEvidence(f"it failed: {sentences(facts.failure).rstrip('.')}")
+            evidence = (failure, *evidence)
         name = failure_name(facts.failure)
         return Explanation(CauseKind.UNEXPLAINED, _nothing(found), evidence, name)
-    if not found or found[0].weight < ENOUGH:
-        return Explanation(CauseKind.UNEXPLAINED, _nothing(found), _evidence(facts, found))
     first = found[0]
     sentence = first.sentence
     rivals = [s for s in found[1:] if s.kind is not first.kind and s.weight >= first.weight - 1]
     rivals = [s for s in rivals if s.weight >= ENOUGH]
     if rivals:
         sentence += f"; {CAUSE_LABELS[rivals[0].kind]} ({rivals[0].name}) is nearly as likely"
-    return Explanation(
-        first.kind,
-        f"{sentence[0].upper()}{sentence[1:]}.",
-        _evidence(facts, found),
-        first.name,
-    )
+    sentence = f"{sentence[0].upper()}{sentence[1:]}."
+    return Explanation(first.kind, sentence, evidence, first.name)
 
 
 def failure_name(reasons: Sequence[Reason]) -> str:
@@ -124,10 +120,7 @@ def _unchanged(facts: CauseFacts) -> list[str]:
     good, bad = facts.last_good, facts.first_bad
     same, unknown = [], []
     pairs = {
-        "the framework's version": (
-            good and good.framework_version,
-            bad.framework_version,
-        ),
+        "the framework's version": (good and good.framework_version, bad.framework_version),
         "the benchmarks' code": (good and good.code_digest, bad.code_digest),
         "the definition of the work": (good and good.definition_digest, bad.definition_digest),
     }

@@ -1,9 +1,9 @@
-"""Field changes of a node: compares two of its states, which are flat mappings."""
+"""Compares two states of a node, as flat mappings, and two runs of a case. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,10 @@ _NOT_THE_NODE = frozenset(
 """Fields of a fingerprint that are names, or software of a framework's environment."""
 _NAMED_BY = ("index", "name", "device", "node")
 """Keys that identify the entries of a list."""
+_OF_A_MOMENT = frozenset({"schema", "id", "taken_at", "build", "code_digest"})
+"""Fields of a fingerprint that are irrelevant between two runs, or that the run itself names."""
+_SHOWN = 60
+"""Characters of a value that the difference of two runs shows."""
 _CLOCK = re.compile(r"governor$|clock|power_limit")
 _LESS_IS_WORSE = re.compile(r"clock|power_limit")
 _WEAK = re.compile(
@@ -49,12 +53,12 @@ class FieldChange:
         return f"{self.field} {self.before} -> {self.since}"
 
 
-def flat(document: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def flat(document: Mapping[str, Any]) -> dict[str, str]:
     """Return a fingerprint as fields and values; unknown values are left out."""
     return {
-        name: value
-        for name, value in _fields(document, prefix)
-        if name.split(".")[0] not in _NOT_THE_NODE
+        ".".join(path): f"{value:g}" if isinstance(value, float) else _text(value)
+        for path, value in _leaves(document, _NAMED_BY)
+        if path[0] not in _NOT_THE_NODE and value is not None and value != []
     }
 
 
@@ -83,19 +87,24 @@ def _knows_list(name: str, state: Mapping[str, str]) -> bool:
     return any(other.startswith(first) for other in state)
 
 
-def _fields(value: Any, name: str) -> Iterator[tuple[str, str]]:
+def _leaves(
+    value: Any, named_by: Sequence[str], path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield path and value of all leaves; a list of plain values is one value."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _fields(inner, f"{name}.{key}" if name else str(key))
-    elif isinstance(value, list):
-        if all(isinstance(each, Mapping) for each in value):
-            for place, each in enumerate(value):
-                key = next((str(each[k]) for k in _NAMED_BY if k in each), str(place))
-                yield from _fields(each, f"{name}.{key}")
-        else:
-            yield name, ", ".join(map(str, value))
-    elif value is not None:
-        yield name, f"{value:g}" if isinstance(value, float) else str(value)
+            yield from _leaves(inner, named_by, (*path, str(key)))
+    elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
+        for place, each in enumerate(value):
+            names = map(each.get, named_by) if isinstance(each, Mapping) else ()
+            name = next((name for name in names if name not in (None, "")), place)
+            yield from _leaves(each, named_by, (*path, str(name)))
+    else:
+        yield path, value
+
+
+def _text(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _lower(one: str, other: str) -> bool:
@@ -103,3 +112,74 @@ def _lower(one: str, other: str) -> bool:
         return float(one) < float(other)
     except ValueError:
         return True
+
+
+# --- two runs of a case ---------------------------------------------------------------------
+
+State = Mapping[str, Any]
+"""A row of `case_states`: build, code, definition, and the nodes' fingerprints."""
+
+
+@dataclass(frozen=True)
+class RunDifference:
+    """What two runs of a case did not have in common; as a text, a line for people."""
+
+    field: str
+    """The framework line, `build`, `benchmark code`, or the path of a field of a fingerprint."""
+    before: str
+    since: str
+    nodes: tuple[str, ...] = ()
+    """Nodes whose field it is; empty for what belongs to the run."""
+
+    def __str__(self) -> str:
+        on = f" (on {', '.join(self.nodes)})" if self.nodes else ""
+        return f"{self.field}: {self.before} -> {self.since}{on}"
+
+
+def differences(good: State, bad: State) -> tuple[RunDifference, ...]:
+    """Return the differences between two runs: software first, then nodes."""
+    return tuple([*_of_runs(good, bad), *_of_nodes(good.get("nodes"), bad.get("nodes"))])
+
+
+def _of_runs(good: State, bad: State) -> Iterator[RunDifference]:
+    line = bad.get("line") or "framework"
+    for key, name in (("framework_version", line), ("build_id", "build")):
+        if good.get(key) and bad.get(key) and good[key] != bad[key]:
+            yield RunDifference(name, good[key], bad[key])
+    for key, name in (
+        ("definition_digest", "definition of the case (workload or protocol)"),
+        ("code_digest", "benchmark code"),
+    ):
+        if good.get(key) and bad.get(key) and good[key] != bad[key]:
+            yield RunDifference(name, good[key][:12], bad[key][:12])
+
+
+def _of_nodes(good: Any, bad: Any) -> Iterator[RunDifference]:
+    if not isinstance(good, dict) or not isinstance(bad, dict):
+        return
+    if set(good) != set(bad):
+        yield RunDifference("nodes", ", ".join(sorted(good)), ", ".join(sorted(bad)))
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for node in sorted(set(good) & set(bad)):
+        old, new = _of_node(good[node]), _of_node(bad[node])
+        for key in dict.fromkeys([*old, *new]):
+            if old.get(key) != new.get(key):
+                change = (key, _value(old, key), _value(new, key))
+                found.setdefault(change, []).append(node)
+    for (field, before, since), nodes in found.items():
+        yield RunDifference(field, before, since, tuple(nodes))
+
+
+def _of_node(document: Any) -> dict[str, Any]:
+    return {
+        " ".join(path): value
+        for path, value in _leaves(document, ("name", "uuid"))
+        if path and path[0] not in _OF_A_MOMENT
+    }
+
+
+def _value(leaves: Mapping[str, Any], key: str) -> str:
+    if leaves.get(key) is None:
+        return "nothing"
+    text = _text(leaves[key])
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

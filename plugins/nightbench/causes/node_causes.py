@@ -17,11 +17,13 @@ from nightbench.causes.possible_cause import (
     peers_on,
     shortened,
     steady_controls,
+    weigh_peers,
 )
 from nightbench.core.model import ReasonCode
 from nightbench.core.model.alerts import CauseKind
 from nightbench.core.sentences import sentence
 
+SAME_NODES = "on the same nodes"
 FOREIGN_WORK = frozenset({ReasonCode.FOREIGN_CPU, ReasonCode.FOREIGN_GPU})
 HEAT_DRIFT = 0.05
 """Relative slowdown of steps within a repeat that hints at a device that heats up."""
@@ -42,7 +44,7 @@ def _faulty_node(facts: CauseFacts) -> PossibleCause | None:
     names = sorted(facts.faults)
     faults = shortened(sentence(facts.faults[node]) for node in names)
     text = f"{_nodes(names)} made it fail"
-    return PossibleCause(CauseKind.NODE, ", ".join(names), text, 5, [f"{text}: {faults}"], [])
+    return PossibleCause(CauseKind.NODE, ", ".join(names), text, 5, [f"{text}: {faults}"])
 
 
 def _slow_node(facts: CauseFacts) -> PossibleCause | None:
@@ -56,7 +58,7 @@ def _slow_node(facts: CauseFacts) -> PossibleCause | None:
         names = sorted({c.node for c in slow if c.fell and (len(c.nodes) == 1) == by_itself})
         verb = "is slow by itself" if len(names) == 1 else "are slow by themselves"
         text = f"{_nodes(names)} {verb}: control measurements fell too"
-        cause = PossibleCause(CauseKind.NODE, ", ".join(names), text, 0, [], [])
+        cause = PossibleCause(CauseKind.NODE, ", ".join(names), text)
         cause.add_for(4, controls_fell(fallen))
         if facts.change is not None and not explain_loss(facts, fallen):
             cause.add_against(
@@ -65,7 +67,7 @@ def _slow_node(facts: CauseFacts) -> PossibleCause | None:
     elif alone:
         names = alone
         text = f"only series that ran on {' and '.join(names)} fell"
-        cause = PossibleCause(CauseKind.NODE, ", ".join(names), text, 0, [], [])
+        cause = PossibleCause(CauseKind.NODE, ", ".join(names), text)
         steady = steady_controls(facts)
         if steady:
             cause.add_against(1, f"controls were steady: {shortened(c.label for c in steady)}")
@@ -107,15 +109,13 @@ def _moved_case(facts: CauseFacts) -> PossibleCause | None:
     if not new:
         return None
     text = f"the case ran on {' and '.join(bad.nodes)}, before on {' and '.join(good.nodes)}"
-    cause = PossibleCause(CauseKind.NODE, ", ".join(new), text, 3, [text], [])
-    there = count(peers_on(facts, frozenset(new)))
-    if there.mostly_steady:
-        cause.add_against(1, f"{other_series(there.steady)} on the same nodes were steady")
+    cause = PossibleCause(CauseKind.NODE, ", ".join(new), text, 3, [text])
+    weigh_peers(cause, count(peers_on(facts, frozenset(new))), SAME_NODES, fell=None)
     return cause
 
 
 def neighbours(facts: CauseFacts) -> Iterator[PossibleCause]:
-    """X on the case's nodes."""
+    """Yield foreign work on the case's nodes, where there is any."""
     disturbed = [(n, r) for n in facts.bad for r in n.disturbed if r.code in FOREIGN_WORK]
     reasons = [f"{night.run_id}: {sentence(reason)}" for night, reason in disturbed]
     nodes = {reason.node for _, reason in disturbed if reason.node is not None}
@@ -128,9 +128,8 @@ def neighbours(facts: CauseFacts) -> Iterator[PossibleCause]:
     if not nodes:
         return
     named = sorted(nodes)
-    cause = PossibleCause(
-        CauseKind.NEIGHBOUR, ", ".join(named), f"others worked on {' and '.join(named)}", 0, [], []
-    )
+    text = f"others worked on {' and '.join(named)}"
+    cause = PossibleCause(CauseKind.NEIGHBOUR, ", ".join(named), text)
     if reasons:
         cause.add_for(3, f"repeats were disturbed: {shortened(reasons)}")
         was, now = _foreign_share(facts.good), _foreign_share(facts.bad)
@@ -150,11 +149,7 @@ def neighbours(facts: CauseFacts) -> Iterator[PossibleCause]:
             cause.add_against(2, "the preflight before the change saw some too")
     if fallen_controls(facts):
         cause.add_for(1, controls_fell(fallen_controls(facts)))
-    there = count(peers_on(facts, frozenset(nodes)))
-    if there.mostly_steady:
-        cause.add_against(1, f"{other_series(there.steady)} on the same nodes were steady")
-    elif there.mostly_fell:
-        cause.add_for(1, f"{other_series(there.fell)} on the same nodes fell too")
+    weigh_peers(cause, count(peers_on(facts, frozenset(nodes))), SAME_NODES)
     yield cause
 
 
@@ -173,9 +168,8 @@ def heat(facts: CauseFacts) -> Iterator[PossibleCause]:
     hot = [(x.node, f"{x.node}: {w}") for x in preflights for w in x.hot]
     if slowed or throttled or hot:
         named = sorted({node for node, _ in (*slowed, *throttled, *hot)})
-        cause = PossibleCause(
-            CauseKind.THERMAL, ", ".join(named), f"devices of {' and '.join(named)} ", 0, [], []
-        )
+        text = f"devices of {' and '.join(named)} "
+        cause = PossibleCause(CauseKind.THERMAL, ", ".join(named), text)
         if slowed:
             cause.add_for(4, f"throttled while measured: {shortened(s for _, s in slowed)}")
             cause.sentence += "were slowed down by heat or power while the case was measured"
@@ -209,8 +203,7 @@ def _weigh_heat(facts: CauseFacts, cause: PossibleCause) -> None:
             1, f"steps became slower within a repeat ({now:+.1%}, before {was:+.1%}), as heat does"
         )
     there = count(peers_on(facts, frozenset(cause.name.split(", "))))
-    if there.mostly_steady:
-        cause.add_against(1, f"{other_series(there.steady)} on the same nodes were steady")
+    weigh_peers(cause, there, SAME_NODES, fell=None)
 
 
 def drivers(facts: CauseFacts) -> Iterator[PossibleCause]:
@@ -244,22 +237,16 @@ def _field_cause(
     is_strong = any(not c.is_weak for c in fields)
     weight = strong if is_strong else 1
     where = " and ".join(sorted(nodes))
-    cause = PossibleCause(
-        kind, "; ".join(labels), f"on {where} changed: {shortened(labels)}", weight, [], []
-    )
-    cause.evidence_for.append(
-        f"changed between the last good night and the first bad: {shortened(labels)}"
+    cause = PossibleCause(kind, "; ".join(labels), f"on {where} changed: {shortened(labels)}")
+    cause.add_for(
+        weight, f"changed between the last good night and the first bad: {shortened(labels)}"
     )
     fallen = [c for c in fallen_controls(facts) if c.nodes & nodes]
     if fallen:
         cause.add_for(1, controls_fell(fallen))
-    there = count(peers_on(facts, nodes))
-    if there.mostly_fell:
-        # A change that hardly explains a fall is no cause because others fell as well.
-        fell = f"{other_series(there.fell)} on the same nodes fell too"
-        cause.add_for(2 if is_strong else 0, fell)
-    elif there.mostly_steady:
-        cause.add_against(2, f"{other_series(there.steady)} on the same nodes were steady")
+    # A change that hardly explains a fall is no cause because others fell as well.
+    fell = 2 if is_strong else 0
+    weigh_peers(cause, count(peers_on(facts, nodes)), SAME_NODES, fell, steady=2)
     return cause
 
 

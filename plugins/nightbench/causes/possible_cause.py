@@ -7,7 +7,7 @@ changed, its control fell) weighs 2 to 4; other series and controls add or subtr
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nightbench.causes.facts import CauseFacts, ControlSeries, Peer
 from nightbench.core.model.alerts import CauseKind
@@ -30,9 +30,9 @@ class PossibleCause:
     name: str
     """What alerts are grouped by: a node, a pair of versions, changed fields."""
     sentence: str
-    weight: int
-    evidence_for: list[str]
-    evidence_against: list[str]
+    weight: int = 0
+    evidence_for: list[str] = field(default_factory=list)
+    evidence_against: list[str] = field(default_factory=list)
 
     def add_for(self, weight: int, text: str) -> None:
         """Add evidence for the cause."""
@@ -115,6 +115,16 @@ def largest_loss(fallen: Sequence[ControlSeries]) -> float:
 def explain_loss(facts: CauseFacts, fallen: Sequence[ControlSeries]) -> bool:
     """Return whether the controls lost enough to explain the loss of the series."""
     return facts.change is None or largest_loss(fallen) >= -facts.change * EXPLAINS
+
+
+def weigh_peers(
+    cause: PossibleCause, there: PeerCounts, where: str, fell: int | None = 1, steady: int = 1
+) -> None:
+    """Add what most other series did; they are no evidence for the cause where `fell` is None."""
+    if there.mostly_fell and fell is not None:
+        cause.add_for(fell, f"{other_series(there.fell)} {where} fell too")
+    elif there.mostly_steady:
+        cause.add_against(steady, f"{other_series(there.steady)} {where} were steady")
 
 
 def weigh_controls(facts: CauseFacts, cause: PossibleCause, weight: int) -> None:

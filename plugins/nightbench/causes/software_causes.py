@@ -14,6 +14,7 @@ from nightbench.causes.possible_cause import (
     pair_of,
     shortened,
     weigh_controls,
+    weigh_peers,
 )
 from nightbench.core.model.alerts import CauseKind
 
@@ -44,10 +45,10 @@ def _framework_change(facts: CauseFacts, good: NightFacts, bad: NightFacts) -> P
         for name in sorted(good.libraries.keys() & bad.libraries.keys())
         if name != line and good.libraries[name] != bad.libraries[name]
     ]
-    if old and new and old != new:
+    if differ(old, new):
         name, weight = f"{line} {old} -> {new}", 3
         text = f"the framework {line} went from {old} to {new}"
-    elif good.build and bad.build and good.build != bad.build:
+    elif differ(good.build, bad.build):
         pair = pair_of(good.build, bad.build)
         name, weight = f"{line} build {pair}", 3
         text = f"the framework {line} came from another build ({pair})"
@@ -56,9 +57,8 @@ def _framework_change(facts: CauseFacts, good: NightFacts, bad: NightFacts) -> P
         text = f"the framework {line} stayed, but its environment changed: {shortened(libraries)}"
     else:
         return None
-    cause = PossibleCause(
-        CauseKind.FRAMEWORK_VERSION, name, text, weight, [f"{text} with {bad.run_id}"], []
-    )
+    cause = PossibleCause(CauseKind.FRAMEWORK_VERSION, name, text)
+    cause.add_for(weight, f"{text} with {bad.run_id}")
     if libraries and name.startswith(f"{line} "):
         cause.evidence_for.append(f"in its environment also: {shortened(libraries)}")
     own = count(
@@ -67,17 +67,14 @@ def _framework_change(facts: CauseFacts, good: NightFacts, bad: NightFacts) -> P
         if peer.framework == line and (not new or peer.framework_version in (None, new))
     )
     others = count(other_frameworks(facts))
-    if own.mostly_fell:
-        cause.add_for(1, f"{other_series(own.fell)} of {line} fell too")
-    elif own.mostly_steady:
-        cause.add_against(1, f"{other_series(own.steady)} of {line} were steady")
+    weigh_peers(cause, own, f"of {line}")
     if others.mostly_steady:
         cause.add_for(2, f"other frameworks on the same nodes were steady ({others.steady} series)")
         cause.sentence += ", other frameworks on the same nodes were steady"
     elif others.mostly_fell:
         cause.add_against(3, f"other frameworks on the same nodes fell too ({others.fell} series)")
     weigh_controls(facts, cause, 2)
-    if good.code_digest and bad.code_digest and good.code_digest != bad.code_digest:
+    if differ(good.code_digest, bad.code_digest):
         cause.add_against(0, "the benchmarks' code changed with the same night")
     return cause
 
@@ -91,13 +88,13 @@ def _code_change(facts: CauseFacts, good: NightFacts, bad: NightFacts) -> Possib
     if differ(good.definition_digest, bad.definition_digest):
         pair = pair_of(good.definition_digest, bad.definition_digest)
         text = "the definition of the work changed"
-        cause = PossibleCause(CauseKind.BENCHMARK_CODE, f"definition {pair}", text, 4, [], [])
-        cause.evidence_for.append(f"{text} ({pair})")
+        cause = PossibleCause(CauseKind.BENCHMARK_CODE, f"definition {pair}", text)
+        cause.add_for(4, f"{text} ({pair})")
     elif differ(good.code_digest, bad.code_digest):
         pair = pair_of(good.code_digest, bad.code_digest)
         text = "the benchmarks' code changed"
-        cause = PossibleCause(CauseKind.BENCHMARK_CODE, f"code {pair}", text, 2, [], [])
-        cause.evidence_for.append(f"{text} ({pair}) with {bad.run_id}")
+        cause = PossibleCause(CauseKind.BENCHMARK_CODE, f"code {pair}", text)
+        cause.add_for(2, f"{text} ({pair}) with {bad.run_id}")
         own = count(p for p in facts.peers if p.framework == facts.framework)
         others = count(other_frameworks(facts))
         if own.mostly_fell:

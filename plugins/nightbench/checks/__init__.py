@@ -4,7 +4,7 @@ Great Expectations takes several seconds to import, so it is imported by the fir
 runs and never by importing this package.
 """
 
-from nightbench.checks.expectation import Check, CheckContext
+from nightbench.checks.engine import Check, CheckContext
 from nightbench.checks.measurements import MEASUREMENT_CHECKS, check_measurements
 from nightbench.checks.repeats import REPEAT_CHECKS, check_repeats
 

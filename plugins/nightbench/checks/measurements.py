@@ -10,16 +10,17 @@ import math
 from collections.abc import Iterable
 from statistics import median
 
-from nightbench.checks.engine import CheckedRow, hold
-from nightbench.checks.expectation import (
+from nightbench.checks.engine import (
     NOTHING,
     POSITIVE,
     PRESENT,
     Check,
     CheckContext,
+    CheckedRow,
     at_least,
     at_most,
     equal_to,
+    hold,
 )
 from nightbench.core.model import CaseStatus, CheckResult, Measurement, Severity
 from nightbench.core.sentences import sentences

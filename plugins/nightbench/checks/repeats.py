@@ -13,17 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from nightbench.checks.engine import CheckedRow, hold
-from nightbench.checks.expectation import (
+from nightbench.checks.engine import (
     NOTHING,
     POSITIVE,
     PRESENT,
     Check,
     CheckContext,
+    CheckedRow,
     Repeat,
     at_least,
     at_most,
     equal_to,
+    hold,
 )
 from nightbench.checks.training import TRAINING_CHECKS, is_number
 from nightbench.core.model import (

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
-from nightbench.checks.expectation import NOTHING, POSITIVE, Check, CheckContext, Repeat
+from nightbench.checks.engine import NOTHING, POSITIVE, Check, CheckContext, Repeat
 from nightbench.core.model import RankResult, Severity
 
 FAIL = Severity.FAIL

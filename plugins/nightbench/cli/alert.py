@@ -163,7 +163,7 @@ def assign(
 def try_channels(suite: common.SuiteArgument, json: common.JsonOption = False) -> None:
     """Send a test message to each channel of a suite."""
     from nightbench.alerts import picture, send
-    from nightbench.alerts.routing import channels_of
+    from nightbench.alerts.channels import channels_of
     from nightbench.core.model import HistoryPoint
 
     chosen = Selection(suite).choose().suite

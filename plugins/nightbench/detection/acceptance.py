@@ -26,58 +26,37 @@ USUAL_DEPTH = 0.05
 class Weights:
     """Coefficients of the odds; `visit_*` of the stay's length, `chain_*` of the two states."""
 
-    drifting: float
-    drifting_threshold: float
-    steady: float
-    steady_threshold: float
-    visit_first: float
+    drifting: float = 0.885
+    drifting_threshold: float = 0.618
+    steady: float = 0.414
+    steady_threshold: float = 0.671
+    visit_first: float = -0.403
     """Logarithm of the visits believed before any is seen, and of the nights they rest on."""
-    visit_nights: float
-    visit_stay: float
+    visit_nights: float = -4.542
+    visit_stay: float = -2.837
     """Logarithms of the two counts of the beta distribution of staying another night."""
-    visit_leave: float
-    depth: float
+    visit_leave: float = 0.016
+    depth: float = 3.489
     """Logarithm of how much rarer, as a logarithm too, visits of depth 1 are."""
-    rarer: float
+    rarer: float = 0.954
     """Power of the depth with which they become rarer."""
-    visit: float
-    chain: float
-    indistinct: float
+    visit: float = 8.704
+    chain: float = 7.745
+    indistinct: float = 1.614
     """How much less the chain says of changes below three noise scales."""
-    chain_stay: float
-    chain_leave: float
-    chain_first: float
-    chain_nights: float
-    young: float
+    chain_stay: float = 1.373
+    chain_leave: float = -1.537
+    chain_first: float = -3.036
+    chain_nights: float = 1.243
+    young: float = 13.78
     """Doubt about a level that eight nights stand for."""
-    seen: float
+    seen: float = 0.036
     """Logarithm of the visits to a depth after which it is half as rare as `depth` says."""
-    before: float
+    before: float = 0.081
     """How much of a visit an earlier level is that lay there."""
 
 
-WEIGHTS = Weights(
-    drifting=0.885,
-    drifting_threshold=0.618,
-    steady=0.414,
-    steady_threshold=0.671,
-    visit_first=-0.403,
-    visit_nights=-4.542,
-    visit_stay=-2.837,
-    visit_leave=0.016,
-    depth=3.489,
-    rarer=0.954,
-    visit=8.704,
-    chain=7.745,
-    indistinct=1.614,
-    chain_stay=1.373,
-    chain_leave=-1.537,
-    chain_first=-3.036,
-    chain_nights=1.243,
-    young=13.78,
-    seen=0.036,
-    before=0.081,
-)
+WEIGHTS = Weights()
 
 
 def log_odds(evidence: Evidence) -> float:
@@ -122,10 +101,7 @@ def _one_stay(evidence: Evidence, visits: Visits, w: Weights) -> float:
 def _chain(evidence: Evidence, visits: Visits, w: Weights) -> float:
     """Log likelihood of the nights as coming and going, against staying at the new level."""
     first, stay = math.exp(w.chain_first), math.exp(w.chain_stay)
-    go = min(
-        0.9,
-        (first + visits.count) / (math.exp(w.chain_nights) + first + visits.elsewhere),
-    )
+    go = min(0.9, (first + visits.count) / (math.exp(w.chain_nights) + first + visits.elsewhere))
     hold = (stay + visits.nights - visits.count) / (stay + math.exp(w.chain_leave) + visits.nights)
     home, away, scale = 1.0, 0.0, 0.0
     for usual, moved in zip(evidence.shift.usual, evidence.shift.moved, strict=True):

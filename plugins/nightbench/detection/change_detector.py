@@ -9,17 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
-from nightbench.detection.changes import (
-    FEWEST,
-    LOOK_BACK,
-    TAIL,
-    Change,
-    changes_of_last_night,
-)
-from nightbench.detection.control_shift import ControlShift, control_shift
+from nightbench.detection.changes import FEWEST, LOOK_BACK, TAIL, Change, changes_of_last_night
+from nightbench.detection.control_shift import control_shift
 from nightbench.detection.detector import (
     Judgement,
     differ,
+    new_state_odds,
+    release_odds,
     segment,
     segment_before,
     segment_start,
@@ -28,7 +24,6 @@ from nightbench.detection.drift import drift_of
 from nightbench.detection.evidence import REFERENCE
 from nightbench.detection.levels import estimate_level
 from nightbench.detection.power import smallest_slowdown
-from nightbench.detection.releases import fingerprint_odds, release_odds
 from nightbench.detection.robust import Z_90, median
 from nightbench.detection.series import Series, series_of
 
@@ -105,7 +100,8 @@ class ChangeDetector:
         boundary = segment_start(history, nights) - (len(history) + 1 - len(recent))
         odds = release_odds(points)
         if boundary >= 0:
-            odds[first] = max(odds[first], fingerprint_odds(recent)[boundary])
+            new_nodes = new_state_odds([point.fingerprint_id for point in recent])
+            odds[first] = max(odds[first], new_nodes[boundary])
         series = series_of(points)
         changes = changes_of_last_night(series, known=odds)
         at_boundary = [change for change in changes if change.first == first]
@@ -124,7 +120,10 @@ class ChangeDetector:
         known: tuple[str, float],
     ) -> Judgement:
         tonight, first, last_good = points[-1], points[change.first], points[change.first - 1]
-        control = self._control(points, change)
+        figures = [self.controls.get(point.run_id, math.nan) for point in points]
+        control = control_shift(
+            np.log(np.array(figures, dtype=float)), change.first, math.log1p(change.change)
+        )
         since = f"since {first.at:%Y-%m-%d}{_coincidence(last_good, first)}"
         evidence = f"{change_evidence(change, *known)}, {since}"
         if control:
@@ -143,12 +142,6 @@ class ChangeDetector:
             high=change.high,
             smallest_slowdown=least,
             control=control,
-        )
-
-    def _control(self, points: Sequence[HistoryPoint], change: Change) -> ControlShift | None:
-        figures = [self.controls.get(point.run_id, math.nan) for point in points]
-        return control_shift(
-            np.log(np.array(figures, dtype=float)), change.first, math.log1p(change.change)
         )
 
 

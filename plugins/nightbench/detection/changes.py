@@ -134,29 +134,16 @@ def examine_last_night(series: Series, known: Floats | None = None) -> NightExam
         for odds, evidence in found.values()
         if evidence is not None and odds > 0
     ]
-    return NightExamined(
-        sorted(changes, key=lambda change: -change.score),
-        past,
-        found[-1][0],
-        found[1][0],
-    )
+    changes.sort(key=lambda change: -change.score)
+    return NightExamined(changes, past, found[-1][0], found[1][0])
 
 
 def _search(
-    window: Series,
-    past: LevelEstimate,
-    scores: Floats,
-    prior: Floats,
-    sign: int,
+    window: Series, past: LevelEstimate, scores: Floats, prior: Floats, sign: int
 ) -> tuple[float, Evidence | None]:
     """Return the largest log odds of a change of one sign, and its evidence; `UNLIKELY` at least.
 
-    Args:
-        window: the nights that are read.
-        past: what `estimate_level` made of them.
-        scores: steps in the direction of `sign`, see `steps_of`.
-        prior: log odds of each night before any evidence.
-        sign: -1 or +1.
+    `scores` are the steps in the direction of `sign`, `prior` the log odds before any evidence.
     """
     best: tuple[float, Evidence | None] = UNLIKELY, None
     tested: set[int] = set()

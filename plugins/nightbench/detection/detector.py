@@ -1,18 +1,26 @@
-"""The interface of a detector, and the nights of a history that are comparable with tonight."""
+"""The interface of a detector, the nights comparable with tonight, and what new versions add."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from typing import Protocol
+
+import numpy as np
 
 from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
 from nightbench.detection.control_shift import ControlShift
 from nightbench.detection.drift import Drift
+from nightbench.detection.robust import Floats
 
 APART = 30
 """Largest number of successive incomparable nights between nights that are compared."""
+
+SHARE = 0.5
+"""Assumed share of lasting changes that come with a new version or with new hardware."""
 
 
 @dataclass(frozen=True)
@@ -115,3 +123,28 @@ def segment_start(history: Sequence[HistoryPoint], nights: Sequence[HistoryPoint
 def differ(one: str | None, other: str | None) -> bool:
     """Return whether two names are known and differ."""
     return bool(one) and bool(other) and one != other
+
+
+def release_odds(points: Sequence[HistoryPoint]) -> Floats:
+    """Return what each night's version adds to the log odds that a change from it on lasts.
+
+    A temporary slowdown begins on any night, a lasting change often with a release: on a night
+    with a new version it is likelier by `SHARE` over the share of nights that have one. Nothing is
+    added where versions change every night or are unknown; nothing is ever subtracted.
+
+    Args:
+        points: nights of one series, oldest first.
+
+    Returns:
+        Natural logarithms, zero or above, one for each night.
+    """
+    return new_state_odds([point.framework_version for point in points])
+
+
+def new_state_odds(states: Sequence[str | None]) -> Floats:
+    """Return the same for any state of the nights; None is an unknown state."""
+    known = [bool(one and other) for one, other in pairwise(states)]
+    moved = [is_known and a != b for is_known, (a, b) in zip(known, pairwise(states), strict=True)]
+    rate = (sum(moved) + 1) / (sum(known) + 1)
+    new = np.array([False, *moved][: len(states)])
+    return np.where(new, max(0.0, math.log(SHARE / rate)), 0.0)

@@ -61,15 +61,6 @@ _CORE = math.exp(
 
 
 @dataclass(frozen=True)
-class _Noise:
-    """Noise of each night that is tested."""
-
-    sigma: Floats
-    slow: Floats
-    """Probability that the night is a slow one."""
-
-
-@dataclass(frozen=True)
 class NightsBefore:
     """What the nights before `first` say, whatever the values are from there on."""
 
@@ -81,8 +72,10 @@ class NightsBefore:
     noise: float
     line: _Line
     flat: _Line
-    nights: _Noise
-    """Of the nights that are tested."""
+    sigma: Floats
+    """Noise of each night that is tested."""
+    slow: Floats
+    """Probability that it is a slow one."""
     worth: float
     """Of a night: those that resemble their neighbours are worth fewer than they are."""
     history: Floats
@@ -146,6 +139,7 @@ def nights_before(series: Series, past: LevelEstimate, first: int) -> NightsBefo
     line, flat = _line(offsets, relative_noise, noise)
     then = past.values[:first] - middle
     history = np.where(np.isnan(past.aligned[:first]), then, past.aligned[:first])
+    sigma, slow = _noise(series, past, first, noise, is_known, usual_within)
     return NightsBefore(
         first=first,
         reference=len(reference),
@@ -153,7 +147,8 @@ def nights_before(series: Series, past: LevelEstimate, first: int) -> NightsBefo
         noise=noise,
         line=line,
         flat=flat,
-        nights=_noise(series, past, first, noise, is_known, usual_within),
+        sigma=sigma,
+        slow=slow,
         worth=1 / variance_inflation(history[-ALIKE_NIGHTS:]),
         history=history,
         then=then,
@@ -162,25 +157,21 @@ def nights_before(series: Series, past: LevelEstimate, first: int) -> NightsBefo
 
 
 def evidence_of(before: NightsBefore, tail: Floats, sign: int) -> Evidence:
-    """Return the evidence that the level fell (`sign` -1) or rose (+1) after the nights before.
+    """Return the evidence that the level fell (`sign` -1) or rose (+1) with the nights of `tail`.
 
-    Args:
-        before: see `nights_before`.
-        tail: logarithms of the nights from there on.
-        sign: -1 or +1.
+    These are the logarithms of the nights that follow those before.
     """
     middle, line, flat = before.middle, before.line, before.flat
     steps = np.arange(1, len(tail) + 1)
     drifting, steady = _bayes_factors(
         tail - middle - np.stack([line.level + line.slope * steps, flat.level + 0.0 * steps]),
-        before.nights,
+        before,
         np.array(
             [
                 max(line.variance_at((len(tail) + 1) / 2), flat.variance_at(0)),
                 flat.variance_at(0),
             ]
         ),
-        before.worth,
         sign,
     )
     distinct = abs(drifting.step) / before.noise
@@ -259,12 +250,13 @@ def _relative_noise(series: Series, start: int, first: int) -> tuple[bool, float
 
 def _noise(
     series: Series, past: LevelEstimate, first: int, noise: float, known: bool, usual_within: float
-) -> _Noise:
+) -> tuple[Floats, Floats]:
+    """Return the noise of each night that is tested, and the probability that it is a slow one."""
     deep = int((past.residual[:first] < -4 * noise).sum())
     slow = (SLOW_NIGHTS + min(deep, 0.1 * first)) / (SLOW_WEIGHT + first)
     nights = len(series) - first
     if not known:
-        return _Noise(np.full(nights, noise), np.full(nights, slow))
+        return np.full(nights, noise), np.full(nights, slow)
     from_here = max(0, first - 3)
     within = series.within[from_here:] / usual_within
     within = np.where(np.isfinite(within), within, 1.0)
@@ -277,23 +269,19 @@ def _noise(
     as_usual = np.exp(-0.5 * (np.log(unusual) / width) ** 2) / (width * 2.5066 * unusual)
     as_slow = np.where(unusual > 1.4, 0.27, 0.01)
     odds = (0.3 * as_usual + 0.7 * as_slow) / np.maximum(as_usual, 1e-6)
-    return _Noise(noise * around, np.minimum(0.9, slow * odds))
+    return noise * around, np.minimum(0.9, slow * odds)
 
 
 def _bayes_factors(
-    distances: Floats, nights: _Noise, level_variances: Floats, worth: float, sign: int
+    distances: Floats, before: NightsBefore, level_variances: Floats, sign: int
 ) -> list[_BayesFactor]:
     """Return the evidence for a change of `sign` against none, on a grid of steps.
 
-    Args:
-        distances: of each night from the level, one row for each assumption about the level.
-        nights: their noise.
-        level_variances: of the level under each assumption.
-        worth: of a night, see `NightsBefore`.
-        sign: -1 or +1.
+    `distances` of each night from the level and `level_variances` have one row for each assumption
+    about the level.
     """
-    sigma, slow = nights.sigma[:, None], nights.slow[:, None]
-    error = float(nights.sigma.mean()) / math.sqrt(distances.shape[1])
+    sigma, slow = before.sigma[:, None], before.slow[:, None]
+    error = float(before.sigma.mean()) / math.sqrt(distances.shape[1])
     grid = np.stack([np.concatenate([_COARSE, median(row) + error * _FINE]) for row in distances])
     grid.sort(axis=1)
     cell = np.empty_like(grid)
@@ -319,7 +307,7 @@ def _bayes_factors(
     posterior /= evidence[:, None]
     step = (posterior * grid).sum(axis=1)
     # Nights that resemble each other say less of the size, and the level before is an estimate too.
-    reached = np.cumsum(likelihood**worth * change, axis=1)
+    reached = np.cumsum(likelihood**before.worth * change, axis=1)
     reached /= reached[:, -1:] + 1e-300
     margin = Z_90 * np.sqrt(level_variances)
     ends = [np.interp((0.05, 0.95), reached[k], grid[k]) for k in range(len(grid))]

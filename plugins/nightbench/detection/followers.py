@@ -74,12 +74,10 @@ class Follower:
 
         A series with another past than before is replayed from its start.
         """
-        seen = 0
-        if self._seen is not None and _continues(self._seen, series):
-            seen = len(self._seen)
-        else:
-            self.changes, self._detected, self._examined = [], [], None
-        for night in range(seen, len(series)):
+        if self._seen is None or not _continues(self._seen, series):
+            self._seen, self._examined = None, None
+            self.changes, self._detected = [], []
+        for night in range(len(self._seen or ()), len(series)):
             if self._is_quiet(series, night):
                 continue
             self._examined = examine_last_night(series.part(0, night + 1))

@@ -82,12 +82,8 @@ def judge_fall(
 ) -> ShadowVerdict:
     """Judge one night of a planted fall, knowing nothing of later ones.
 
-    Args:
-        fall: the planted fall.
-        real: the same series as it was measured.
-        night: nights since the first slow one; no earlier one was detected.
-        policy: the suite's.
-        detector: judges.
+    `real` is the same series as it was measured; `night` counts from the first slow one, and no
+    earlier one was detected.
     """
     index = fall.first + night
     judgement = detector.judge(fall.points[:index], fall.points[index], policy)
@@ -115,14 +111,9 @@ def judge_quiet(
     detector: Detector,
     regressed_at: datetime | None,
 ) -> ShadowVerdict:
-    """Judge one night of a quiet copy.
+    """Judge one night of a quiet copy, counted from the first that is judged.
 
-    Args:
-        copy: the copy.
-        night: nights since the first judged one.
-        policy: the suite's.
-        detector: judges.
-        regressed_at: the latest earlier night of the copy that was `regressed`.
+    `regressed_at` is the latest earlier night of the copy that was `regressed`.
     """
     index = copy.lead + night
     judgement = detector.judge(copy.points[:index], copy.points[index], policy)

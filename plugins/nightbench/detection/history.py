@@ -9,20 +9,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nightbench.detection.change_detector import change_evidence
-from nightbench.detection.changes import (
-    FEWEST,
-    LOOK_BACK,
-    TAIL,
-    Change,
-    changes_of_last_night,
-)
+from nightbench.detection.changes import FEWEST, LOOK_BACK, TAIL, Change, changes_of_last_night
 from nightbench.detection.control_shift import ControlShift, control_shift
-from nightbench.detection.detector import APART
+from nightbench.detection.detector import APART, new_state_odds
 from nightbench.detection.drift import Drift, drift_of
 from nightbench.detection.followers import find_changes
 from nightbench.detection.observations import Observation
 from nightbench.detection.power import smallest_slowdown
-from nightbench.detection.releases import new_state_odds
 from nightbench.detection.series import Series, repeat_sigma
 
 ENOUGH = 10

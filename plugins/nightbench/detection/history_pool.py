@@ -33,12 +33,7 @@ TASK_NIGHTS = 2000
 def judge_histories(
     histories: Sequence[History], lower_is_better: bool = False, min_change: float = 0.0
 ) -> Iterator[HistoryReport]:
-    """Yield the report of each history, in their order, as soon as it is judged.
-
-    Args:
-        histories: the series; see `judge_history`.
-        lower_is_better: for times and sizes: a rise is the regression.
-        min_change: smallest relative change that is reported.
+    """Yield the report of `judge_history` on each history, in their order, as soon as it is judged.
 
     Raises:
         UserError: a process was ended from outside.

@@ -15,13 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from ruptures import KernelCPD
 
-from nightbench.detection.robust import (
-    Floats,
-    median,
-    noise_of_differences,
-    scale,
-    winsorised,
-)
+from nightbench.detection.robust import Floats, median, noise_of_differences, scale, winsorised
 from nightbench.detection.series import Series
 
 SETTLED = 22

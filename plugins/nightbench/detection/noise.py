@@ -53,17 +53,10 @@ class Variation:
 
 
 def variation(points: Sequence[HistoryPoint]) -> Variation:
-    """Return the variation of a series over its last `RECENT` nights.
-
-    Args:
-        points: comparable nights, oldest first, the night in question last; values positive.
-    """
+    """Return the variation of a series of comparable nights over its last `RECENT` ones."""
     series = series_of(points[-RECENT:])
-    nights = None
-    if len(series) >= FEWEST:
-        past = estimate_level(series)
-        # The two noise estimates of the detector; steps and slow drift are in neither.
-        nights = past.noise
+    # Steps and slow drift are in neither of the detector's two estimates.
+    nights = estimate_level(series).noise if len(series) >= FEWEST else None
     known = series.within[np.isfinite(series.within)]
     return Variation(nights, median(known) if len(known) >= FEWEST else None)
 
@@ -85,13 +78,8 @@ def noise_change(
     """Return the event that a series becomes noisy or steady tonight; None where there is none.
 
     It becomes noisy when its variation exceeds the limit on `IN_A_ROW` successive nights, and
-    steady again when the variation is below `RETURN_BELOW` of the limit on as many.
-
-    Args:
-        history: good nights before tonight, oldest first.
-        tonight: the night in question.
-        limit: `policy.max_spread`.
-        was_noisy: whether the series was noisy before this night.
+    steady again when the variation is below `RETURN_BELOW` of the limit on as many. `history` are
+    the good nights before tonight, oldest first; `limit` is `policy.max_spread`.
     """
     points = [*segment(history, tonight), tonight]
     steady = RETURN_BELOW * limit

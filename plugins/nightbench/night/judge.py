@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from nightbench.alerts import AlertChanges, Delivery, Links, LiveAlert, alerts_for, drifts
+from nightbench.alerts import AlertChanges, Delivery, LiveAlert, alerts_for, drifts
 from nightbench.alerts.explain import explain_alerts
 from nightbench.alerts.noise import quarantine
 from nightbench.alerts.notify import Notifier, notify
@@ -121,7 +121,7 @@ def judge_run(
         explain_alerts(warehouse.causes, plan.run, plan.policy.clear_change)
         if confirms:
             confirm_suspects(connection, plan)
-        notifier = Notifier(resolve, Links(base_url) if base_url else None)
+        notifier = Notifier.of(resolve, base_url)
         deliveries = notify(warehouse, plan, notifier)
     finally:
         connection.close()

@@ -100,7 +100,7 @@ def confirm(confirmation: int, **context: Any) -> dict[str, Any]:
 @task(trigger_rule="all_done", doc_md="Sends the night's message, which has waited for this.")
 def send_message(**context: Any) -> list[str]:
     """Send the messages of the runs whose suspects were measured; a failure stops no other."""
-    from nightbench.alerts.notify import notify_run
+    from nightbench.alerts.notify import Notifier, notify_run
     from nightbench.experiments.confirm import give_up_rest
     from nightbench.orchestration.connections import channel_url, connect
     from nightbench.spool import open_spool
@@ -112,7 +112,7 @@ def send_message(**context: Any) -> list[str]:
             if given_up := give_up_rest(connect, open_spool(), run_id):
                 log.warning("run %s: %d suspects were not measured again", run_id, given_up)
             log_refused(
-                notify_run(open_spool(), run_id, connect, resolve=channel_url, base_url=base_url())
+                notify_run(open_spool(), run_id, connect, Notifier.of(channel_url, base_url()))
             )
         except UserError as error:
             log.error("run %s: %s", run_id, error)

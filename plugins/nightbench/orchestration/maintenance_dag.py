@@ -118,7 +118,7 @@ def send_unsent_messages() -> int:
         for run_id in give_up_overdue(connect):
             log.warning("run %s: not all of its suspects were measured again in time", run_id)
         deliveries, problems = notify.notify_leftovers(
-            open_spool(), connect, resolve=channel_url, base_url=base_url()
+            open_spool(), connect, notify.Notifier.of(channel_url, base_url())
         )
         log_refused(deliveries)
         if problems:

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request
 
-from nightbench.causes.field_changes import flat
-from nightbench.causes.run_differences import differences
+from nightbench.causes.field_changes import differences, flat
 from nightbench.core.model import reasons_from_json
 from nightbench.core.reproduce import command_of
 from nightbench.core.sentences import kept_unless, sentence, sentences

@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from nightbench.causes.run_differences import RunDifference, differences
+from nightbench.causes.field_changes import RunDifference, differences
 from nightbench.config import parse_build
 from nightbench.core.reproduce import command_of
 

@@ -10,7 +10,7 @@ import pytest
 
 from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
 from nightbench.detection import ChangeDetector
-from nightbench.detection.releases import SHARE, release_odds
+from nightbench.detection.detector import SHARE, release_odds
 
 NIGHTS, FALL = 60, 0.03
 
