@@ -62,25 +62,10 @@ WorkloadName = Annotated[str, _known("workloads"), v.Words("workload")]
 RoleName = Annotated[str, _known("roles"), v.Words("role")]
 Url = Annotated[str, AfterValidator(_url), v.Words("URL")]
 
-_axis = (BeforeValidator(v.as_list), AfterValidator(v.some), AfterValidator(v.no_duplicates))
-Frameworks = Annotated[v.Many[FrameworkName], *_axis]
-Workloads = Annotated[v.Many[WorkloadName], *_axis]
-Shapes = Annotated[v.Many[v.Shape], *_axis]
-Counts = Annotated[v.Many[v.Count], *_axis]
 PserverCount = Annotated[Any, *_number_or(AS_TRAINERS, "as many as trainers")]
-PserverCounts = Annotated[v.Many[PserverCount], *_axis]
 BatchSize = Annotated[Any, *_number_or(MAX_BATCH, "the largest batch that fits")]
-BatchSizes = Annotated[v.Many[BatchSize], *_axis]
-Names = Annotated[v.Many[v.Name], *_axis]
-Percentages = Annotated[v.Many[v.Percentage], *_axis]
-Bandwidths = Annotated[v.Many[v.Bandwidth], *_axis]
-Sizes = Annotated[v.Many[v.Size], *_axis]
-Texts = Annotated[v.Many[v.Text], *_axis]
 TableName = Annotated[str, _known("tables"), v.Words("table")]
-TableNames = Annotated[v.Many[TableName], *_axis]
-TableAxes = Annotated[v.Many[TableAxis], *_axis]
 CommandName = Annotated[str, _known("commands"), v.Words("command")]
-CommandNames = Annotated[v.Many[CommandName], *_axis]
 
 
 _ADAPTIVE = "{min: 5, max: 15, confidence: 1%}"
@@ -157,59 +142,59 @@ class ProtocolFile(StrictModel):
 class BlockFile(StrictModel):
     """One block of the matrix: a list is an axis, a scalar is fixed; all combinations are cases."""
 
-    workload: Workloads | None = None
+    workload: v.Axis[WorkloadName] | None = None
     """What is trained: a folder of `benchmarks/workloads`."""
-    frameworks: Frameworks | None = None
+    frameworks: v.Axis[FrameworkName] | None = None
     """Framework lines: folders of `benchmarks/frameworks`."""
-    command: CommandNames | None = None
+    command: v.Axis[CommandName] | None = None
     """In place of `workload` and `frameworks`: scripts of others, as the suite's `commands` name
     them."""
     strategy: Literal["single", "collective", "parameter_server"]
     """How the work of a step is spread over processes."""
-    devices: Shapes | None = None
+    devices: v.Axis[v.Shape] | None = None
     """Nodes x devices on each, `2x1`. For `parameter_server` as many nodes as trainers with one
     device each, unless it is given."""
-    pservers: PserverCounts | None = None
+    pservers: v.Axis[PserverCount] | None = None
     """Parameter servers (`parameter_server` only; 1 unless given); `trainers`: as many as trainers.
     """
-    trainers: Counts | None = None
+    trainers: v.Axis[v.Count] | None = None
     """Trainers (`parameter_server` only)."""
-    sync: Names | None = None
+    sync: v.Axis[v.Name] | None = None
     """Whether trainers wait for each other, `sync`, or how they do not: `async`, `half_async`,
     `geo`, as the line has it (`parameter_server` only)."""
-    batch_size_per_device: BatchSizes
+    batch_size_per_device: v.Axis[BatchSize]
     """Samples in a step of one trainer; `max`: the run finds the largest batch that fits into
     memory."""
-    precision: Names = ("fp32",)
+    precision: v.Axis[v.Name] = ("fp32",)
     """`fp32`, `tf32`, `bf16` or `fp16`, as the line has it."""
-    compiler: Names = ("none",)
+    compiler: v.Axis[v.Name] = ("none",)
     """Compiler of the line, by name."""
-    execution: Names = ("default",)
+    execution: v.Axis[v.Name] = ("default",)
     """Execution mode; `default` is the line's own."""
-    layout: Names = ("default",)
+    layout: v.Axis[v.Name] = ("default",)
     """Layout of tensors; `default` is the workload's own."""
-    compression: Names = ("none",)
+    compression: v.Axis[v.Name] = ("none",)
     """Compression of gradients."""
-    link_bandwidth: Bandwidths = ("full",)
+    link_bandwidth: v.Axis[v.Bandwidth] = ("full",)
     """What each node may send, `100mbit`; clusters need a `link.command` for it."""
-    data: Names = ("synthetic",)
+    data: v.Axis[v.Name] = ("synthetic",)
     """What is fed to the model: `synthetic`, `sample` (a few examples that ship with Nightbench),
     or a set that the cluster's `data` names."""
-    sequence_length: Counts | None = None
+    sequence_length: v.Axis[v.Count] | None = None
     """Tokens in a sequence, for workloads that have them."""
-    threads: Counts | None = None
+    threads: v.Axis[v.Count] | None = None
     """Threads of each process; the number of its cores unless given."""
-    sparsity: Percentages | None = None
+    sparsity: v.Axis[v.Percentage] | None = None
     """Part of the gradients that `compression` leaves out of an exchange."""
-    cpus: Counts | None = None
+    cpus: v.Axis[v.Count] | None = None
     """Cores of each process, no other's; processes share those of their node unless given."""
-    memory: Sizes | None = None
+    memory: v.Axis[v.Size] | None = None
     """What each process may take, `5GB`; no limit unless given."""
-    scale: Names | None = None
+    scale: v.Axis[v.Name] | None = None
     """Size of the workload; the suite's `scale` unless given."""
     priority: Annotated[int, Field(ge=0, le=9), v.Words("0 to 9")] = PRIORITY
     """Where the night is short, cases of a higher one come first."""
-    tables: TableNames = ()
+    tables: v.Axis[TableName] = ()
     """The suite's tables that the cases stand in."""
     unsupported: Literal["refuse", "skip"] = "refuse"
     """Cases that a line, a workload or the cluster cannot run: the suite is wrong (`refuse`), or
@@ -221,7 +206,7 @@ class PublishedFile(StrictModel):
 
     document: v.Text
     """Their `source` there."""
-    figures: Texts
+    figures: v.Axis[v.Text]
     """Their `figure` there."""
     only: dict[str, v.Text] = Field({})
     """Their `framework` there: why Nightbench has no such line, so that its cells hold published
@@ -233,9 +218,9 @@ class TableFile(StrictModel):
 
     title: v.Text
     """Its heading."""
-    rows: TableAxes
+    rows: v.Axis[TableAxis]
     """Axes that make a row."""
-    columns: TableAxes
+    columns: v.Axis[TableAxis]
     """Axes that make a column."""
     metric: TableMetric = Field("throughput", alias="value")
     """What stands in its cells."""

@@ -261,6 +261,13 @@ def some(values: tuple[Any, ...]) -> tuple[Any, ...]:
 # Lists of files become tuples. Of their length pydantic would complain beside the items' errors.
 Many = Annotated[tuple[T, ...], Field(strict=False)]
 Some = Annotated[tuple[T, ...], Field(strict=False), AfterValidator(some)]
+Axis = Annotated[
+    tuple[T, ...],
+    Field(strict=False),
+    BeforeValidator(as_list),
+    AfterValidator(some),
+    AfterValidator(no_duplicates),
+]
 Text = Annotated[str, AfterValidator(not_empty), Words("text")]
 Version = Annotated[str, AfterValidator(version), Words("version")]
 Name = Annotated[str, AfterValidator(slug), Words("name")]

@@ -12,7 +12,6 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -111,23 +110,19 @@ def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
     trainers = [rank for rank in record.ranks if rank.measured]
     problem = _why_not(record, case, trainers)
     if problem is not None:
-        return RepeatSummary(record.repeat, None, None, None, None, problem=problem)
-    together = not asynchronous(case)
-    rates = _slowest_window(trainers) if together else _common_interval(record, trainers)
-    if rates.problem is None and not _positive(rates.throughput):
-        problem = Reason(
-            ReasonCode.BAD_FIGURE, subject="the throughput", observed=str(rates.throughput)
-        )
-        rates = dataclasses.replace(rates, throughput=None, problem=problem)
+        return _without_throughput(record, problem)
+    rates = _common_interval if asynchronous(case) else _slowest_window
+    summary = rates(record, trainers)
+    if summary.problem is None and not _positive(summary.throughput):
+        found = str(summary.throughput)
+        problem = Reason(ReasonCode.BAD_FIGURE, subject="the throughput", observed=found)
+        summary = dataclasses.replace(summary, throughput=None, problem=problem)
+    elif summary.problem is None and record.status == "disturbed":
+        summary = dataclasses.replace(summary, problem=_first_reason(record))
     first_losses = [r.loss_first for r in trainers if r.loss_first is not None]
     window_losses = [loss for r in trainers for loss in r.loss_window]
-    return RepeatSummary(
-        repeat=record.repeat,
-        throughput=rates.throughput,
-        window_s=rates.window_s,
-        samples=rates.samples,
-        step_throughput=rates.step_throughput,
-        overlap=rates.overlap,
+    return dataclasses.replace(
+        summary,
         drift=_drift(trainers),
         time_to_first_step_s=_largest(r.time_to_first_step_s for r in trainers),
         peak_resident_bytes=_largest(r.peak_resident_bytes for r in trainers),
@@ -135,7 +130,6 @@ def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
         data_wait_s=_largest(r.data_wait_s for r in trainers),
         loss_first=statistics.fmean(first_losses) if first_losses else None,
         loss_median=statistics.median(window_losses) if window_losses else None,
-        problem=rates.problem or (_first_reason(record) if record.status == "disturbed" else None),
     )
 
 
@@ -159,35 +153,33 @@ def _why_not(record: RepeatRecord, case: Case, trainers: Sequence[RankResult]) -
     return None
 
 
-@dataclass(frozen=True)
-class _Rates:
-    throughput: float | None
-    window_s: float | None
-    samples: float | None
-    step_throughput: float | None
-    overlap: float | None = None
-    problem: Reason | None = None
+def _without_throughput(
+    record: RepeatRecord, problem: Reason, overlap: float | None = None
+) -> RepeatSummary:
+    return RepeatSummary(record.repeat, None, None, None, None, overlap, problem=problem)
 
 
-def _slowest_window(trainers: Sequence[RankResult]) -> _Rates:
+def _slowest_window(record: RepeatRecord, trainers: Sequence[RankResult]) -> RepeatSummary:
+    """Throughput of all samples over the slowest rank's window."""
     samples = math.fsum(r.samples_per_step * len(r.step_seconds) for r in trainers)
     window = max(r.window_wall_s for r in trainers)
     stepping = max(math.fsum(r.step_seconds) for r in trainers)
-    return _Rates(samples / window, window, samples, samples / stepping if stepping > 0 else None)
+    by_steps = samples / stepping if stepping > 0 else None
+    return RepeatSummary(record.repeat, samples / window, window, samples, by_steps)
 
 
-def _common_interval(record: RepeatRecord, trainers: Sequence[RankResult]) -> _Rates:
+def _common_interval(record: RepeatRecord, trainers: Sequence[RankResult]) -> RepeatSummary:
     """Throughput in the interval that all windows share, on the controller's clock."""
     missing = sorted({r.node for r in trainers} - set(record.clocks))
     if missing:
-        return _no_rates(Reason(ReasonCode.NO_CLOCK_OFFSET, missing[0]))
+        return _without_throughput(record, Reason(ReasonCode.NO_CLOCK_OFFSET, missing[0]))
     offset = {node: clock.offset_s for node, clock in record.clocks.items()}
     opened = max(r.window_open_s - offset[r.node] for r in trainers)
     closed = min(r.window_close_s - offset[r.node] for r in trainers)
     length = closed - opened
     if length <= 0:
         gap = Reason(ReasonCode.NO_COMMON_INTERVAL, observed=f"{-length:.3f} s")
-        return _no_rates(gap, overlap=0.0)
+        return _without_throughput(record, gap, overlap=0.0)
     shortest = min(r.window_close_s - r.window_open_s for r in trainers)
     samples = by_laps = 0.0
     for rank in trainers:
@@ -195,11 +187,9 @@ def _common_interval(record: RepeatRecord, trainers: Sequence[RankResult]) -> _R
         start, end = opened + here, closed + here
         samples += rank.samples_per_step * steps_within(_steps_by_ends(rank), start, end)
         by_laps += rank.samples_per_step * steps_within(_steps_by_laps(rank), start, end)
-    return _Rates(samples / length, length, samples, by_laps / length, length / shortest)
-
-
-def _no_rates(problem: Reason, overlap: float | None = None) -> _Rates:
-    return _Rates(None, None, None, None, overlap, problem)
+    return RepeatSummary(
+        record.repeat, samples / length, length, samples, by_laps / length, length / shortest
+    )
 
 
 def steps_within(steps: Iterable[tuple[float, float]], start: float, end: float) -> float:
