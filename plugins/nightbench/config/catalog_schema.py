@@ -43,8 +43,7 @@ def _is_answer(value: Any) -> bool:
 
 def _number(value: Any) -> Any:
     """A number of processes: at least 1, or the axis that says it."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if not (value in _COUNTS if isinstance(value, str) else whole and value >= 1):
+    if not (value in _COUNTS if isinstance(value, str) else type(value) is int and value >= 1):
         raise ValueError(
             f"found {describe(value)}; expected a whole number of at least 1, or "
             + any_of(_COUNTS).removeprefix("one of ")

@@ -63,10 +63,9 @@ class NeighbourPolicy:
 
 @dataclass(frozen=True)
 class HealthPolicy:
-    """What a node must show before a night, and when it is left out."""
+    """What a node must show before a night, and when it is left out: `health` of its file."""
 
     quarantine_after: int = 3
-    """Faults of a node in a row."""
     expected_devices: int | None = None
     governor: str | None = None
     min_disk_bytes: int = 5_000_000_000
@@ -76,71 +75,56 @@ class HealthPolicy:
 
 @dataclass(frozen=True)
 class EnvironmentPolicy:
-    """Where framework environments come from on the nodes of a cluster."""
+    """Where framework environments come from on the nodes of a cluster.
+
+    The keys of `environments` in its file, and described there (`config.cluster_schema`).
+    """
 
     root: str = "~/.nightbench-node"
-    """Folder on the node for code, tools, environments and jobs; `~` is the SSH user's home."""
     python: str = "python3"
-    """Interpreter (3.7 or newer) that runs the agent."""
     variants: Mapping[str, str] = field(default_factory=dict)
-    """Framework line -> variant of its lock; `cpu` or the line's default otherwise."""
     paths: Mapping[str, str] = field(default_factory=dict)
-    """Framework line -> prefix that the site prepared (`bin/python` below it)."""
     engine: str = "podman"
-    """Program that takes the commands of docker or podman."""
     images: Mapping[str, str] = field(default_factory=dict)
     """Framework line -> image with its digest. Where there is one, every line runs in an image."""
     image_python: str = "python3"
-    """Python in the images."""
     engine_options: tuple[str, ...] = ()
-    """Of the engine's `run`."""
     mounts: tuple[str, ...] = ()
-    """Folders of the nodes that containers see, with `:ro` read-only."""
     prefix_roots: tuple[str, ...] = ()
-    """Folders on the nodes below which a prefix lies that is named for one run; none when empty."""
     wheelhouse: str | None = None
-    """Folder on the controller whose wheels are shipped, for nodes without an index."""
     index_url: str | None = None
     find_links: tuple[str, ...] = ()
     lock_dir: str | None = None
-    """Node-local folder for the node's lock; `/tmp/nightbench-locks` when None."""
     job_root: str | None = None
-    """Node-local folder for the state of jobs where `root` is shared; `root` when None."""
 
 
 @dataclass(frozen=True)
 class SlurmPolicy:
-    """How gangs become jobs of Slurm."""
+    """How gangs become jobs of Slurm: `slurm` of a cluster's file (`config.cluster_schema`)."""
 
     login: str
-    """SSH address of the login node, on which files are written and jobs are submitted."""
     partition: str | None = None
     account: str | None = None
     time_limit_s: float | None = None
-    """Of one job; the partition's when None."""
     warning_s: int = 60
-    """So long before its end a job is told of it, by a signal to its agents."""
     options: tuple[str, ...] = ()
-    """Further options of `sbatch`."""
 
 
 @dataclass(frozen=True)
 class KubernetesPolicy:
-    """How gangs become indexed Jobs of Kubernetes, a pod for each node."""
+    """How gangs become indexed Jobs of Kubernetes, a pod for each node.
+
+    `kubernetes` of a cluster's file, and described there (`config.cluster_schema`).
+    """
 
     claim: str
-    """A PersistentVolumeClaim that all pods of a gang mount (ReadWriteMany)."""
     images: Mapping[str, str]
-    """Framework line -> image."""
     namespace: str = "default"
     resources: Mapping[str, str] = field(default_factory=dict)
-    """Of a pod: resource -> quantity, requested and limited alike."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[str, ...] = ()
-    """Keys of taints that the pods tolerate."""
     user: int = 50001
     time_limit_s: float | None = None
-    """Of one Job; none when None."""
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,11 @@ from nightbench.core.model.words import Strategy, VerdictKind
 
 @dataclass(frozen=True)
 class NightPolicy:
-    """Which part of a day the cases of a suite may take."""
+    """Which part of a day the cases of a suite may take: `night` of its file (`config.schema`)."""
 
     window: str | None = None
-    """`22:00-06:00 Europe/Berlin`; any time when None."""
     budget_s: float | None = None
-    """Measuring time of one night; only the window limits it when None."""
     deadline: str | None = None
-    """`07:00 Europe/Berlin`: results that are not there by then are missing; worked out if None."""
 
 
 @dataclass(frozen=True)
