@@ -24,6 +24,7 @@ STATED = {
     "vgg16": (1.0, 1.0),
     "vgg16_cifar": (1.0, 1.0),
     # The counter takes the whole of the decoder's own attention, of which half is masked.
+    "gpt2": (0.91, 0.93),
     "llama": (0.91, 0.92),
     "transformer_base": (0.97, 1.0),
     "transformer_big": (0.97, 1.0),

@@ -34,6 +34,7 @@ def cell(line: str, workload: str, *marks: Any, **axes: Any) -> Any:
 SLOW, LARGE = pytest.mark.slow, pytest.mark.large
 CELLS = [
     cell("pytorch", "transformer_base"),
+    cell("pytorch", "gpt2", SLOW),
     cell("pytorch", "llama", SLOW),
     cell("paddle2", "ctr_dnn", sync="async"),
     cell("paddle1", "word2vec", SLOW, sync="sync"),
@@ -41,6 +42,7 @@ CELLS = [
     cell("mxnet", "ctr_dnn", SLOW, sync="async"),
     cell("tensorflow1", "simnet_bow", SLOW, sync="sync"),
     cell("jax", "bert_base", SLOW),
+    cell("jax", "gpt2", SLOW),
     cell("jax", "llama", SLOW),
     cell("tensorflow1", "bert_base", SLOW),
     cell("paddle1", "transformer_base", SLOW),

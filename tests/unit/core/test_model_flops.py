@@ -102,6 +102,18 @@ def test_each_weight_is_used_where_the_network_uses_it(workloads, name, monkeypa
     assert forward(workloads, name, "smoke") * units == pytest.approx(2 * counted, rel=1e-12)
 
 
+@pytest.mark.parametrize("scale", ["full", "350m", "1.5b"])
+def test_gpt2_takes_six_flops_for_each_weight_of_a_matrix(workloads, scale):
+    """And 6 L H Q T for its causal attention, per token."""
+    gpt2 = workloads["gpt2"]
+    params = gpt2.params_of(case("gpt2", scale))
+    hidden, layers = params["hidden"], params["layers"]
+    vectors = layers * 13 * hidden + 2 * hidden
+    matrices = params["parameters"] - params["positions"] * hidden - vectors
+    found = flops_per_unit(gpt2, case("gpt2", scale))
+    assert found == 6 * matrices + 6 * layers * hidden * 1024
+
+
 @pytest.mark.parametrize(
     ("scale", "flops"),
     # Of dgxc-benchmarking v25.04 (llama3.1/README.md) for 8192 tokens; they count attention whole.

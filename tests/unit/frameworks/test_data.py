@@ -58,6 +58,7 @@ def digest(arrays: dict[str, Any]) -> str:
         ("bert_base", "a908f5fad8ee", "01b72b7a5bd0"),
         ("bert_large", "190e26c99081", "01b72b7a5bd0"),
         ("ctr_dnn", "f777a68377dc", "bb5c7f99bfc0"),
+        ("gpt2", "d63ff2451506", "92745f249a60"),
         ("llama", "b6a2d015454f", "92745f249a60"),
         ("resnet50_v1.5", "218a002f5ad3", "3d4e57f0c6ff"),
         ("se_resnext50_32x4d", "ef990f4d5467", "3d4e57f0c6ff"),

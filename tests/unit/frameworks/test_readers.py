@@ -295,8 +295,9 @@ def test_sequences_of_bert_are_full_and_masked(corpus: Path) -> None:
     assert {0, 1} == set(batch["next_sentence"].tolist())
 
 
-def test_packed_sequences_are_the_text_without_gaps() -> None:
-    batches = take(trainer("llama"), 2)
+@pytest.mark.parametrize("workload", ["gpt2", "llama"])
+def test_packed_sequences_are_the_text_without_gaps(workload: str) -> None:
+    batches = take(trainer(workload), 2)
     stream = Corpus(Part(str(SAMPLES / "text"), 0, 1, 1), 1000)
     for row, labels in zip(
         np.concatenate([x["tokens"] for x in batches]),
