@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,8 +22,6 @@ from nightbench.core.model import Cluster, JobSpec, Suite
 from nightbench.core.sentences import sentence
 
 app = typer.Typer()
-
-_MINUTE = "%Y-%m-%d %H:%M"
 
 
 @app.command()
@@ -134,20 +132,16 @@ def show_cases(chosen: Chosen, *, json: bool) -> None:
     from nightbench.core.run_plan import resolve
 
     given = (chosen.suite, chosen.cluster, chosen.catalog)
-    jobs = [resolve(case, *given, "plan") for case in chosen.suite.cases]
-    problems = {case.case_id: broken(case, *given) for case in chosen.suite.cases}
-    unavailable = {name: problem for name, problem in problems.items() if problem is not None}
+    cases = chosen.suite.cases
+    jobs = [resolve(case, *given, "plan") for case in cases]
+    unavailable = {case.case_id: why for case in cases if (why := broken(case, *given))}
     untried = {
         case.case_id: why
-        for case in chosen.suite.cases
+        for case in cases
         if (why := untried_because(case, chosen.cluster, chosen.catalog))
     }
-    known = common.history(chosen.cluster.name)
-    seconds = [
-        # What is not measured takes no time.
-        0.0 if job.case.case_id in unavailable else known.get(job.case.case_id)
-        for job in jobs
-    ]
+    # What is not measured takes no time.
+    seconds = common.history(chosen.cluster.name) | dict.fromkeys(unavailable, 0.0)
     if json:
         common.print_json(
             [
@@ -159,66 +153,53 @@ def show_cases(chosen: Chosen, *, json: bool) -> None:
                     "build_id": job.build.build_id,
                     "repeats": job.protocol.repeats,
                     "definition_digest": job.definition_digest,
-                    "estimate_s": guess,
+                    "estimate_s": seconds.get(job.case.case_id),
                     "unavailable": unavailable.get(job.case.case_id),
                     "untried": untried.get(job.case.case_id),
                 }
-                for job, guess in zip(jobs, seconds, strict=True)
+                for job in jobs
             ]
         )
         return
     columns = ("case", "processes", "build", "steps", "repeats", "estimate")
-    out.print(
-        common.table(
-            columns,
-            (
-                _cells(job, "unavailable" if job.case.case_id in unavailable else _estimate(guess))
-                for job, guess in zip(jobs, seconds, strict=True)
-            ),
-        )
-    )
+    out.print(common.table(columns, (_cells(job, seconds, unavailable) for job in jobs)))
     for case_id, problem in unavailable.items():
         say(f"unavailable: {case_id}: {problem}")
     for word, reasons in (("untried", untried), ("skipped", chosen.suite.skipped)):
         for reason, number in Counter(reasons.values()).items():
             say(f"{word}: {number} {'case' if number == 1 else 'cases'}: {reason}")
-    say(_total(seconds, len(unavailable), chosen.cluster))
+    estimates = [seconds.get(case.case_id) for case in cases]
+    say(_total(estimates, len(unavailable), chosen.cluster))
 
 
-def _cells(job: JobSpec, estimate: str) -> tuple[str, ...]:
+def _cells(
+    job: JobSpec, seconds: Mapping[str, float], unavailable: Mapping[str, str]
+) -> tuple[str, ...]:
+    case_id, protocol = job.case.case_id, job.protocol
     spread = [
         f"{node.name}: " + " ".join(p.name for p in job.processes if p.node == node.name)
         for node in job.nodes
     ]
-    protocol = job.protocol
-    steps = f"{protocol.warmup_steps}+{protocol.measured_steps}"
+    estimate = duration(seconds[case_id]) if case_id in seconds else "-"
     return (
-        job.case.case_id,
+        case_id,
         "\n".join(spread),
         job.build.build_id,
-        steps,
+        f"{protocol.warmup_steps}+{protocol.measured_steps}",
         str(protocol.repeats),
-        estimate,
+        "unavailable" if case_id in unavailable else estimate,
     )
 
 
 def _total(seconds: Sequence[float | None], unavailable: int, cluster: Cluster) -> str:
     unknown = sum(guess is None for guess in seconds)
-    words = f"{len(seconds)} cases on {cluster.name}, {_at_once(cluster)}"
+    many = cluster.parallel_cases
+    at_once = "one after another" if many == 1 else f"at most {many} at once"
+    words = f"{len(seconds)} cases on {cluster.name}, {at_once}"
     if unknown and unknown == len(seconds) - unavailable:
         return f"{words}; no history yet to estimate the time from"
     more = f", and {unknown} without a history" if unknown else ""
     return f"{words}; about {duration(sum(filter(None, seconds)))}{more}"
-
-
-def _estimate(seconds: float | None) -> str:
-    return "-" if seconds is None else duration(seconds)
-
-
-def _at_once(cluster: Cluster) -> str:
-    if cluster.parallel_cases == 1:
-        return "one after another"
-    return f"at most {cluster.parallel_cases} at once"
 
 
 # --- a night -------------------------------------------------------------------------------
@@ -235,16 +216,18 @@ def show_night(chosen: Chosen, at: str | None, *, json: bool) -> None:
     Raises:
         UserError: the time cannot be read, or the hours never hold together.
     """
+    from nightbench.core.placement import nodes_for
     from nightbench.night.planning import plan_night
 
     suite, cluster = chosen.suite, chosen.cluster
     place = zone_of(suite, cluster)
     past = common.past(cluster.name)
     night = plan_night(suite, cluster, chosen.catalog, past, begin_of(suite, cluster, at, place))
+    nodes = {case.case_id: [node.name for node in nodes_for(case, cluster)] for case in suite.cases}
     if json:
-        common.print_json([_document(chosen, entry, past) for entry in night.entries])
+        common.print_json([_document(entry, cluster, nodes, past) for entry in night.entries])
     else:
-        _show(night, past, chosen, place)
+        _show(night, past, suite, nodes, place)
 
 
 def begin_of(suite: Suite, cluster: Cluster, at: str | None, place: tzinfo) -> datetime:
@@ -271,13 +254,21 @@ def zone_of(suite: Suite, cluster: Cluster) -> tzinfo:
     return Hours.parse(written).zone if written else UTC
 
 
-def _show(night: NightPlan, past: dict[str, CaseHistory], chosen: Chosen, place: tzinfo) -> None:
-    nodes = {case_id: " ".join(names) for case_id, names in _nodes(chosen).items()}
+def _show(
+    night: NightPlan,
+    past: Mapping[str, CaseHistory],
+    suite: Suite,
+    nodes: Mapping[str, list[str]],
+    place: tzinfo,
+) -> None:
+    def minute(at: datetime) -> str:
+        return f"{at.astimezone(place):%Y-%m-%d %H:%M}"
+
     rows = [
         (
-            f"{entry.start.astimezone(place):{_MINUTE}}",
+            minute(entry.start),
             entry.case_id,
-            nodes[entry.case_id],
+            " ".join(nodes[entry.case_id]),
             f"{duration(entry.seconds)}{' (guessed)' if entry.guessed else ''}",
             f"{last.astimezone(place):%Y-%m-%d}"
             if (last := past.get(entry.case_id, CaseHistory()).last)
@@ -295,39 +286,30 @@ def _show(night: NightPlan, past: dict[str, CaseHistory], chosen: Chosen, place:
     for entry in unavailable:
         say(f"unavailable: {entry.case_id}: {entry.problem}")
     window = night.window
-    begins = f"{window.start.astimezone(place):{_MINUTE}}"
-    last_end = f"{night.end.astimezone(place):{_MINUTE}}"
     count = len(night.entries) - len(night.left_out) - len(unavailable)
-    words = f"the night begins at {begins}; "
+    words = f"the night begins at {minute(window.start)}; "
     if count:
-        words += f"{count} of {len(night.entries)} cases end by {last_end}"
+        words += f"{count} of {len(night.entries)} cases end by {minute(night.end)}"
     else:
         words += f"none of {len(night.entries)} cases fits"
     if window.end is None:
-        schedule = chosen.suite.schedule
-        since = f" (by its schedule, {schedule})" if schedule else ""
+        since = f" (by its schedule, {suite.schedule})" if suite.schedule else ""
         say(f"{words}; nothing limits it{since}")
     else:
-        say(f"{words}; it ends at {window.end.astimezone(place):{_MINUTE}} ({window.why})")
-
-
-def _nodes(chosen: Chosen) -> dict[str, list[str]]:
-    from nightbench.core.placement import nodes_for
-
-    return {
-        case.case_id: [node.name for node in nodes_for(case, chosen.cluster)]
-        for case in chosen.suite.cases
-    }
+        say(f"{words}; it ends at {minute(window.end)} ({window.why})")
 
 
 def _document(
-    chosen: Chosen, entry: NightPlanEntry, past: dict[str, CaseHistory]
+    entry: NightPlanEntry,
+    cluster: Cluster,
+    nodes: Mapping[str, list[str]],
+    past: Mapping[str, CaseHistory],
 ) -> dict[str, Any]:
     last = past.get(entry.case_id, CaseHistory()).last
     return {
         "case_id": entry.case_id,
-        "cluster": chosen.cluster.name,
-        "nodes": _nodes(chosen)[entry.case_id],
+        "cluster": cluster.name,
+        "nodes": nodes[entry.case_id],
         "start": entry.start.isoformat() if entry.start else None,
         "estimate_s": entry.seconds,
         "guessed": entry.guessed,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
-from rich.table import Table
 
 from nightbench.cli import common
 from nightbench.cli.common import out, say, warn
@@ -70,7 +69,7 @@ def table(
 
     A cell without a figure says why: not run yet, unsupported here, failed, quarantined.
     """
-    from nightbench.report import charts, suite_tables
+    from nightbench.report import suite_tables
 
     if common.warehouse_dsn() is None and format_ is Format.TEXT and figures is None:
         show_published(suite, only or [])
@@ -93,14 +92,19 @@ def table(
             say("")
         if chosen != FULL:
             say(f"Published figures: --scale {FULL}; another scale does other work.")
-    if figures is None:
-        return
+    if figures is not None:
+        _draw(filled, figures)
+
+
+def _draw(filled: Sequence[tuple[SuiteTable, list[Cell]]], folder: Path) -> None:
+    from nightbench.report import charts
+
     for each, cells in filled:
         try:
-            paths = charts.write_charts(each, cells, figures)
+            paths = charts.write_charts(each, cells, folder)
         except OSError as error:
             raise UserError(
-                f"figures: {figures} cannot be written: {error.strerror}; expected a folder"
+                f"figures: {folder} cannot be written: {error.strerror}; expected a folder"
             ) from error
         drawn = ", ".join(map(str, paths)) or f"none of {each.name}: it has no value yet"
         warn(f"figure: {drawn}")
@@ -120,10 +124,8 @@ def show_published(named: str, only: list[str]) -> None:
         same = [
             f"{name} {rows[0][name]}" for name in _PUBLISHED if name not in differ and rows[0][name]
         ]
-        shown = Table(*differ, "value", title=f"{each.title}, as published", box=box.SIMPLE_HEAD)
-        for row in rows:
-            shown.add_row(*(row[name] for name in differ), row["value"] or "empty")
-        out.print(shown)
+        cells = ((*(row[name] for name in differ), row["value"] or "empty") for row in rows)
+        out.print(common.table((*differ, "value"), cells, title=f"{each.title}, as published"))
         say(", ".join(same))
         for remark in sorted({row["remark"] for row in rows} - {""}):
             say(remark)
