@@ -84,33 +84,22 @@ def ab(
     Exit codes: 0 B is faster or the same; 1 B is slower by more than --min-effect, with
     confidence; 2 bad usage, or nothing could be measured; 3 inconclusive.
     """
-    from nightbench.experiments.ab import AbRequest
 
     def work() -> int:
-        cases, cluster = selection.case or [], selection.cluster
         if resume is not None:
-            if build_a or cases or suite:
+            if build_a or selection.case or suite:
                 raise UserError("resume: found builds or cases beside it; it knows its own")
             document = _resume(resume, json=json)
         else:
             if not (build_a and build_b):
                 raise UserError("builds: found fewer than two; expected BUILD_A and BUILD_B")
-            request = AbRequest(
-                a=experiment_common.pinned(build_a),
-                b=experiment_common.pinned(build_b),
-                suite=experiment_common.absolute(suite or experiment_common.suite_of(cases)),
-                cases=cases,
-                cluster=experiment_common.absolute(cluster) if cluster else None,
-                frameworks=selection.frameworks,
-                workloads=selection.workloads,
-                strategies=selection.strategies,
-                scale=selection.scale,
-                rounds=rounds,
-                min_effect=experiment_common.fraction(min_effect, "--min-effect"),
-                seed=seed,
-                outside_hours=outside_hours,
-            )
-            document = _begin(request, json=json)
+            limits = {
+                "rounds": rounds,
+                "min_effect": experiment_common.fraction(min_effect, "--min-effect"),
+                "seed": seed,
+                "outside_hours": outside_hours,
+            }
+            document = _begin(_request(build_a, build_b, suite, selection, limits), json=json)
         if json:
             common.print_json(document)
         else:
@@ -121,6 +110,31 @@ def ab(
         return EXIT_CODES[document["verdict"]]
 
     raise typer.Exit(experiment_common.exit_code(work))
+
+
+def _request(
+    a: str, b: str, suite: str | None, selection: Selection, limits: Mapping[str, Any]
+) -> AbRequest:
+    """Return what is asked for, in words that mean the same in any folder.
+
+    Raises:
+        UserError: a build is none, or no suite holds the cases.
+    """
+    from nightbench.experiments.ab import AbRequest
+
+    cases, cluster = selection.case or [], selection.cluster
+    return AbRequest(
+        a=experiment_common.pinned(a),
+        b=experiment_common.pinned(b),
+        suite=experiment_common.absolute(suite or experiment_common.suite_of(cases)),
+        cases=cases,
+        cluster=experiment_common.absolute(cluster) if cluster else None,
+        frameworks=selection.frameworks,
+        workloads=selection.workloads,
+        strategies=selection.strategies,
+        scale=selection.scale,
+        **limits,
+    )
 
 
 def _begin(request: AbRequest, *, json: bool) -> Document:
