@@ -123,9 +123,13 @@ def test_compiler_and_layout_leave_the_work_as_it_is(
         ("paddle3", "resnet50_v1.5"),
         ("paddle3", "bert_base"),
         ("paddle3", "transformer_base"),
+        ("paddle3", "llama"),
+        ("paddle3", "gpt2"),
         ("paddle2", "bert_base"),
         ("paddle1", "transformer_base"),
         ("jax", "bert_base"),
+        ("jax", "llama"),
+        ("jax", "gpt2"),
         ("mxnet", "bert_base"),
         ("tensorflow1", "bert_base"),
         *(

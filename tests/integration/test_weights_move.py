@@ -47,6 +47,8 @@ CELLS = [
     cell("tensorflow1", "bert_base", SLOW),
     cell("paddle1", "transformer_base", SLOW),
     cell("paddle3", "transformer_base", SLOW),
+    cell("paddle3", "gpt2", SLOW),
+    cell("paddle3", "llama", SLOW),
     cell("mxnet", "bert_base", SLOW),
     cell("tensorflow2", "bert_base", LARGE),
     cell("oneflow", "bert_base", LARGE),

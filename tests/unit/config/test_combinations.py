@@ -33,6 +33,8 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ("tensorflow2", "ctr_dnn", {**SERVERS, "data": "clicks"}, "do not read real data"),
         ("pytorch", "bert_base", {**RANKS, "layout": "channels_last"}, "a layout of images"),
         ("pytorch", "llama", {**RANKS, "layout": "channels_last"}, "a layout of images"),
+        ("paddle2", "gpt2", RANKS, "no causal attention on CPUs"),
+        ("paddle2", "llama", RANKS, "no grouped queries"),
         ("oneflow", "gpt2", RANKS, "no attention with masks"),
         ("oneflow", "llama", RANKS, "no attention with masks"),
         ("pytorch", "resnet50_v1.5", {**ALONE, "compression": "dgc"}, "one rank exchanges nothing"),
