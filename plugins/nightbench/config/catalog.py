@@ -155,19 +155,16 @@ def _framework(folder: Path, tree: _Tree) -> FrameworkInfo:
     complaints = [str(document.error)] if document.problems else []
     complaints += code_errors(sorted(path.parent.glob("[!.]*.py")), file.python, LINE_NAMES)
     complaints += code_errors(sorted(shared.glob("[!.]*.py")), file.python, {})
+    variants = file.variants.items()
     return file.to(
         FrameworkInfo,
         line=path.parent.name,
         devices=devices,
-        variants={name: variant.device for name, variant in file.variants.items()},
+        variants={name: each.device for name, each in variants},
         compute_capabilities={
-            name: variant.compute_capabilities
-            for name, variant in file.variants.items()
-            if variant.compute_capabilities
+            name: each.compute_capabilities for name, each in variants if each.compute_capabilities
         },
-        least_drivers={
-            name: variant.driver for name, variant in file.variants.items() if variant.driver
-        },
+        least_drivers={name: each.driver for name, each in variants if each.driver},
         axes={
             axis: {value: _by_kind(support, kinds) for value, support in values.items()}
             for axis, values in file.axes.items()

@@ -120,7 +120,6 @@ def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
     elif summary.problem is None and record.status == "disturbed":
         summary = dataclasses.replace(summary, problem=_first_reason(record))
     first_losses = [r.loss_first for r in trainers if r.loss_first is not None]
-    window_losses = [loss for r in trainers for loss in r.loss_window]
     return dataclasses.replace(
         summary,
         drift=_drift(trainers),
@@ -129,7 +128,7 @@ def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
         sent_bytes_per_step=_largest(r.sent_bytes_per_step for r in trainers),
         data_wait_s=_largest(r.data_wait_s for r in trainers),
         loss_first=statistics.fmean(first_losses) if first_losses else None,
-        loss_median=statistics.median(window_losses) if window_losses else None,
+        loss_median=_median(loss for r in trainers for loss in r.loss_window),
     )
 
 
@@ -248,11 +247,16 @@ def _drift(trainers: Sequence[RankResult]) -> float | None:
         if first <= 0:
             return None
         drifts.append(last / first - 1)
-    return statistics.median(drifts) if drifts else None
+    return _median(drifts)
 
 
 def _largest(values: Iterable[N | None]) -> N | None:
     return max((value for value in values if value is not None), default=None)
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
 
 
 def _positive(value: float | None) -> bool:
@@ -304,8 +308,6 @@ def summarize_case(
         status = CaseStatus.FAILED
         problems = dict.fromkeys(r.problem for r in repeats if r.problem)
         reasons = reasons or tuple(problems) or (Reason(ReasonCode.NO_GOOD_REPEAT), *refusals)
-    first_steps = [r.time_to_first_step_s for r in counted if r.time_to_first_step_s is not None]
-    data_waits = [r.data_wait_s for r in counted if r.data_wait_s is not None]
     return Measurement(
         run_id=run_id,
         case=case,
@@ -321,10 +323,10 @@ def summarize_case(
         spread=numbers.spread,
         half_width=numbers.half_width,
         framework_version=_version(case.framework, records),
-        time_to_first_step_s=statistics.median(first_steps) if first_steps else None,
+        time_to_first_step_s=_median(r.time_to_first_step_s for r in counted),
         peak_resident_bytes=_largest(r.peak_resident_bytes for r in counted),
         sent_bytes_per_step=_largest(r.sent_bytes_per_step for r in counted),
-        data_wait_s=statistics.median(data_waits) if data_waits else None,
+        data_wait_s=_median(r.data_wait_s for r in counted),
         found_batch_size=_largest(rank.batch_size for x in records for rank in x.ranks),
         definition_digest=definition_digest,
         fingerprint_id=_fingerprint(records),
