@@ -256,7 +256,8 @@ group by case_id
 order by case_id;
 
 -- name: case_states(case_id, run_ids)
--- What a case was measured with in some runs: build, code, definition, fingerprints of its nodes.
+-- What a case was measured with in some runs: build, code, definition, mode, its nodes'
+-- fingerprints.
 select
     p.run_id,
     p.started_at,
@@ -270,6 +271,7 @@ select
     p.framework_version,
     p.definition_digest,
     p.throughput,
+    p.untried,
     (
         select jsonb_object_agg(n.node, f.document)
         from raw.measurement_node as n

@@ -92,6 +92,7 @@ def test_a_message_holds_what_how_much_since_when_why_and_the_plot(
         "update raw.run set code_digest = case when started_at < %s then 'aaaa1' else 'bbbb2' end",
         bad.started_at,
     )
+    place.sql("update raw.planned_case set untried = 'nobody had such a GPU'")
     fingerprints = (("f-old", "550.1", good), ("f-new", "560.2", bad))
     for fingerprint_id, driver, of in fingerprints:
         gpu = {"uuid": "GPU-1", "driver": driver}
@@ -116,6 +117,7 @@ def test_a_message_holds_what_how_much_since_when_why_and_the_plot(
     assert "- tonight: 90 samples/s" in lines
     assert any(line.startswith("- change of level: -1") and "90 %" in line for line in lines)
     assert f"- since: {bad.started_at:%Y-%m-%d %H:%M} UTC" in lines
+    assert "- untried mode, never run on such devices before: nobody had such a GPU" in lines
     assert f"- last good: 100 samples/s on 2026-03-17, run {good.run_id}" in lines
     assert f"- first bad: 90.18 samples/s on 2026-03-18, run {bad.run_id}" in lines
     changed = lines[lines.index("- changed between them:") + 1 :][:2]

@@ -79,6 +79,8 @@ class AlertItem:
     """Change that an earlier message said; None where there was none, or it has not grown since."""
     reproduce: str | None = None
     """The command that measures it again."""
+    untried: str | None = None
+    """Why nobody had run its mode on such devices before; None where it was tried."""
 
     @property
     def group(self) -> str:
@@ -207,6 +209,8 @@ def _item(run: Run, items: Sequence[AlertItem], links: Links | None) -> str:
     lines += _cause(worst.cause)
     if len(items) > 1:
         lines.append(f"- the worst: {verdict.case_id}")
+    if worst.untried:
+        lines.append(f"- untried mode, never run on such devices before: {worst.untried}")
     lines += _error(worst)
     lines += _when(run, worst)
     lines += _changes(worst)
@@ -299,15 +303,16 @@ def _row(item: AlertItem) -> str:
         words += f" (level {_level(verdict)})"
     if verdict.value is not None and verdict.baseline is not None:
         words += f", {verdict.value:.5g} of {verdict.baseline:.5g}{_unit(item)}"
-    return words
+    return f"{words}, untried mode" if item.untried else words
 
 
 def _level(verdict: Verdict) -> str:
     """Return the change of the level with its interval; the night's own may lie outside of it."""
-    interval = f"{verdict.low:+.1%} to {verdict.high:+.1%} (90 %)"
+    interval = f"{verdict.low:+.1%} to {verdict.high:+.1%}"
     if verdict.level_change is None:
+        # A verdict of 0.1.0, whose interval was another one.
         return interval
-    return f"{verdict.level_change:+.1%}, {interval}"
+    return f"{verdict.level_change:+.1%}, {interval} (90 %)"
 
 
 def _unit(item: AlertItem) -> str:

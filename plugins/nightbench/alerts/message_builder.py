@@ -97,6 +97,7 @@ class MessageBuilder:
             reproduce=command_of(self._plan.run.suite, verdict.case_id, good, bad)
             if row["axes"]
             else None,
+            untried=bad["untried"] if bad else None,
         )
 
     def _picture(self, news: AlertItem) -> Picture | None:

@@ -64,6 +64,26 @@ def test_fall_says_what_how_much_since_when_why_and_where():
     )
 
 
+def test_an_interval_of_the_first_release_has_no_percentage():
+    old = replace(FALL, verdict=replace(FALL.verdict, level_change=None))
+    assert "- change of level: -10.4% to -9.1%\n" in message(RUN, "benchmarks", [old]).body
+
+
+def test_an_untried_mode_is_said_of_one_and_of_several():
+    why = "pytorch is written for ROCm, and nobody has run it there"
+    untried = replace(FALL, untried=why)
+    line = f"- untried mode, never run on such devices before: {why}\n"
+    assert line in message(RUN, "benchmarks", [untried]).body
+    assert "untried" not in message(RUN, "benchmarks", [FALL]).body
+    cause = replace(FALL.cause, group="g")
+    both = [replace(each, cause=cause) for each in (untried, FALL)]
+    rows = message(RUN, "benchmarks", both).body.splitlines()
+    assert [row.endswith(", untried mode") for row in rows if row.startswith("  - resnet50")] == [
+        True,
+        False,
+    ]
+
+
 def test_failure_has_its_reason_and_no_figures():
     said = message(RUN, "benchmarks", [FAILURE])
     assert said.title == "Nightbench demo on local: ctr failed"
