@@ -14,7 +14,7 @@ from nightbench.core.documents import to_document
 from nightbench.core.model import Cluster, reasons_from_json
 from nightbench.core.sentences import sentences
 from nightbench.night.cluster_preflight import ClusterHealth
-from nightbench.nodes import Finding, FindingLevel, JudgedNode, NodeState
+from nightbench.nodes import Control, Finding, FindingLevel, JudgedNode, NodeState
 
 Key = tuple[str, str, str, str]
 
@@ -108,8 +108,7 @@ def controls_table(health: ClusterHealth, baselines: Mapping[Key, float]) -> Tab
     """Return a table of the controls beside the medians of their histories."""
     rows: list[tuple[str | Text, ...]] = []
     for control in health.controls:
-        before = baselines.get(control.key)
-        ratio = control.median / before if before else None
+        ratio = _of_history(control, baselines)
         said = "none yet" if ratio is None else f"{ratio * 100:.1f} %"
         said += "" if control in health.valid_controls else " (busy)"
         slow = ratio is not None and ratio < _SLOW
@@ -124,6 +123,11 @@ def controls_table(health: ClusterHealth, baselines: Mapping[Key, float]) -> Tab
             )
         )
     return common.table(("node", "control", "on", "backend", "median", "of history"), rows)
+
+
+def _of_history(control: Control, baselines: Mapping[Key, float]) -> float | None:
+    before = baselines.get(control.key)
+    return control.median / before if before else None
 
 
 def as_json(
@@ -153,9 +157,7 @@ def as_json(
                 **to_document(control),
                 "median": control.median,
                 "history_median": baselines.get(control.key),
-                "ratio": control.median / baselines[control.key]
-                if baselines.get(control.key)
-                else None,
+                "ratio": _of_history(control, baselines),
             }
             for control in health.controls
         ],

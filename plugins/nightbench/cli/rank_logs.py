@@ -52,8 +52,7 @@ def show(
 
 def list_runs(spool: Spool) -> None:
     """Print the newest runs whose ranks have logs."""
-    newest = [run.run_id for run in spool.runs()][: -MOST_RUNS - 1 : -1]
-    say(f"Runs in {spool.root}, newest first: {', '.join(newest) or 'none yet'}")
+    say(f"Runs in {spool.root}, newest first: {', '.join(_newest(spool)) or 'none yet'}")
     say("Logs of ranks: nightbench logs --run RUN [--case CASE] [--repeat N] [--rank R]")
 
 
@@ -61,8 +60,11 @@ def _run(spool: Spool, run_id: str) -> RunSpool:
     for run in (spool.run(run_id), spool.comparison(run_id)):
         if run.folder.exists():
             return run
-    newest = [run.run_id for run in spool.runs()][: -MOST_RUNS - 1 : -1]
-    raise _absent("run", run_id, f"{spool.root}/runs", newest)
+    raise _absent("run", run_id, f"{spool.root}/runs", _newest(spool))
+
+
+def _newest(spool: Spool) -> list[str]:
+    return [run.run_id for run in spool.runs()][: -MOST_RUNS - 1 : -1]
 
 
 def _list_cases(run: RunSpool) -> None:

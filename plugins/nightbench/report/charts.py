@@ -102,16 +102,12 @@ def _colour(row: int) -> tuple[float, float, float, float]:
 
 def _legend(axes: Axes, cells: Sequence[Cell], rows: list[Label]) -> None:
     """An entry for each row that has a value, and one for what is published."""
+    pale = _NAMES["published"]
     for row, label in enumerate(rows):
-        if any(cell.row == label and cell.value is not None for cell in cells):
-            axes.bar(0, 0, color=_colour(row), label=" ".join(label))
-        elif any(cell.row == label and cell.published is not None for cell in cells):
-            axes.bar(
-                0,
-                0,
-                color=_colour(row),
-                alpha=_NAMES["published"],
-                label=f"{' '.join(label)} (published)",
-            )
+        own, name = [cell for cell in cells if cell.row == label], " ".join(label)
+        if any(cell.value is not None for cell in own):
+            axes.bar(0, 0, color=_colour(row), label=name)
+        elif any(cell.published is not None for cell in own):
+            axes.bar(0, 0, color=_colour(row), alpha=pale, label=f"{name} (published)")
     if any(cell.published is not None for cell in cells):
-        axes.bar(0, 0, color="grey", alpha=_NAMES["published"], label="paler: published")
+        axes.bar(0, 0, color="grey", alpha=pale, label="paler: published")
