@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from nightbench.cli import dag_run
 from nightbench.core.errors import UserError
 from nightbench.local.airflow_api import AirflowApi
+from nightbench.spool import Spool
 
 REFUSED = "Airflow refused: 400 Invalid input for cluster: 'lab' is not one of [None, 'local']"
 
@@ -49,3 +51,13 @@ def test_waiting_for_airflow_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dag_run, "PARSE_TIMEOUT_S", 0.0)
     with pytest.raises(UserError, match="is not one of"):
         trigger([REFUSED, REFUSED])
+
+
+def test_an_id_of_several_dag_runs_means_the_newest_run() -> None:
+    document = {"dag_run_id": "scheduled__1"}
+    runs = [SimpleNamespace(run_id=name, run=lambda: document) for name in ("older", "newer")]
+    spool = cast(Spool, SimpleNamespace(runs=lambda: runs))
+    for name, expected in (("scheduled__1", "newer"), ("older", "older")):
+        found = dag_run.named(spool, name)
+        assert found is not None
+        assert found.run_id == expected
