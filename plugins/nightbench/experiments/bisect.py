@@ -226,12 +226,10 @@ class _Bisect:
 
 
 def judged(row: Mapping[str, Any], min_effect: float) -> tuple[VersionResult, str]:
-    """Return what a comparison says of the newer version, and why.
+    """Return what a case of a comparison's result says of the newer version, and why.
 
-    Args:
-        row: the case in the comparison's result.
-        min_effect: half of the fall that is looked for; a version is bad where its whole interval
-            lies below it, and good where it lies above.
+    It is bad where its whole interval lies below `min_effect`, which is half of the fall that is
+    looked for, and good where it lies above.
     """
     if row["low"] is None:
         why = f"it could not be measured: {row['stopped'] or row['sentence']}"

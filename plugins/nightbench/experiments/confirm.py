@@ -7,6 +7,8 @@ it twice, and its launches are compared with the level of the nights before.
 The fall of a night has to be distinguished from no fall at all. So the bound lies between them:
 half way, or at the suite's smallest change where that is nearer. An interval wholly below it
 confirms, one wholly above it does not, and one that contains it is inconclusive.
+
+All that asks the warehouse raises `WarehouseUnavailable` where it is away.
 """
 
 from __future__ import annotations
@@ -72,11 +74,7 @@ class ConfirmRequest:
 
 
 def begin_confirmation(connect: Connect, confirmation_id: int) -> ConfirmRequest | None:
-    """Mark a confirmation as running and return it; None where it has ended or never was.
-
-    Raises:
-        WarehouseUnavailable: the warehouse is away.
-    """
+    """Mark a confirmation as running and return it; None where it has ended or never was."""
     with closing(connect()) as connection:
         repository = Warehouse(connection).confirmations
         if not repository.begin(confirmation_id):
@@ -94,32 +92,20 @@ def end_confirmation(
     found: Confirmation,
     detail: Mapping[str, Any] | None = None,
 ) -> None:
-    """Store the outcome of a confirmation.
-
-    Raises:
-        WarehouseUnavailable: the warehouse is away; what was measured stays in the spool.
-    """
+    """Store the outcome of a confirmation; what was measured stays in the spool as well."""
     with closing(connect()) as connection:
         Warehouse(connection).confirmations.end(request.confirmation_id, found, detail)
 
 
 def runs_to_confirm(connect: Connect, run_ids: Iterable[str]) -> list[str]:
-    """Return those of the runs, each once, whose message waits for confirmations.
-
-    Raises:
-        WarehouseUnavailable: the warehouse is away.
-    """
+    """Return those of the runs, each once, whose message waits for confirmations."""
     with closing(connect()) as connection:
         repository = Warehouse(connection).confirmations
         return [run_id for run_id in dict.fromkeys(run_ids) if repository.waiting(run_id)]
 
 
 def give_up_overdue(connect: Connect) -> list[str]:
-    """Give up what did not end in time, and return the runs that it belongs to.
-
-    Raises:
-        WarehouseUnavailable: the warehouse is away.
-    """
+    """Give up what did not end in time, and return the runs that it belongs to."""
     with closing(connect()) as connection:
         repository = Warehouse(connection).confirmations
         late = {
@@ -135,9 +121,6 @@ def give_up_rest(connect: Connect, spool: Spool, run_id: str) -> int:
     """Give up what of a run no process measures, and return how many confirmations that was.
 
     What a living process measures (another DAG run, or a person) goes on, and is waited for.
-
-    Raises:
-        WarehouseUnavailable: the warehouse is away.
     """
     with closing(connect()) as connection:
         repository = Warehouse(connection).confirmations
@@ -273,12 +256,9 @@ def _plan(
 def smallest_effect(suspect: SuspectedRegression, min_change: float, *, has_two: bool) -> float:
     """Return the fall that an interval has to lie beyond, as a ratio less one: .015 for 1.5 %.
 
-    Args:
-        suspect: says how large the fall is.
-        min_change: the suite's smallest change.
-        has_two: two builds in one round share the hour, so a small part of the fall is real as
-            well. One build against a level of earlier nights does not: half way separates the
-            levels best.
+    Two builds in one round share the hour, so a small part of the fall is real as well, from the
+    suite's smallest change on. One build against a level of earlier nights does not: half way
+    separates the levels best.
     """
     half = -math.log(suspect.value / suspect.baseline) / 2
     bound = min(half, -math.log1p(-min_change)) if has_two else half
@@ -286,13 +266,7 @@ def smallest_effect(suspect: SuspectedRegression, min_change: float, *, has_two:
 
 
 def decide(low: float | None, high: float | None, effect: float) -> ConfirmationResult:
-    """Return what an interval of a ratio means.
-
-    Args:
-        low: its lower bound; None where there were too few rounds for one.
-        high: its upper bound.
-        effect: see `smallest_effect`.
-    """
+    """Return what an interval of a ratio means by `smallest_effect`; None: too few rounds."""
     if low is None or high is None:
         return ConfirmationResult.INCONCLUSIVE
     bound = 1 / (1 + effect)

@@ -51,9 +51,7 @@ def kept_shipment(run: RunSpool, digest: str, wheelhouse: str | None) -> Shipmen
 def shipment_of_now(digest: str | None, wheelhouse: str | None) -> Shipment:
     """What this process ships although a file of it may change while it runs.
 
-    Args:
-        digest: of the code; of what there is now where None.
-        wheelhouse: folder of wheels for nodes without an index.
+    The digest is that of what there is now where None.
 
     Raises:
         UserError: what is shipped has changed since its digest was taken.

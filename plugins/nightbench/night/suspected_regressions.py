@@ -21,7 +21,7 @@ from nightbench.core.budget import PREPARE_S, duration, guess_repeat_s
 from nightbench.core.code_digest import file_digest
 from nightbench.core.documents import to_document
 from nightbench.core.errors import UserError
-from nightbench.core.model import Build, HistoryPoint, PlannedCase, VerdictKind
+from nightbench.core.model import Build, VerdictKind
 from nightbench.core.run_plan import RunPlan
 from nightbench.warehouse import Warehouse, WarehouseUnavailable
 from nightbench.warehouse.connection import Connection
@@ -139,30 +139,15 @@ class RunFacts:
 
     def __init__(self, warehouse: Warehouse) -> None:
         runs = warehouse.runs
-        self._points = functools.cache(
+        self.points = functools.cache(
             lambda run_id: {each.case_id: each.point for each in runs.measured(run_id)}
         )
-        self._planned = functools.cache(
+        self.planned = functools.cache(
             lambda run_id: {each.case_id: each for each in runs.planned_cases(run_id)}
         )
-        self._verdicts = functools.cache(
+        self.verdicts = functools.cache(
             lambda run_id: {each.case_id: each for each in warehouse.series.verdicts(run_id)}
         )
-
-    def point(self, run_id: str, case_id: str) -> HistoryPoint | None:
-        """Return the throughput of a case; None without a valid value."""
-        return self._points(run_id).get(case_id)
-
-    def planned(self, run_id: str, case_id: str) -> PlannedCase | None:
-        """Return the planned case of a run."""
-        return self._planned(run_id).get(case_id)
-
-    def last_good(self, run_id: str, case_id: str) -> str | None:
-        """Return the last good run before a fall, by the verdict of a night since."""
-        verdict = self._verdicts(run_id).get(case_id)
-        if verdict is None or verdict.kind is not VerdictKind.REGRESSED:
-            return None
-        return verdict.last_good_run_id
 
 
 def suspected_regression(
@@ -177,10 +162,12 @@ def suspected_regression(
     if case is None or not alert["value"] or not alert["baseline"]:
         return None
     run_id, nights = plan.run.run_id, nights or RunFacts(warehouse)
-    tonight = nights.point(run_id, case_id)
-    good_run_id = nights.last_good(run_id, case_id) if tonight else None
-    planned = nights.planned(good_run_id, case_id) if good_run_id else None
-    before = nights.point(good_run_id, case_id) if good_run_id else None
+    tonight = nights.points(run_id).get(case_id)
+    verdict = nights.verdicts(run_id).get(case_id) if tonight else None
+    fell = verdict if verdict is not None and verdict.kind is VerdictKind.REGRESSED else None
+    good_run_id = fell.last_good_run_id if fell else None
+    planned = nights.planned(good_run_id).get(case_id) if good_run_id else None
+    before = nights.points(good_run_id).get(case_id) if good_run_id else None
     return SuspectedRegression(
         alert_id=alert["alert_id"],
         run_id=run_id,

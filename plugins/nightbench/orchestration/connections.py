@@ -13,8 +13,9 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -22,8 +23,6 @@ from nightbench.config.locations import home_folder
 from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
-    from airflow.sdk import Connection
-
     from nightbench.warehouse.connection import Connection as WarehouseConnection
 
 WAREHOUSE = "nightbench_warehouse"
@@ -41,7 +40,7 @@ MADE_BY_UP = (WAREHOUSE, WAREHOUSE_READER, WAREHOUSE_TRIAGE, "nightbench_local")
 """Connections of the control plane that runs on one machine."""
 
 _FIELDS = ("conn_type", "host", "port", "schema", "login", "password")
-"""Of a Connection in the home's file, beside its extra."""
+"""Of a Connection, beside its extra."""
 SLACK = "https://hooks.slack.com/services"
 _CHANNELS = (
     'expected type apprise with an extra such as {"config": {"path": "slack://…"}}, type '
@@ -53,8 +52,8 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class HomeConnection:
-    """A Connection of the home's file, with the fields of Airflow's class that are read here."""
+class PlainConnection:
+    """A Connection, with the fields of Airflow's class that are read here."""
 
     conn_type: str | None
     host: str | None
@@ -62,15 +61,21 @@ class HomeConnection:
     schema: str | None
     login: str | None
     password: str | None = field(repr=False)
-    extra_dejson: Mapping[str, Any] = field(repr=False)
+    extra: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, field_of: Callable[[str], Any], extra: Mapping[str, Any]) -> PlainConnection:
+        """The fields that a function of their names returns, and the extra."""
+        return cls(**{name: field_of(name) for name in _FIELDS}, extra=extra)
+
+    @classmethod
+    def of_airflow(cls, known: Any) -> PlainConnection:
+        """A Connection of one of Airflow's classes, whose property masks secrets in logs."""
+        return cls.of(partial(getattr, known), known.extra_dejson)
 
 
-def get_connection(conn_id: str, named: str = "") -> Connection | HomeConnection:
-    """A Connection by its id.
-
-    Args:
-        conn_id: the id.
-        named: what names it, for the message where it is missing.
+def get_connection(conn_id: str, named: str = "") -> PlainConnection:
+    """A Connection by its id; `named` says what names it, for the message where it is missing.
 
     Raises:
         UserError: there is none.
@@ -82,7 +87,7 @@ def get_connection(conn_id: str, named: str = "") -> Connection | HomeConnection
     from airflow.sdk import BaseHook
 
     try:
-        return BaseHook.get_connection(conn_id)
+        return PlainConnection.of_airflow(BaseHook.get_connection(conn_id))
     except not_found():
         found = None if _in_task() else _from_database(conn_id)
         if found is None:
@@ -124,7 +129,7 @@ def _in_task() -> bool:
     return getattr(runner, "SUPERVISOR_COMMS", None) is not None
 
 
-def _from_home(conn_id: str) -> HomeConnection | None:
+def _from_home(conn_id: str) -> PlainConnection | None:
     """From the file that `nightbench up` writes; None where that has it not, or as a URI."""
     path = home_folder() / "connections.json"
     if not path.is_file():
@@ -137,10 +142,10 @@ def _from_home(conn_id: str) -> HomeConnection | None:
         extra = json.loads(extra) if isinstance(extra, str) else extra
     except ValueError as error:  # Its message holds no text of the file.
         raise UserError(f"{path}: connection {conn_id}: found no JSON: {error}") from None
-    return HomeConnection(**{name: entry.get(name) for name in _FIELDS}, extra_dejson=extra)
+    return PlainConnection.of(entry.get, extra)
 
 
-def _from_database(conn_id: str) -> Connection | None:
+def _from_database(conn_id: str) -> PlainConnection | None:
     """From Airflow's database, where this terminal's environment names it."""
     if not os.environ.get("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"):
         return None
@@ -152,20 +157,7 @@ def _from_database(conn_id: str) -> Connection | None:
     except SQLAlchemyError as error:
         log.warning("Airflow's database cannot be asked for %s: %s", conn_id, type(error).__name__)
         return None
-    if stored is None:
-        return None
-    from airflow.sdk import Connection
-
-    return Connection(
-        conn_id=conn_id,
-        conn_type=stored.conn_type,
-        host=stored.host,
-        port=stored.port,
-        login=stored.login,
-        password=stored.password,
-        schema=stored.schema,
-        extra=stored.extra,
-    )
+    return None if stored is None else PlainConnection.of_airflow(stored)
 
 
 # --- the warehouse ------------------------------------------------------------------------
@@ -202,8 +194,7 @@ def warehouse_dsn(conn_id: str = WAREHOUSE) -> dict[str, Any]:
         "password": connection.password,
     }
     passed = ("sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout", "options")
-    extra = connection.extra_dejson
-    parts |= {name: extra.get(name) for name in passed}
+    parts |= {name: connection.extra.get(name) for name in passed}
     return {name: value for name, value in parts.items() if value not in (None, "")}
 
 
@@ -228,7 +219,7 @@ def channel_url(conn_id: str) -> str:
         return _slack(conn_id, connection)
     if kind == "smtp":
         return _mail(conn_id, connection)
-    config = connection.extra_dejson.get("config")
+    config = connection.extra.get("config")
     if isinstance(config, str):
         config = json.loads(config)
     entries = config if isinstance(config, list) else [config]
@@ -240,7 +231,7 @@ def channel_url(conn_id: str) -> str:
     return ", ".join(paths)
 
 
-def _slack(conn_id: str, connection: Connection | HomeConnection) -> str:
+def _slack(conn_id: str, connection: PlainConnection) -> str:
     """As Airflow's SlackWebhookHook reads it: the token is the password, or a whole URL is."""
     token = (connection.password or "").strip().strip("/")
     if not token:
@@ -248,9 +239,9 @@ def _slack(conn_id: str, connection: Connection | HomeConnection) -> str:
     return token if token.startswith("https://") else f"{SLACK}/{token}"
 
 
-def _mail(conn_id: str, connection: Connection | HomeConnection) -> str:
+def _mail(conn_id: str, connection: PlainConnection) -> str:
     """As Airflow's SmtpHook reads it, with the recipients in `to_email`, which it leaves out."""
-    extra = connection.extra_dejson
+    extra = connection.extra
     sender, to = extra.get("from_email"), extra.get("to_email")
     if isinstance(to, list):
         to = ",".join(map(str, to))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -59,11 +59,10 @@ def check_deadlines(**context: Any) -> str:
     from nightbench.orchestration.connections import channel_url, connect
     from nightbench.spool import open_spool
 
-    is_paused = dag_is_paused(context)
     with user_errors_fail_task():
         found = []
         for promise in scheduled_suites():
-            paused = is_paused(promise.dag_id)
+            paused = _is_paused(context, promise.dag_id)
             problem = promise.problem
             if paused is None:
                 problem = problem or f"Airflow knows no DAG {promise.dag_id}"
@@ -82,15 +81,12 @@ def check_deadlines(**context: Any) -> str:
     return checked.sentence()
 
 
-def dag_is_paused(context: Mapping[str, Any]) -> Callable[[str], bool | None]:
-    """A function of dag_id; returns whether that DAG is paused, None where Airflow has none."""
+def _is_paused(context: Mapping[str, Any], dag_id: str) -> bool | None:
+    """Whether a DAG is paused; None where Airflow has none."""
     from airflow.sdk.exceptions import AirflowRuntimeError
 
-    def ask(dag_id: str) -> bool | None:
-        try:
-            return bool(context["ti"].get_dag(dag_id).is_paused)
-        except AirflowRuntimeError as error:
-            log.info("Airflow does not know the DAG %s: %s", dag_id, error)
-            return None
-
-    return ask
+    try:
+        return bool(context["ti"].get_dag(dag_id).is_paused)
+    except AirflowRuntimeError as error:
+        log.info("Airflow does not know the DAG %s: %s", dag_id, error)
+        return None

@@ -48,13 +48,7 @@ class GenerationState:
 
     @classmethod
     def of_try(cls, stored: object, run_id: str, max_tries: int) -> GenerationState:
-        """The state of this try.
-
-        Args:
-            stored: what the task state store held, None before the first try.
-            run_id: the Nightbench run that is measured now.
-            max_tries: as Airflow counts them for this try.
-        """
+        """The state of this try, by what the task state store held: None before the first one."""
         if not isinstance(stored, Mapping) or stored.get("run_id") != run_id:
             return cls(run_id, 0, max_tries)
         generation, before = int(stored["generation"]), int(stored["max_tries"])
@@ -71,11 +65,6 @@ class GangOperator(BaseOperator):
     `execute` ships code, provisions the nodes and writes the job directories; nothing is launched
     there. It remembers the job before that, so that a retry finds it again, and defers to a
     trigger that steers the gang and ends the task itself.
-
-    Args:
-        nightbench_run: id of the run, whose plan lies in the spool.
-        case_id: the case.
-        kwargs: of `BaseOperator`.
     """
 
     template_fields = ("nightbench_run", "case_id")

@@ -44,6 +44,8 @@ database or the spool's disk is away for a moment."""
 END_S = 180.0
 """For ending a gang: its agents end their processes, then its nodes are swept."""
 
+_ARGUMENTS = ("nightbench_run", "case_id", "generation", "last_try", "project")
+
 _ending: set[asyncio.Task[None]] = set()
 """Gangs that are being ended: an event loop refers to its tasks only weakly."""
 
@@ -54,12 +56,8 @@ class GangTrigger(BaseTrigger):
     A triggerer that is started again runs it again: finished repeats are found, a running one is
     watched further. Ended by a person (failed, cleared, marked success), it ends the gang.
 
-    Args:
-        nightbench_run: id of the run.
-        case_id: the case.
-        generation: of the case.
-        last_try: Airflow will not retry: what cannot be steered is recorded as failed.
-        project: folder of the DAG file's project: a triggerer reads no DAG files.
+    On the last try, after which Airflow will not retry, what cannot be steered is recorded as
+    failed. `project` is the folder of the DAG file's project: a triggerer reads no DAG files.
     """
 
     def __init__(
@@ -82,13 +80,7 @@ class GangTrigger(BaseTrigger):
         """As Airflow stores it."""
         return (
             "nightbench.orchestration.gang_trigger.GangTrigger",
-            {
-                "nightbench_run": self.nightbench_run,
-                "case_id": self.case_id,
-                "generation": self.generation,
-                "last_try": self.last_try,
-                "project": self.project,
-            },
+            {name: getattr(self, name) for name in _ARGUMENTS},
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:

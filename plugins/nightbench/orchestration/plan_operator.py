@@ -26,11 +26,8 @@ _PLAN = "run"
 class PlanOperator(BaseOperator):
     """Plans a run; returns one entry for each case that is measured.
 
-    A scheduled run whose night has not begun defers until it does.
-
-    Args:
-        suite: the suite; None where the form says which.
-        kwargs: of `BaseOperator`.
+    A scheduled run whose night has not begun defers until it does. Without a suite the form says
+    which.
     """
 
     ui_color = "#e8f3e8"
@@ -114,14 +111,8 @@ class PlanOperator(BaseOperator):
         dag_run, state = context["dag_run"], context["task_state_store"]
         if self._is_new(context):
             now = datetime.now(UTC)
-            state.set(
-                _PLAN,
-                {
-                    "run_id": new_run_id(request.suite, now),
-                    "started_at": now.isoformat(),
-                    "max_tries": context["ti"].max_tries,
-                },
-            )
+            new = {"run_id": new_run_id(request.suite, now), "started_at": now.isoformat()}
+            state.set(_PLAN, {**new, "max_tries": context["ti"].max_tries})
         planned: Any = state.get(_PLAN)
         try:
             cases = plan_run(

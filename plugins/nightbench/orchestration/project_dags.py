@@ -17,13 +17,10 @@ from nightbench.orchestration.suite_dags import nightly_dags, on_demand_dag
 
 
 def project_dags(project: Path) -> dict[str, DAG]:
-    """The DAGs by dag_id.
+    """The DAGs by dag_id of the folder with `suites/` and `clusters/`.
 
     The process that has parsed the DAG file, and what it starts, takes this project's suites,
     clusters, lines and workloads: a task of a versioned bundle those of its own version.
-
-    Args:
-        project: the folder with `suites/` and `clusters/`.
     """
     os.environ[variable("dags")] = str(project)
     dags = [

@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,15 +21,13 @@ from nightbench.config.clusters import on_this_machine
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, JumpHost, Node
 from nightbench.orchestration.connections import (
-    HomeConnection,
+    PlainConnection,
     get_connection,
     missing,
     not_found,
 )
 
 if TYPE_CHECKING:
-    from airflow.sdk import Connection
-
     from nightbench.gang import SshTarget
 
 SSH_PORT = 22
@@ -46,9 +45,7 @@ def ssh_targets(cluster: Cluster) -> dict[str, SshTarget]:
     """
     cluster = on_this_machine(cluster)
     named = _named_by(cluster)
-    known = {conn_id: get_connection(conn_id, named) for conn_id in _conn_ids(cluster)}
-    extras = {conn_id: connection.extra_dejson for conn_id, connection in known.items()}
-    return _targets(cluster, known, extras)
+    return _targets(cluster, {each: get_connection(each, named) for each in _conn_ids(cluster)})
 
 
 async def ssh_targets_async(cluster: Cluster, project: str = "") -> dict[str, SshTarget]:
@@ -62,15 +59,16 @@ async def ssh_targets_async(cluster: Cluster, project: str = "") -> dict[str, Ss
     from airflow.providers.common.compat.connection import get_async_connection
 
     cluster = await asyncio.to_thread(on_this_machine, cluster, project)
-    known, extras, named = {}, {}, _named_by(cluster)
+    known, named = {}, _named_by(cluster)
     for conn_id in _conn_ids(cluster):
         try:
-            known[conn_id] = await get_async_connection(conn_id)
+            found = await get_async_connection(conn_id)
         except not_found() as error:
             raise missing(conn_id, named) from error
-        # The plain property masks secrets by a blocking call, which a trigger must not make.
-        extras[conn_id] = _extra(conn_id, known[conn_id].extra)
-    return _targets(cluster, known, extras)
+        # Airflow's own property masks secrets by a blocking call, which a trigger must not make.
+        extra = _extra(conn_id, found.extra)
+        known[conn_id] = PlainConnection.of(partial(getattr, found), extra)
+    return _targets(cluster, known)
 
 
 def _extra(conn_id: str, written: str | None) -> Mapping[str, Any]:
@@ -105,11 +103,7 @@ def _conn_ids(cluster: Cluster) -> list[str]:
     return sorted(hops | {node.ssh_conn_id for node in cluster.nodes})
 
 
-def _targets(
-    cluster: Cluster,
-    known: Mapping[str, Connection | HomeConnection],
-    extras: Mapping[str, Mapping[str, Any]],
-) -> dict[str, SshTarget]:
+def _targets(cluster: Cluster, known: Mapping[str, PlainConnection]) -> dict[str, SshTarget]:
     found = {}
     for node in cluster.nodes:
         host = cluster.slurm.login if cluster.slurm else node.host
@@ -117,9 +111,8 @@ def _targets(
         hops = []
         for hop in _hops(cluster, node):
             there = _Endpoint(cluster, node.name, hop.host, hop.ssh_conn_id, hop.port, None)
-            hops.append(there.target(known[hop.ssh_conn_id], extras[hop.ssh_conn_id], ()))
-        target = here.target(known[node.ssh_conn_id], extras[node.ssh_conn_id], tuple(hops))
-        found[node.name] = target
+            hops.append(there.target(known[hop.ssh_conn_id], ()))
+        found[node.name] = here.target(known[node.ssh_conn_id], tuple(hops))
     return found
 
 
@@ -134,14 +127,10 @@ class _Endpoint:
     own_port: int | None
     own_user: str | None
 
-    def target(
-        self,
-        connection: Connection | HomeConnection,
-        extra: Mapping[str, Any],
-        jump: tuple[SshTarget, ...],
-    ) -> SshTarget:
+    def target(self, connection: PlainConnection, jump: tuple[SshTarget, ...]) -> SshTarget:
         from nightbench.gang import SshTarget
 
+        extra = connection.extra
         if connection.conn_type and connection.conn_type.lower() not in ("ssh", "sftp"):
             raise UserError(
                 f"connection {self.conn_id}: found type {connection.conn_type!r}; expected ssh, "

@@ -112,7 +112,7 @@ def test_the_file_of_the_home_is_read_by_terminals(tmp_path: Path) -> None:
 
     connection = get_connection("gpu")
 
-    assert (connection.login, connection.extra_dejson) == ("local", {"host_key": KEY})
+    assert (connection.login, connection.extra) == ("local", {"host_key": KEY})
 
 
 def test_the_warehouse_s_parts(monkeypatch: pytest.MonkeyPatch) -> None:
