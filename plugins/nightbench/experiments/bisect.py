@@ -43,10 +43,6 @@ from nightbench.spool import RunSpool, Spool, utc_now
 from nightbench.warehouse.connection import Connect
 
 
-class BudgetSpent(UserError):
-    """Time or steps are used up; what was found so far stands."""
-
-
 async def measure_bisect(
     folder: RunSpool,
     spool: Spool,
@@ -78,7 +74,7 @@ async def measure_bisect(
                 observer.step_ended(read_steps(folder)[-1], read_state(folder))
                 load_bisect(connect, folder, observer.not_loaded)
             ended = {"state": "ended", "stopped": None, "ended_at": utc_now()}
-        except (BudgetSpent, MeasurementStopped) as error:
+        except MeasurementStopped as error:
             ended["stopped"] = str(error)
         except UserError as error:
             ended["stopped"] = str(error)
@@ -141,11 +137,11 @@ class _Bisect:
         """Refuse a step for which there is no room."""
         ended = [step for step in steps if step["status"] == "ended"]
         if len(ended) >= self.request.most_tests:
-            raise BudgetSpent(f"{len(ended)} tests were made, and no more were allowed")
+            raise MeasurementStopped(f"{len(ended)} tests were made, and no more were allowed")
         used_s, budget_s = spent_s(steps), self.request.budget_s
         longest_s = max((step["spent_s"] for step in ended if step["rounds"]), default=0.0)
         if budget_s - used_s < longest_s or budget_s <= used_s:
-            raise BudgetSpent(
+            raise MeasurementStopped(
                 f"{duration(used_s)} of {duration(budget_s)} are used up, and a test takes up to "
                 f"{duration(longest_s)}"
             )

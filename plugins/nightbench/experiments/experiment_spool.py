@@ -90,7 +90,7 @@ def resumable_request(folder: RunSpool, kind: ExperimentKind) -> Document:
 
 
 class MeasurementStopped(UserError):
-    """Somebody asked to stop, or there is no time for another launch."""
+    """Somebody asked to stop, or time or tests are used up; what was measured so far stands."""
 
 
 def request_cancel(folder: RunSpool, reason: str) -> None:

@@ -63,10 +63,10 @@ class LaunchOrder:
     spare: int = SPARE_ROUNDS
 
     @classmethod
-    def seeded(cls, rounds: int, seed: int, case_id: str, spare: int = SPARE_ROUNDS) -> LaunchOrder:
+    def seeded(cls, rounds: int, seed: int, case_id: str) -> LaunchOrder:
         """Return an order whose first build is drawn, the same for the same seed and case."""
         first = random.Random(f"{seed}/{case_id}").choice(list(Arm))
-        return cls(rounds, first, spare)
+        return cls(rounds, first)
 
     def arms(self, number: int) -> tuple[Arm, Arm]:
         """Return the builds of a round, from 1, in the order of their launches."""

@@ -7,7 +7,7 @@ depends on its ended steps alone, so that a bisect that was killed goes on where
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
 
 
@@ -127,7 +127,7 @@ def search_state(versions: Sequence[str], steps: Sequence[EndedStep]) -> SearchS
     if not checks or (again is not None and again.kind is StepKind.CHECK):
         check = again or SearchStep(StepKind.CHECK, bad, good)
         needed = _tests_for(len(versions) - 2) + 1 + (len(versions) > 2)
-        return _open(check, versions, needed)
+        return _open(SearchState(tuple(versions), ""), check, needed)
     if checks[-1] is not VersionResult.BAD:
         return _nothing_to_find(good, bad, checks[-1])
 
@@ -146,18 +146,19 @@ def search_state(versions: Sequence[str], steps: Sequence[EndedStep]) -> SearchS
     decided = (VersionResult.GOOD, VersionResult.BAD, None)
     skipped = tuple(version for version in versions if found.get(version) not in decided)
     untested = [version for version in left[1:-1] if version not in found]
+    known = SearchState(left, "", skipped=skipped, notes=notes)
     if again is not None:
-        return _open(again, left, _tests_for(len(untested)) + 2, skipped, notes)
+        return _open(known, again, _tests_for(len(untested)) + 2)
     if untested:
         middle = SearchStep(StepKind.SEARCH, untested[(len(untested) - 1) // 2], good)
-        return _open(middle, left, _tests_for(len(untested)) + 1, skipped, notes)
+        return _open(known, middle, _tests_for(len(untested)) + 1)
     if len(left) > 2:
         sentence = (
             f"the first bad version is one of {', '.join(left[1:])}: {', '.join(left[1:-1])} could "
             f"not be tested; {left[0]} is good, {left[-1]} is bad"
         )
-        return SearchState(left, sentence, None, SearchEnd.RANGE, skipped, notes)
-    return _verify(left, good, steps, skipped, notes)
+        return replace(known, sentence=sentence, end=SearchEnd.RANGE)
+    return _verify(known, good, steps)
 
 
 def _unsure(steps: Sequence[EndedStep]) -> SearchStep | None:
@@ -174,41 +175,30 @@ def _tests_for(between: int) -> int:
     return between.bit_length()
 
 
-def _open(
-    following: SearchStep,
-    left: Sequence[str],
-    steps_left: int,
-    skipped: tuple[str, ...] = (),
-    notes: tuple[str, ...] = (),
-) -> SearchState:
+def _open(known: SearchState, following: SearchStep, steps_left: int) -> SearchState:
     """Return the state of a search that goes on between the first and the last version left."""
     sentence = (
-        f"the first bad version is one of {len(left) - 1} after {left[0]} up to {left[-1]}; "
-        f"at most {steps_left} more tests"
+        f"the first bad version is one of {len(known.suspects)} after {known.last_good} up to "
+        f"{known.first_bad}; at most {steps_left} more tests"
     )
-    return SearchState(tuple(left), sentence, following, None, skipped, notes, steps_left)
+    return replace(known, sentence=sentence, next=following, steps_left=steps_left)
 
 
 def _nothing_to_find(good: str, bad: str, result: VersionResult) -> SearchState:
     if result is VersionResult.GOOD:
         sentence = f"{bad} is not slower than {good}: no version is to blame"
-        return SearchState((good, bad), sentence, None, SearchEnd.NOT_REPRODUCED)
+        return SearchState((good, bad), sentence, end=SearchEnd.NOT_REPRODUCED)
     sentence = f"{bad} and {good} could not be distinguished"
-    return SearchState((good, bad), sentence, None, SearchEnd.UNTESTABLE)
+    return SearchState((good, bad), sentence, end=SearchEnd.UNTESTABLE)
 
 
-def _verify(
-    left: tuple[str, ...],
-    good: str,
-    steps: Sequence[EndedStep],
-    skipped: tuple[str, ...],
-    notes: tuple[str, ...],
-) -> SearchState:
+def _verify(known: SearchState, good: str, steps: Sequence[EndedStep]) -> SearchState:
     """Return the state of a search that has come down to one version."""
-    last, first = left
+    last, first = known.left
     sentence = f"{first} is the first bad version; {last} before it is good"
+    found = replace(known, sentence=sentence, end=SearchEnd.FOUND)
     if last == good:  # the check or the search has compared just these two
-        return SearchState(left, sentence, None, SearchEnd.FOUND, skipped, notes)
+        return found
     verified = [
         step.result
         for step in steps
@@ -216,13 +206,14 @@ def _verify(
     ]
     if not verified:
         verification = SearchStep(StepKind.VERIFY, first, last)
-        return SearchState(left, sentence, verification, None, skipped, notes, 1)
+        return replace(known, sentence=sentence, next=verification, steps_left=1)
     if verified[-1] is VersionResult.GOOD:
         sentence = (
             f"no single version holds the fall: {first} is the first that lies below half of it, "
             f"but {last} right before it is almost as slow"
         )
-        return SearchState(left, sentence, None, SearchEnd.SPREAD, skipped, notes)
+        return replace(known, sentence=sentence, end=SearchEnd.SPREAD)
     if verified[-1] is not VersionResult.BAD:
-        notes = (*notes, f"{first} and {last} right before it could not be distinguished")
-    return SearchState(left, sentence, None, SearchEnd.FOUND, skipped, notes)
+        note = f"{first} and {last} right before it could not be distinguished"
+        found = replace(found, notes=(*found.notes, note))
+    return found

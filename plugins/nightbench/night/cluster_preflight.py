@@ -212,28 +212,29 @@ def notes(folder: RunSpool) -> list[str]:
 
 
 def record_preflight(
-    connection: Connection, run_id: str, health: ClusterHealth, policy: HealthPolicy
+    connection: Connection,
+    run_id: str,
+    health: ClusterHealth,
+    policy: HealthPolicy,
+    more: Sequence[NodeEvent] = (),
 ) -> dict[str, NodeState]:
-    """Store a preflight and its events; return the states of the nodes.
+    """Store a preflight with its events, and more of its run; return the states of the nodes.
 
     Raises:
         WarehouseUnavailable: nothing was stored; `record_run` stores it later.
     """
     keeper = Warehouse(connection).nodes
     keeper.store_preflight(health.cluster, run_id, health.nodes, health.valid_controls, health.at)
-    return keeper.count(health.cluster, list(_preflight_events(health, run_id)), policy)
+    return keeper.count(health.cluster, [*_preflight_events(health, run_id), *more], policy)
 
 
 def record_run(connection: Connection, folder: RunSpool, cluster: str) -> dict[str, NodeState]:
     """Store a run's preflight and all its node events; return the states of the nodes."""
     known = read(folder)
     events = list(_case_events(folder, cluster))
-    keeper = Warehouse(connection).nodes
-    if known is None:
-        return keeper.count(cluster, events, HealthPolicy()) if events else {}
-    health = known.health
-    keeper.store_preflight(cluster, folder.run_id, health.nodes, health.valid_controls, health.at)
-    return keeper.count(cluster, [*_preflight_events(health, folder.run_id), *events], known.policy)
+    if known is not None:
+        return record_preflight(connection, folder.run_id, known.health, known.policy, events)
+    return Warehouse(connection).nodes.count(cluster, events, HealthPolicy()) if events else {}
 
 
 def set_node_state(

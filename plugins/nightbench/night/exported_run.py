@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,13 +97,19 @@ def export(plan: RunPlan, spool: Spool, folder: Path) -> None:
         there = for_loopback(job) if len(job.nodes) == 1 else job
         save_job(run, PlannedJob.of(there, plan.cluster))
         write_json(UPath(folder) / "jobs" / job.case.case_id / "job.json", there.to_json())
-    document = {
-        "schema": SCHEMA,
-        "run_id": plan.run.run_id,
-        "code_digest": plan.run.code_digest,
-        "cases": [job.case.case_id for job in plan.jobs],
-    }
+    cases = [job.case.case_id for job in plan.jobs]
+    document = export_document(plan.run.run_id, plan.run.code_digest, cases)
     write_json(UPath(folder) / "export.json", document)
+
+
+def export_document(run_id: str, code_digest: str, case_ids: Sequence[str]) -> dict[str, Any]:
+    """Return the content of export.json."""
+    return {
+        "schema": SCHEMA,
+        "run_id": run_id,
+        "code_digest": code_digest,
+        "cases": list(case_ids),
+    }
 
 
 def for_loopback(job: JobSpec) -> JobSpec:

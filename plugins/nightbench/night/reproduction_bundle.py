@@ -21,7 +21,7 @@ from typing import Any
 
 from nightbench.core.model import Build, JobSpec
 from nightbench.core.reproduce import command_of
-from nightbench.night.exported_run import SCHEMA, for_loopback
+from nightbench.night.exported_run import export_document, for_loopback
 from nightbench.spool import RunSpool
 from nightbench.spool.planned_job import load_job
 
@@ -54,14 +54,7 @@ def write_bundle(
     if job is not None:
         files[f"jobs/{case_id}/job.json"] = _json(for_loopback(job).to_json())
     if job is not None and lacks is None:
-        files["export.json"] = _json(
-            {
-                "schema": SCHEMA,
-                "run_id": job.run_id,
-                "code_digest": job.code_digest,
-                "cases": [case_id],
-            }
-        )
+        files["export.json"] = _json(export_document(job.run_id, job.code_digest, [case_id]))
     files["README.md"] = _readme(measurement, job, code, lacks).encode()
     root = f"{measurement['run_id']}-{case_id}"
     with tarfile.open(path, "w:gz") as target:

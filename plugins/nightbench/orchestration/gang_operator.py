@@ -113,9 +113,8 @@ class GangOperator(BaseOperator):
             self._failed(context, store, error)
         except AirflowException:
             raise
-        except (
-            Exception
-        ) as defect:  # Unforeseen: the case keeps it as its reason, Airflow the rest.
+        except Exception as defect:
+            # Unforeseen: the case keeps it as its reason, Airflow the rest.
             if is_last_try(context):
                 store.end(CaseStatus.FAILED, [reason_of_defect(defect)])
             raise

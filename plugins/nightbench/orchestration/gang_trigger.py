@@ -104,9 +104,8 @@ class GangTrigger(BaseTrigger):
                 await asyncio.to_thread(store.end, CaseStatus.FAILED, why, faults)
             yield TaskFailedEvent()
             return
-        except (
-            Exception
-        ) as defect:  # Unforeseen: the case keeps it as its reason, Airflow the rest.
+        except Exception as defect:
+            # Unforeseen: the case keeps it as its reason, Airflow the rest.
             if self.last_try:
                 await asyncio.to_thread(store.end, CaseStatus.FAILED, [reason_of_defect(defect)])
             raise

@@ -58,7 +58,7 @@ class PlanOperator(BaseOperator):
             self._refuse(error)
         if begin is not None:
             self._wait(begin)
-        return self._plan(context, request)
+        return self._plan(context)
 
     def opened(self, context: Context, event: Any = None) -> list[dict[str, str]]:
         """Plan: the night has begun.
@@ -67,11 +67,7 @@ class PlanOperator(BaseOperator):
             AirflowFailException: it cannot run as requested.
         """
         self.log.info("the night has begun: %s", event)
-        try:
-            request = self._request(context)
-        except UserError as error:
-            self._refuse(error)
-        return self._plan(context, request)
+        return self._plan(context)
 
     def _request(self, context: Context) -> RunRequest:
         from nightbench.config.run_request import RunRequest
@@ -102,19 +98,20 @@ class PlanOperator(BaseOperator):
             timeout=wait + timedelta(hours=1),
         )
 
-    def _plan(self, context: Context, request: RunRequest) -> list[dict[str, str]]:
+    def _plan(self, context: Context) -> list[dict[str, str]]:
         from nightbench.core.run_plan import new_run_id
         from nightbench.night.planning import plan_run
         from nightbench.orchestration.connections import connect
         from nightbench.spool import open_spool
 
         dag_run, state = context["dag_run"], context["task_state_store"]
-        if self._is_new(context):
-            now = datetime.now(UTC)
-            new = {"run_id": new_run_id(request.suite, now), "started_at": now.isoformat()}
-            state.set(_PLAN, {**new, "max_tries": context["ti"].max_tries})
-        planned: Any = state.get(_PLAN)
         try:
+            request = self._request(context)
+            if self._is_new(context):
+                now = datetime.now(UTC)
+                new = {"run_id": new_run_id(request.suite, now), "started_at": now.isoformat()}
+                state.set(_PLAN, {**new, "max_tries": context["ti"].max_tries})
+            planned: Any = state.get(_PLAN)
             cases = plan_run(
                 request,
                 planned["run_id"],

@@ -109,11 +109,12 @@ def on_demand_dag() -> DAG | None:
         return None
     return suite_dag(
         "on_demand",
+        suite=None,
         description="Measure a suite, or a part of it, now",
         tags=["on demand"],
         doc_md=ON_DEMAND_DOC,
         params=_form(names),
-        paused=False,
+        is_paused_upon_creation=False,
         # A form may choose any cluster, and this number cannot follow: where the chosen one takes
         # fewer at once, the locks of its nodes let the others wait.
         at_once=max(parallel_cases(locations.dags_folder()).values(), default=1),
@@ -221,32 +222,25 @@ def _switch(title: str, description: str) -> Param:
 def suite_dag(
     dag_id: str,
     *,
-    suite: str | None = None,
+    suite: str | None,
+    at_once: int,
+    tags: Sequence[str],
     schedule: str | None = None,
     owner: str = "",
-    description: str = "",
-    tags: Sequence[str] = (),
-    doc_md: str = "",
-    params: Mapping[str, Param] | None = None,
-    paused: bool | None = None,
-    at_once: int = 1,
+    **more: Any,
 ) -> DAG:
-    """A DAG that plans a run, examines the nodes, measures and ingests.
+    """A DAG that plans a run, examines the nodes, measures and ingests; `more` as `our_dag` has it.
 
-    Without a suite the form says which. `paused` says whether it starts so; as Airflow is
-    configured when None. Of the cases that may be measured at once, their nodes' locks keep those
-    apart that share nodes.
+    Without a suite the form says which. Of the cases that may be measured at once, their nodes'
+    locks keep those apart that share nodes.
     """
     with our_dag(
         dag_id,
         schedule=schedule,
         dagrun_timeout=RUN_TIMEOUT,
         defaults={"owner": owner} if owner else None,
-        params=dict(params or {}),
-        is_paused_upon_creation=paused,
-        description=description,
-        doc_md=doc_md,
         tags=tags,
+        **more,
     ) as dag:
         plan = PlanOperator(
             task_id="plan",
