@@ -63,13 +63,7 @@ def backtest(
 ) -> Backtest:
     """Replay series under their suites' policies and, where given, under changed ones.
 
-    Args:
-        pasts: the series.
-        labelled: past alerts that people labelled right or wrong.
-        policy_of: the policy of a suite.
-        proposed: fields of the policy with other values.
-        since: only alerts from then on count.
-        progress: called before each series.
+    `proposed` holds the fields of the policy with other values. Only alerts from `since` on count.
     """
     # Without the smallest slowdown, which takes most of the time and affects no alert.
     detector = ChangeDetector(with_smallest=False)
@@ -107,11 +101,8 @@ def pasts_of(
 ) -> list[PastSeries]:
     """Return series of the warehouse with all their nights, imported ones too.
 
-    Args:
-        connection: of a role that may read the marts.
-        names: case ids, or patterns of them with `*`; all where empty.
-        suite: only series that this suite measured last.
-        cluster: only on this one.
+    `names` are case ids, or patterns of them with `*`; all where empty. A suite's series are those
+    that it measured last.
 
     Raises:
         UserError: there is no such series.

@@ -59,12 +59,8 @@ def explain_alerts(repository: CauseRepository, run: Run, min_change: float) -> 
 def store_causes(repository: CauseRepository, run: Run, min_change: float) -> None:
     """Find and store the causes of alerts that a run opened or reopened, and of unexplained ones.
 
-    It may be called again with the same result.
-
-    Args:
-        repository: with the rights of the loader.
-        run: its verdicts and alerts are stored.
-        min_change: smallest relative change that is reported: less is a steady series.
+    It may be called again with the same result. A series that changed by less than `min_change` is
+    steady.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.

@@ -66,7 +66,7 @@ def notify(
 
     Args:
         warehouse: its connection locks the cluster's alerts.
-        plan: of the run that brought the news: its channels, routes and policy.
+        plan: of the run that brought the news.
         notifier: how messages are sent.
         night: whose message it is; that of the latest unnotified alert where None.
 

@@ -55,7 +55,6 @@ class CheckContext:
     """Framework version that the build names; None for the locked one."""
     transport: str | None = None
     """Transport of gradients that the cluster declares; None without a declaration."""
-
     from_log: bool = False
     """Its figures are read from the log of a command, which proves less than a rank of ours."""
 

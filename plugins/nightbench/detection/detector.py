@@ -99,13 +99,8 @@ def segment_before(
 ) -> list[HistoryPoint]:
     """Return the segment before tonight's, where only hardware or software of the nodes differ.
 
-    Args:
-        history: as in `segment`.
-        nights: what `segment` made of it.
-        tonight: the night to judge.
-
-    Returns:
-        Nights of the same work, oldest first; none where the work changed too, or nothing did.
+    `nights` is what `segment` made of the history. No night where the work changed too, or where
+    nothing did.
     """
     older = history[: segment_start(history, nights)]
     if not older or differ(older[-1].definition_digest, tonight.definition_digest):

@@ -182,13 +182,9 @@ def _groups(fingerprints: Sequence[str | None]) -> list[list[int]]:
 def _step_at_boundary(
     series: Series, fingerprints: Sequence[str | None], joined: Sequence[int], start: int
 ) -> Change | None:
-    """Return the step at the beginning of a group; None without one. Nights index `joined`.
+    """Return the step at the beginning of a group; None without one. Its nights index `joined`.
 
-    Args:
-        series: all nights.
-        fingerprints: of all nights.
-        joined: the nights before, and those of the group.
-        start: the group's first night.
+    These are the nights before the group and its own, from `start` on.
     """
     first = joined.index(start)
     if first < ENOUGH:

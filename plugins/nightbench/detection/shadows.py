@@ -127,15 +127,9 @@ class QuietCopy:
 
 
 def plant(shadow: Shadow, sizes: SizeClass, points: Sequence[HistoryPoint]) -> Fall | None:
-    """Return a real series with a planted fall.
+    """Return a real series, oldest night first, with a planted fall.
 
-    Args:
-        shadow: its name.
-        sizes: of the fall.
-        points: the real series, oldest first.
-
-    Returns:
-        None where its night is not measured yet, or has too few comparable nights before it.
+    None where its night is not measured yet, or has too few comparable nights before it.
     """
     random = shadow.random()
     when = shadow.begins + (shadow.ends - shadow.begins) * random.random()
@@ -153,19 +147,14 @@ def plant(shadow: Shadow, sizes: SizeClass, points: Sequence[HistoryPoint]) -> F
 
 def noise_of(points: Sequence[HistoryPoint]) -> float:
     """Return the relative standard deviation between nights, without steps and slow nights."""
-    past = estimate_level(series_of(points[-LOOK_BACK:]))
-    return past.noise
+    return estimate_level(series_of(points[-LOOK_BACK:])).noise
 
 
 def quiet_copy(shadow: Shadow, points: Sequence[HistoryPoint]) -> QuietCopy | None:
     """Return a copy without a change for the nights of the shadow's month.
 
-    Args:
-        shadow: its name.
-        points: the real series, oldest first, up to any night of the month or later.
-
-    Returns:
-        None where the month has no night yet with enough comparable ones before it.
+    `points` is the real series, oldest first, up to any night of the month or later. None where the
+    month has no night yet with enough comparable ones before it.
     """
     month = [i for i, p in enumerate(points) if shadow.begins <= p.at < shadow.ends]
     for start in month:
@@ -181,14 +170,15 @@ def quiet_copy(shadow: Shadow, points: Sequence[HistoryPoint]) -> QuietCopy | No
     drawn = [*_blocks(shadow.random(), len(pool.nights), LEAD + len(real))]
     dates = [real[0].at - timedelta(days=days) for days in range(LEAD, 0, -1)]
     dates += [night.at for night in real]
+    weekdays = weekday_of(np.array([at.timestamp() / 86400 for at in dates]))
     copy = [
         HistoryPoint(
             at=at,
-            value=math.exp(pool.level + pool.residual[index] + pool.weekday[_weekday(at)]),
+            value=math.exp(pool.level + pool.residual[index] + pool.weekday[weekday]),
             n=pool.nights[index].n,
             spread=pool.nights[index].spread,
         )
-        for index, at in zip(drawn, dates, strict=True)
+        for index, at, weekday in zip(drawn, dates, weekdays, strict=True)
     ]
     return QuietCopy(copy, LEAD, real)
 
@@ -279,7 +269,3 @@ def _blocks(random: np.random.Generator, among: int, count: int) -> Iterator[int
             yield from ((start + step) % among for step in range(length))
 
     return itertools.islice(endless(), count)
-
-
-def _weekday(at: datetime) -> int:
-    return math.floor(at.timestamp() / 86400) % 7
