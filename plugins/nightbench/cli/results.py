@@ -1,4 +1,4 @@
-"""results, clean, import; and the rows of a run, from the warehouse or from its files."""
+"""results, clean; and the rows of a run, from the warehouse or from its files."""
 
 from __future__ import annotations
 

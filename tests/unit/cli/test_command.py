@@ -138,13 +138,23 @@ def _lines() -> str:
     return ", ".join(sorted(path.parent.name for path in found))
 
 
+def _scales() -> str:
+    found = (REPO / "benchmarks/workloads").glob("*/spec.json")
+    return ", ".join(
+        sorted({scale for path in found for scale in json.loads(path.read_text())["scales"]})
+    )
+
+
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
         (("plan", "trail"), 'error: suite: found "trail"; expected trial (did you mean "trial"?)'),
         (("plan", "trial", "-c", "none"), 'error: cluster: found "none"; expected pair'),
         (("plan", "trial", "--frameworks", "tf"), 'error: framework: found "tf"'),
-        (("plan", "trial", "--scale", "huge"), 'scale: found "huge"; expected one of full, smoke'),
+        (
+            ("plan", "trial", "--scale", "huge"),
+            f'scale: found "huge"; expected one of {_scales()}\n',
+        ),
         (("plan", "trial", "--build", "fake"), 'error: build: found "fake"; expected LINE=VERSION'),
         (("run", "trial"), "error: Airflow does not run (state folder"),
         (("run", "trial", "--direct"), "nowhere"),
