@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
+from nightbench.config import load_catalog
 from nightbench.config.run_request import RunRequest, resolve_request
+from nightbench.config.scales import scales_of
 from nightbench.config.source import display
 from nightbench.config.suites import case_names
 from nightbench.core.errors import UserError
 from nightbench.core.model import RunKind
 
+SCALES = ", ".join(sorted(scales_of(load_catalog())))
 FIXTURES = Path(__file__).resolve().parents[2] / "dags" / "fixtures"
 
 
@@ -83,7 +86,7 @@ def test_a_case_is_asked_for_by_its_name() -> None:
             "run_kind: found nightly together with builds and repeats",
         ),
         ({"suite": "by_hand", "run_kind": "nightly", "scale": "full"}, "together with scale"),
-        ({"suite": "by_hand", "scale": "huge"}, 'scale: found "huge"; expected one of full, smoke'),
+        ({"suite": "by_hand", "scale": "huge"}, f'scale: found "huge"; expected one of {SCALES}'),
         ({"suite": "by_hand", "builds": ["fake"]}, 'build: found "fake"'),
         ({"suite": "broken"}, "broken.yaml"),
     ],
