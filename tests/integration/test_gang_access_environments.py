@@ -233,6 +233,26 @@ async def test_a_shared_home_gets_one_build(ground):
     assert not list(ground.root.glob("wheels/*/*.uploading"))
 
 
+class Late(SshTransport):
+    """A transport that claims an upload just after another node has ended its own."""
+
+    house: Path
+
+    async def mkdir(self, path):
+        whole = Path(path.removesuffix(".uploading"))
+        if whole.name.startswith("tiny_main"):
+            shutil.copy(Late.house / whole.name, whole)
+        return await super().mkdir(path)
+
+
+async def test_what_another_has_just_uploaded_is_not_sent_again(ground):
+    Late.house = ground.house
+    await ground.prepare(ground.job(ground.nodes.nodes[:1]), Late)
+    assert [said for said in ground.said("ship") if "tiny_main" in said] == []
+    assert len(ground.environments()) == 1
+    assert not list(ground.root.glob("wheels/*/*.uploading"))
+
+
 def use_slow_uv(ground: Ground) -> None:
     """Install with a uv that sleeps for 97.5 s before."""
     slow = ground.root.parent / "slow-uv"

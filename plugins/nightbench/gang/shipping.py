@@ -245,9 +245,11 @@ async def _put(
         on_event(GangEvent("ship", said, transport.node))
         if await _uploaded_by_another(transport, path):
             return
-    on_event(GangEvent("ship", f"{source.name} ({size / 1e6:.1f} MB)", transport.node))
     try:
-        await transport.put_file(source, path, mode, digest)
+        # Another's upload may have ended between the first look and the claim.
+        if not (claimed and await transport.exists(path)):
+            on_event(GangEvent("ship", f"{source.name} ({size / 1e6:.1f} MB)", transport.node))
+            await transport.put_file(source, path, mode, digest)
     finally:
         if claimed:
             with contextlib.suppress(NodeUnreachable):  # the others see that it has stalled
