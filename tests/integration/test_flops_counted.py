@@ -13,7 +13,7 @@ from nightbench.core.model import Case, Strategy
 from nightbench.core.model_flops import TRAINING, flops_per_unit
 from nightbench.testkit.gangs import BENCHMARKS, build_environment
 
-pytestmark = [pytest.mark.framework, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SCRIPT = Path(__file__).parent / "scripts" / "pytorch_flops.py"
 STATED = {
