@@ -108,11 +108,7 @@ def table(
 ) -> Table:
     """Return a table; its cells hold no markup, and fold where the terminal is narrow.
 
-    Args:
-        columns: their names.
-        rows: the cells of each.
-        right: the columns of numbers.
-        title: above it.
+    The columns in `right` are those of numbers.
     """
     made = Table(
         title=title,

@@ -118,14 +118,7 @@ def trigger(api: AirflowApi, conf: Mapping[str, Any], note: str) -> str:
 
 
 class DagRunFollower:
-    """Shows a DAG run until it has ended, also while Airflow's API is away for some time.
-
-    Args:
-        api: of the Airflow that runs it.
-        spool: of runs.
-        dag_run_id: the run.
-        dag_id: its DAG.
-    """
+    """Shows a DAG run until it has ended, also while Airflow's API is away for some time."""
 
     def __init__(self, api: AirflowApi, spool: Spool, dag_run_id: str, dag_id: str = DAG) -> None:
         self._api = api

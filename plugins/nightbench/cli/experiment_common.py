@@ -133,11 +133,7 @@ def sayer(json: bool) -> Callable[[str], None]:
 def measure(work: Coroutine[Any, Any, T], refresh: Callable[[], None], name: str, resume: str) -> T:
     """Return what a measurement returns.
 
-    Args:
-        work: measures, and ends its gang on the nodes when it is cancelled.
-        refresh: called every second, to show progress.
-        name: of the experiment.
-        resume: the command that goes on with it.
+    `refresh` is called every second; `resume` is the command that goes on with the experiment.
 
     Raises:
         typer.Exit: Ctrl-C or SIGTERM ended it, and the user has been told how to go on.

@@ -176,10 +176,6 @@ def _write_table(file: Path, format_: ExportFormat, rows: ExportRows, chosen: Ex
 def _run_of(run: str | None, others: Mapping[str, object]) -> str:
     """Return the run that an export of one run names.
 
-    Args:
-        run: the value of `--run`.
-        others: options that are about tables, with their values.
-
     Raises:
         UserError: there is no `--run`, or another option beside it.
     """

@@ -50,10 +50,7 @@ def _plan(
 def export_plan(chosen: Chosen, folder: Path, *, shared: bool) -> None:
     """Plan a run of the cases that are measured without SSH, and write its directory.
 
-    Args:
-        chosen: the suite and its cluster.
-        folder: the new directory.
-        shared: several machines will share it, so that cases of several nodes are in it.
+    Only a `shared` directory, for several machines, has cases of several nodes in it.
 
     Raises:
         UserError: there is no such case, or the folder cannot be written.

@@ -76,11 +76,7 @@ class CaseState:
 class LiveView:
     """Shows the progress of a run's cases; on a terminal in place, else a line for each change.
 
-    Args:
-        console: where to.
-        run: the spool of the run.
-        planned: its planned.json: what there is to wait for.
-        history: case_id -> seconds that a case usually takes, for the time left.
+    `planned` is the run's planned.json, `history` the seconds that a case usually takes by case_id.
     """
 
     def __init__(
@@ -125,8 +121,7 @@ class LiveView:
     def refresh(self, note: str = "") -> None:
         """Read the spool again and show what it says.
 
-        Args:
-            note: shown while no case runs: what is being waited for.
+        The note is shown while no case runs.
         """
         states = self.states()
         if self._live is not None:

@@ -208,10 +208,7 @@ def _total(seconds: Sequence[float | None], unavailable: int, cluster: Cluster) 
 def show_night(chosen: Chosen, at: str | None, *, json: bool) -> None:
     """Print which cases the night has room for, when each begins, and what is left out and why.
 
-    Args:
-        chosen: the suite and its cluster.
-        at: the night that goes on then, or comes next; now when None.
-        json: as JSON.
+    It is the night that goes on at a moment, or comes next.
 
     Raises:
         UserError: the time cannot be read, or the hours never hold together.
@@ -233,11 +230,8 @@ def show_night(chosen: Chosen, at: str | None, *, json: bool) -> None:
 def begin_of(suite: Suite, cluster: Cluster, at: str | None, place: tzinfo) -> datetime:
     """Return the time from which the night is looked for: now, unless something says otherwise.
 
-    Args:
-        suite: where neither it nor the cluster has hours, its schedule says when a night begins.
-        cluster: its hours count.
-        at: a date with its time.
-        place: time zone of `at`.
+    Where neither suite nor cluster has hours, the suite's schedule says when a night begins.
+    `place` is the time zone of `at`.
     """
     if at is None and suite.schedule and not (suite.night.window or cluster.window):
         from croniter import croniter

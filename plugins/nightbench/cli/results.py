@@ -214,9 +214,7 @@ def rows_from_files(spool: Spool, run_id: str) -> list[Row]:
 def show_run(run_id: str, *, await_verdicts: bool) -> list[Row]:
     """Print the results of a run and write its digest.
 
-    Args:
-        run_id: the run.
-        await_verdicts: wait for the verdicts, which Airflow stores a little after loading.
+    Airflow stores verdicts a little after loading: they are waited for where asked.
 
     Returns:
         The rows that were shown, one for each case.

@@ -73,11 +73,8 @@ def run(
 def through_airflow(api: AirflowApi, chosen: Chosen, *, allow_unavailable: bool = False) -> int:
     """Trigger the DAG, follow it, print what came of it, and return the exit code.
 
-    Args:
-        api: of the Airflow that runs.
-        chosen: what is to be measured.
-        allow_unavailable: a framework that a node cannot have is told, and is no failure as long
-            as another one was measured.
+    Where allowed, a framework that a node cannot have is told, and is no failure as long as another
+    one was measured.
     """
     dag_run_id = dag_run.trigger(api, chosen.overrides, note="asked for by `nightbench run`")
     say(f"DAG run: {api.base_url}/dags/{dag_run.DAG}/runs/{dag_run_id}")

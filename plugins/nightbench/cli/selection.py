@@ -117,9 +117,7 @@ def selecting(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command an option for each field of its parameter `selection`.
 
-    Args:
-        leave_out: fields that are no options of this command; without `suite` it names that itself.
-        defaults: of fields, where they are others.
+    A command without the option `suite` names that itself.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

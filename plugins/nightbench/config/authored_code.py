@@ -34,11 +34,9 @@ def code_errors(
 ) -> list[str]:
     """Return a message with the file for each that is no Python, or lacks what it must define.
 
-    Args:
-        paths: the files.
-        python: series of the interpreter, "3.7"; the oldest that nodes may have when None.
-            A newer one than this process's own is checked as this process's own.
-        expected: names that a file has to define, by its own name without the ending.
+    `python` is a series, "3.7", the oldest that nodes may have when None; a newer one than this
+    process's own is checked as this process's own. `expected` are names that a file has to define,
+    by its own name without the ending.
     """
     series = python or OLDEST
     found = []
@@ -107,12 +105,7 @@ def complain_of_version(
 ) -> None:
     """Complain where a lock pins another version of the line's main package.
 
-    Args:
-        document: the line's description.
-        key: the key of the version there.
-        version: what is said there.
-        package: name of the main package.
-        lock: the requirements file; without the package in it there is nothing to contradict.
+    A lock without the package contradicts nothing.
     """
     pinned = {
         canonicalize_name(name): found
@@ -134,14 +127,7 @@ def words_of_code(paths: Iterable[Path]) -> set[str]:
 def complain_of_unread(
     document: Document, scale: str, parameters: Iterable[str], read: Set[str]
 ) -> None:
-    """Complain of parameters of a scale that no file names: a slip of the pen trains otherwise.
-
-    Args:
-        document: the workload's description.
-        scale: name of the scale.
-        parameters: its keys.
-        read: words of the code that may read them.
-    """
+    """Complain of parameters of a scale that no file names: a slip of the pen trains otherwise."""
     known = {*read, *READ_HERE}
     for name in sorted(set(parameters) - known):
         said = f'found "{name}", which neither the workload nor any trainer reads'

@@ -61,10 +61,6 @@ def load_catalog(benchmarks: Path | None = None, project: Path | None = None) ->
     One broken folder takes nothing else with it: what is wrong stands in its `problem`, and
     `Catalog.problems` has all of it.
 
-    Args:
-        benchmarks: the folder that is shipped to the nodes.
-        project: the folder whose `frameworks/` and `workloads/` lie over it.
-
     Raises:
         UserError: the tree itself is missing.
     """

@@ -54,9 +54,7 @@ def find_clusters(dags: Path) -> dict[str, Path]:
 def clusters_for(suite: Path | None, dags: Path) -> tuple[dict[str, Path], list[Path]]:
     """Return the clusters that a suite may name, and the folders that were looked in.
 
-    Args:
-        suite: its file; the `clusters/` beside it, or beside its folder `suites/`, comes first.
-        dags: the project's `dags` folder.
+    The `clusters/` beside the suite's file, or beside its folder `suites/`, comes first.
     """
     folders = [dags.absolute()]
     if suite is not None:
@@ -78,12 +76,9 @@ def load_cluster(
 ) -> Cluster:
     """Read a cluster.
 
-    Args:
-        path: the YAML file.
-        home: state folder that `${NIGHTBENCH_HOME}` stands for; the variable's value, or
-            `.nightbench` beside `dags/`, when None.
-        catalog: knows the framework lines that the file may name; unchecked when None.
-        new_known_hosts: the file of host keys is about to be made, beside this one.
+    `home` is what `${NIGHTBENCH_HOME}` stands for; the variable's value, or `.nightbench` beside
+    `dags/`, when None. Framework lines are unchecked without a catalog. `new_known_hosts`: the file
+    of host keys is about to be made, beside this one.
 
     Raises:
         ConfigError: all that is wrong with the file.
@@ -140,10 +135,8 @@ def without_paths(cluster: Cluster) -> Cluster:
 def on_this_machine(cluster: Cluster, project: str = "") -> Cluster:
     """Return a stored cluster with the paths that its file means on this machine.
 
-    Args:
-        cluster: as it was stored.
-        project: the folder with which the run was planned, for processes that serve several;
-            where it is not on this machine, this deployment's own counts.
+    `project` is the folder with which the run was planned, for processes that serve several; where
+    it is not on this machine, this deployment's own counts.
 
     Raises:
         UserError: this machine lacks the cluster's file, or one that it names.

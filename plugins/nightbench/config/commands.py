@@ -113,11 +113,7 @@ def read_commands(
 ) -> dict[str, WorkloadInfo]:
     """Return the commands of a suite as workloads, by name.
 
-    Args:
-        document: the suite's file.
-        files: its commands.
-        catalog: what names are taken, which logs can be read.
-        scales: of the suite's cases; a command has them all, and may use them as a placeholder.
+    A command has all `scales` of the suite's cases, and may use them as a placeholder.
     """
     lines = tuple(line.line for line in catalog.frameworks.values() if line.commands)
     found = {}

@@ -36,10 +36,6 @@ class Host:
 def ansible_hosts(text: str, group: str) -> list[Host]:
     """Return the hosts of a group and of the groups in it, in the inventory's order.
 
-    Args:
-        text: what `ansible-inventory --list` printed.
-        group: its name.
-
     Raises:
         UserError: it is no such text, has no such group, or a host is not reached by SSH.
     """
@@ -90,8 +86,7 @@ def _ansible_host(name: str, variables: Mapping[str, Any]) -> Host:
 def slurm_hosts(text: str) -> list[Host]:
     """Return the nodes of a partition, each once.
 
-    Args:
-        text: what `sinfo -hN -o '%N %o %G'` printed, for one partition by `-p`.
+    The text is what `sinfo -hN -o '%N %o %G'` printed, for one partition by `-p`.
 
     Raises:
         UserError: a line is another one.
@@ -114,11 +109,7 @@ def cluster_yaml(
 ) -> str:
     """Return the YAML of a cluster; hosts that differ by one rising number are one entry.
 
-    Args:
-        name: of the cluster.
-        hosts: in the order in which gangs fill them.
-        ssh_conn_id: Airflow Connection with user and key.
-        login: login node of Slurm, which is to launch the gangs.
+    `login` is the login node of Slurm, which is to launch the gangs.
 
     Raises:
         UserError: there is no host, or hosts have different numbers of GPUs.

@@ -135,10 +135,8 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
 def resolve_request(request: RunRequest, *, files: bool = False) -> tuple[Suite, Cluster, Catalog]:
     """The suite and the cluster that a request means, after every check.
 
-    Args:
-        request: what is to be measured.
-        files: names may be paths of YAML files, and builds lie anywhere: for the command line,
-            whose user may read them anyway, and never for what comes from a form.
+    With `files` names may be paths of YAML files, and builds lie anywhere: for the command line,
+    whose user may read them anyway, and never for what comes from a form.
 
     Raises:
         UserError: an unknown name, a wrong file, or a case that cannot run there.
@@ -192,11 +190,7 @@ def cluster_of(
 ) -> Cluster:
     """A cluster that is given by name or, where `files` allows it, as a path.
 
-    Args:
-        name: of a file in `clusters/`, or the path of one.
-        catalog: knows the framework lines that the file may name.
-        beside: a suite's file, whose own `clusters/` folder is looked at first.
-        files: whether `name` may be a path.
+    Beside a suite's file its own `clusters/` folder is looked at first.
 
     Raises:
         UserError: there is none, or it is wrong.

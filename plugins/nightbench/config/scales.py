@@ -37,10 +37,8 @@ def own_scale(document: Document) -> str:
 def at_scale(document: Document, scale: str | None, scales: Collection[str]) -> Document:
     """Return a suite's file as it is at one scale; messages still name its own lines.
 
-    Args:
-        document: the file.
-        scale: overrides the file's own, also where a block names scales; the file's when None.
-        scales: names that a mapping has to consist of to be values by scale.
+    The scale overrides the file's own, also where a block names scales. A mapping has to consist of
+    `scales` to be values by scale.
 
     Raises:
         ConfigError: a value has none for this scale.

@@ -58,13 +58,9 @@ def load_suite(
 ) -> Suite:
     """Read a suite and check every case against its framework line, workload and cluster.
 
-    Args:
-        path: the YAML file.
-        catalog: what `benchmarks/` holds.
-        cluster: run it on this cluster; the one that the suite names when None, from `clusters/`
-            beside the suite or its folder `suites/`, or of the project.
-        scale: size of the workloads; the one that the suite names when None.
-        untried: plan also what nobody has run on such devices yet, whatever the suite says.
+    Without `cluster` and `scale` it is those that the suite names, the cluster from `clusters/`
+    beside the suite or its folder `suites/`, or of the project. `untried` plans also what nobody
+    has run on such devices yet, whatever the suite says.
 
     Raises:
         ConfigError: all that is wrong with the file.

@@ -78,11 +78,7 @@ def validate(
 ) -> M | None:
     """Return the part of a document as the model; None where something is wrong with it.
 
-    Args:
-        model: what the part has to be.
-        document: the file.
-        at: key of the part; the whole file by default.
-        context: handed to the model's validators (the catalog, for names).
+    The model's validators get the context: the catalog, for names.
     """
     data: Any = document.data
     for part in at:

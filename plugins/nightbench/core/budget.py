@@ -118,10 +118,7 @@ def night_window(
 ) -> NightWindow | None:
     """Return the window of the current night, or of the next one.
 
-    Args:
-        hours: of the cluster and of the suite, where they are limited.
-        budget_s: how long the night may take from its start on.
-        at: with a time zone.
+    `budget_s` is how long it may take from its start on.
 
     Returns:
         None where the hours of cluster and suite do not overlap in the coming days.
@@ -175,10 +172,8 @@ def guess_repeat_s(protocol: Protocol, limit_s: float) -> float:
 def fit(candidates: Sequence[Candidate], window: NightWindow, lanes: int = 1) -> NightPlan:
     """Return the plan of a night: each case in turn gets the earliest start at which it fits.
 
-    Args:
-        candidates: in the order of the suite's file, which decides between equals.
-        window: of the night; without an end the order of the file is kept.
-        lanes: cases that may be measured at once.
+    Candidates come in the order of the suite's file, which decides between equals and is kept where
+    the window has no end; `lanes` is how many cases may be measured at once.
     """
     free = [window.start] * max(1, lanes)
     held: dict[str, datetime] = {}

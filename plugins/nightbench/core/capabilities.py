@@ -77,12 +77,8 @@ def refusal_of(
     """Say why a case is not run; None where framework, workload and cluster have it.
 
     Of a broken folder nobody knows what it supports: its cases are planned, and unavailable.
-
-    Args:
-        case: the case.
-        catalog: what can be run.
-        cluster: where it is to run; whether any cluster could run it when None.
-        untried: take what nobody has run on such devices yet.
+    Without a cluster: whether any could run it. `untried` takes what nobody has run on such devices
+    yet.
     """
     framework = catalog.frameworks[case.framework]
     known = _broken_folder(case, catalog) is None
@@ -330,11 +326,7 @@ def _refused(
 ) -> Refusal | None:
     """Say why a line does not run a value of an axis.
 
-    Args:
-        framework: the line.
-        value: see `_value`.
-        axis: one of `LINE_AXES`.
-        cluster: whose devices count; any that the line runs on when None.
+    Without a cluster any devices that the line runs on count.
     """
     if value is None:
         return None

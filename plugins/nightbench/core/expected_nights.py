@@ -171,15 +171,10 @@ def night_status(
     """The status of a night, from the runs of its suite.
 
     What a loaded run lacks has a verdict and an alert of its own, case by case. So a night is met
-    by a run that was loaded and judged, whatever came of its cases.
-
-    Args:
-        night: the night.
-        runs: scheduled runs of the suite on its cluster, those of the night before too.
-        now: with a time zone.
-        was_missing: it was found missing before.
-        is_paused: its DAG is switched off, or was at some time of the night.
-        problem: what is known to keep the suite from running, as a sentence.
+    by a run that was loaded and judged, whatever came of its cases. The runs are the scheduled ones
+    of the suite on its cluster, those of the night before too. `is_paused`: its DAG is switched
+    off, or was at some time of the night. `problem` is what is known to keep the suite from
+    running, as a sentence.
     """
     first, last = night.scheduled_at - EARLY, night.until - EARLY
     own = sorted(
@@ -241,12 +236,7 @@ def _unfinished(run: NightRun, now: datetime) -> NightStatus:
 
 
 def unchecked(checked_at: datetime | None, now: datetime) -> str | None:
-    """Why nobody would hear of a missing night; None where deadlines are checked.
-
-    Args:
-        checked_at: when they were last checked; None: never.
-        now: with a time zone.
-    """
+    """Why nobody would hear of a missing night; None where deadlines are checked."""
     advice = "look at the DAG nightbench_deadlines: is it paused, does it fail, is Airflow up?"
     if checked_at is None:
         return f"Deadlines were never checked; {advice}"

@@ -132,9 +132,7 @@ class HistoryFile:
     def rows(self, columns: Mapping[str, Column], *, others: bool) -> Iterator[Row]:
         """The valid rows, in the file's order.
 
-        Args:
-            columns: those of the format.
-            others: columns that the format does not know are left alone, else refused.
+        Columns that the format does not know are left alone with `others`, else refused.
 
         Raises:
             UserError: the header is not the format's, or there are no rows.

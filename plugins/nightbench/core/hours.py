@@ -138,10 +138,6 @@ def zone(name: str) -> ZoneInfo:
 def opening(hours: Sequence[Hours], at: datetime) -> Span | None:
     """Return the span in which all of some hours hold, that holds at a moment or comes next.
 
-    Args:
-        hours: of a cluster and of a suite, say; at least one.
-        at: with a time zone.
-
     Returns:
         None where they do not hold together in the days to come.
     """

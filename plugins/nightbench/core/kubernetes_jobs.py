@@ -46,9 +46,7 @@ def job_name(run_id: str, number: int) -> str:
 def for_pods(job: JobSpec, number: int) -> JobSpec:
     """Return a job of several nodes, at the names under which the headless service knows its pods.
 
-    Args:
-        job: the job.
-        number: of the case in its run, from 1.
+    Its number in the run counts from 1.
     """
     if len(job.nodes) == 1:
         return job
@@ -62,10 +60,6 @@ def for_pods(job: JobSpec, number: int) -> JobSpec:
 
 def objects(jobs: Sequence[JobSpec], cluster: Cluster) -> dict[str, _Object]:
     """Return file name -> object: the service, a pod to copy files by, and a Job for each case.
-
-    Args:
-        jobs: of one run, as `for_pods` gave them.
-        cluster: their cluster.
 
     Raises:
         UserError: the cluster has no section `kubernetes`, or no image for a line.

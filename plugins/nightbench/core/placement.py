@@ -19,12 +19,6 @@ def place(
 ) -> tuple[tuple[Node, ...], tuple[Process, ...]]:
     """Choose the nodes of a gang and spread its processes over them.
 
-    Args:
-        case: the case.
-        cluster: where.
-        roles: of the case's strategy, as its framework line has them.
-        without: names of nodes that take no part.
-
     Returns:
         The nodes, see `nodes_for`, and the processes in the order of their roles.
 
@@ -135,12 +129,7 @@ def _share(case: Case, cluster: Cluster, node: Node, slot: int) -> Node:
 
 
 def held_by(nodes: Iterable[Node], lock: str) -> frozenset[str]:
-    """Name what a gang has for itself: its nodes, or devices (cores of CPU nodes) of them.
-
-    Args:
-        nodes: as `place` gave them.
-        lock: of their cluster, `node` or `devices`.
-    """
+    """Name what a gang has for itself: its nodes, or devices (cores of CPU nodes) of them."""
     if lock != "devices":
         return frozenset(node.name for node in nodes)
     return frozenset(

@@ -38,13 +38,7 @@ class PlotGeometry:
 
     @classmethod
     def of(cls, area: PlotArea, dates: Sequence[datetime], values: Sequence[float]) -> PlotGeometry:
-        """The geometry that shows all values, with some air above and below.
-
-        Args:
-            area: where.
-            dates: of the points, in ascending order, one at least.
-            values: all that is to be visible, one at least.
-        """
+        """The geometry that shows all values, one at least, with some air; dates ascend."""
         least, most = min(values), max(values)
         air = max((most - least) * 0.15, abs(most) * 0.02, 1e-9)
         low, high = least - air, most + air

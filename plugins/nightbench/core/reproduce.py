@@ -12,11 +12,8 @@ def command_of(
 ) -> str:
     """Return a shell command: it compares the two builds, or runs the case where there is one.
 
-    Args:
-        suite: the suite.
-        case_id: the case.
-        good: the last good run's row of `case_states`, where known.
-        bad: the first bad run's, or that of a run without a result.
+    `good` and `bad` are rows of `case_states`: the last good run's, and the first bad run's or that
+    of a run without a result.
     """
     old, new = (_build(state) if state else None for state in (good, bad))
     if old and new and old != new and good and bad and good["line"] == bad["line"]:

@@ -140,15 +140,7 @@ def resolve(
     """Turn a case of a suite into the job that its gang runs on a cluster.
 
     The suite's environment is stronger than the cluster's; a node's own and a role's are laid over
-    both on the node.
-
-    Args:
-        case: the case.
-        suite: says how it is measured.
-        cluster: and where.
-        catalog: what can be run.
-        run_id: the run.
-        deadline: no repeat is started that cannot end by then.
+    both on the node. No repeat is started that cannot end by the deadline.
 
     Raises:
         UserError: framework, workload or cluster cannot run the case.
@@ -253,19 +245,8 @@ def make_plan(
 ) -> RunPlan:
     """Resolve all cases of a suite for a cluster.
 
-    Args:
-        suite: the suite.
-        cluster: where it runs.
-        catalog: what can be run.
-        run_kind: why the run is made.
-        requested_by: who asked for it.
-        run_id: a new one where None.
-        started_at: now where None.
-        dag_id: the DAG that makes it.
-        dag_run_id: and its run.
-        night: order, end and what is left out; all cases in the order of the file where None.
-        deadline: no repeat is started that cannot end by then; the night's end where None.
-        past: how long repeats take, for the deadline.
+    Without a `night` all cases are run in the order of the file. No repeat is started that cannot
+    end by the deadline, the night's end unless given; `past` says how long repeats take.
 
     Raises:
         UserError: the cluster cannot run a case, or a build is not to be had.

@@ -77,12 +77,7 @@ def enough(protocol: Protocol) -> int:
 
 
 def close_enough(values: Sequence[float], protocol: Protocol) -> bool:
-    """Whether an adaptive protocol needs no further repeat.
-
-    Args:
-        values: throughputs of the good repeats so far.
-        protocol: how the case is measured.
-    """
+    """Whether an adaptive protocol needs no further repeat."""
     if protocol.confidence is None or len(values) < wanted(protocol):
         return False
     width = half_width(values)

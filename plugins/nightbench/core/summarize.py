@@ -69,10 +69,9 @@ def repeat_record(
 ) -> RepeatRecord:
     """One launch of the gang.
 
-    Args:
-        said: what its controller wrote of it: `repeat`, `status`, `reasons`, `clocks`, ...
-        results: node -> its result.json, as far as they came back.
-        fingerprints: node -> fingerprint id.
+    `said` is what its controller wrote of it (`repeat`, `status`, `reasons`, `clocks`, …),
+    `results` the result.json of each node that came back, `fingerprints` the fingerprint id of
+    each.
     """
     ranks = [
         RankResult.from_json(node, process)
@@ -99,10 +98,6 @@ def repeat_record(
 
 def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
     """Put the ranks of one launch together to the numbers of the repeat.
-
-    Args:
-        record: what came back from all nodes.
-        case: what was measured.
 
     Returns:
         The numbers; without throughput, and with the problem named, where there is none.
@@ -194,10 +189,7 @@ def _common_interval(record: RepeatRecord, trainers: Sequence[RankResult]) -> Re
 def steps_within(steps: Iterable[tuple[float, float]], start: float, end: float) -> float:
     """Count the steps inside an interval; one that lies across an end counts for its part inside.
 
-    Args:
-        steps: begin and end of each step, in seconds.
-        start: begin of the interval.
-        end: end of the interval.
+    Steps are (begin, end), all times in seconds.
     """
     counted = []
     for begin, finish in steps:
@@ -280,19 +272,9 @@ def summarize_case(
 ) -> Measurement:
     """Take the median over the good repeats of a case.
 
-    Args:
-        run_id: the run.
-        case: what was measured.
-        cluster: where.
-        build: which build of the framework line.
-        unit: what is counted.
-        repeats: the numbers of all repeats.
-        records: the same repeats as they came back, for versions and fingerprints.
-        good: numbers of the repeats that passed their checks; all that ended well when None.
-        refusals: which checks the last repeat that is not good failed.
-        definition_digest: what the case's name means.
-        status: how the gang's outcome was recorded.
-        reasons: why it failed.
+    `records` are the same repeats as they came back, for versions and fingerprints. `good` are the
+    numbers of those that passed their checks, all that ended well when None; `refusals` are the
+    checks that the last of the others failed.
 
     Returns:
         The measurement, without scaling (see `scale`). It failed when no repeat is left.

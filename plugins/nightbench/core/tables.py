@@ -93,13 +93,8 @@ def fill(
 
     A published figure stands beside the case with the same row and column; axes that make neither
     are not compared. Where one row of ours meets several implementations of a framework, it is
-    shown beside each of them.
-
-    Args:
-        table: what makes rows and columns.
-        skipped: case_id of the cases that cannot run there -> why.
-        results: case_id -> what was measured; nothing of cases that never ran.
-        published: the figures of the table's document, at its metric.
+    shown beside each of them. `skipped` holds by case_id why a case cannot run there, `results`
+    what was measured.
     """
     cells: list[Cell] = []
     ours: dict[tuple[Label, Label], Case] = {}

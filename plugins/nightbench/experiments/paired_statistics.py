@@ -69,13 +69,10 @@ def estimate(
 
     `slower` and `faster` need the whole interval beyond the smallest effect that matters, and, from
     six rounds on, a sign-flip test below 5 %; `same` needs the whole interval within it. All else
-    is inconclusive. Swapping the builds swaps the words and nothing else.
-
-    Args:
-        ratios: B's throughput over A's of each round that counts.
-        min_effect: the smallest effect that matters, .01 for 1 %.
-        level: of the interval; higher where several cases are judged together, see `family_level`.
-        seed: of the signs that are drawn where there are too many rounds to try all.
+    is inconclusive. Swapping the builds swaps the words and nothing else. Of each round that counts
+    B's throughput over A's. `min_effect` is .01 for 1 %; the level is higher where several cases
+    are judged together, see `family_level`. The seed is that of the signs that are drawn where
+    there are too many rounds to try all.
     """
     n = len(ratios)
     logs = [math.log(ratio) for ratio in ratios]
@@ -156,14 +153,10 @@ def percent(fraction: float) -> str:
 def rounds_for(deviation: float, min_effect: float, level: float = CONFIDENCE) -> int | None:
     """Return how many rounds tell a difference of `min_effect`; None for more than a thousand.
 
-    With so many, nine of ten comparisons of equal builds end as `same`, and nineteen of twenty
-    with a difference of twice the effect end as `slower` or `faster`. The ratio that was seen has
-    no part in it: it is the least certain figure of a comparison that was too short.
-
-    Args:
-        deviation: standard deviation of a round's logarithm.
-        min_effect: the smallest effect that matters, .01 for 1 %.
-        level: of the interval.
+    With so many, nine of ten comparisons of equal builds end as `same`, and nineteen of twenty with
+    a difference of twice the effect end as `slower` or `faster`. The ratio that was seen has no
+    part in it: it is the least certain figure of a comparison that was too short. `deviation` is
+    the standard deviation of a round's logarithm, `min_effect` .01 for 1 %.
     """
     for n in range(LEAST_ROUNDS, _MOST_ROUNDS + 1):
         reach = t_quantile(n - 1, level) + t_quantile(n - 1, _POWER)

@@ -105,12 +105,9 @@ def search_state(versions: Sequence[str], steps: Sequence[EndedStep]) -> SearchS
 
     The next version is the middle one of those that can still be the first bad one, so that `m`
     versions between need `ceil(log2(m + 1))` tests and one more for each that is skipped, beside
-    the check and the verification. Versions that were skipped are not tested again.
-
-    Args:
-        versions: ascending, without repetition; the good one first, the bad one last.
-        steps: in the order in which they ended. Of a test that was made twice the later result
-            counts.
+    the check and the verification. Versions that were skipped are not tested again. Versions
+    ascend, the good one first, the bad one last. Of a test that was made twice the later result
+    counts.
 
     Raises:
         ValueError: fewer than two versions, one twice, or a step of a version that is not there.

@@ -36,11 +36,7 @@ class _Start:
 
 
 class AgentSupervisor:
-    """Starts and restarts the agents of one gang.
-
-    Args:
-        gang: the gang.
-    """
+    """Starts and restarts the agents of one gang."""
 
     def __init__(self, gang: GangContext) -> None:
         self._gang = gang
@@ -48,9 +44,7 @@ class AgentSupervisor:
     async def start_all(self, repeat: int, optional: bool) -> None:
         """Return once every node has an agent that holds the node's lock.
 
-        Args:
-            repeat: number of the repeat that needs them, for events.
-            optional: the repeat is not claimed yet, so it may be skipped when time runs out.
+        With `optional` the repeat is not claimed yet, so it may be skipped when time runs out.
 
         Raises:
             NodeError: a node did not answer for the length of a lease, or its agent cannot start.
@@ -100,11 +94,7 @@ class AgentSupervisor:
     ) -> None:
         """Start the agent of one node and wait until it holds the node's lock.
 
-        Args:
-            client: the node.
-            later: the nodes after it in the order of locks; released while the lock is waited for.
-            repeat: as in `start_all`.
-            optional: as in `start_all`.
+        The nodes `later` in the order of locks are released while it is waited for.
         """
         gang = self._gang
         begun = _Start()

@@ -51,14 +51,7 @@ def measure_cases(
 ) -> list[CaseResult]:
     """Measure all jobs, one after another, or several at once on disjoint nodes.
 
-    Args:
-        jobs: the cases, resolved; measured in this order.
-        run: where results are stored.
-        targets: node -> how it is reached.
-        shipment: what the nodes need.
-        on_event: called with each event.
-        refresh: called every second, to show progress.
-        at_once: largest number of cases at the same time.
+    They are measured in this order. `refresh` is called every second, to show progress.
 
     Returns:
         Status and reasons of each case.
@@ -74,9 +67,7 @@ def measure_cases(
 async def run_interruptible(work: Coroutine[Any, Any, T], refresh: Callable[[], None]) -> T:
     """Return the result of a coroutine, which Ctrl-C and SIGTERM cancel once.
 
-    Args:
-        work: measures; it cleans up when it is cancelled.
-        refresh: called every second, to show progress.
+    The coroutine cleans up when it is cancelled; `refresh` is called every second.
 
     Raises:
         KeyboardInterrupt: the coroutine was cancelled, and has cleaned up.
@@ -127,11 +118,6 @@ async def run_disjoint(
     """Measure jobs in their order, several at once where they share no node or device.
 
     No job overtakes one that waits for a node or device: series keep the order of the plan.
-
-    Args:
-        jobs: the cases.
-        measure: measures one; it cleans up when it is cancelled.
-        at_once: largest number of jobs at the same time.
 
     Returns:
         The results in the order of the jobs. If this is cancelled or a job raises, all running

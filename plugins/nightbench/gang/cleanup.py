@@ -68,13 +68,8 @@ async def cancel(
 ) -> CancelReport:
     """End a job on all its nodes; its controller, if one runs, then records it as cancelled.
 
-    Args:
-        job: the job; nothing happens where it was never prepared.
-        targets: how each node is reached.
-        reason: who ended it and why, in a few words, for the outcome.
-        store: where the outcome is stored, also if this raises; None where a controller does so.
-        on_event: called with what was ended.
-        connect: makes a transport to a target.
+    Nothing happens where it was never prepared. `store` gets the outcome, also if this raises; it
+    is None where a controller does that.
 
     Raises:
         NodeError: a node does not answer; its processes end when the lease expires.
@@ -246,12 +241,7 @@ async def sweep(
 ) -> dict[str, dict[str, Any]]:
     """List (or end) processes whose agent is gone.
 
-    Args:
-        cluster: whose nodes.
-        targets: how each is reached.
-        shipment: the agent's code.
-        job: list all processes of the jobs whose id begins so, agents included, instead.
-        kill: end them.
+    With `job`, all processes of the jobs whose id begins so, agents included, instead.
 
     Returns:
         Node -> {"found": [{pid, job, node, cmd}], "killed": [pid]}; {"problem": why} with both

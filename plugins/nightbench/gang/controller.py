@@ -75,11 +75,7 @@ async def run_gang(
 
 
 class GangController:
-    """Runs the repeats of one case.
-
-    Args:
-        gang: the gang.
-    """
+    """Runs the repeats of one case."""
 
     def __init__(self, gang: GangContext) -> None:
         self._gang = gang

@@ -129,13 +129,8 @@ def decide(
 ) -> Decision:
     """Return the next action of a repeat.
 
-    Args:
-        views: all nodes of the gang.
-        trainers: names of all its trainers.
-        timing: when it was prepared, started, aborted.
-        limits: the job's limits in seconds.
-        now: the controller's monotonic clock.
-        foreign_wait_s: extra time to get ready for a node that waits for foreign work to end.
+    Times are seconds of the controller's monotonic clock; `foreign_wait_s` is the extra time to get
+    ready for a node that waits for foreign work to end.
     """
     if timing.aborted_s is not None:
         return _after_abort(views, timing.aborted_s, limits, now)
@@ -261,10 +256,6 @@ def conclude(job: JobSpec, outcomes: Sequence[RepeatOutcome]) -> Conclusion | No
     A failed launch counts as one of the protocol's; a disturbed one is repeated, as long as the
     budget lasts. It depends on the records alone, so that a controller that takes over launches
     neither more nor fewer.
-
-    Args:
-        job: the job.
-        outcomes: all repeats so far, in order.
     """
     protocol = job.protocol
     good = [r for r in outcomes if r.status == "ok"]
@@ -316,10 +307,7 @@ def conclude_by_deadline(job: JobSpec, outcomes: Sequence[RepeatOutcome]) -> Con
 def is_too_late(job: JobSpec, outcomes: Sequence[RepeatOutcome], now: datetime) -> bool:
     """Tell whether a repeat that is started now may run beyond the job's deadline.
 
-    Args:
-        job: the job.
-        outcomes: all repeats so far; the longest is the estimate for another one.
-        now: the controller's date.
+    The longest repeat so far is the estimate for another one.
     """
     if job.deadline is None:
         return False

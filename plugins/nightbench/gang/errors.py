@@ -29,10 +29,7 @@ class Place(Protocol):
 class NodeError(GangError):
     """An error of one node.
 
-    Args:
-        node: its name in the cluster.
-        address: `host:port`.
-        message: what was found, what was expected, what to do.
+    The address is `host:port`; the message says what was found, what was expected, what to do.
     """
 
     code = ReasonCode.NODE_ERROR
@@ -147,11 +144,7 @@ class Superseded(GangError):
 
 
 class Cancelled(GangError):
-    """A user ended the job with `cancel`.
-
-    Args:
-        reasons: who ended it and why.
-    """
+    """A user ended the job with `cancel`."""
 
     def __init__(self, reasons: Sequence[Reason]) -> None:
         self.reasons = tuple(reasons)

@@ -102,11 +102,7 @@ async def retry_unreachable(call: Callable[[], Awaitable[T]], limit_s: float) ->
 
 
 class CommandSender:
-    """Sends the commands of one repeat to the nodes.
-
-    Args:
-        clients: the nodes.
-    """
+    """Sends the commands of one repeat to the nodes."""
 
     def __init__(self, clients: Sequence[NodeClient]) -> None:
         self._clients = clients
@@ -175,12 +171,7 @@ class CommandSender:
 class NodeMonitor:
     """Polls all nodes, renews their leases and reconnects, one task for each, until closed.
 
-    Args:
-        clients: the nodes.
-        epoch: the epoch that this controller has claimed.
-        lease_s: length of the agents' lease.
-        on_event: called when a node is lost, and when it is back.
-        clock: the controller's monotonic clock.
+    `on_event` is told when a node is lost, and when it is back.
     """
 
     def __init__(

@@ -166,12 +166,8 @@ class Agent:
     ) -> dict[str, Any]:
         """Run `agent.py VERB` on the node; return the JSON document that it prints.
 
-        Args:
-            verb: the subcommand.
-            arguments: words after the verb.
-            env: added to its environment.
-            on_stderr: called with each of its progress lines.
-            timeout_s: None for verbs that may take long.
+        `on_stderr` is called with each of its progress lines. No time limit (None) is for verbs
+        that may take long.
 
         Raises:
             AgentCrashed: it ended with a traceback.
@@ -201,9 +197,7 @@ class Agent:
     async def sweep(self, job: str | None = None, *, kill: bool = False) -> dict[str, Any]:
         """Return {"found": [{pid, job, node, cmd}], "killed": [pid]}: processes without an agent.
 
-        Args:
-            job: all processes of the jobs whose id begins so, agents included, instead.
-            kill: end them.
+        With `job`, all processes of the jobs whose id begins so, agents included, instead.
         """
         words = [*(["--job", job] if job else []), *(["--kill"] if kill else [])]
         return await self.call("sweep", *self.where, *words)
@@ -213,9 +207,7 @@ class Agent:
     ) -> tuple[ClockOffset, ClockOffset]:
         """Return the offsets of the node's monotonic and wall clock to the controller's.
 
-        Args:
-            before: words before the command, which bring it to the node.
-            monotonic: the controller's clock.
+        The words `before` the command bring it to the node.
         """
         readings, wall = [], []
         async with self.transport.converse([*before, *self.command, "clock"]) as conversation:
@@ -264,10 +256,8 @@ def best_offset(exchanges: Iterable[tuple[float, float, float]]) -> ClockOffset:
     """Return the offset from the exchange with the shortest round trip.
 
     The node read its clock at some moment of the round trip: taking its middle errs by half of it
-    at most (Cristian, Probabilistic clock synchronization, 1989).
-
-    Args:
-        exchanges: (sent_s, node_s, received_s) each; the node's reading on its own clock.
+    at most (Cristian, Probabilistic clock synchronization, 1989). Each exchange is (sent_s, node_s,
+    received_s), the node's reading on its own clock.
     """
     sent, node, received = min(exchanges, key=lambda exchange: exchange[2] - exchange[0])
     return ClockOffset(offset_s=node - (sent + received) / 2, error_s=(received - sent) / 2)

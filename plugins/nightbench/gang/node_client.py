@@ -107,10 +107,8 @@ class NodeClient:
     async def command(self, verb: str, number: int | None, document: Mapping[str, Any]) -> None:
         """Write a command to the agent.
 
-        Args:
-            verb: prepare, go, drain, finish or abort of a repeat; release; or stop of the job.
-            number: the repeat; the pid of the agent that `release` ends; None for `stop`.
-            document: the command's content.
+        The verbs are prepare, go, drain, finish and abort of a repeat; release of an agent, whose
+        pid is the number; stop of the job, which has none.
         """
         name = f"{verb}.json" if number is None else f"{verb}-{number:03d}.json"
         await self.transport.write_atomic(

@@ -57,13 +57,8 @@ async def preflight(
 ) -> tuple[list[NodePreflight], Network | None]:
     """Examine every node, then the network between those that answer and are free.
 
-    Args:
-        cluster: whose nodes.
-        targets: how each is reached.
-        shipment: the agent's code.
-        controls: take the short control measurements too, on nodes that are free.
-        sweep: end orphaned processes first.
-        on_event: called with what is done.
+    With `controls` also the short control measurements, on nodes that are free; with `sweep`
+    orphaned processes are ended first.
 
     Returns:
         The nodes in the cluster's order (one that does not answer is an entry, not an error), and

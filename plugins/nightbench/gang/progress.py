@@ -31,11 +31,7 @@ def ignore(event: GangEvent) -> None:
 
 
 class ProgressDocument:
-    """Builds progress.json from the views of the nodes.
-
-    Args:
-        job: the job.
-    """
+    """Builds progress.json from the views of the nodes."""
 
     def __init__(self, job: JobSpec) -> None:
         self._job = job
@@ -62,12 +58,8 @@ class ProgressDocument:
     ) -> dict[str, Any]:
         """Return progress.json.
 
-        Args:
-            state: provisioning, waiting, preparing, running, collecting or ended.
-            repeat: number of the repeat under way; 0 before the first.
-            views: the nodes.
-            running_s: how long the repeat has been under way.
-            message: one sentence.
+        The state is provisioning, waiting, preparing, running, collecting or ended; the repeat is 0
+        before the first.
         """
         phase, step, rate = self._steps(views)
         # Disturbed repeats are launched again: their numbers go beyond the protocol's.

@@ -300,15 +300,6 @@ async def installable_versions(
     nodes without an index get wheels from the controller's wheelhouse, and then that folder is the
     answer. Whether a version really installs is seen only when it is tried.
 
-    Args:
-        cluster: its policy for environments.
-        node: whose sources are asked.
-        targets: how it is reached.
-        shipment: the agent's code, and the wheelhouse where the cluster has one.
-        line: framework line.
-        variant: of its lock.
-        on_event: called with what is done.
-
     Raises:
         NodeError: the node cannot be asked.
         GangError: the line has no environment of its own, so it has no versions.
@@ -340,12 +331,8 @@ def versions_of(
 ) -> tuple[str, ...]:
     """Return the versions of a package whose wheels run on a machine, ascending.
 
-    Args:
-        files: wheels as simple indexes list them: name and, where known, requires_python and
-            yanked.
-        package: its name.
-        series: of the interpreter, "3.11".
-        machine: as `uname -m` prints it.
+    A file is a wheel as simple indexes list it: name and, where known, requires_python and yanked.
+    The machine is as `uname -m` prints it.
     """
     found: set[Version] = set()
     for file in files:

@@ -46,13 +46,7 @@ RESTART_S = 2.0
 
 
 class RepeatController:
-    """Runs one repeat, from its claim to its files in the spool.
-
-    Args:
-        gang: the gang.
-        agents: starts its agents.
-        number: the repeat, from 1.
-    """
+    """Runs one repeat, from its claim to its files in the spool."""
 
     def __init__(self, gang: GangContext, agents: AgentSupervisor, number: int) -> None:
         self.gang = gang
@@ -70,8 +64,7 @@ class RepeatController:
     async def run(self, first: bool) -> RepeatOutcome:
         """Return how the repeat ended.
 
-        Args:
-            first: no repeat was launched before; a node's error then ends the case.
+        Before the `first` launch a node's error ends the case.
 
         Raises:
             NodeError: only when `first`.

@@ -57,10 +57,6 @@ class Shipment:
 def local_shipment(wheelhouse: str | None, benchmarks: Path) -> Shipment:
     """Return what this machine has for the nodes.
 
-    Args:
-        wheelhouse: folder of wheels for nodes without an index (a cluster's own).
-        benchmarks: the code.
-
     Raises:
         UserError: the uv binary is not there, or does not run.
     """
@@ -122,14 +118,8 @@ async def ship(
 ) -> Shipped:
     """Ship everything to one node.
 
-    Args:
-        transport: the node.
-        policy: of the cluster, for environments.
-        shipment: what to ship.
-        on_event: called for everything that is sent.
-        wheel: the build under test.
-        wheelhouse: wheels for an environment that is built without an index.
-        with_uv: an environment is to be built.
+    `wheel` is the build under test, `wheelhouse` what an environment is built from without an
+    index.
 
     Raises:
         RemoteFailure: no interpreter, no rights, or an archive that does not unpack.

@@ -313,11 +313,7 @@ def job_name(job_id: str) -> str:
 def script(job: JobSpec, python: str, agent: str, folder: str) -> str:
     """Return the script of a gang's job: one step with one agent on each node.
 
-    Args:
-        job: the gang's job.
-        python: interpreter of the agents.
-        agent: path of agent.py.
-        folder: the job directories of all nodes.
+    Job directories of all nodes lie in `folder`, agent.py at `agent`.
     """
     nodes = [word for node in job.nodes for word in ("--node", f"{node.host}={node.name}")]
     step = ["srun", "--overlap", f"--nodes={len(job.nodes)}", f"--ntasks={len(job.nodes)}"]
@@ -330,10 +326,7 @@ def script(job: JobSpec, python: str, agent: str, folder: str) -> str:
 def submit_words(policy: SlurmPolicy, job: JobSpec, folder: str) -> list[str]:
     """Return the words that submit a script, which is their input; they print the job's number.
 
-    Args:
-        policy: the cluster's.
-        job: the gang's job.
-        folder: for the job's own output.
+    The job's own output goes into `folder`.
     """
     words = ["sbatch", *policy.options, "--parsable", f"--job-name={job_name(job.job_id)}"]
     words += [f"--nodes={len(job.nodes)}", f"--nodelist={','.join(n.host for n in job.nodes)}"]

@@ -83,11 +83,7 @@ class Completed:
 
 
 class SshConnection:
-    """One node over SSH; connects at the first use, and again after a connection was lost.
-
-    Args:
-        target: address, user and keys.
-    """
+    """One node over SSH; connects at the first use, and again after a connection was lost."""
 
     def __init__(self, target: SshTarget) -> None:
         self._target = target
@@ -111,12 +107,7 @@ class SshConnection:
     ) -> Completed:
         """Run a command without a shell. A status other than 0 is not an error here.
 
-        Args:
-            argv: the words of the command.
-            stdin: its whole input.
-            env: added to its environment.
-            on_stderr: called with each line of stderr.
-            timeout_s: time limit in seconds; None for none.
+        `on_stderr` is called with each line of stderr.
         """
 
         async def execute() -> Completed:

@@ -189,12 +189,7 @@ def explain(
 ) -> NodeError:
     """Return the error of a node for an error of asyncssh or of the system.
 
-    Args:
-        target: the host of the login.
-        error: what was raised.
-        rejected: the host key that was not accepted.
-        known: known_hosts has a key of this host, though another one.
-        banner: what the server said before the login.
+    `rejected` is the host key that was not accepted; `known` says that known_hosts has another one.
     """
 
     def of(kind: type[NodeError], message: str) -> NodeError:

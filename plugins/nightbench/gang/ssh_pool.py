@@ -26,9 +26,7 @@ _POOLS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[SshTarget, SharedTrans
 class SharedTransport(SshTransport):
     """A transport with several users.
 
-    Args:
-        target: address, user and keys.
-        pool: the transports of this event loop; this one removes itself when it is closed.
+    It removes itself from the pool of its event loop when it is closed.
     """
 
     def __init__(self, target: SshTarget, pool: dict[SshTarget, SharedTransport]) -> None:

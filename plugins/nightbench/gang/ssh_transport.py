@@ -29,9 +29,6 @@ class SshTransport(SshConnection):
     Paths are the node's own and absolute. Every method raises a `NodeError`: `NodeUnreachable`
     when the node does not answer (the next call tries to connect again), `RemoteFailure` or
     `DiskFull` when the operation fails on the node.
-
-    Args:
-        target: address, user and keys.
     """
 
     async def read(self, path: str) -> bytes | None:
@@ -66,11 +63,7 @@ class SshTransport(SshConnection):
     ) -> None:
         """Upload a file; it appears complete or not at all.
 
-        Args:
-            source: the file here.
-            path: its path on the node.
-            mode: its permissions.
-            digest: its sha256; with it an interrupted upload is resumed.
+        With its sha256 as `digest` an interrupted upload is resumed.
         """
         await _Upload(self, source, path, mode, digest).run()
 

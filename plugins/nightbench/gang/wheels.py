@@ -36,11 +36,7 @@ SHOWN_PROBLEMS = 8
 class MissingWheels(GangError):
     """A wheelhouse lacks wheels of an environment, or holds other builds than its lock.
 
-    Args:
-        folder: the wheelhouse.
-        series: of the interpreter, "3.11".
-        machine: the nodes' machine.
-        problems: one phrase for each package.
+    There is one phrase for each package among the problems.
     """
 
     def __init__(self, folder: Path, series: str, machine: str, problems: Sequence[str]) -> None:
@@ -91,11 +87,9 @@ def packages_of(
 ) -> list[PinnedPackage]:
     """Return the packages that a lock pins.
 
-    Args:
-        lock: text of a requirements file with hashes.
-        package: the line's main package.
-        version: of the main package, where the suite overrides the lock's.
-        replaced: the main package is installed from a wheel that the suite names.
+    The lock is the text of a requirements file with hashes. `version` is that of the main package
+    where the suite overrides the lock's; where a wheel that the suite names has `replaced` it, it
+    is left out.
     """
     found = []
     main = canonicalize_name(package)
@@ -119,11 +113,7 @@ def choose_wheels(
 ) -> list[Wheel]:
     """Return the wheels of a wheelhouse that a node needs.
 
-    Args:
-        folder: the wheelhouse.
-        packages: what the environment needs.
-        series: of its interpreter, "3.11".
-        machine: the node's, as `uname -m` prints it.
+    The series is "3.11", the machine as `uname -m` prints it.
 
     Raises:
         MissingWheels: a package is missing, or is another build than the lock's.
@@ -220,14 +210,6 @@ def download_wheels(
     say: Callable[[str], None],
 ) -> list[Wheel]:
     """Download the wheels of a framework line's lock with pip and its own configuration.
-
-    Args:
-        folder: the wheelhouse.
-        benchmarks: the shipped tree, with the line's lock.
-        line: the framework line.
-        variant: which lock.
-        machine: of the nodes, `x86_64` say.
-        say: called with each line of progress.
 
     Returns:
         The wheels that the line needs.

@@ -154,10 +154,8 @@ def write_files(home: Home, ports: Ports, secrets: Secrets) -> None:
 def migrate(home: Home, env: dict[str, str], fresh: bool) -> bool:
     """Bring Airflow's metadata database to the installed version; return whether it was needed.
 
-    Args:
-        home: the state folder; a stamp there names the version migrated to.
-        env: as `environment` gives it.
-        fresh: the database is new, so an old stamp does not count.
+    A stamp in the home names the version migrated to; where the database is `fresh` it does not
+    count.
 
     Raises:
         UserError: `airflow db migrate` failed; the message holds the end of its log.

@@ -23,14 +23,7 @@ class AirflowUnavailable(UserError):
 
 
 class AirflowApi:
-    """Talks to one Airflow as one user; the token is fetched at the first call.
-
-    Args:
-        base_url: such as `http://127.0.0.1:8080`.
-        username: a user of the simple auth manager.
-        password: theirs.
-        timeout_s: for each request.
-    """
+    """Talks to one Airflow as one user; the token is fetched at the first call."""
 
     def __init__(
         self, base_url: str, username: str, password: str, timeout_s: float = 30.0
@@ -79,12 +72,8 @@ class AirflowApi:
     ) -> str:
         """Start a run of a DAG now and return its dag_run_id.
 
-        Args:
-            dag_id: the DAG.
-            conf: its parameters.
-            run_id: an id that nobody else uses; with it the same call may be made again where an
-                answer was lost, and starts no second run. Airflow chooses one unless given.
-            note: shown beside the run.
+        With a `run_id` of its own the same call may be made again where an answer was lost, and
+        starts no second run. Airflow chooses one unless given.
 
         Raises:
             AirflowUnavailable: there is no answer; the run may have been started all the same.

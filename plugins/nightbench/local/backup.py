@@ -25,10 +25,7 @@ EXCHANGES = 5
 def back_up(stack: Stack, file: Path, database: str = postgres.WAREHOUSE) -> None:
     """Write an archive of the warehouse: one snapshot, while others read and write.
 
-    Args:
-        stack: whose PostgreSQL runs.
-        file: in pg_dump's custom format, compressed.
-        database: the warehouse's.
+    The file has pg_dump's custom format, compressed.
 
     Raises:
         UserError: PostgreSQL is away, or the file cannot be written.
@@ -43,14 +40,9 @@ def restore(
     """Put an archive in the place of the warehouse, once it is whole; what was there is kept.
 
     The archive is restored into a database of its own, with rights and limits of the roles, brought
-    to this version's schema, and analysed. Then the names are exchanged, which ends all
-    connections to the old one. Where something fails before, the warehouse is as it was.
-
-    Args:
-        stack: whose PostgreSQL runs.
-        file: what `back_up` wrote.
-        now: names the database that keeps what was there.
-        database: the warehouse's.
+    to this version's schema, and analysed. Then the names are exchanged, which ends all connections
+    to the old one. Where something fails before, the warehouse is as it was. `now` names the
+    database that keeps what was there.
 
     Returns:
         Name of the database that keeps what was there, and the migrations that were applied.

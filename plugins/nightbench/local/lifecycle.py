@@ -50,12 +50,9 @@ def up(
 ) -> Iterator[str]:
     """Start the services that do not run, wait until all answer; yield lines of progress.
 
-    Args:
-        home: the state folder.
-        wait_s: how long to wait for another `up` or `down`, such as a keeper's.
-        backup: archive the warehouse before migrations change it.
-        hung: services of Airflow that are not waited for, but restarted, where they are unhealthy.
-        on_nodes: called once the local nodes answer, long before Airflow does.
+    `wait_s` is how long another `up` or `down`, such as a keeper's, is waited for. Services that
+    are `hung` are not waited for, but restarted where they are unhealthy. `on_nodes` is called once
+    the local nodes answer, long before Airflow does.
 
     Raises:
         HomeLocked: it has not ended by then.
@@ -138,10 +135,7 @@ def migrate_warehouse(
 ) -> Iterator[str]:
     """Apply the warehouse's migrations; yield what was applied, and where the archive lies.
 
-    Args:
-        stack: whose PostgreSQL runs.
-        backup: archive the warehouse first, where it holds tables that a migration may change.
-        database: the warehouse's.
+    With `backup` it is archived first, where it holds tables that a migration may change.
 
     Raises:
         UserError: it cannot be archived, or a migration failed; the warehouse is as it was.

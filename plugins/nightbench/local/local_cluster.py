@@ -192,11 +192,8 @@ async def _finish(job: _Job, *pumps: Coroutine[None, None, None]) -> int:
 class LocalCluster:
     """The listening nodes.
 
-    Args:
-        home: the state folder; keys, known_hosts and the nodes' homes lie in `<home>/cluster`.
-        nodes: how many.
-        port: the port that all of them listen on.
-        pin: pin each node's commands to a core of its own (shared where cores are too few).
+    Keys, known_hosts and the nodes' homes lie in `<home>/cluster`. With `pin` each node's commands
+    run on a core of its own, shared where cores are too few.
     """
 
     def __init__(self, home: Path, nodes: int, port: int, pin: bool = True) -> None:

@@ -59,13 +59,9 @@ def is_listening(port: int, pids: Iterable[int]) -> bool:
 def choose_ports(home: Home, reserved: ExitStack, running: frozenset[str] = frozenset()) -> Ports:
     """Return the ports of this home, and remember them.
 
-    A remembered port is kept unless another process has taken it meanwhile.
-
-    Args:
-        home: where `ports.json` lies.
-        reserved: until it is closed no other home is given these ports: a server may take half a
-            minute before it listens.
-        running: names of ports (fields of `Ports`) that our own services hold right now.
+    A remembered port is kept unless another process has taken it meanwhile. Until `reserved` is
+    closed no other home is given these ports: a server may take half a minute before it listens.
+    `running` names ports (fields of `Ports`) that our own services hold right now.
 
     Raises:
         UserError: no port was free in the range that was tried.

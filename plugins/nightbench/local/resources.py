@@ -36,9 +36,6 @@ _CGROUPS = (
 def require_resources(home: Home) -> list[str]:
     """Check disk and memory for `demo`; services that run already have their memory.
 
-    Args:
-        home: the state folder; its file system is checked.
-
     Returns:
         The figures, one line each.
 

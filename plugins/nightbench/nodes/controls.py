@@ -56,10 +56,7 @@ def all_reduce(
 ) -> Control | None:
     """Return the control between nodes in GB/s; each round counts with its slowest rank.
 
-    Args:
-        nodes: the ranks' nodes.
-        answers: of each rank: `seconds` of its rounds, `bytes` of the reduced vector.
-        backend: the transport.
+    Each rank answers with `seconds` of its rounds and `bytes` of the reduced vector.
 
     Returns:
         None where no round is complete.

@@ -47,10 +47,7 @@ def findings(
 ) -> tuple[Finding, ...]:
     """Judge one node.
 
-    Args:
-        seen: its preflight.
-        cluster: whose YAML holds what is expected.
-        lines: framework lines whose interpreters and drivers are expected.
+    Interpreters and drivers are those that the lines expect.
 
     Returns:
         The most severe first; empty where nothing was found.

@@ -75,13 +75,7 @@ def refusal(seen: NodePreflight, cluster: Cluster) -> Finding:
 
 
 def of_root(said: str, root: str, key: str = "root") -> Finding:
-    """The finding for a folder that cannot be used, by what was said of it.
-
-    Args:
-        said: what the node said.
-        root: the folder.
-        key: `root` or `job_root`: its key of `environments`.
-    """
+    """The finding for a folder that cannot be used, by what was said of it."""
     lowered = said.lower()
     if "read-only" in lowered:
         advice = "remount it writable (a disk error makes it so: `dmesg`), or move the root"

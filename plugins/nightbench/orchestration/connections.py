@@ -204,11 +204,9 @@ def warehouse_dsn(conn_id: str = WAREHOUSE) -> dict[str, Any]:
 def channel_url(conn_id: str) -> str:
     """The Apprise URL in a Connection; several of them are joined as Apprise reads them.
 
-    The Connections are those that Airflow's own notifiers use.
-
-    Args:
-        conn_id: of type `apprise` (extra: `config`, an object or a list of them with `path`; a host
-            that is a URL does as well), `slackwebhook` or `smtp` (extra: `from_email`, `to_email`).
+    The Connections are those that Airflow's own notifiers use. The Connection's type is `apprise`
+    (extra: `config`, an object or a list of them with `path`; a host that is a URL does as well),
+    `slackwebhook` or `smtp` (extra: `from_email`, `to_email`).
 
     Raises:
         UserError: the Connection is missing or holds no channel.

@@ -45,11 +45,6 @@ class CsvFile:
 
     Times are ISO 8601 in UTC, booleans `true` and `false`, lists and documents JSON; what is null
     is empty.
-
-    Args:
-        path: of the file.
-        columns: of the rows.
-        about: does not fit into CSV.
     """
 
     def __init__(
@@ -69,13 +64,7 @@ class CsvFile:
 
 
 class ParquetFile:
-    """Parquet, compressed with zstd; its schema says what each column is, and its unit.
-
-    Args:
-        path: of the file.
-        columns: of the rows.
-        about: the file's metadata.
-    """
+    """Parquet, compressed with zstd; its schema says what each column is, and its unit."""
 
     def __init__(
         self, path: Path, columns: Sequence[ExportColumn], about: Mapping[str, str]

@@ -17,11 +17,7 @@ _POINT, _START, _END = "POINT_IN_TIME", "INTERVAL_START", "INTERVAL_END"
 
 
 def counted(repeats: Sequence[Row]) -> list[Row]:
-    """Return the repeats that a median rests on: good ones of the last generation, in order.
-
-    Args:
-        repeats: of one measurement, rows of `marts.fct_repeat`.
-    """
+    """Return the repeats that a median rests on: good ones of the last generation, in order."""
     last = max((row["generation"] for row in repeats), default=0)
     return [
         row
@@ -36,9 +32,8 @@ def counted(repeats: Sequence[Row]) -> list[Row]:
 def mlperf_lines(measurement: Row, repeats: Sequence[Row]) -> Iterator[str]:
     """Yield the log of a measurement, a line at a time.
 
-    Args:
-        measurement: a row of `marts.fct_measurement`.
-        repeats: the `counted` ones, at least one.
+    The measurement is a row of `marts.fct_measurement`; of repeats it takes the `counted` ones, at
+    least one.
     """
     begin = _ms(repeats[0]["started_at"] or measurement["started_at"])
     stated = {

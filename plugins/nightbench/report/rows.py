@@ -111,11 +111,7 @@ def from_measurements(
 ) -> list[Row]:
     """Return rows from measurements, for runs that no warehouse has seen, so without verdicts.
 
-    Args:
-        run: the run.
-        measurements: of its cases.
-        planned: what the run meant to measure.
-        errors: case_id -> error of its last repeat that failed.
+    `errors` holds by case_id the error of its last repeat that failed.
     """
     plans = {each.case_id: each for each in planned}
     rows = []

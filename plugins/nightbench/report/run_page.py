@@ -65,12 +65,7 @@ class Interval:
 
 
 def report_page(report: RunReport, written_at: datetime) -> str:
-    """Return the page.
-
-    Args:
-        report: what it shows.
-        written_at: stands on it.
-    """
+    """Return the page."""
     rows = report.worst_first()
     drawn = [row for row in rows if len(report.histories.get(row["case_id"], ())) > 1]
     counts = Counter(verdict(row) for row in rows)
@@ -109,9 +104,7 @@ def report_page(report: RunReport, written_at: datetime) -> str:
 def _interval(row: Row, most: float) -> Interval | None:
     """Where the interval of a row's change lies; None without one.
 
-    Args:
-        row: of the run.
-        most: the largest change of the run: the axis reaches a little farther to both sides.
+    The axis reaches a little farther to both sides than the largest change of the run.
     """
     if row["change"] is None:
         return None

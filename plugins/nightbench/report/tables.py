@@ -93,12 +93,7 @@ def figure(value: float | None) -> str:
 
 
 class ResultsTable:
-    """The medians for a terminal: a table, or two lines for each case on narrow ones.
-
-    Args:
-        rows: results, see `report.rows`.
-        title: of the table.
-    """
+    """The medians for a terminal: a table, or two lines for each case on narrow ones."""
 
     def __init__(self, rows: Sequence[Row], title: str = "") -> None:
         self._rows = rows

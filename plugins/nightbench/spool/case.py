@@ -129,13 +129,7 @@ class CaseStore:
     def end(
         self, status: CaseStatus, reasons: Sequence[Reason], faults: Sequence[Reason] = ()
     ) -> None:
-        """Say how the case ended where no gang does; nothing where it has an outcome.
-
-        Args:
-            status: how it ended.
-            reasons: why.
-            faults: of nodes that made it end so.
-        """
+        """Say how the case ended where no gang does; nothing where it has an outcome."""
         if self.outcome() is not None:
             return
         repeats = tuple(

@@ -66,10 +66,7 @@ def _reached(path: UPath) -> Iterator[None]:
 def write_json(path: UPath, document: object, lasting: bool = True) -> None:
     """Write a document so that readers see all of it or the one before.
 
-    Args:
-        path: where.
-        document: what JSON can say.
-        lasting: on the disk before this returns, so that a power cut leaves no empty file.
+    A lasting one is on the disk before this returns, so that a power cut leaves no empty file.
 
     Raises:
         SpoolError: the disk is full, or it may not be written.

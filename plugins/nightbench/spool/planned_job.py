@@ -44,13 +44,7 @@ class PlannedJob:
 
     @classmethod
     def of(cls, job: JobSpec, cluster: Cluster, *, outside_hours: bool = False) -> PlannedJob:
-        """A job of a cluster.
-
-        Args:
-            job: the job.
-            cluster: where it is measured.
-            outside_hours: the cluster's hours do not count.
-        """
+        """A job of a cluster."""
         hours = None if outside_hours else cluster.window
         return cls(job, cluster.known_hosts, cluster.jump, hours, cluster.slurm)
 
@@ -75,10 +69,7 @@ class PlannedJob:
 def save_job(run: RunSpool, planned: PlannedJob, *, generation: int | None = None) -> None:
     """Keep a job of a run.
 
-    Args:
-        run: its files.
-        planned: the job.
-        generation: the only one that it is for; any that has none of its own when None.
+    Kept for one generation, or for all that have none of their own.
     """
     path = _path(run, planned.job.case.case_id, generation)
     stored = without_paths(planned.cluster)

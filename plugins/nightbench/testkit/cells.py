@@ -44,10 +44,8 @@ class TrainedCell:
 def cells(catalog: Catalog, reference: str | None = None) -> list[TrainedCell]:
     """Return every cell that trains on CPUs, by workload.
 
-    Args:
-        catalog: the lines and workloads.
-        reference: the line that others are held against where it has the workload; the one that
-            runs most workloads unless given.
+    The others are held against `reference` where it has the workload; the one that runs most
+    workloads unless given.
     """
     able = [
         (workload, line, execution)
@@ -106,10 +104,7 @@ def differences(
 ) -> list[str]:
     """Return in which loss, parameters and gradients two first steps differ, a sentence for each.
 
-    Args:
-        one: what first_step.py printed of a line.
-        other: and of another.
-        tolerance: of the norm of a gradient, relative; a loss may differ by 1e-4.
+    The tolerance of the norm of a gradient is relative; a loss may differ by 1e-4.
     """
     first, second = one["line"], other["line"]
     norms, others = one["gradient_norms"], other["gradient_norms"]
@@ -142,13 +137,6 @@ def gradients_of_no_loss(
 
     The loss is looked at where every weight was moved a little along its gradient, and against it:
     it has to change by the sum of their norms. Where it does not, each is moved alone.
-
-    Args:
-        first_step: runs first_step.py.
-        line: the line.
-        workload: what it trains.
-        folder: for the gradients.
-        words: options of first_step.py.
     """
     file = str(folder / "gradients.npz")
     here = first_step(line, workload, *words, "--gradients", file)

@@ -48,12 +48,8 @@ LIMIT_S = 300.0
 def build_environment(root: Path, line: str, variant: str | None = None) -> str:
     """The interpreter of a line's environment below `root`, which is built where it is not there.
 
-    Skips the test where the line cannot be had on this machine.
-
-    Args:
-        root: the node's root.
-        line: the line.
-        variant: of its builds; the first for CPUs unless given.
+    Skips the test where the line cannot be had on this machine. It is that of the first variant for
+    CPUs unless given.
     """
     root.mkdir(exist_ok=True)
     home = find_home()
@@ -147,13 +143,8 @@ def run_gang(
 ) -> list[dict[str, Any]]:
     """Runs a gang to its trainers' end; what they wrote in rank.json, by rank.
 
-    Args:
-        folder: of the repeat, empty.
-        job: the job.json document.
-        python: interpreter of the line's environment.
-        seed_of: the seed that a trainer finds in its job.json.
-        code: benchmarks/, or a copy of it.
-        can_meet: whether the processes are told what launch.py says: who and where the others are.
+    `seed_of` gives the seed that a trainer finds in its job.json; with `can_meet` the processes are
+    told what launch.py says: who and where the others are.
     """
     names = [process["name"] for process in job["processes"]]
     ports = dict(zip(["master", *names], free_ports(1 + len(names)), strict=True))
@@ -249,10 +240,6 @@ def refused(job: Any, ranks: list[dict[str, Any]]) -> dict[str, str]:
     """The checks that quarantine a repeat -> what they observed, as the control plane has them.
 
     Without those that read clocks: in windows of a few steps they judge how busy this machine is.
-
-    Args:
-        job: the job.json document.
-        ranks: what the measured processes wrote in rank.json, by rank.
     """
     case = job["case"]
     processes = tuple(

@@ -47,13 +47,8 @@ def connect(
 ) -> Connection:
     """Open a connection in autocommit mode: reads leave no transaction open behind them.
 
-    Args:
-        target: a libpq connection string or URI, or its parts by keyword (`host`, `port`,
-            `dbname`, `user`, `password`, ...).
-        application_name: how the connection is named in `pg_stat_activity`.
-        statement_timeout_s: a statement is cancelled after so many seconds.
-        lock_timeout_s: waiting for a lock is given up after so many seconds.
-        role: role to take on after logging in.
+    The target is a libpq connection string or URI, or its parts by keyword. `role` is taken on
+    after logging in.
 
     Raises:
         WarehouseUnavailable: nobody answers, or we are not let in.
@@ -89,8 +84,7 @@ def connect(
 def reported(doing: str) -> Iterator[None]:
     """Turn database errors into user errors that say what was being done.
 
-    Args:
-        doing: what the statements are for, as in "load run demo-1".
+    `doing` says what the statements are for, as in "load run demo-1".
 
     Raises:
         WarehouseUnavailable: the server went away, or cancelled the statement.

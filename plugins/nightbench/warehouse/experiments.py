@@ -34,14 +34,9 @@ class ConfirmationRepository(Repository):
     ) -> int | None:
         """Request a confirmation; returns its number, or None where there was a request before.
 
-        Args:
-            alert_id: the alert.
-            run_id: the night that is doubted.
-            comparison_id: of its launches in the spool.
-            detail: builds, levels, nodes, as `night.suspects.Suspect` writes them.
-            within_s: seconds that the night's message waits for it at most; None: it does not wait.
-            skipped: why it is not measured at all.
-            by: who requests it; Nightbench does so once for an alert and run.
+        `detail` holds builds, levels and nodes, as `night.suspected_regressions` writes them. The
+        night's message waits for it `within_s` seconds at most, or not at all (None). `skipped`
+        says why it is not measured. Nightbench itself requests once for an alert and run.
         """
         with self._transaction(f"request a confirmation of alert {alert_id}"):
             found = self._rows(
@@ -67,10 +62,7 @@ class ConfirmationRepository(Repository):
     ) -> bool:
         """Store the outcome of a confirmation; False where it has one already.
 
-        Args:
-            confirmation_id: which.
-            found: the outcome.
-            detail: laid over what was stored with the request.
+        `detail` is laid over what was stored with the request.
         """
         row = {
             "confirmation_id": confirmation_id,
@@ -90,11 +82,8 @@ class ConfirmationRepository(Repository):
     ) -> int:
         """Give up what Nightbench has requested for a run; returns how many confirmations.
 
-        Args:
-            run_id: the night.
-            why: a sentence for the readers of the night's message.
-            every: also what is not overdue.
-            apart_from: confirmations that go on.
+        Only what is overdue, unless `every`. `why` is a sentence for the readers of the night's
+        message.
         """
         row = {
             "run_id": run_id,
@@ -151,9 +140,7 @@ class BisectRepository(Repository):
     def store(self, bisect: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> None:
         """Store a bisect with all its tests so far, in one transaction.
 
-        Args:
-            bisect: the columns of `raw.bisect`.
-            steps: those of `raw.bisect_step`, without the bisect's id.
+        The rows are those of `raw.bisect` and `raw.bisect_step`.
         """
         key = str(bisect["bisect_id"])
         with self._transaction(f"store bisect {key}"):

@@ -76,11 +76,7 @@ class ExportRepository(Repository):
     """Reads for `nightbench export` and `nightbench report`."""
 
     def columns(self, name: str) -> list[ExportColumn]:
-        """The columns of an export, in the order of its rows.
-
-        Args:
-            name: a key of `EXPORTS`.
-        """
+        """The columns of an export, in the order of its rows."""
         found = self._read("export_columns", view=EXPORTS[name].view)
         return [ExportColumn(**row) for row in found]
 
@@ -88,10 +84,6 @@ class ExportRepository(Repository):
         """Yield the rows of an export in the order of their runs, all of one snapshot.
 
         The connection does nothing else before the iterator is exhausted or closed.
-
-        Args:
-            name: a key of `EXPORTS`.
-            chosen: which rows.
         """
         statement = getattr(queries(), EXPORTS[name].statement).sql
         constraints = vars(chosen)
@@ -113,13 +105,7 @@ class ExportRepository(Repository):
                 yield Batch(month, len(spans), [])
 
     def of_run(self, name: str, run_id: str, case_id: str | None = None) -> list[Row]:
-        """The rows of an export that are of one run, or of one case of it.
-
-        Args:
-            name: a key of `EXPORTS`.
-            run_id: the run.
-            case_id: the case; all when None.
-        """
+        """The rows of an export that are of one run, or of one case of it."""
         return self._read(
             EXPORTS[name].statement, **vars(ExportFilter(run_id=run_id, case_id=case_id))
         )

@@ -61,10 +61,6 @@ class ImportReport:
 def import_history(connection: Connection, entries: Sequence[Entry]) -> ImportReport:
     """Store a site's older results as runs that feed baselines.
 
-    Args:
-        connection: of a role that may load.
-        entries: all of a file, see `read_history`.
-
     Raises:
         WarehouseUnavailable: PostgreSQL is away.
     """

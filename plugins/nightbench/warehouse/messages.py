@@ -35,10 +35,8 @@ class MessageRepository(Repository):
     def store(self, message: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> None:
         """Store a message that a channel took, and the alerts that it was about.
 
-        Args:
-            message: suite, cluster, night (a date), kind (`night`, `urgent`), channel, run_id,
-                title.
-            items: alert_id, what (`news`, `ended`), of_run_id.
+        The message has suite, cluster, night (a date), kind (`night`, `urgent`), channel, run_id
+        and title; an item alert_id, what (`news`, `ended`) and of_run_id.
         """
         with self._transaction(f"store a message of {message['suite']}"):
             (stored,) = self._rows("store_message", **message)

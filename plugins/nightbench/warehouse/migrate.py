@@ -82,9 +82,7 @@ _JUST_MADE = (
 def apply(dsn: str | Mapping[str, Any], folder: Path | None = None) -> list[str]:
     """Bring a warehouse up to date; safe when two call at once, and free when nothing is new.
 
-    Args:
-        dsn: connection of nightbench_owner, or of a login that may take on that role.
-        folder: where the migrations lie; `sql/migrations` unless a test brings its own.
+    The login is nightbench_owner, or may take on that role.
 
     Returns:
         Names of the migrations that were applied now, oldest first.

@@ -18,9 +18,7 @@ FILES = ("published_results.csv", "empty_cells.csv")
 def load_references(connection: Connection, folder: Path | None = None) -> int:
     """Store the reference cells in the original's words; `staging.reference_result` maps them.
 
-    Args:
-        connection: of a role that may load, in a transaction of the caller's.
-        folder: where the CSV files lie; `sql/references` by default.
+    In a transaction of the caller's, whose role may load.
 
     Returns:
         How many cells were new or different: 0 when it is called again.

@@ -73,11 +73,9 @@ class Repository:
     ) -> int:
         """Insert rows or update those that differ, many at once, inside of a transaction.
 
-        Args:
-            table: in schema raw.
-            rows: all with the same columns; two must not have the same key.
-            key: columns of the unique constraint that tells rows apart, separated by blanks.
-            keep: columns that are written once and never updated.
+        The table is one of schema raw, `key` the columns of the unique constraint that tells rows
+        apart and `keep` those that are never updated, separated by blanks. No two rows may have the
+        same key.
 
         Returns:
             How many rows were new or different.

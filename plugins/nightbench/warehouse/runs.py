@@ -55,13 +55,7 @@ class RunRepository(RunWriter):
     ) -> list[Row]:
         """Runs, newest first, with how many cases were planned, measured, failed, quarantined.
 
-        Args:
-            suite: only of this one.
-            cluster: only on this one.
-            limit: at most so many.
-            imported: those of imported results too.
-            skipped: so many of the newest are left out.
-            run_ids: only these; all where None.
+        None does not constrain; `skipped` leaves out so many of the newest.
         """
         return self._read(
             "runs",

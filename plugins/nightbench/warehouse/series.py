@@ -41,12 +41,8 @@ class SeriesRepository(Repository):
     ) -> dict[str, list[HistoryPoint]]:
         """Some series of a cluster by case_id, each oldest first; see `history`.
 
-        Args:
-            case_ids: one without a history has an empty one.
-            cluster: theirs.
-            kinds: runs of these kinds count.
-            before: leaves out that instant and all later ones.
-            max_nights: the newest so many of each; all where None.
+        `before` leaves out that instant and all later ones; `max_nights` takes the newest so many
+        of each.
         """
         same: dict[str | None, str | None] = {"": None}
         found: dict[str, list[HistoryPoint]] = {case_id: [] for case_id in case_ids}
@@ -146,9 +142,7 @@ class SeriesRepository(Repository):
     def store_drift(self, drift: Mapping[str, Any]) -> None:
         """Store that a night found a series to creep; what stood of the series gives way.
 
-        Args:
-            drift: case_id, cluster, run_id, at, level, is_news, change, error, nights, since: the
-                columns of `marts.fct_drift`.
+        The drift has the columns of `marts.fct_drift`.
         """
         with self._transaction(f"store the drift of {drift['case_id']}"):
             self._write("end_drift", drift)
@@ -181,11 +175,8 @@ class SeriesRepository(Repository):
     ) -> list[Row]:
         """Drifts of series, the largest fall first: rows of `marts.fct_drift`.
 
-        Args:
-            suite: only of this one's nights.
-            cluster: only on this one.
-            standing: only those that go on.
-            unnotified_until: only those of nights up to then that are news and unnotified.
+        `standing` are those that go on; with `unnotified_until` only those of nights up to then
+        that are news and unnotified.
         """
         return self._read(
             "drifts",
