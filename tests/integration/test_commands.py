@@ -43,13 +43,18 @@ SUITE = json.dumps(
         "timeouts": {"progress": "15s"},
         "commands": {
             "sleeper": command("none"),
+            "ended": {
+                **command("none", of="last"),
+                "argv": [*command("none")["argv"], "--last"],
+                "launch": "node",
+            },
             "headed": {**command("none"), "launch": "head"},
             "fed": {**command("none"), "argv": [*command("none")["argv"], "--data", "{data}"]},
             **{fault: command(fault) for fault in FAULTS},
         },
         "matrix": [
             {
-                "command": ["sleeper", "headed"],
+                "command": ["ended", "headed", "sleeper"],
                 "strategy": "collective",
                 "devices": ["1x1", "2x1"],
                 "batch_size_per_device": 8,
@@ -79,17 +84,18 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
 
 
 def test_a_script_is_measured_by_its_log(here: Terminal) -> None:
-    done = here.run("run", "trial", "--direct", "--workloads", "sleeper,headed")
+    done = here.run("run", "trial", "--direct", "--workloads", "ended,headed,sleeper")
     listed = here.run("results", "--json").stdout
     assert done.returncode == 0, done.stdout + done.stderr + listed
     rows = json.loads(listed)
-    assert [row["n"] for row in rows] == [1] * 4
+    assert [row["n"] for row in rows] == [1] * 6
     for one, two in zip(rows[::2], rows[1::2], strict=True):
         assert 60 < one["throughput"] <= 8 / 0.03
         assert two["speedup"] == pytest.approx(two["throughput"] / one["throughput"])
     run = here.spool.run(rows[0]["run_id"])
     for row in rows:
-        result = run.case(row["case_id"]).result(1, "n1")
+        writer = row["nodes"] if row["workload"] == "ended" else 1
+        result = run.case(row["case_id"]).result(1, f"n{writer}")
         assert result is not None
         summary = result["processes"][0]["summary"]
         assert summary["samples_per_step"] == 8 * row["trainers"]

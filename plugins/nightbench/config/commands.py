@@ -24,6 +24,9 @@ PLACEHOLDERS = (
 )
 """What the launcher of such a line replaces in a word of a command."""
 
+LAST_WRITES = frozenset({"megatron"})
+"""Formats of trainers that print on the last rank, which with pipeline stages alone has a loss."""
+
 _GROUPS = frozenset({"throughput", "step_time"})
 
 
@@ -57,8 +60,9 @@ class LogFile(StrictModel):
     """What is read: a file of `benchmarks/logs/formats` (docs/scripts.md)."""
     file: Word | None = None
     """File that the script writes, below `folder`; its output unless given."""
-    of: Literal["first", "all"] = "first"
-    """Which processes write one: only the first, for all, or each its own."""
+    of: Literal["first", "last", "all"] | None = None
+    """Which processes write one: only the first, for all; only the last, for all, as Megatron-LM
+    does and which `megatron` takes unless given; or each its own. `first` unless given."""
     covers: Literal["all", "device"] = "all"
     """What a throughput in it counts: all devices that the log stands for, or one."""
     pattern: Annotated[str, AfterValidator(_pattern), v.Words("regular expression")] | None = None
@@ -126,11 +130,19 @@ def read_commands(
             message = one_of(file.log.format, catalog.log_formats)
             document.complain((*key, "log", "format"), message)
         count, place = _STARTED[file.launch]
-        if file.launch == "head" and file.log.of == "all":
-            message = "found all with launch: head, where one process writes; expected first"
+        writer = file.log.of
+        if writer is None:
+            last = file.log.format in LAST_WRITES and file.launch != "head"
+            writer = "last" if last else "first"
+        if file.launch == "head" and writer != "first":
+            message = f"found {writer} with launch: head, where one process writes; expected first"
             document.complain((*key, "log", "of"), message)
+        log = {**file.log.model_dump(), "of": writer}
         params = {
-            "command": file.model_dump(exclude={"unit", "units_per_example"}),
+            "command": {
+                **file.model_dump(exclude={"unit", "units_per_example", "log"}),
+                "log": log,
+            },
             "units_per_example": file.units_per_example,
         }
         found[name] = WorkloadInfo(
@@ -147,7 +159,7 @@ def read_commands(
                     count,
                     place,
                     measured=True,
-                    measured_ranks=None if file.log.of == "all" else 1,
+                    measured_ranks=writer,
                     device=file.launch == "device",
                 ),
             ),

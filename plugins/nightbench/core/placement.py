@@ -48,7 +48,8 @@ def place(
                 device = devices[computing[node.name]]
                 computing[node.name] += 1
             name = f"{role.name}-{rank}"
-            measured = role.measured and rank < (role.measured_ranks or count)
+            among = {"first": rank == 0, "last": rank == count - 1, "all": True}
+            measured = role.measured and among[role.measured_ranks]
             processes.append(Process(name, role.name, rank, node.name, local, device, measured))
     return nodes, tuple(processes)
 

@@ -11,6 +11,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, required=True)
 parser.add_argument("--rank", type=int, default=0)
 parser.add_argument("--world-size", type=int, default=1)
+parser.add_argument("--last", action="store_true", help="the last rank prints, as Megatron-LM's")
 parser.add_argument("--steps", type=int, default=10**6)
 parser.add_argument("--step-s", type=float, default=0.03)
 parser.add_argument("--fault", default="none")
@@ -21,6 +22,7 @@ if options.data:
     with open(options.data, encoding="ascii") as file:
         int(file.read())
 
+writer = options.world_size - 1 if options.last else 0
 begin_s, total_s = time.perf_counter(), 0.0
 for step in range(1, options.steps + 1):
     time.sleep(options.step_s)
@@ -38,7 +40,7 @@ for step in range(1, options.steps + 1):
         took_s /= 2
     if options.fault == "garbage":
         print(f"\x00 Segmentation of {step} images in progress", flush=True)
-    elif step % 10 == 1 and options.rank == 0:
+    elif step % 10 == 1 and options.rank == writer:
         mean_s = total_s / step
         print(
             f"Epoch: [0][{step:5d}/1000000]\tTime {took_s:6.4f} ({mean_s:6.4f})\tLoss 6.9 (6.9)",

@@ -32,7 +32,9 @@ def with_commands(catalog) -> Catalog:
 
     line = framework("foreign", commands=True, python=None, axes=catalog.frameworks["fake"].axes)
     frameworks = {**catalog.frameworks, "foreign": line}
-    return dataclasses.replace(catalog, frameworks=frameworks, log_formats=("lines", "regex"))
+    return dataclasses.replace(
+        catalog, frameworks=frameworks, log_formats=("lines", "megatron", "regex")
+    )
 
 
 def written(suite_file, commands=COMMANDS, block="command: mine"):
@@ -57,6 +59,25 @@ def test_a_command_becomes_cases(suite_file, dags, with_commands, launch, proces
     assert job.units_per_trainer_step == units
     assert job.to_json()["workload"]["params"]["command"]["argv"][2] == "--rank={rank}"
     assert job.from_log
+
+
+@pytest.mark.parametrize(
+    ("log", "launch", "measured"),
+    [
+        ("format: lines, of: last", "node", [False, True]),
+        ("format: megatron", "node", [False, True]),
+        ("format: megatron, of: first", "node", [True, False]),
+        ("format: megatron", "head", [True, False]),
+    ],
+)
+def test_the_last_process_may_write_the_log(suite_file, dags, with_commands, log, launch, measured):
+    commands = COMMANDS.replace("format: lines", log) + f"    launch: {launch}\n"
+    suite = load_suite(written(suite_file, commands), with_commands)
+    cluster = load_cluster(dags / "clusters" / "pair.yaml")
+    one, two = (resolve(case, suite, cluster, with_commands, "run-1") for case in suite.cases)
+    assert [process.measured for process in one.processes] == [True]
+    assert [process.measured for process in two.processes] == measured
+    assert two.units_per_trainer_step == 4
 
 
 def test_each_process_may_write_a_log_of_its_own(suite_file, dags, with_commands):
@@ -143,7 +164,11 @@ def test_suites_that_define_a_command_differently_are_named(suite_file, dags, wi
         (COMMANDS, "command: mine\n    workload: net", "found it with `command`"),
         (COMMANDS.replace("mine:", "net:"), "command: net", "which is a workload"),
         (COMMANDS.replace("{rank}", "{rnak}"), "command: mine", "{rnak}: found"),
-        (COMMANDS.replace("lines", "linse"), "command: mine", "expected one of lines, regex"),
+        (
+            COMMANDS.replace("lines", "linse"),
+            "command: mine",
+            "expected one of lines, megatron, regex",
+        ),
         (
             COMMANDS.replace("format: lines", "format: regex, pattern: '('"),
             "command: mine",

@@ -160,8 +160,8 @@ class Role:
     measured: bool = False
     """It trains, and its steps are timed; a process that is not measured serves until it is ended.
     """
-    measured_ranks: int | None = None
-    """Only so many of the first ranks are measured; all when None."""
+    measured_ranks: Literal["first", "last", "all"] = "all"
+    """Which of its ranks are measured."""
     device: bool = False
     """It computes: on GPU clusters it gets a device of its own."""
 
