@@ -6,6 +6,8 @@ from apis.paddle.servers import rows_pulled
 from apis.paddle.trainer import OPTIMIZERS, EagerTrainer, trainable
 from base_trainer import Base, DoesNotFit, expect_precision, optimizer_of
 from paddle.distributed import fleet
+from paddle.distributed.communicator import Communicator
+from paddle.distributed.ps.the_one_ps import BarrierTable
 from paddle.distributed.ps.utils.public import get_the_one_recv_context
 
 GEO_STEPS = 20
@@ -16,6 +18,31 @@ def Trainer(context, network, data):
     """The trainer of a case."""
     graph = context.case["strategy"] == "parameter_server" or context.case["execution"] == "graph"
     return (GraphTrainer if graph else EagerTrainer)(context, network, data)
+
+
+def _start_geo_in_turns():
+    """Trainer 0 gives its weights to the servers, then the others fetch them.
+
+    By itself this version lets all trainers meet at a barrier of the servers, once for each table.
+    A trainer that waits there is let go only when the barrier is seen empty. On a busy node the
+    other one stands at the next by then, and both wait for ever. So that barrier is made one of a
+    single trainer, where nobody waits, and gloo's keeps the order.
+    """
+    set_table, init_params = BarrierTable._set, Communicator.init_params
+
+    def for_one(table, proto):
+        set_table(table, proto)
+        proto.common.trainer_num = 1
+
+    def in_turn(communicator, context):
+        gives = fleet.worker_index() == 0
+        if not gives:
+            fleet.util.barrier()
+        init_params(communicator, context)
+        if gives:
+            fleet.util.barrier()
+
+    BarrierTable._set, Communicator.init_params = for_one, in_turn
 
 
 class GraphTrainer(Base):
@@ -69,6 +96,7 @@ class GraphTrainer(Base):
         strategy = fleet.DistributedStrategy()
         strategy.a_sync = True
         if self.context.case["sync"] == "geo":
+            _start_geo_in_turns()
             strategy.a_sync_configs = {"k_steps": GEO_STEPS}
             return strategy
         sparse = {
