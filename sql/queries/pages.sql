@@ -1,6 +1,6 @@
 -- Questions of the web pages alone.
 
--- name: page_alerts(states, cluster, framework, alert_ids, group_key, max_rows, skipped)
+-- name: page_alerts(states, cluster, framework, case_id, alert_ids, group_key, max_rows, skipped)
 -- Alerts with the axes of their case, newest first. A null parameter does not constrain. The plan
 -- is that of the run that opened the alert.
 select
@@ -16,6 +16,7 @@ where
     (:states::text[] is null or a.state = any(:states))
     and (:cluster::text is null or a.cluster = :cluster)
     and (:framework::text is null or c.framework = :framework)
+    and (:case_id::text is null or a.case_id = :case_id)
     and (:alert_ids::bigint[] is null or a.alert_id = any(:alert_ids))
     and (:group_key::text is null or a.group_key = :group_key)
 order by a.opened_at desc, a.alert_id desc

@@ -357,30 +357,6 @@ select
 from marts.fingerprint_field
 where fingerprint_id = any(:fingerprint_ids);
 
--- name: ui_series_alerts(case_id, cluster)
--- The alerts that a series ever had, oldest first.
-select
-    alert_id,
-    verdict,
-    state,
-    dismissed_as,
-    sentence,
-    change,
-    level_change,
-    change_low,
-    change_high,
-    owner,
-    cause,
-    cause_suspect,
-    opened_at,
-    opened_run_id,
-    first_bad_run_id,
-    since,
-    closed_at
-from marts.fct_alert
-where case_id = :case_id and cluster = :cluster
-order by opened_at asc, alert_id asc;
-
 -- name: ui_series_references(case_id, cluster)
 -- Published figures of a series' cell; other hardware measured them.
 select

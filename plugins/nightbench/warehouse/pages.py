@@ -241,7 +241,7 @@ class PageRepository(Repository):
 
     def series_alerts(self, case_id: str, cluster: str) -> Sequence[Row]:
         """The alerts that a series ever had, oldest first."""
-        return self._read("ui_series_alerts", case_id=case_id, cluster=cluster)
+        return self._page_alerts(case_id=case_id, cluster=cluster, max_rows=GROUP)[::-1]
 
     def series_references(self, case_id: str, cluster: str) -> Sequence[Row]:
         """The published figures of a series' cell."""
@@ -306,7 +306,8 @@ class PageRepository(Repository):
         return self._read("ui_published", source_document=source_document, figure=figure)
 
     def _page_alerts(self, **given: Any) -> list[Row]:
-        nothing = dict.fromkeys(("states", "cluster", "framework", "alert_ids", "group_key"))
+        names = ("states", "cluster", "framework", "case_id", "alert_ids", "group_key")
+        nothing = dict.fromkeys(names)
         return self._read("page_alerts", **{**nothing, "max_rows": 1, "skipped": 0, **given})
 
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from nightbench.web.ui_models import AlertHead, ApiModel, DriftingSeries, NoisySeries
+from nightbench.web.ui_models import (
+    AlertHead,
+    ApiModel,
+    DriftingSeries,
+    NoisySeries,
+    SeriesAlert,
+)
 
 
-class AlertRow(AlertHead):
+class AlertRow(AlertHead, SeriesAlert):
     """An alert."""
 
-    dismissed_as: str | None
-    opened_run_id: str
     last_run_id: str | None
-    first_bad_run_id: str | None
     last_good_run_id: str | None
     resolved_run_id: str | None
-    closed_at: datetime | None
     notified_at: datetime | None
     cause_sentence: str | None
     group_key: str | None
@@ -37,21 +39,26 @@ class AlertList(ApiModel):
     size: int
 
 
-class BisectProgress(ApiModel):
-    """How far a search for the first bad version is."""
+class Bisect(ApiModel):
+    """A search for the first bad version."""
 
     bisect_id: str
     line: str
     good: str
     bad: str
-    versions: int
     state: str
     outcome: str | None
     first_bad: str | None
-    tests: int
-    """Those that have ended."""
     spent_s: float
     budget_s: float
+
+
+class BisectProgress(Bisect):
+    """How far a search is."""
+
+    versions: int
+    tests: int
+    """Those that have ended."""
 
 
 class AlertGroupRow(ApiModel):
@@ -112,24 +119,15 @@ class BisectTest(ApiModel):
     rounds: int | None
 
 
-class BisectSearch(ApiModel):
-    """A search for the first bad version, without its tests."""
+class BisectSearch(Bisect):
+    """A search without its tests."""
 
-    bisect_id: str
-    line: str
-    good: str
-    bad: str
     versions: list[str]
-    state: str
-    outcome: str | None
-    first_bad: str | None
     last_good: str | None
     sentence: str | None
     notes: list[str]
     started_at: datetime
     ended_at: datetime | None
-    spent_s: float
-    budget_s: float
 
 
 class AlertBisect(BisectSearch):

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from nightbench.web.ui_models import ApiModel
+from nightbench.web.ui_models import ApiModel, RunHead
 
 
-class RunRow(ApiModel):
-    """A run, with how many of its cases ended in which way."""
+class RunRow(RunHead):
+    """A run, and what made it."""
 
-    run_id: str
-    suite: str
-    cluster: str
-    run_kind: str
-    started_at: datetime
-    loaded_at: datetime | None
     requested_by: str | None
     dag_id: str | None
     dag_run_id: str | None
     code_digest: str | None
     is_imported: bool
-    planned: int
-    measured: int
-    failed: int
-    quarantined: int
-    left_out: int
 
 
 class RunPage(ApiModel):

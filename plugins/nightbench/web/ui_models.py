@@ -23,23 +23,14 @@ class ApiModel(BaseModel):
 # --- the morning --------------------------------------------------------------------------
 
 
-class AlertHead(ApiModel):
+class AlertCore(ApiModel):
     """What every answer says of an alert."""
 
     alert_id: int
-    case_id: str
-    cluster: str
-    workload: str | None
-    framework: str | None
-    unit: str | None
     verdict: str
     state: str
-    snoozed_until: datetime | None
     owner: str | None
     sentence: str
-    value: float | None
-    """Units of work per second; with the baseline that it is compared with."""
-    baseline: float | None
     change: float | None
     """Relative, of tonight's value."""
     level_change: float | None
@@ -51,6 +42,20 @@ class AlertHead(ApiModel):
     opened_at: datetime
     cause: str | None
     cause_suspect: str | None
+
+
+class AlertHead(AlertCore):
+    """An alert with its series."""
+
+    case_id: str
+    cluster: str
+    workload: str | None
+    framework: str | None
+    unit: str | None
+    snoozed_until: datetime | None
+    value: float | None
+    """Units of work per second; with the baseline that it is compared with."""
+    baseline: float | None
     confirmation: str | None
     confirmation_state: str | None
 
@@ -69,12 +74,12 @@ class MorningAlert(AlertHead):
     """The newest of its series, oldest first, units of work per second."""
 
 
-class SuiteRun(ApiModel):
-    """The newest run of a suite on a cluster."""
+class RunHead(ApiModel):
+    """A run, with how many of its cases ended in which way."""
 
+    run_id: str
     suite: str
     cluster: str
-    run_id: str
     run_kind: str
     started_at: datetime
     loaded_at: datetime | None
@@ -83,6 +88,11 @@ class SuiteRun(ApiModel):
     failed: int
     quarantined: int
     left_out: int
+
+
+class SuiteRun(RunHead):
+    """The newest run of a suite on a cluster."""
+
     without_result: int
     """Planned, and neither of these: each planned case is counted once."""
     regressed: int
@@ -260,25 +270,12 @@ class SeriesPoint(ApiModel):
     smallest_slowdown: float | None
 
 
-class SeriesAlert(ApiModel):
+class SeriesAlert(AlertCore):
     """An alert that the series has or had."""
 
-    alert_id: int
-    verdict: str
-    state: str
     dismissed_as: str | None
-    sentence: str
-    change: float | None
-    level_change: float | None
-    change_low: float | None
-    change_high: float | None
-    owner: str | None
-    cause: str | None
-    cause_suspect: str | None
-    opened_at: datetime
     opened_run_id: str
     first_bad_run_id: str | None
-    since: datetime | None
     closed_at: datetime | None
 
 
