@@ -1,14 +1,27 @@
 // One alert: figures, cause with its evidence, the series, what people did, and what can be done.
-import { Box, Heading, List, Text } from "@chakra-ui/react";
+import { Heading, List, Text } from "@chakra-ui/react";
 import { useState } from "react";
 import { useParams } from "react-router-dom";
 
 import { Actions } from "./actions";
-import { AlertState, Confirmation } from "./alerts";
 import { useApi } from "./api";
 import type { AlertBisect, AlertDetail, AlertEvent, AlertRow, BisectTest, SeriesHistory } from "./api-types";
 import { figure, moment, percent, words } from "./format";
-import { AlertLink, Answered, Change, Fact, Link, Note, Section, State, useTitle, Written } from "./parts";
+import {
+  AlertLink,
+  AlertState,
+  Answered,
+  Change,
+  Confirmation,
+  Fact,
+  Facts,
+  Link,
+  Note,
+  Section,
+  State,
+  useTitle,
+  Written,
+} from "./parts";
 import { routes } from "./routes";
 import { Plot } from "./series";
 import { type Column, DataTable } from "./table";
@@ -118,12 +131,7 @@ function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
         <Confirmation alert={alert} />
       </Text>
       <Note status={alert.closed_at ? "info" : "error"}>{alert.sentence}</Note>
-      <Box
-        as="dl"
-        display="grid"
-        gridTemplateColumns="repeat(auto-fill, minmax(min(100%, 14em), 1fr))"
-        gap={3}
-      >
+      <Facts>
         <Fact name="State">
           <AlertState alert={alert} />
         </Fact>
@@ -159,7 +167,7 @@ function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
         <Fact name="Latest run">
           <RunLink runId={alert.last_run_id} />
         </Fact>
-      </Box>
+      </Facts>
       <Actions alert={alert} onDone={onDone} />
       {alert.cause && (
         <Section title="Why">

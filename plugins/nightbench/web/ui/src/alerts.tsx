@@ -2,13 +2,15 @@
 import { Box, Flex, Heading, Text } from "@chakra-ui/react";
 
 import { useApi } from "./api";
-import type { AlertGroupRow, AlertGroups, AlertRow, AxisValues, BisectProgress } from "./api-types";
+import type { AlertGroupRow, AlertGroups, AxisValues, BisectProgress } from "./api-types";
 import { count, day, moment, words } from "./format";
 import {
   AlertLink,
+  AlertState,
   Answered,
   Change,
   Choice,
+  Confirmation,
   Link,
   Note,
   State,
@@ -23,24 +25,6 @@ const TOGETHER = [
   { value: "onset", label: "first slow run" },
   { value: "nothing", label: "nothing" },
 ];
-
-export function AlertState({ alert }: { alert: AlertRow }) {
-  return (
-    <Box>
-      <State name={alert.state} /> {alert.dismissed_as && words(alert.dismissed_as)}
-      {alert.snoozed_until && Date.parse(alert.snoozed_until) > Date.now() && (
-        <Text fontSize="xs">snoozed until {moment(alert.snoozed_until)} UTC</Text>
-      )}
-    </Box>
-  );
-}
-
-export function Confirmation({ alert }: { alert: AlertRow }) {
-  if (alert.confirmation) return <State name={alert.confirmation} />;
-  const state = alert.confirmation_state ?? "";
-  if (["wanted", "running"].includes(state)) return <State name="being measured again" />;
-  return state === "skipped" ? <State name="not measured again" /> : null;
-}
 
 function Bisect({ bisect }: { bisect: BisectProgress }) {
   if (bisect.first_bad) {

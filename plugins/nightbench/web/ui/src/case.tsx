@@ -1,6 +1,6 @@
 // One case of a run: its result, what changed before it, its repeats, and how to measure it again.
 import { Box, Button, Heading, Text } from "@chakra-ui/react";
-import { useParams, useSearchParams } from "react-router-dom";
+import { useParams } from "react-router-dom";
 
 import { useApi } from "./api";
 import type { CaseChange, CaseDetail, FailedCheck, NodeFingerprint, RepeatResult } from "./api-types";
@@ -10,12 +10,15 @@ import {
   Change,
   CommandLine,
   Fact,
+  Facts,
   Link,
   Marks,
   Note,
   Output,
   Section,
+  Sentences,
   State,
+  useChoices,
   useTitle,
 } from "./parts";
 import { RepeatDetail } from "./repeat";
@@ -25,20 +28,14 @@ import { type Column, DataTable } from "./table";
 
 const GOOD = ["ok", "improved", "measured", "watched", "insufficient_data", "private_build"];
 
-function Facts({ detail }: { detail: CaseDetail }) {
+function Figures({ detail }: { detail: CaseDetail }) {
   const { case: found } = detail;
   const between =
     found.minimum !== null && found.maximum !== null
       ? ` (${figure(found.minimum)} to ${figure(found.maximum)})`
       : "";
   return (
-    <Box
-      as="dl"
-      display="grid"
-      gridTemplateColumns="repeat(auto-fill, minmax(min(100%, 13em), 1fr))"
-      gap={3}
-      my={3}
-    >
+    <Facts>
       {found.throughput !== null && (
         <Fact name="Median">{`${figure(found.throughput)} ${found.unit}/s${between}`}</Fact>
       )}
@@ -60,7 +57,7 @@ function Facts({ detail }: { detail: CaseDetail }) {
       <Fact name="Framework">{found.framework_version ?? "–"}</Fact>
       <Fact name="Nodes">{detail.nodes.join(", ") || "–"}</Fact>
       <Fact name="Build">{found.build_id ?? "–"}</Fact>
-    </Box>
+    </Facts>
   );
 }
 
@@ -154,11 +151,7 @@ function repeatColumns(
       name: "Because",
       cell: (each) => (
         <Box>
-          {each.sentences.map((sentence) => (
-            <Text key={sentence}>
-              <bdi>{sentence}</bdi>
-            </Text>
-          ))}
+          <Sentences of={each.sentences} />
         </Box>
       ),
     },
@@ -234,28 +227,14 @@ function Result({ detail }: { detail: CaseDetail }) {
     <Note status={["quarantined", "left_out", "cancelled"].includes(found.state) ? "warning" : status}>
       <State name={found.state} />{" "}
       <Marks of={found} />
-      {found.sentences.map((sentence) => (
-        <Text key={sentence}>
-          <bdi>{sentence}</bdi>
-        </Text>
-      ))}
+      <Sentences of={found.sentences} />
     </Note>
   );
 }
 
 function Shown({ detail }: { detail: CaseDetail }) {
-  const [query, setQuery] = useSearchParams();
+  const [query, choose] = useChoices({ replace: true, preventScrollReset: true });
   const { run, case: found, repeats } = detail;
-  const choose = (name: string, value: string) =>
-    setQuery(
-      (before) => {
-        const next = new URLSearchParams(before);
-        if (value) next.set(name, value);
-        else next.delete(name);
-        return next;
-      },
-      { replace: true, preventScrollReset: true },
-    );
   const chosen = (name: string) => query.get(name) ?? "";
   // A launch that failed explains a case; else the last one stands for the others.
   const failed = repeats.findLast((each) => !["ok", "disturbed"].includes(each.status));
@@ -279,7 +258,7 @@ function Shown({ detail }: { detail: CaseDetail }) {
       </Text>
       <Result detail={detail} />
       {open?.error ? <Output label="Traceback">{open.error}</Output> : found.error && <Output label="Traceback">{found.error}</Output>}
-      <Facts detail={detail} />
+      <Figures detail={detail} />
       <Changes detail={detail} />
       <Section title="Repeats">
         {repeats.length ? (

@@ -1,6 +1,6 @@
 // All series: filters by every axis, search, sort, groups, small plots; the address holds the state.
-import { Box, Button, Flex, Heading, Input, Text } from "@chakra-ui/react";
-import { type FormEvent, useMemo } from "react";
+import { Box, Button, Flex, Heading, Text } from "@chakra-ui/react";
+import { useMemo } from "react";
 
 import { apiAddress, useApi } from "./api";
 import type { AxisValues, SeriesPage, SeriesRow } from "./api-types";
@@ -13,6 +13,7 @@ import {
   Link,
   Marks,
   Note,
+  Search,
   State,
   useChoices,
   useTitle,
@@ -112,27 +113,9 @@ function Filters({
   const others = [...byAxis.keys()].filter(
     (axis) => !MAIN.includes(axis) && ((byAxis.get(axis)?.length ?? 0) > 1 || query.has(axis)),
   );
-  const search = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    choose("search", String(new FormData(event.currentTarget).get("search") ?? ""));
-  };
   return (
-    <Flex gap={3} wrap="wrap" align="end" my={3} role="search">
-      <form onSubmit={search}>
-        <Flex gap={2} align="end">
-          <Input
-            key={query.get("search") ?? ""}
-            name="search"
-            size="sm"
-            aria-label="Search series by name"
-            placeholder="Search by name"
-            defaultValue={query.get("search") ?? ""}
-          />
-          <Button type="submit" size="sm" variant="outline">
-            Search
-          </Button>
-        </Flex>
-      </form>
+    <Flex gap={3} wrap="wrap" align="end" my={3}>
+      <Search what="series" value={query.get("search") ?? ""} onSearch={(text) => choose("search", text)} />
       {[...MAIN, ...others].map((axis) => (
         <Choice
           key={axis}

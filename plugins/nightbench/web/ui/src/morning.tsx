@@ -7,8 +7,10 @@ import type { MorningAlert, Morning, SuiteRun } from "./api-types";
 import { ago, day, moment, percent, words } from "./format";
 import {
   AlertLink,
+  AlertState,
   Answered,
   Change,
+  Confirmation,
   Headline,
   Link,
   LOST,
@@ -70,28 +72,11 @@ const ALERT_COLUMNS: Column<MorningAlert>[] = [
     cell: (alert) => (
       <Box>
         {alert.cause ? words(alert.cause) : "unknown"}
-        {alert.cause_suspect && `: ${alert.cause_suspect}`}{" "}
-        {alert.confirmation ? (
-          <State name={alert.confirmation} />
-        ) : (
-          ["wanted", "running"].includes(alert.confirmation_state ?? "") && (
-            <State name="being measured again" />
-          )
-        )}
+        {alert.cause_suspect && `: ${alert.cause_suspect}`} <Confirmation alert={alert} />
       </Box>
     ),
   },
-  {
-    name: "State",
-    cell: (alert) => (
-      <Box>
-        <State name={alert.state} />
-        {alert.snoozed_until && Date.parse(alert.snoozed_until) > Date.now() && (
-          <Text fontSize="xs">snoozed until {moment(alert.snoozed_until)}</Text>
-        )}
-      </Box>
-    ),
-  },
+  { name: "State", cell: (alert) => <AlertState alert={alert} /> },
   { name: "Owner", cell: (alert) => <bdi>{alert.owner || "nobody"}</bdi> },
   {
     name: "Alert",

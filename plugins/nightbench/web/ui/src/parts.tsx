@@ -7,17 +7,18 @@ import {
   Code,
   Flex,
   Heading,
+  Input,
   Link as ChakraLink,
   NativeSelect,
   Spinner,
   Text,
 } from "@chakra-ui/react";
 import { Component, type ReactNode, useEffect, useId, useRef, useState } from "react";
-import { Link as RouterLink, useSearchParams } from "react-router-dom";
+import { Link as RouterLink, type NavigateOptions, useSearchParams } from "react-router-dom";
 
 import { ApiError } from "./api";
 import type { Morning } from "./api-types";
-import { change, count, interval, words } from "./format";
+import { change, count, interval, moment, words } from "./format";
 import { routes } from "./routes";
 import { pieces } from "./text-links";
 
@@ -209,6 +210,83 @@ export function Fact({ name, children }: { name: string; children: ReactNode }) 
   );
 }
 
+/** Facts side by side, as many as fit. */
+export function Facts({ children }: { children: ReactNode }) {
+  return (
+    <Box
+      as="dl"
+      display="grid"
+      gridTemplateColumns="repeat(auto-fill, minmax(min(100%, 13em), 1fr))"
+      gap={3}
+      my={3}
+    >
+      {children}
+    </Box>
+  );
+}
+
+/** Sentences of the warehouse, a paragraph each. */
+export function Sentences({ of }: { of: string[] }) {
+  return of.map((sentence) => (
+    <Text key={sentence}>
+      <bdi>{sentence}</bdi>
+    </Text>
+  ));
+}
+
+/** A field that searches by name when it is sent. */
+export function Search({ what, value, onSearch }: { what: string; value: string; onSearch: (text: string) => void }) {
+  return (
+    <form
+      role="search"
+      onSubmit={(event) => {
+        event.preventDefault();
+        onSearch(String(new FormData(event.currentTarget).get("search") ?? ""));
+      }}
+    >
+      <Flex gap={2} align="end">
+        <Input
+          key={value}
+          name="search"
+          size="sm"
+          aria-label={`Search ${what} by name`}
+          placeholder="Search by name"
+          defaultValue={value}
+        />
+        <Button type="submit" size="sm" variant="outline">
+          Search
+        </Button>
+      </Flex>
+    </form>
+  );
+}
+
+export function AlertState({
+  alert,
+}: {
+  alert: { state: string; snoozed_until: string | null; dismissed_as?: string | null };
+}) {
+  return (
+    <Box>
+      <State name={alert.state} /> {alert.dismissed_as && words(alert.dismissed_as)}
+      {alert.snoozed_until && Date.parse(alert.snoozed_until) > Date.now() && (
+        <Text fontSize="xs">snoozed until {moment(alert.snoozed_until)} UTC</Text>
+      )}
+    </Box>
+  );
+}
+
+export function Confirmation({
+  alert,
+}: {
+  alert: { confirmation: string | null; confirmation_state: string | null };
+}) {
+  if (alert.confirmation) return <State name={alert.confirmation} />;
+  const state = alert.confirmation_state ?? "";
+  if (["wanted", "running"].includes(state)) return <State name="being measured again" />;
+  return state === "skipped" ? <State name="not measured again" /> : null;
+}
+
 export function Section({ title, children }: { title: ReactNode; children: ReactNode }) {
   return (
     <Box as="section" mt={6}>
@@ -267,7 +345,9 @@ export class Boundary extends Component<{ children: ReactNode }, { error?: Error
 }
 
 /** What the address holds, and a function that sets a part of it; another choice begins at page 1. */
-export function useChoices(): [URLSearchParams, (name: string, value: string) => void] {
+export function useChoices(
+  how?: NavigateOptions,
+): [URLSearchParams, (name: string, value: string) => void] {
   const [query, setQuery] = useSearchParams();
   const choose = (name: string, value: string) =>
     setQuery((before) => {
@@ -276,7 +356,7 @@ export function useChoices(): [URLSearchParams, (name: string, value: string) =>
       if (value) next.set(name, value);
       else next.delete(name);
       return next;
-    });
+    }, how);
   return [query, choose];
 }
 

@@ -1,6 +1,5 @@
 // One run: what came of each of its cases.
-import { Box, Button, Flex, Heading, Input, Text } from "@chakra-ui/react";
-import type { FormEvent } from "react";
+import { Box, Flex, Heading, Text } from "@chakra-ui/react";
 import { useParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
@@ -14,7 +13,9 @@ import {
   Link,
   Marks,
   Note,
+  Search,
   Section,
+  Sentences,
   State,
   useTitle,
   useChoices,
@@ -24,18 +25,6 @@ import { type Column, DataTable, Pager } from "./table";
 
 /** Cases of a page. */
 const SIZE = 100;
-
-function because(sentences: string[]) {
-  return (
-    <Box>
-      {sentences.map((sentence) => (
-        <Text key={sentence}>
-          <bdi>{sentence}</bdi>
-        </Text>
-      ))}
-    </Box>
-  );
-}
 
 function caseColumns(runId: string): Column<RunCase>[] {
   return [
@@ -84,7 +73,7 @@ function caseColumns(runId: string): Column<RunCase>[] {
       name: "Because",
       cell: (row) => (
         <Box>
-          {because(row.sentences)}
+          <Sentences of={row.sentences} />
           {row.error && (
             <Text color="fg.muted" fontSize="xs" lineClamp={3}>
               <bdi>{lastLine(row.error)}</bdi>
@@ -110,10 +99,6 @@ function Cases({ results }: { results: RunResults }) {
   );
   const pages = Math.max(1, Math.ceil(found.length / SIZE));
   const page = Math.min(pages, Math.max(1, Number(query.get("page")) || 1));
-  const send = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    choose("search", String(new FormData(event.currentTarget).get("search") ?? ""));
-  };
   return (
     <Section title="Cases">
       {results.cases.length > 1 && (
@@ -124,21 +109,7 @@ function Cases({ results }: { results: RunResults }) {
             values={[...counts].map(([value, number]) => ({ value, label: `${words(value)} (${number})` }))}
             onChoose={(value) => choose("state", value)}
           />
-          <form onSubmit={send} role="search">
-            <Flex gap={2}>
-              <Input
-                key={search}
-                name="search"
-                size="sm"
-                aria-label="Search cases by name"
-                placeholder="Search by name"
-                defaultValue={search}
-              />
-              <Button type="submit" size="sm" variant="outline">
-                Search
-              </Button>
-            </Flex>
-          </form>
+          <Search what="cases" value={search} onSearch={(text) => choose("search", text)} />
         </Flex>
       )}
       <DataTable

@@ -1,11 +1,10 @@
 // All runs, newest first.
 import { Button, Flex, Heading, Text } from "@chakra-ui/react";
-import { useSearchParams } from "react-router-dom";
 
 import { useApi } from "./api";
 import type { RunPage, RunRow } from "./api-types";
 import { moment, words } from "./format";
-import { Answered, Link, Note, useTitle } from "./parts";
+import { Answered, Link, Note, useChoices, useTitle } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable } from "./table";
 
@@ -38,15 +37,8 @@ export function RunsPage() {
 
 /** All runs, or those of a suite. */
 export function Runs({ suite }: { suite?: string }) {
-  const [query, setQuery] = useSearchParams();
+  const [query, choose] = useChoices();
   const answer = useApi<RunPage>("runs", { ...Object.fromEntries(query), ...(suite && { suite }) });
-  const set = (name: string, value: string) =>
-    setQuery((before) => {
-      const next = new URLSearchParams(before);
-      if (value) next.set(name, value);
-      else next.delete(name);
-      return next;
-    });
   const isImported = query.get("imported") === "true";
   return (
     <>
@@ -61,7 +53,7 @@ export function Runs({ suite }: { suite?: string }) {
                 size="xs"
                 variant="outline"
                 disabled={found.page <= 1}
-                onClick={() => set("page", String(found.page - 1))}
+                onClick={() => choose("page", String(found.page - 1))}
               >
                 Newer
               </Button>
@@ -69,7 +61,7 @@ export function Runs({ suite }: { suite?: string }) {
                 size="xs"
                 variant="outline"
                 disabled={!found.has_more}
-                onClick={() => set("page", String(found.page + 1))}
+                onClick={() => choose("page", String(found.page + 1))}
               >
                 Older
               </Button>
@@ -77,7 +69,7 @@ export function Runs({ suite }: { suite?: string }) {
                 size="xs"
                 variant={isImported ? "solid" : "outline"}
                 aria-pressed={isImported}
-                onClick={() => setQuery(isImported ? {} : { imported: "true" })}
+                onClick={() => choose("imported", isImported ? "" : "true")}
               >
                 Imported ones too
               </Button>

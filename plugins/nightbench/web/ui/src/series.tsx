@@ -8,7 +8,19 @@ import type { SeriesHistory, SeriesAlert, SeriesPoint } from "./api-types";
 import { HistoryChart, type Range } from "./chart";
 import { byDay, counts, describe, events, pointState, references, seconds } from "./chart-marks";
 import { day, figure, moment, percent, words } from "./format";
-import { AlertLink, Answered, Change, Download, Link, Note, Section, State, useTitle } from "./parts";
+import {
+  AlertLink,
+  Answered,
+  Change,
+  Download,
+  Fact,
+  Facts,
+  Link,
+  Note,
+  Section,
+  State,
+  useTitle,
+} from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable } from "./table";
 
@@ -188,40 +200,26 @@ function History({ series }: { series: SeriesHistory }) {
   return (
     <>
       {latest && (
-        <Flex gap={6} wrap="wrap" mb={3}>
-          <Box>
-            <Text color="fg.muted" fontSize="sm">
-              Newest median, {moment(latest.started_at)} UTC
-            </Text>
+        <Facts>
+          <Fact name={`Newest median, ${moment(latest.started_at)} UTC`}>
             <Text fontSize="xl" fontWeight="semibold">
               {figure(latest.throughput)} {unit}/s
             </Text>
-          </Box>
+          </Fact>
           {newest?.verdict && (
-            <Box>
-              <Text color="fg.muted" fontSize="sm">
-                Newest verdict
-              </Text>
+            <Fact name="Newest verdict">
               <State name={newest.verdict} title={newest.sentence ?? undefined} />
-            </Box>
+            </Fact>
           )}
           {newest && newest.change !== null && (
-            <Box>
-              <Text color="fg.muted" fontSize="sm">
-                Change
-              </Text>
+            <Fact name="Change">
               <Change of={newest} />
-            </Box>
+            </Fact>
           )}
           {detectable && (
-            <Box>
-              <Text color="fg.muted" fontSize="sm">
-                Smallest slowdown that would be found
-              </Text>
-              <Text fontSize="lg">{percent(detectable.smallest_slowdown)}</Text>
-            </Box>
+            <Fact name="Smallest slowdown that would be found">{percent(detectable.smallest_slowdown)}</Fact>
           )}
-        </Flex>
+        </Facts>
       )}
       {series.noisy && (
         <Note status="warning">
