@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,6 @@ from nightbench.gang.errors import (
     NodeUnreachable,
     RemoteFailure,
 )
-from nightbench.gang.node_access import Connect
 from nightbench.spool import CaseStore, Spool
 
 pytestmark = pytest.mark.openssh
@@ -111,10 +111,8 @@ class Ground:
         )
         return dataclasses.replace(job, **changes)
 
-    async def prepare(
-        self, job: JobSpec, connect: Connect = SshTransport, store: CaseStore | None = None
-    ) -> None:
-        await prepare(job, self.nodes.targets, self.shipment, self.events.append, connect, store)
+    async def prepare(self, job: JobSpec, store: CaseStore | None = None) -> None:
+        await prepare(job, self.nodes.targets, self.shipment, self.events.append, store)
 
     def said(self, kind: str) -> list[str]:
         return [e.message for e in self.events if e.kind == kind]
@@ -188,20 +186,24 @@ class Cut(SshTransport):
 
     pieces = 0
 
-    async def guard(self, what, operation, timeout_s, need_bytes=0):
+    @asynccontextmanager
+    async def guard(self, what, timeout_s, need_bytes=0):
         if what.startswith("upload") and "tiny_main" in what and timeout_s != 30.0:
             Cut.pieces += 1
             if Cut.pieces == 2:
                 self._drop()
                 raise NodeUnreachable(self.node, self.address, "cut")
-        return await super().guard(what, operation, timeout_s, need_bytes)
+        async with super().guard(what, timeout_s, need_bytes):
+            yield
 
 
-async def test_an_upload_that_broke_off_goes_on(ground, caplog):
+async def test_an_upload_that_broke_off_goes_on(ground, caplog, monkeypatch):
     caplog.set_level("INFO")
     job = ground.job(ground.nodes.nodes[:1])
-    with pytest.raises(NodeUnreachable, match="cut"):
-        await ground.prepare(job, Cut)
+    with monkeypatch.context() as cut:
+        cut.setattr("nightbench.gang.node_access.shared_transport", Cut)
+        with pytest.raises(NodeUnreachable, match="cut"):
+            await ground.prepare(job)
     wheel = ground.house / "tiny_main-1.0-py3-none-any.whl"
     (part,) = ground.root.glob("wheels/*/.tiny_main*.part")
     assert 0 < part.stat().st_size < wheel.stat().st_size
@@ -245,9 +247,10 @@ class Late(SshTransport):
         return await super().mkdir(path)
 
 
-async def test_what_another_has_just_uploaded_is_not_sent_again(ground):
+async def test_what_another_has_just_uploaded_is_not_sent_again(ground, monkeypatch):
     Late.house = ground.house
-    await ground.prepare(ground.job(ground.nodes.nodes[:1]), Late)
+    monkeypatch.setattr("nightbench.gang.node_access.shared_transport", Late)
+    await ground.prepare(ground.job(ground.nodes.nodes[:1]))
     assert [said for said in ground.said("ship") if "tiny_main" in said] == []
     assert len(ground.environments()) == 1
     assert not list(ground.root.glob("wheels/*/*.uploading"))

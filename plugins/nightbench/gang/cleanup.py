@@ -25,16 +25,14 @@ from nightbench.core.model import (
 from nightbench.gang.errors import GangError, RemoteFailure
 from nightbench.gang.node_access import (
     Agent,
-    Connect,
     Layout,
     connections,
     on_all,
 )
 from nightbench.gang.node_client import EPOCH
-from nightbench.gang.progress import GangEvent, OnEvent, ignore
+from nightbench.gang.progress import ignore
 from nightbench.gang.shipping import Shipment, ship_agent
 from nightbench.gang.slurm_launcher import end_job
-from nightbench.gang.ssh_pool import shared_transport
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
 from nightbench.spool import CaseStore
@@ -63,8 +61,6 @@ async def cancel(
     targets: Mapping[str, SshTarget],
     reason: str = "by a command",
     store: CaseStore | None = None,
-    on_event: OnEvent = ignore,
-    connect: Connect = shared_transport,
 ) -> CancelReport:
     """End a job on all its nodes; its controller, if one runs, then records it as cancelled.
 
@@ -89,8 +85,8 @@ async def cancel(
         )
 
     try:
-        async with connections(job.nodes, targets, connect) as transports:
-            return await _on_nodes(transports, on_node, on_event)
+        async with connections(job.nodes, targets) as transports:
+            return await _on_nodes(transports, on_node)
     finally:
         # Also when a node does not answer: its processes end when the lease expires.
         if store is not None:
@@ -102,7 +98,6 @@ async def cancel_run(
     cluster: Cluster,
     targets: Mapping[str, SshTarget],
     reason: str = "by a command",
-    on_event: OnEvent = ignore,
 ) -> CancelReport:
     """End every job of a run on all nodes of a cluster; see `cancel`."""
 
@@ -119,25 +114,20 @@ async def cancel_run(
         )
 
     async with connections(cluster.nodes, targets) as transports:
-        return await _on_nodes(transports, on_node, on_event)
+        return await _on_nodes(transports, on_node)
 
 
 def _cancelled(reason: str) -> Reason:
     return Reason(ReasonCode.CANCELLED, observed=reason)
 
 
-async def _on_nodes(
-    transports: Mapping[str, SshTransport], on_node: Any, on_event: OnEvent
-) -> CancelReport:
+async def _on_nodes(transports: Mapping[str, SshTransport], on_node: Any) -> CancelReport:
     """Run on all nodes; the error of one is raised after the others are done."""
     ended = await on_all(on_node(node, transport) for node, transport in transports.items())
-    report = CancelReport(
+    return CancelReport(
         stopped={node: e[0] for node, e in zip(transports, ended, strict=True)},
         killed={node: e[1] for node, e in zip(transports, ended, strict=True)},
     )
-    for node, pids in report.killed.items():
-        on_event(GangEvent("cancel", f"swept {len(pids)} processes", node, data={"pids": pids}))
-    return report
 
 
 async def _end(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Mapping
 from functools import partial
 
 from nightbench.core.model import CaseStatus, JobSpec, Reason
@@ -12,13 +11,12 @@ from nightbench.gang.agent_supervisor import AgentSupervisor
 from nightbench.gang.decisions import SERVING, Conclusion, conclude, conclude_by_deadline
 from nightbench.gang.errors import Cancelled, DeadlinePassed, GangError, NodeError
 from nightbench.gang.fanout import FAST_POLL_S, call_each, retry_unreachable
-from nightbench.gang.gang_context import GangContext, ThroughputOf, utc_date
-from nightbench.gang.node_access import Connect, connections, on_all
+from nightbench.gang.gang_context import GangContext, ThroughputOf
+from nightbench.gang.node_access import connections, on_all
 from nightbench.gang.node_client import NodeClient
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.repeat_controller import RepeatController
 from nightbench.gang.slurm_launcher import launcher_of
-from nightbench.gang.ssh_pool import shared_transport
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome
 
@@ -33,26 +31,14 @@ async def run_gang(
     targets: Mapping[str, SshTarget],
     store: CaseStore,
     on_event: OnEvent = ignore,
-    connect: Connect = shared_transport,
     throughput_of: ThroughputOf | None = None,
-    today: Callable[[], datetime] = utc_date,
 ) -> CaseOutcome:
     """Measure a case: all its repeats, one fresh launch of the gang each.
 
     It may be called again after any interruption: repeats that have ended are fetched, a running
     one is watched further, none is launched twice, and the outcome of a case that has ended is
     returned at once. Cancelling the task leaves the gang running until its lease expires; `cancel`
-    ends it.
-
-    Args:
-        job: the job; `prepare` has brought it to the nodes.
-        targets: node -> how it is reached.
-        store: where results, progress and outcome are stored.
-        on_event: called with each event.
-        connect: makes a transport to a target.
-        throughput_of: throughput of a repeat, for an adaptive protocol; without it the protocol's
-            largest number of repeats is launched.
-        today: the controller's date in UTC, compared with the job's deadline.
+    ends it. Without `throughput_of` an adaptive protocol launches its largest number of repeats.
 
     Raises:
         NodeError: a node cannot be reached or refuses before anything was launched.
@@ -61,14 +47,13 @@ async def run_gang(
     known = await asyncio.to_thread(store.outcome)
     if known is not None:
         return CaseOutcome.from_json(known)
-    async with connections(job.nodes, targets, connect) as transports:
+    async with connections(job.nodes, targets) as transports:
         gang = GangContext(
             job,
             transports,
             store,
             on_event,
             throughput_of=throughput_of,
-            today=today,
             launcher=launcher_of(job, targets, on_event),
         )
         return await GangController(gang).run()

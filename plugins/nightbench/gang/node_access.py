@@ -19,7 +19,6 @@ from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
 
 T = TypeVar("T")
-Connect = Callable[[SshTarget], SharedTransport]
 
 CODE_DIGITS = 12
 """Of a tree's digest in the name of its folder on nodes: every line of a traceback has it."""
@@ -30,7 +29,7 @@ EXCHANGES = 10
 
 @asynccontextmanager
 async def connections(
-    nodes: Iterable[Node], targets: Mapping[str, SshTarget], connect: Connect = shared_transport
+    nodes: Iterable[Node], targets: Mapping[str, SshTarget]
 ) -> AsyncIterator[dict[str, SharedTransport]]:
     """Yield transports to the nodes by name; they are closed at the end.
 
@@ -44,7 +43,7 @@ async def connections(
                 f"node {node.name}: no SSH target is given (have: {sorted(targets)}). Does "
                 f"the connection {node.ssh_conn_id} exist?"
             )
-        transports[node.name] = connect(targets[node.name])
+        transports[node.name] = shared_transport(targets[node.name])
     try:
         yield transports
     finally:

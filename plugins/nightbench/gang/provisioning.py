@@ -18,7 +18,6 @@ from nightbench.core.model import Cluster, EnvironmentPolicy, JobSpec, Node, rea
 from nightbench.gang.errors import Cancelled, EnvironmentUnavailable, GangError, RemoteFailure
 from nightbench.gang.node_access import (
     Agent,
-    Connect,
     connections,
     on_all,
     repeated_option,
@@ -26,7 +25,6 @@ from nightbench.gang.node_access import (
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, Shipped, machine_of, ship, ship_agent
 from nightbench.gang.ssh_connection import OnLine
-from nightbench.gang.ssh_pool import shared_transport
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
 from nightbench.gang.wheels import Wheel, accepts_tag, choose_wheels, line_of, packages_of
@@ -44,26 +42,18 @@ async def prepare(
     targets: Mapping[str, SshTarget],
     shipment: Shipment,
     on_event: OnEvent = ignore,
-    connect: Connect = shared_transport,
     store: CaseStore | None = None,
 ) -> None:
     """Prepare the gang's nodes for `run_gang`; doing it again costs little.
 
-    Every node is reached before anything is changed on one.
-
-    Args:
-        job: the job.
-        targets: node -> how it is reached.
-        shipment: what the nodes need.
-        on_event: called with each event.
-        connect: makes a transport to a target.
-        store: where `cancel` writes the case's outcome, which ends uploads and builds.
+    Every node is reached before anything is changed on one. `cancel` writes the case's outcome
+    into `store`, which ends uploads and builds.
 
     Raises:
         NodeError: the first node that failed, after all have been tried.
         Cancelled: the case has an outcome.
     """
-    preparing = asyncio.create_task(_prepare(job, targets, shipment, on_event, connect))
+    preparing = asyncio.create_task(_prepare(job, targets, shipment, on_event))
     try:
         while store is not None and not preparing.done():
             await _raise_if_cancelled(store)
@@ -92,14 +82,13 @@ async def _prepare(
     targets: Mapping[str, SshTarget],
     shipment: Shipment,
     on_event: OnEvent,
-    connect: Connect,
 ) -> None:
     if shipment.code_digest() != job.code_digest:
         raise GangError(
             f"{shipment.benchmarks} has changed since {job.job_id} was planned: digest "
             f"{shipment.code_digest()[:12]}, planned with {job.code_digest[:12]}. Start a new run"
         )
-    async with connections(job.nodes, targets, connect) as transports:
+    async with connections(job.nodes, targets) as transports:
         await on_all(transport.home() for transport in transports.values())
         await on_all(
             _prepare_node(job, node.name, transports[node.name], shipment, on_event)
@@ -108,22 +97,16 @@ async def _prepare(
 
 
 async def build_environment(
-    job: JobSpec,
-    targets: Mapping[str, SshTarget],
-    shipment: Shipment,
-    on_event: OnEvent = ignore,
-    connect: Connect = shared_transport,
+    job: JobSpec, targets: Mapping[str, SshTarget], shipment: Shipment
 ) -> None:
     """Build the environment of a job on all its nodes, where `prepare` finds it.
 
     Raises:
         NodeError: the first node that failed, after all have been tried.
     """
-    async with connections(job.nodes, targets, connect) as transports:
+    async with connections(job.nodes, targets) as transports:
         await on_all(transport.home() for transport in transports.values())
-        await on_all(
-            _environment_on(transport, job, shipment, on_event) for transport in transports.values()
-        )
+        await on_all(_environment_on(each, job, shipment, ignore) for each in transports.values())
 
 
 async def _environment_on(
@@ -292,7 +275,6 @@ async def installable_versions(
     shipment: Shipment,
     line: str,
     variant: str,
-    on_event: OnEvent = ignore,
 ) -> InstallableVersions:
     """Return the versions of a line's main package that a node could install.
 
@@ -316,7 +298,7 @@ async def installable_versions(
             found = versions_of(files, package, series, machine)
             return InstallableVersions(found, (str(shipment.wheelhouse),))
         policy = cluster.environments
-        agent = await ship_agent(transport, policy, shipment, on_event)
+        agent = await ship_agent(transport, policy, shipment, ignore)
         options = ["--line", line, "--variant", variant, *_source_options(policy)]
         answer = await agent.call("versions", *options, timeout_s=VERSIONS_TIMEOUT_S)
     return InstallableVersions(

@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import asyncssh
 
@@ -22,7 +21,6 @@ from nightbench.gang.errors import DiskFull, NodeUnreachable, RemoteFailure
 from nightbench.gang.ssh_login import connect
 from nightbench.gang.ssh_target import SshTarget
 
-T = TypeVar("T")
 OnLine = Callable[[str], None]
 
 LOST = (asyncssh.DisconnectError, asyncssh.SFTPConnectionLost, asyncssh.SFTPNoConnection, OSError)
@@ -109,38 +107,34 @@ class SshConnection:
 
         `on_stderr` is called with each line of stderr.
         """
-
-        async def execute() -> Completed:
-            async with self._process(argv, env) as process:
-                with contextlib.suppress(BrokenPipeError):
-                    # A short command may end before its input is sent.
-                    process.stdin.write(stdin)
-                    process.stdin.write_eof()
-                stdout, stderr = await asyncio.gather(
-                    process.stdout.read(), _lines(process.stderr, on_stderr)
-                )
-                await process.wait_closed()
-                status, output = _exit_of(process), after_mark(stdout)
-                if output is None:
-                    raise self._not_run(argv[0], status, stdout + stderr)
-                return Completed(status, output, stderr)
-
-        return await self.guard(f"run {argv[0]}", execute, timeout_s)
+        async with (
+            self.guard(f"run {argv[0]}", timeout_s),
+            self._process(argv, env) as process,
+        ):
+            with contextlib.suppress(BrokenPipeError):
+                # A short command may end before its input is sent.
+                process.stdin.write(stdin)
+                process.stdin.write_eof()
+            stdout, stderr = await asyncio.gather(
+                process.stdout.read(), _lines(process.stderr, on_stderr)
+            )
+            await process.wait_closed()
+            status, output = _exit_of(process), after_mark(stdout)
+            if output is None:
+                raise self._not_run(argv[0], status, stdout + stderr)
+            return Completed(status, output, stderr)
 
     @contextlib.asynccontextmanager
     async def converse(self, argv: Sequence[str]) -> AsyncIterator[Conversation]:
         """Run a command that answers each line with a line; it ends with the context."""
         async with self._process(argv, None) as process:
-
-            async def begin() -> None:
-                noise: list[bytes] = []
+            noise: list[bytes] = []
+            async with self.guard(f"begin {argv[0]}", FILE_TIMEOUT_S):
                 while (line := await process.stdout.readline()).rstrip() != MARK.encode():
                     if not line:
                         said = b"".join(noise) + await process.stderr.read()
                         raise self._not_run(argv[0], process.exit_status, said)
                     noise.append(line)
-
-            await self.guard(f"begin {argv[0]}", begin, FILE_TIMEOUT_S)
             yield Conversation(self, process)
 
     @contextlib.asynccontextmanager
@@ -164,16 +158,17 @@ class SshConnection:
         async def operation() -> asyncssh.SSHClientProcess[bytes]:
             clock = asyncio.get_running_loop().time
             give_up_s = clock() + SESSION_WAIT_S
-            while True:
-                try:
-                    return await connection.create_process(line, encoding=None)
-                except asyncssh.ChannelOpenError:
-                    # Another command over this connection may be about to end its session.
-                    if connection.is_closed() or clock() > give_up_s:
-                        raise
-                await asyncio.sleep(0.2)
+            async with self.guard(f"start {argv[0]}", FILE_TIMEOUT_S):
+                while True:
+                    try:
+                        return await connection.create_process(line, encoding=None)
+                    except asyncssh.ChannelOpenError:
+                        # Another command over this connection may be about to end its session.
+                        if connection.is_closed() or clock() > give_up_s:
+                            raise
+                    await asyncio.sleep(0.2)
 
-        starting = asyncio.create_task(self.guard(f"start {argv[0]}", operation, FILE_TIMEOUT_S))
+        starting = asyncio.create_task(operation())
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -262,17 +257,14 @@ class SshConnection:
             )
         return None
 
+    @contextlib.asynccontextmanager
     async def guard(
-        self,
-        what: str,
-        operation: Callable[[], Awaitable[T]],
-        timeout_s: float | None,
-        need_bytes: int = 0,
-    ) -> T:
-        """Run an operation, turning its errors into a `NodeError`."""
+        self, what: str, timeout_s: float | None, need_bytes: int = 0
+    ) -> AsyncIterator[None]:
+        """Turn the errors of an operation into a `NodeError`."""
         try:
             async with asyncio.timeout(timeout_s):
-                return await operation()
+                yield
         except TimeoutError as error:
             self._drop()
             raise NodeUnreachable.of(
@@ -351,15 +343,12 @@ class Conversation:
 
     async def read_line(self) -> str:
         """Return the next line of its output without its line end."""
-
-        async def operation() -> str:
+        async with self._transport.guard("converse", FILE_TIMEOUT_S):
             answer = await self._process.stdout.readline()
             if not answer:
                 why = (await self._process.stderr.read()).decode(errors="replace").strip()
                 raise RemoteFailure.of(self._transport, f"no answer: {why[-500:]}")
             return answer.decode().rstrip("\n")
-
-        return await self._transport.guard("converse", operation, FILE_TIMEOUT_S)
 
 
 def _close(starting: asyncio.Task[asyncssh.SSHClientProcess[bytes]]) -> None:

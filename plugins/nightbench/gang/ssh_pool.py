@@ -43,7 +43,8 @@ class SharedTransport(SshTransport):
             RemoteFailure: the request failed on the node; `DiskFull` where its disk is full.
         """
         channel = self._channels.setdefault((python, agent), _FollowChannel(self, python, agent))
-        answer = await self.guard("follow", lambda: channel.ask(request), FILE_TIMEOUT_S)
+        async with self.guard("follow", FILE_TIMEOUT_S):
+            answer = await channel.ask(request)
         if "error" in answer:
             raise remote_failure(self, "follow the job", str(answer["error"]).encode())
         return answer

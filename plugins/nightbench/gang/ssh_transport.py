@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import posixpath
 import uuid
@@ -33,8 +32,7 @@ class SshTransport(SshConnection):
 
     async def read(self, path: str) -> bytes | None:
         """Return the content of a file; None where there is none."""
-
-        async def operation() -> bytes | None:
+        async with self.guard(f"read {path}", FILE_TIMEOUT_S):
             sftp = await self.files()
             try:
                 async with sftp.open(path, "rb", encoding=None) as file:
@@ -43,20 +41,15 @@ class SshTransport(SshConnection):
             except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
                 return None
 
-        return await self.guard(f"read {path}", operation, FILE_TIMEOUT_S)
-
     async def write_atomic(self, path: str, content: bytes) -> None:
         """Make a file appear with all its content, replacing one that is there."""
-
-        async def operation() -> None:
+        async with self.guard(f"write {path}", FILE_TIMEOUT_S):
             sftp = await self.files()
             beside = _unique_beside(path)
             async with sftp.open(beside, "wb", encoding=None) as file:
                 await file.write(content)
             await _check_complete(sftp, beside, len(content))
             await sftp.posix_rename(beside, path)
-
-        await self.guard(f"write {path}", operation, FILE_TIMEOUT_S)
 
     async def put_file(
         self, source: Path, path: str, mode: int = 0o644, digest: str | None = None
@@ -69,8 +62,7 @@ class SshTransport(SshConnection):
 
     async def mkdir(self, path: str) -> bool:
         """Make one folder, atomically; return False where it existed already."""
-
-        async def operation() -> bool:
+        async with self.guard(f"make {path}", FILE_TIMEOUT_S):
             sftp = await self.files()
             try:
                 await sftp.mkdir(path)
@@ -81,21 +73,14 @@ class SshTransport(SshConnection):
                 raise
             return True
 
-        return await self.guard(f"make {path}", operation, FILE_TIMEOUT_S)
-
     async def make_folders(self, path: str) -> None:
         """Make a folder and all above it."""
-
-        async def operation() -> None:
-            sftp = await self.files()
-            await sftp.makedirs(path, exist_ok=True)
-
-        await self.guard(f"make {path}", operation, FILE_TIMEOUT_S)
+        async with self.guard(f"make {path}", FILE_TIMEOUT_S):
+            await (await self.files()).makedirs(path, exist_ok=True)
 
     async def rename(self, source: str, destination: str) -> bool:
         """Rename; return False where the destination is a folder that is not empty."""
-
-        async def operation() -> bool:
+        async with self.guard(f"rename {source} to {destination}", FILE_TIMEOUT_S):
             sftp = await self.files()
             try:
                 await sftp.posix_rename(source, destination)
@@ -105,27 +90,19 @@ class SshTransport(SshConnection):
                 raise
             return True
 
-        return await self.guard(f"rename {source} to {destination}", operation, FILE_TIMEOUT_S)
-
     async def exists(self, path: str) -> bool:
         """Return whether there is a file or a folder."""
-
-        async def operation() -> bool:
+        async with self.guard(f"look at {path}", FILE_TIMEOUT_S):
             return await (await self.files()).exists(path)
-
-        return await self.guard(f"look at {path}", operation, FILE_TIMEOUT_S)
 
     async def listdir(self, path: str) -> list[str]:
         """Return the names in a folder, sorted; none where there is no such folder."""
-
-        async def operation() -> list[str]:
+        async with self.guard(f"list {path}", FILE_TIMEOUT_S):
             try:
                 names = await (await self.files()).listdir(path)
             except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
                 return []
             return sorted(name for name in map(str, names) if name not in (".", ".."))
-
-        return await self.guard(f"list {path}", operation, FILE_TIMEOUT_S)
 
 
 class _Upload:
@@ -147,7 +124,8 @@ class _Upload:
         """Upload the file."""
         begun = 0
         if self._digest is not None:
-            begun = await self._transport.guard(self._what, self._begin, FILE_TIMEOUT_S)
+            async with self._transport.guard(self._what, FILE_TIMEOUT_S):
+                begun = await self._begin()
         if begun:
             log.info(
                 "node %s: upload of %s resumes at %.1f MB",
@@ -161,7 +139,8 @@ class _Upload:
                 await self._transport.run(["rm", "-f", self._beside], timeout_s=FILE_TIMEOUT_S)
                 why = f"{self._path} was damaged in transit; try again"
                 raise RemoteFailure.of(self._transport, why)
-            await self._transport.guard(self._what, self._end, FILE_TIMEOUT_S, self._size)
+            async with self._transport.guard(self._what, FILE_TIMEOUT_S, self._size):
+                await self._end()
         except RemoteFailure:
             # Another controller that uploads the same content may have renamed the part file.
             if self._digest is None or not await self._transport.exists(self._path):
@@ -181,8 +160,8 @@ class _Upload:
             file.seek(offset)
             while (piece := await asyncio.to_thread(file.read, PIECE_BYTES)) or not offset:
                 limit_s = FILE_TIMEOUT_S + len(piece) / MIN_BYTES_PER_S
-                send = functools.partial(self._send, offset, piece)
-                await self._transport.guard(self._what, send, limit_s, self._size)
+                async with self._transport.guard(self._what, limit_s, self._size):
+                    await self._send(offset, piece)
                 offset += len(piece)
                 if not piece:
                     break

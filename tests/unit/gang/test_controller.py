@@ -59,8 +59,13 @@ def why(document):
     return sentences(reasons_from_json(document["reasons"]))
 
 
+REACHED = {}
+"""The nodes of a test, by name."""
+
+
 @pytest.fixture(autouse=True)
 def fast(monkeypatch):
+    monkeypatch.setattr("nightbench.gang.node_access.shared_transport", lambda t: REACHED[t.node])
     monkeypatch.setattr("nightbench.gang.fanout.FAST_POLL_S", 0.01)
     monkeypatch.setattr("nightbench.gang.controller.FAST_POLL_S", 0.01)
     monkeypatch.setattr("nightbench.gang.repeat_controller.FAST_POLL_S", 0.01)
@@ -77,12 +82,13 @@ def gang(**changes):
     nodes = {n: MemoryNode(n, **changes.get(n, {})) for n in ("n1", "n2")}
     for name, node in nodes.items():
         node.files[Layout("/node", "/node").job(JOB, name) + "/job.json"] = b"{}"
+    REACHED.update(nodes)
     return nodes
 
 
 async def steer(nodes, store, job=JOB, on_event=lambda event: None):
     targets = {name: SshTarget(name, name, b"") for name in nodes}
-    return await run_gang(job, targets, store, on_event, connect=lambda t: nodes[t.node])
+    return await run_gang(job, targets, store, on_event)
 
 
 async def test_every_repeat_is_launched_once_on_every_node(store):
@@ -258,6 +264,6 @@ async def test_a_job_that_is_cancelled_has_an_end_also_where_a_node_is_away(stor
     nodes["n1"].down = True
     targets = {name: SshTarget(name, name, b"") for name in nodes}
     with pytest.raises(NodeUnreachable):
-        await cancel(JOB, targets, "enough", store, connect=lambda t: nodes[t.node])
+        await cancel(JOB, targets, "enough", store)
     outcome = store.outcome()
     assert (outcome["status"], why(outcome)) == ("cancelled", "cancelled: enough")
