@@ -4,21 +4,3 @@ from nightbench.alerts.alert_changes import AlertChanges, LiveAlert, alerts_for
 from nightbench.alerts.channels import Channel, Delivery, named, send
 from nightbench.alerts.message import AlertItem, EndedAlert, Links, Message, grouped, message
 from nightbench.alerts.plot_png import Picture, picture
-
-__all__ = [
-    "AlertChanges",
-    "AlertItem",
-    "Channel",
-    "Delivery",
-    "EndedAlert",
-    "Links",
-    "LiveAlert",
-    "Message",
-    "Picture",
-    "alerts_for",
-    "grouped",
-    "message",
-    "named",
-    "picture",
-    "send",
-]

@@ -2,15 +2,3 @@
 
 from nightbench.causes.explanation import Explanation, Member, explain, grouped
 from nightbench.causes.facts import CauseFacts, ControlSeries, NightFacts, Peer, PreflightFacts
-
-__all__ = [
-    "CauseFacts",
-    "ControlSeries",
-    "Explanation",
-    "Member",
-    "NightFacts",
-    "Peer",
-    "PreflightFacts",
-    "explain",
-    "grouped",
-]

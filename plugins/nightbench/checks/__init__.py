@@ -4,15 +4,6 @@ Great Expectations takes several seconds to import, so it is imported by the fir
 runs and never by importing this package.
 """
 
-from nightbench.checks.engine import Check, CheckContext
+from nightbench.checks.engine import CheckContext
 from nightbench.checks.measurements import MEASUREMENT_CHECKS, check_measurements
 from nightbench.checks.repeats import REPEAT_CHECKS, check_repeats
-
-__all__ = [
-    "MEASUREMENT_CHECKS",
-    "REPEAT_CHECKS",
-    "Check",
-    "CheckContext",
-    "check_measurements",
-    "check_repeats",
-]

@@ -6,17 +6,3 @@ from nightbench.detection.changes import NIGHTS_READ, Change
 from nightbench.detection.detector import Detector, Judgement, segment
 from nightbench.detection.followers import Followers, find_changes
 from nightbench.detection.power import smallest_slowdown
-
-__all__ = [
-    "NIGHTS_READ",
-    "Change",
-    "ChangeDetector",
-    "Detector",
-    "Followers",
-    "Judgement",
-    "find_changes",
-    "judge_cases",
-    "point_of",
-    "segment",
-    "smallest_slowdown",
-]

@@ -4,7 +4,7 @@
 ends it. Each can be called again after any interruption.
 """
 
-from nightbench.gang.cleanup import CancelReport, cancel, cancel_run, clean, sweep
+from nightbench.gang.cleanup import cancel, cancel_run, clean, sweep
 from nightbench.gang.controller import run_gang
 from nightbench.gang.errors import (
     DiskFull,
@@ -20,39 +20,9 @@ from nightbench.gang.errors import (
     faults_of,
     reason_of,
 )
-from nightbench.gang.preflight import Network, preflight
-from nightbench.gang.progress import GangEvent, OnEvent
+from nightbench.gang.preflight import preflight
+from nightbench.gang.progress import GangEvent
 from nightbench.gang.provisioning import prepare
 from nightbench.gang.shipping import Shipment, local_shipment
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
-
-__all__ = [
-    "CancelReport",
-    "DiskFull",
-    "EnvironmentUnavailable",
-    "GangError",
-    "GangEvent",
-    "HostKeyRejected",
-    "LoginRefused",
-    "Network",
-    "NodeError",
-    "NodeUnreachable",
-    "NotSsh",
-    "OnEvent",
-    "RemoteFailure",
-    "Shipment",
-    "SshTarget",
-    "SshTransport",
-    "Superseded",
-    "cancel",
-    "cancel_run",
-    "clean",
-    "faults_of",
-    "local_shipment",
-    "preflight",
-    "prepare",
-    "reason_of",
-    "run_gang",
-    "sweep",
-]

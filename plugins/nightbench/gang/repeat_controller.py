@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
+from nightbench.core.documents import to_document
 from nightbench.core.model import (
     ClockOffset,
     Reason,
@@ -335,22 +336,16 @@ class RepeatController:
         self, end: RepeatEnd, results: dict[str, dict[str, Any]], started_at: str
     ) -> RepeatOutcome:
         """Write controller.json, which ends the repeat for every controller."""
-        record = {
-            "repeat": self.number,
-            "status": end.status,
-            "reasons": reasons_to_json(end.reasons),
-            "log_tail": end.log_tail,
-            "error": end.error,
-            "started_at": started_at,
-            "ended_at": utc_now(),
-            "epoch": self.gang.epoch,
-            "missing": [client.name for client in self.gang.clients if client.name not in results],
-            "faults": reasons_to_json(self._faults.values()),
-            "clocks": {
-                name: {"offset_s": clock.offset_s, "error_s": clock.error_s}
-                for name, clock in self._clocks.items()
-            },
-        }
+        record = end.record(
+            self.number,
+            [client.name for client in self.gang.clients],
+            results,
+            epoch=self.gang.epoch,
+            faults=self._faults.values(),
+            started_at=started_at,
+            ended_at=utc_now(),
+            clocks={name: to_document(clock) for name, clock in self._clocks.items()},
+        )
         throughput = None
         if end.status == "ok" and self.gang.throughput_of is not None:
             throughput = await asyncio.to_thread(self.gang.throughput_of, record, results)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nightbench.core.model import ClockOffset, Reason, ReasonCode, reasons_from_json
+from nightbench.core.model import (
+    ClockOffset,
+    Reason,
+    ReasonCode,
+    reasons_from_json,
+    reasons_to_json,
+)
 
 Results = Mapping[str, Mapping[str, Any]]
 """Node -> its result.json."""
@@ -32,6 +38,29 @@ class RepeatEnd:
     """Stacks of hung processes and the log's end, of the first failed node that has some."""
     error: str | None
     """The error of the process that failed first, the last line of others', and who ended well."""
+
+    def record(
+        self,
+        repeat: int,
+        nodes: Iterable[str],
+        results: Results,
+        *,
+        epoch: int,
+        faults: Iterable[Reason],
+        **known: Any,
+    ) -> dict[str, Any]:
+        """Return controller.json; `known` are `started_at`, `ended_at` and `clocks`."""
+        return {
+            "repeat": repeat,
+            "status": self.status,
+            "reasons": reasons_to_json(self.reasons),
+            "log_tail": self.log_tail,
+            "error": self.error,
+            "epoch": epoch,
+            "missing": [node for node in nodes if node not in results],
+            "faults": reasons_to_json(faults),
+            **known,
+        }
 
 
 def repeat_end(

@@ -30,7 +30,6 @@ from nightbench.core.model import (
     JobSpec,
     Suite,
     reasons_from_json,
-    reasons_to_json,
 )
 from nightbench.core.run_plan import RunPlan
 from nightbench.core.summarize import repeat_record
@@ -257,16 +256,5 @@ def _record(job: JobSpec, number: int, repeat: ReturnedRepeat) -> dict[str, Any]
         abort_was_sent=bool(there["aborted"]),
         counts_disturbance=job.neighbours.action != "record",
     )
-    return {
-        "repeat": number,
-        "status": end.status,
-        "reasons": reasons_to_json(end.reasons),
-        "log_tail": end.log_tail,
-        "error": end.error,
-        "started_at": there["started_at"],
-        "ended_at": there["ended_at"],
-        "epoch": 1,
-        "missing": [name for name in nodes if name not in results],
-        "faults": reasons_to_json(end.deaths),
-        "clocks": there["clocks"],
-    }
+    known = {key: there[key] for key in ("started_at", "ended_at", "clocks")}
+    return end.record(number, nodes, results, epoch=1, faults=end.deaths, **known)

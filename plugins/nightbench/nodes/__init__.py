@@ -16,22 +16,3 @@ from nightbench.nodes.quarantine import (
     nodes_out_from_json,
     nodes_out_to_json,
 )
-
-__all__ = [
-    "Control",
-    "Finding",
-    "FindingLevel",
-    "JudgedNode",
-    "NodeEvent",
-    "NodePreflight",
-    "NodeState",
-    "NodesOut",
-    "compare",
-    "controls_of",
-    "findings",
-    "left_out_because",
-    "node_state",
-    "nodes_out_from_json",
-    "nodes_out_to_json",
-    "worst",
-]

@@ -5,16 +5,3 @@ from nightbench.report.rows import FIELDS, from_measurements, from_warehouse
 from nightbench.report.run_page import report_page
 from nightbench.report.run_report import RunReport
 from nightbench.report.tables import ResultsTable, markdown_table, verdict_lines
-
-__all__ = [
-    "FIELDS",
-    "ResultsTable",
-    "RunReport",
-    "from_measurements",
-    "from_warehouse",
-    "markdown_table",
-    "report_page",
-    "report_text",
-    "verdict_lines",
-    "write_report",
-]

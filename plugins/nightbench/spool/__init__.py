@@ -17,17 +17,3 @@ stores give the same by themselves.
 from nightbench.spool.case import CaseOutcome, CaseStore, RepeatOutcome
 from nightbench.spool.documents import Document, SpoolError, read_json, utc_now, write_json
 from nightbench.spool.run import RunSpool, Spool, open_spool
-
-__all__ = [
-    "CaseOutcome",
-    "CaseStore",
-    "Document",
-    "RepeatOutcome",
-    "RunSpool",
-    "Spool",
-    "SpoolError",
-    "open_spool",
-    "read_json",
-    "utc_now",
-    "write_json",
-]

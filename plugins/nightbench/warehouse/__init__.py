@@ -7,12 +7,3 @@ tables and views.
 from nightbench.warehouse.alerts import MoveRefused, Triage
 from nightbench.warehouse.connection import WarehouseRefused, WarehouseUnavailable, connect
 from nightbench.warehouse.warehouse import Warehouse
-
-__all__ = [
-    "MoveRefused",
-    "Triage",
-    "Warehouse",
-    "WarehouseRefused",
-    "WarehouseUnavailable",
-    "connect",
-]

@@ -2,5 +2,3 @@
 
 from nightbench.web.app import create_app
 from nightbench.web.guard import PageAccess, PageUser
-
-__all__ = ["PageAccess", "PageUser", "create_app"]
