@@ -1,4 +1,4 @@
-"""Airflow 3.3 on one machine: its settings, its Connections, its four processes.
+"""Airflow on one machine: its settings, its Connections, its four processes.
 
 No import of airflow here: it is started as a program. `settings` is the one place that knows how
 it is configured, from airflow.ini beside it.

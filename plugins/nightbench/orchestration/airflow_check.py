@@ -11,14 +11,12 @@ from functools import partial
 from importlib import metadata
 from typing import Any
 
-from packaging.version import Version
-
 from nightbench.config import find_clusters, load_cluster, locations
 from nightbench.config.suite_heads import suite_heads
 from nightbench.core.errors import UserError
+from nightbench.orchestration.airflow_versions import OLDEST, installed, lacking
 from nightbench.orchestration.connections import BY_ROLE, connect, get_connection
 
-OLDEST = Version("3.3")
 CLOCKS_S = 60.0
 """By how much clocks may differ: leases of a shared spool are read by them."""
 
@@ -36,7 +34,7 @@ class Examined:
 
 def findings() -> Iterator[Examined]:
     """Examine the Airflow whose configuration this process has, one thing after another."""
-    from airflow.sdk.configuration import conf
+    from nightbench.orchestration.airflow_versions import conf
 
     yield _versions()
     yield _provider()
@@ -54,10 +52,11 @@ def _versions() -> Examined:
     found = {name: metadata.version(name) for name in names}
     said = ", ".join(f"{name} {version}" for name, version in found.items())
     said += f", Python {sys.version_info.major}.{sys.version_info.minor}"
-    airflow = Version(found["apache-airflow"])
+    airflow = installed()
     if airflow < OLDEST:
         return Examined("versions", "missing", said, f"Airflow {OLDEST} or newer is needed")
-    return Examined("versions", "ok", said)
+    lacks = "; ".join(lacking(airflow))
+    return Examined("versions", "note" if lacks else "ok", said, lacks)
 
 
 def _provider() -> Examined:

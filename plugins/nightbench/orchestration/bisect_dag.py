@@ -10,11 +10,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Param, task
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from nightbench.config import locations
 from nightbench.config.suite_heads import cluster_names, suite_heads
 from nightbench.core.errors import UserError
+from nightbench.orchestration.airflow_versions import AirflowException, AirflowFailException
 from nightbench.orchestration.dag_common import (
     experiment_context,
     optional,

@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, task
-from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from nightbench.core.errors import UserError
+from nightbench.orchestration.airflow_versions import AirflowException, AirflowSkipException
 from nightbench.orchestration.dag_common import (
     SUSPECTS,
     base_url,

@@ -103,7 +103,10 @@ def is_configured() -> bool:
 
 def not_found() -> tuple[type[BaseException], ...]:
     """What Airflow raises for a Connection that is missing."""
-    from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError
+    from nightbench.orchestration.airflow_versions import (
+        AirflowNotFoundException,
+        AirflowRuntimeError,
+    )
 
     return (AirflowNotFoundException, AirflowRuntimeError)
 

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Asset, AssetAlias, Param
-from airflow.sdk.exceptions import AirflowException
 
 from nightbench.core.errors import UserError
+from nightbench.orchestration.airflow_versions import AirflowException
 
 if TYPE_CHECKING:
     from nightbench.alerts import Delivery
@@ -81,7 +81,7 @@ def user_errors_fail_task() -> Iterator[None]:
 
 def base_url() -> str:
     """The address of Airflow's API server, without a slash at its end."""
-    from airflow.sdk.configuration import conf
+    from nightbench.orchestration.airflow_versions import conf
 
     return str(conf.get("api", "base_url")).rstrip("/")
 
@@ -101,7 +101,8 @@ def triggering_run_ids(context: Mapping[str, Any]) -> list[str]:
 def dag_run_state(context: Mapping[str, Any]) -> Callable[[str, str], str | None]:
     """A function of dag_id and DAG run id; returns the state of that DAG run, None if unknown."""
     from airflow.sdk import DagRunState
-    from airflow.sdk.exceptions import AirflowRuntimeError
+
+    from nightbench.orchestration.airflow_versions import AirflowRuntimeError
 
     def ask(dag_id: str, dag_run_id: str) -> str | None:
         try:

@@ -82,11 +82,17 @@ def check_deadlines(**context: Any) -> str:
 
 
 def _is_paused(context: Mapping[str, Any], dag_id: str) -> bool | None:
-    """Whether a DAG is paused; None where Airflow has none."""
-    from airflow.sdk.exceptions import AirflowRuntimeError
+    """Whether a DAG is paused; None where Airflow has none.
 
+    Airflow 3.1 does not say: there a DAG counts as paused, as it starts, until its first run.
+    """
+    from nightbench.orchestration.airflow_versions import AirflowRuntimeError
+
+    ti = context["ti"]
     try:
-        return bool(context["ti"].get_dag(dag_id).is_paused)
+        if not hasattr(ti, "get_dag"):
+            return bool(ti.get_dr_count(dag_id) == 0)
+        return bool(ti.get_dag(dag_id).is_paused)
     except AirflowRuntimeError as error:
         log.info("Airflow does not know the DAG %s: %s", dag_id, error)
         return None

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from nightbench.config import locations
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, JobSpec, Reason, ReasonCode, reasons_from_json
 from nightbench.core.sentences import sentence, sentences
+from nightbench.orchestration.airflow_versions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -27,11 +31,6 @@ if TYPE_CHECKING:
 PREPARE_TIMEOUT = timedelta(hours=3)
 """For shipping and provisioning; a framework's environment can take an hour on a slow link."""
 
-STATE_KEY = "gang"
-"""Under this key `GenerationState` lies in Airflow's task state store."""
-
-STATE_RETENTION = timedelta(days=90)
-
 
 @dataclass(frozen=True)
 class GenerationState:
@@ -42,21 +41,22 @@ class GenerationState:
     does not.
     """
 
-    run_id: str
     generation: int
     max_tries: int
 
     @classmethod
-    def of_try(cls, stored: object, run_id: str, max_tries: int) -> GenerationState:
-        """The state of this try, by what the task state store held: None before the first one."""
-        if not isinstance(stored, Mapping) or stored.get("run_id") != run_id:
-            return cls(run_id, 0, max_tries)
-        generation, before = int(stored["generation"]), int(stored["max_tries"])
-        return cls(run_id, generation + 1 if max_tries > before else generation, max_tries)
+    def of_try(
+        cls, stored: Mapping[str, Any] | None, generations: Sequence[int], max_tries: int
+    ) -> GenerationState:
+        """The state of this try.
 
-    def to_json(self) -> dict[str, Any]:
-        """As the task state store takes it."""
-        return dataclasses.asdict(self)
+        `stored` is what the try before left in the spool. Without it, as before the first try or
+        under 0.1.0, it is the newest of `generations`, ascending.
+        """
+        if stored is None:
+            return cls(generations[-1] if generations else 0, max_tries)
+        generation, before = int(stored["generation"]), int(stored["max_tries"])
+        return cls(generation + 1 if max_tries > before else generation, max_tries)
 
 
 class GangOperator(BaseOperator):
@@ -92,8 +92,8 @@ class GangOperator(BaseOperator):
         from nightbench.spool import open_spool
         from nightbench.spool.planned_job import load_job
 
-        state = self._generation_state(context)
         run = open_spool().run(self.nightbench_run)
+        state = self._generation_state(context, run)
         store = run.case(self.case_id, state.generation)
         outcome = store.outcome()
         if outcome is not None:
@@ -134,14 +134,12 @@ class GangOperator(BaseOperator):
         """Never called: the trigger ends the task. Airflow wants the name of a method."""
         raise AirflowException(f"the trigger of {self.case_id} handed over: {event!r}")
 
-    def _generation_state(self, context: Context) -> GenerationState:
-        store = context["task_state_store"]
-        max_tries = context["ti"].max_tries
-        state = GenerationState.of_try(store.get(STATE_KEY), self.nightbench_run, max_tries)
-        store.set(STATE_KEY, state.to_json(), retention=STATE_RETENTION)
-        self.log.info(
-            "run %s, case %s, generation %d", state.run_id, self.case_id, state.generation
-        )
+    def _generation_state(self, context: Context, run: RunSpool) -> GenerationState:
+        case_id = self.case_id
+        tried, generations = run.tried(case_id), run.generations(case_id)
+        state = GenerationState.of_try(tried, generations, context["ti"].max_tries)
+        run.save_tried(case_id, dataclasses.asdict(state))
+        self.log.info("run %s, case %s, generation %d", run.run_id, case_id, state.generation)
         return state
 
     def _ended_before(self, outcome: Mapping[str, Any], state: GenerationState) -> dict[str, Any]:

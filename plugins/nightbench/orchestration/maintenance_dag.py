@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from airflow.sdk import DAG, Param, task
-from airflow.sdk.exceptions import AirflowSkipException
 
 from nightbench.config import locations
 from nightbench.config.suite_heads import cluster_names
 from nightbench.core.errors import UserError
 from nightbench.core.sentences import KEPT_DAYS
+from nightbench.orchestration.airflow_versions import AirflowSkipException
 from nightbench.orchestration.dag_common import (
     MEDIANS,
     base_url,
@@ -139,9 +139,8 @@ def deadlines_are_checked() -> None:
 @task(trigger_rule="all_done")
 def expire_files(**context: Any) -> dict[str, int]:
     """Remove loaded runs, staged wheels and task logs that are older than their time."""
-    from airflow.sdk.configuration import conf
-
     from nightbench.night.staged_wheels import remove_unused_wheels
+    from nightbench.orchestration.airflow_versions import conf
     from nightbench.spool import open_spool
 
     spool = open_spool()

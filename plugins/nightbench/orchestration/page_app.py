@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -15,6 +16,8 @@ from nightbench.warehouse import Triage
 from nightbench.warehouse.connection_pool import ConnectionPool
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.web import PageAccess, PageUser, create_app
+
+log = logging.getLogger(__name__)
 
 GUARD = "on_demand"
 """A user who may trigger this DAG may change alerts."""
@@ -41,7 +44,10 @@ def open_triage(by: str) -> Iterator[Triage]:
 
 def build_app() -> FastAPI:
     """The app, guarded by Airflow's own access rules."""
-    from airflow.sdk.configuration import conf
+    from nightbench.orchestration.airflow_versions import conf, installed, lacking
+
+    for what in lacking(installed()):
+        log.warning("Airflow %s: %s", installed(), what)
 
     return create_app(
         pooled_repository(),

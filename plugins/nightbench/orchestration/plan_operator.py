@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import RunKind
+from nightbench.orchestration.airflow_versions import AirflowFailException, AirflowSkipException
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 RUN = "nightbench_run"
 """Key of the XCom that holds the run's id, also where the night had room for no case."""
-
-_PLAN = "run"
-"""Under this key the run that was planned lies in Airflow's task state store."""
 
 
 class PlanOperator(BaseOperator):
@@ -83,9 +80,12 @@ class PlanOperator(BaseOperator):
 
     def _is_new(self, context: Context) -> bool:
         """Whether this is a new run: a retry goes on with the same, a clear begins another."""
-        planned: Any = context["task_state_store"].get(_PLAN)
+        from nightbench.spool import open_spool
+
+        dag_run = context["dag_run"]
+        planned = open_spool().planned_by(dag_run.dag_id, dag_run.run_id)
         # A clear raises max_tries, a retry does not.
-        return not planned or bool(context["ti"].max_tries > planned["max_tries"])
+        return planned is None or bool(context["ti"].max_tries > planned["max_tries"])
 
     def _wait(self, begin: datetime) -> None:
         from airflow.providers.standard.triggers.temporal import DateTimeTrigger
@@ -104,19 +104,20 @@ class PlanOperator(BaseOperator):
         from nightbench.orchestration.connections import connect
         from nightbench.spool import open_spool
 
-        dag_run, state = context["dag_run"], context["task_state_store"]
+        dag_run, spool = context["dag_run"], open_spool()
+        named = dag_run.dag_id, dag_run.run_id
         try:
             request = self._request(context)
             if self._is_new(context):
                 now = datetime.now(UTC)
                 new = {"run_id": new_run_id(request.suite, now), "started_at": now.isoformat()}
-                state.set(_PLAN, {**new, "max_tries": context["ti"].max_tries})
-            planned: Any = state.get(_PLAN)
+                spool.save_planned_by(*named, {**new, "max_tries": context["ti"].max_tries})
+            planned: Any = spool.planned_by(*named)
             cases = plan_run(
                 request,
                 planned["run_id"],
                 datetime.fromisoformat(planned["started_at"]),
-                open_spool(),
+                spool,
                 connect,
                 requested_by=dag_run.triggering_user_name or "",
                 dag_id=dag_run.dag_id,

@@ -56,13 +56,13 @@ async def ssh_targets_async(cluster: Cluster, project: str = "") -> dict[str, Ss
     Raises:
         UserError: as `ssh_targets` does.
     """
-    from airflow.providers.common.compat.connection import get_async_connection
+    from airflow.sdk import BaseHook
 
     cluster = await asyncio.to_thread(on_this_machine, cluster, project)
     known, named = {}, _named_by(cluster)
     for conn_id in _conn_ids(cluster):
         try:
-            found = await get_async_connection(conn_id)
+            found = await BaseHook.aget_connection(conn_id)
         except not_found() as error:
             raise missing(conn_id, named) from error
         # Airflow's own property masks secrets by a blocking call, which a trigger must not make.

@@ -1,10 +1,12 @@
 """The spool: runs as files, from their plan to their ingest, on any fsspec URL.
 
     <spool>/runs/<run_id>/run.json, planned.json, code.tar.gz, loaded.json
+    <spool>/runs/<run_id>/cases/<case_id>/tried.json
     <spool>/runs/<run_id>/cases/<case_id>/g<generation>/
         job.json, progress.json, outcome.json, controller-<epoch>.json,
         fingerprint-<node>.json
         repeat-001/<node>.json, repeat-001/controller.json
+    <spool>/dag_runs/<digest>.json    which run a DAG run of Airflow planned
     <spool>/comparisons/<id>/    two builds beside each other: run.json, cases/, result.json
     <spool>/bisects/<id>/        a search for the first bad version: run.json, steps/
     <spool>/drills/<id>/         a drill of the detector: run.json, runs/ of its own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -49,6 +50,18 @@ class RunSpool:
         """The generations of a case that have files, ascending."""
         found = entries(self.folder / "cases" / component(case_id, "case"))
         return sorted(int(p.name[1:]) for p in found if p.name[:1] == "g" and p.name[1:].isdigit())
+
+    def tried(self, case_id: str) -> Document | None:
+        """tried.json: generation and `max_tries` of the newest try of its task in Airflow."""
+        found: Document | None = read_json(self._tried(case_id))
+        return found
+
+    def save_tried(self, case_id: str, document: Mapping[str, Any]) -> None:
+        """Keep tried.json, which the next try reads."""
+        write_json(self._tried(case_id), document)
+
+    def _tried(self, case_id: str) -> UPath:
+        return self.folder / "cases" / component(case_id, "case") / "tried.json"
 
     def latest(self, case_id: str) -> CaseStore | None:
         """The store of the highest generation; None where the case was never prepared."""
@@ -133,6 +146,20 @@ class Spool:
         """The store of one generation of a case of a run."""
         return self.run(run_id).case(case_id, generation)
 
+    def planned_by(self, dag_id: str, dag_run_id: str) -> Document | None:
+        """The run that a DAG run planned: `run_id`, `started_at`, `max_tries` of the task."""
+        found: Document | None = read_json(self._dag_run(dag_id, dag_run_id))
+        return found
+
+    def save_planned_by(self, dag_id: str, dag_run_id: str, document: Mapping[str, Any]) -> None:
+        """Keep which run a DAG run plans, before it is planned: a retry plans the same."""
+        write_json(self._dag_run(dag_id, dag_run_id), document)
+
+    def _dag_run(self, dag_id: str, dag_run_id: str) -> UPath:
+        # A digest: people name DAG runs as they like.
+        digest = hashlib.sha256(f"{dag_id}\n{dag_run_id}".encode()).hexdigest()
+        return self.root / "dag_runs" / f"{digest[:32]}.json"
+
     def comparison(self, comparison_id: str) -> RunSpool:
         """The files of a comparison of two builds, its launches as cases; nothing is created."""
         return RunSpool(self.root / "comparisons" / component(comparison_id, "comparison"))
@@ -190,6 +217,9 @@ class Spool:
             if started is not None and started < limit and not run.is_steered():
                 run.remove()
                 removed.append(run.run_id)
+        for path in entries(self.root / "dag_runs"):
+            if datetime.fromtimestamp(path.stat().st_mtime, UTC).replace(tzinfo=None) < limit:
+                path.unlink()
         return removed
 
 

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import wraps
+from inspect import signature
 from threading import Lock
 from time import monotonic
 from typing import Any, Generic, TypeVar
@@ -96,4 +97,6 @@ class SharedAnswers:
             text = self._cache.get(repr((handler.__qualname__, named)), snapshot, ask)
             return Response(text, media_type="application/json", headers=HEADERS)
 
+        # FastAPI before 0.118, as under Airflow 3.1, looks names of types up in this module.
+        shared.__signature__ = signature(handler, eval_str=True)  # type: ignore[attr-defined]
         return shared

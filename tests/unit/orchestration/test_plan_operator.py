@@ -51,7 +51,7 @@ def test_the_plan_defers_until_the_night_begins_and_then_stores_it(
     assert (spool.run(run_id).run() or {})["run_kind"] == "nightly"
     # A retry goes on with the same run, a clear begins another.
     assert task.execute(tonight) == entries
-    cleared = context(max_tries=3, store=tonight["task_state_store"])
+    cleared = context(max_tries=3)
     assert task.execute(cleared)[0]["nightbench_run"] != run_id
 
 
