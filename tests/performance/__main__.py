@@ -15,6 +15,7 @@ FIGURES = (
     "waiting",
     "turns",
     "promises",
+    "shared",
     "lines",
     "fleet",
     "warehouse",

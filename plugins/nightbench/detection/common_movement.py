@@ -1,0 +1,178 @@
+"""Statistics of a matrix of series by nights: common movements, who moved, how many are real.
+
+* `common_movement`: a robust fit of rows and columns (Tukey's biweight, started from the median
+  polish of his "Exploratory Data Analysis", 1977).
+* `two_groups`: Efron's two-groups model (Statistical Science 23, 2008), with the spread between
+  series of DerSimonian and Laird (Controlled Clinical Trials 7, 1986).
+* `discoveries`: the false discovery rate of Benjamini and Hochberg (Journal of the Royal
+  Statistical Society B 57, 1995).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nightbench.detection.levels import NOISE_FLOOR
+from nightbench.detection.robust import MAD_TO_SIGMA, Floats, median
+
+Mask = NDArray[np.bool_]
+Name = TypeVar("Name")
+
+SLACK = 0.003
+"""Relative standard deviation of what series that did not move differ by all the same."""
+
+OWN, OWN_WIDTH = 0.05, 1.0
+"""Share of series that move by an amount of their own, and the range of the logarithm over which
+these amounts are equally likely."""
+
+_BIWEIGHT = 4.685
+"""Tukey's constant: 95 % efficiency on normal noise."""
+
+SMALLEST_GROUP = 3
+"""Fewest series that a movement is shared by."""
+
+
+@dataclass(frozen=True)
+class TwoGroups:
+    """Series that moved with a common step, and those that did not."""
+
+    moved: Floats
+    """Probability of each series that it moved with it."""
+    steps: Floats
+    """Each one's step if it did, shrunk towards the common one by its error."""
+    step: float
+    """The common step."""
+    gain: float
+    """Log likelihood ratio against no common movement."""
+    error: float
+    """Standard error of the common step by the spread between series alone."""
+
+
+def two_groups(steps: Floats, errors: Floats, start: float) -> TwoGroups:
+    """Return which series moved together, by expectation and maximisation.
+
+    Args:
+        steps: of each series, as logarithms.
+        errors: their standard errors.
+        start: where the common step is looked for.
+    """
+    still = _normal(steps, 0.0, errors**2 + SLACK**2)
+    own = OWN / OWN_WIDTH
+    step, between, share = start, (SLACK + abs(start) / 10) ** 2, 0.7
+    moved: Floats = np.ones(len(steps))
+    for _ in range(30):
+        with_it = share * _normal(steps, step, errors**2 + between)
+        moved = with_it / ((1 - OWN) * with_it + (1 - OWN) * (1 - share) * still + own) * (1 - OWN)
+        weights = moved / (errors**2 + between)
+        if weights.sum() <= 0:
+            break
+        step = float((weights * steps).sum() / weights.sum())
+        share = float(np.clip(moved.mean(), 0.02, 0.98))
+        between = max(_between(steps, errors, moved, step), SLACK**2)
+    with_it = share * _normal(steps, step, errors**2 + between)
+    mixed = np.log((1 - OWN) * (with_it + (1 - share) * still) + own)
+    gain = float((mixed - np.log((1 - OWN) * still + own)).sum())
+    error = math.sqrt(between / max(float(moved.sum()), 1.0))
+    trust = between / (between + errors**2)
+    return TwoGroups(moved, step + trust * (steps - step), step, gain, error)
+
+
+def _between(steps: Floats, errors: Floats, moved: Floats, step: float) -> float:
+    """Variance of the steps beyond their errors (DerSimonian and Laird)."""
+    weights = moved / errors**2
+    total = float(weights.sum())
+    excess = float((weights * (steps - step) ** 2).sum()) - (float(moved.sum()) - 1)
+    return max(0.0, excess / max(total - float((weights**2).sum()) / total, 1e-12))
+
+
+def _normal(values: Floats, middle: float, variance: Floats) -> Floats:
+    density: Floats = np.exp(-0.5 * (values - middle) ** 2 / variance) / np.sqrt(
+        2 * math.pi * variance
+    )
+    return density
+
+
+def common_movement(values: Floats, noise: Floats) -> tuple[Floats, Mask]:
+    """Return the movement of each night that series have in common, and the nights it is known of.
+
+    Args:
+        values: logarithms, series by nights; NaN where there is none.
+        noise: relative standard deviation of each series from night to night.
+
+    Returns:
+        A logarithm for each night, its median 0; known of nights that half of the series have, and
+        three of them at least.
+    """
+    given = np.isfinite(values)
+    count = given.sum(axis=0)
+    known: Mask = count >= max(SMALLEST_GROUP, 0.5 * float(np.median(count[count > 0])))
+    common = np.zeros(values.shape[1])
+    if not known.any():
+        return common, known
+    filled = np.where(given, values, 0.0)
+    usual = float(np.median(noise))
+    weight = given / (noise**2 + usual**2)[:, None]
+    limit = _BIWEIGHT * np.hypot(noise, usual)[:, None]
+    level = _nan_median(np.where(given & known, values, np.nan), axis=1)
+    common[known] = _nan_median(values[:, known] - level[:, None], axis=0)
+    for _ in range(6):
+        off = filled - level[:, None] - common
+        robust = weight * np.clip(1 - (off / limit) ** 2, 0.0, None) ** 2
+        level = level + (robust * off).sum(axis=1) / (robust.sum(axis=1) + 1e-12)
+        off = filled - level[:, None] - common
+        robust = weight * np.clip(1 - (off / limit) ** 2, 0.0, None) ** 2
+        common = common + (robust * off).sum(axis=0) / (robust.sum(axis=0) + 1e-12)
+    common = common - np.median(common[known])
+    return common, known
+
+
+def discoveries(p_values: Mapping[Name, float], rate: float) -> set[Name]:
+    """Return what holds at a false discovery rate (Benjamini and Hochberg, 1995)."""
+    ordered = sorted(p_values, key=lambda name: p_values[name])
+    last = 0
+    for k, name in enumerate(ordered, start=1):
+        if p_values[name] <= rate * k / len(ordered):
+            last = k
+    return set(ordered[:last])
+
+
+def row_noise(values: Floats) -> Floats:
+    """Standard deviation of each row, from differences of its neighbouring nights."""
+    noise = np.full(len(values), 0.02)
+    for i, row in enumerate(values):
+        known = row[np.isfinite(row)]
+        if len(known) >= 5:
+            noise[i] = MAD_TO_SIGMA * np.median(np.abs(np.diff(known))) / math.sqrt(2)
+    return np.maximum(noise, NOISE_FLOOR)
+
+
+def _nan_median(values: Floats, axis: int) -> Floats:
+    """Median without NaN; 0 where there is nothing else."""
+    ordered = np.sort(values, axis=axis)
+    count = np.isfinite(values).sum(axis=axis)
+    low, high = np.maximum(count - 1, 0) // 2, count // 2
+    high = np.minimum(high, values.shape[axis] - 1)
+    taken = [
+        np.take_along_axis(ordered, np.expand_dims(at, axis), axis).squeeze(axis)
+        for at in (low, high)
+    ]
+    middle: Floats = np.where(count > 0, (taken[0] + taken[1]) / 2, 0.0)
+    return middle
+
+
+def column_median(values: Floats) -> Floats:
+    """Median of each night; NaN where no series has a value."""
+    middle: Floats = np.where(np.isfinite(values).any(axis=0), _nan_median(values, 0), np.nan)
+    return middle
+
+
+def known_median(values: Floats) -> float:
+    """Median without NaN; NaN where there is nothing else."""
+    known = values[np.isfinite(values)]
+    return median(known) if len(known) else math.nan

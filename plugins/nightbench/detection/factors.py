@@ -1,0 +1,126 @@
+"""What series have in common, the rows of a night, and the movements that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from enum import StrEnum
+
+from nightbench.core.model import HistoryPoint
+
+APART = 5
+"""Nights by which the first nights of one movement may differ, found on several nights."""
+
+
+class FactorKind(StrEnum):
+    """What series have in common."""
+
+    CLUSTER = "cluster"
+    NODE = "node"
+    NETWORK = "network"
+    """All series of a cluster that run on several nodes."""
+    LINE = "line"
+    WORKLOAD = "workload"
+
+
+@dataclass(frozen=True, order=True)
+class Factor:
+    """A property that series share, by which they may move together."""
+
+    kind: FactorKind
+    name: str
+
+
+@dataclass(frozen=True)
+class NightRow:
+    """A series of the night that is judged."""
+
+    name: str
+    points: Sequence[HistoryPoint]
+    """Comparable nights, oldest first, tonight last."""
+    factors: Collection[Factor] = ()
+    """Those of all its nights."""
+    nodes: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """run_id -> nodes that it ran on."""
+    is_control: bool = False
+    """A control measurement: it belongs to nodes and cluster, and is not counted as a series."""
+
+
+@dataclass(frozen=True)
+class SharedMovement:
+    """What the series of a factor moved by together."""
+
+    factor: Factor
+    since: date
+    change: float
+    """Relative change of the level."""
+    low: float
+    high: float
+    """90 % interval of `change`."""
+    members: Mapping[str, float]
+    """Name of each series that moved with it -> its own relative change."""
+    series: int
+    """Series of the factor that have nights on both sides."""
+    controls: tuple[int, int]
+    """Controls that moved with it, and all of them."""
+    score: float
+    """Log odds of the common's change, as of `Change`."""
+    versions: tuple[str | None, str | None] = (None, None)
+    """Of a line, before and since."""
+    new_nodes: bool = False
+    """Hardware or driver of most of these series changed with it."""
+
+    @property
+    def falls(self) -> bool:
+        """True for a change to lower values."""
+        return self.change < 0
+
+    def continues(self, factor: Factor, since: date) -> bool:
+        """Return whether a movement that is found on another night is this one."""
+        return factor == self.factor and abs((since - self.since).days) <= APART
+
+    def touches(self, row: NightRow, point: HistoryPoint) -> bool:
+        """Return whether a night of a member lies since the movement, and on its node."""
+        is_there = self.factor.kind is not FactorKind.NODE or self.factor.name in row.nodes.get(
+            point.run_id, ()
+        )
+        return is_there and point.at.date() >= self.since
+
+    @property
+    def subject(self) -> str:
+        """What moved: `build 3.4.0 of paddle3`, `node gpu03`."""
+        old, new = self.versions
+        if self.factor.kind is FactorKind.LINE:
+            is_new = bool(old and new and old != new)
+            return f"build {new} of {self.factor.name}" if is_new else f"line {self.factor.name}"
+        changed = "new hardware or driver of " if self.new_nodes else ""
+        if self.factor.kind is FactorKind.NETWORK:
+            return f"{changed}the network of {self.factor.name}"
+        return f"{changed}{self.factor.kind} {self.factor.name}"
+
+    @property
+    def sentence(self) -> str:
+        """A clause: `build 3.4.0 of paddle3: 14 of 16 series slower by 4.1 % [3.6, 4.7] …`."""
+        ends = sorted(100 * abs(end) for end in (self.low, self.high))
+        moved, controls = self.controls
+        text = (
+            f"{self.subject}: {len(self.members)} of {self.series} series "
+            f"{'slower' if self.falls else 'faster'} by {100 * abs(self.change):.1f} % "
+            f"[{ends[0]:.1f}, {ends[1]:.1f}] since {self.since.isoformat()}"
+        )
+        return f"{text}, {moved} of {controls} controls with them" if controls else text
+
+
+def without_shared(row: NightRow, movements: Sequence[SharedMovement]) -> list[HistoryPoint]:
+    """Return the points of a series with the movements that it shared taken out."""
+    points = list(row.points)
+    for movement in movements:
+        if row.name in movement.members:
+            points = [
+                replace(point, value=point.value / (1 + movement.members[row.name]))
+                if movement.touches(row, point)
+                else point
+                for point in points
+            ]
+    return points
