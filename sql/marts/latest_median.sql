@@ -20,6 +20,8 @@ select
     m.batch_size_per_device,
     m.global_batch_size,
     m.is_batch_found,
+    s.shard,
+    s.shard_stage,
     s.precision,
     s.sync,
     s.compiler,

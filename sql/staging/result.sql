@@ -23,6 +23,8 @@ select
     s.pservers,
     coalesce(s.batch_size_per_device, m.found_batch_size) as batch_size_per_device,
     coalesce(s.global_batch_size, m.found_batch_size * s.trainers) as global_batch_size,
+    s.shard,
+    s.shard_stage,
     s.precision,
     s.sync,
     s.compiler,

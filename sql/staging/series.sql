@@ -13,6 +13,8 @@ select
     c.pservers,
     c.batch_size_per_device,
     c.batch_size_per_device * c.trainers as global_batch_size,
+    c.shard,
+    c.shard_stage,
     c.precision,
     c.sync,
     c.compiler,

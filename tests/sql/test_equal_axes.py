@@ -18,6 +18,8 @@ DECOYS: dict[str, Any] = {
     "trainers": 4,
     "pservers": 3,
     "batch_size_per_device": 64,
+    "shard": 2,
+    "shard_stage": 3,
     "precision": "bf16",
     "sync": "async",
     "compiler": "xla",

@@ -176,6 +176,15 @@ def test_dim_case_describes_each_case_once(loader, given, rows):
     assert resnet["last_run_id"] == given.run(2).run_id
 
 
+def test_a_sharded_median_says_over_how_many_devices_and_what(loader, given, rows):
+    run, whole = given.run(), given.case(nodes=4)
+    cases = (whole, replace(whole, shard=2, shard_stage=3))
+    loader.runs.load(given.bundle(run, *(given.came_back(run, case) for case in cases)))
+    for view in ("fct_measurement", "latest_median", "dim_case"):
+        found = rows(f"select shard, shard_stage from marts.{view} order by shard")
+        assert [tuple(row.values()) for row in found] == [(1, None), (2, 3)]
+
+
 def test_a_batch_that_a_run_found_stands_in_its_series(loader, reader, given, rows):
     case = given.case(nodes=2, batch_size_per_device="max")
     for night, found in enumerate((64, 60)):

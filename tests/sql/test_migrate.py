@@ -12,6 +12,7 @@ import psycopg2
 import pytest
 from tests.sql.given import Given
 
+from nightbench.core.model import Case
 from nightbench.warehouse import (
     Warehouse,
     WarehouseRefused,
@@ -89,6 +90,9 @@ def test_a_warehouse_of_a_release_is_brought_up_to_date(empty, make_database, tm
     case_id = "resnet50_v1.5-pytorch-collective-1x1-bs2-smoke"
     medians = _select(empty.reader, "select case_id, throughput from marts.latest_median")
     assert medians == [(case_id, 11.0)]
+    # Axes that came later stand at their defaults, so that old cases compare with new ones.
+    for (axes,) in _select(empty.owner, 'select axes from raw."case"'):
+        assert axes == Case.from_axes(axes).axes()
     columns = "case_id, state, change, level_change"
     alerts = _select(empty.reader, f"select {columns} from marts.fct_alert")
     assert alerts == [(case_id, "acknowledged", -0.1, None)]

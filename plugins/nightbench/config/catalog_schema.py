@@ -231,6 +231,9 @@ class SpecFile(StrictModel):
     units one example of a batch counts (1 when absent); `by_sequence_length` has for each value of
     the axis `sequence_length` the parameters that depend on it (without it, any length is taken).
     """
+    shards: v.Name | None = None
+    """List of the network's layers, `layers`, each of which is gathered by itself where `shard`
+    splits training over devices. Without it the workload is never split."""
     parameters: v.Count | None = None
     """Trainable parameters, where the workload fixes them."""
     first_step_batch_size: v.Count | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nightbench.config.scales import own_scale
-from nightbench.config.schema import AS_TRAINERS, BlockFile, SuiteFile
+from nightbench.config.schema import AS_DEVICES, AS_TRAINERS, BlockFile, SuiteFile
 from nightbench.config.source import Document, Key
 from nightbench.config.validate import fields_of, validate
 from nightbench.core.model import Case, Strategy
@@ -85,6 +85,8 @@ def expand(block: BlockFile, scale: str, document: Document, key: Key) -> Iterat
         "framework": block.frameworks or [],
         "size": sizes,
         "batch_size_per_device": block.batch_size_per_device,
+        "shard": block.shard,
+        "shard_stage": block.shard_stage or (3,),
         "precision": block.precision,
         "compiler": block.compiler,
         "execution": block.execution,
@@ -102,11 +104,17 @@ def expand(block: BlockFile, scale: str, document: Document, key: Key) -> Iterat
     if block.sparsity is not None and block.compression == (NONE,):
         message = "is for a `compression`; found none"
         document.complain((*key, "sparsity"), message)
+    if block.shard_stage is not None and block.shard == (1,):
+        document.complain((*key, "shard_stage"), "is for a `shard`; found none")
     made: set[Case] = set()
     for values in itertools.product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
         if chosen["compression"] == NONE:
             chosen["sparsity"] = None
+        if chosen["shard"] == AS_DEVICES:
+            chosen["shard"] = chosen["size"]["trainers"]
+        if chosen["shard"] == 1:
+            chosen["shard_stage"] = None
         case = Case(strategy=strategy, **chosen.pop("size"), **chosen)
         if case not in made:
             yield case

@@ -62,6 +62,10 @@ WorkloadName = Annotated[str, _known("workloads"), v.Words("workload")]
 RoleName = Annotated[str, _known("roles"), v.Words("role")]
 Url = Annotated[str, AfterValidator(_url), v.Words("URL")]
 
+AS_DEVICES = "devices"
+"""Instead of a number of shards: as many as devices."""
+ShardCount = Annotated[Any, *_number_or(AS_DEVICES, "as many as devices")]
+ShardStage = Annotated[int, Field(ge=1, le=3), v.Words("1 to 3")]
 PserverCount = Annotated[Any, *_number_or(AS_TRAINERS, "as many as trainers")]
 BatchSize = Annotated[Any, *_number_or(MAX_BATCH, "the largest batch that fits")]
 TableName = Annotated[str, _known("tables"), v.Words("table")]
@@ -165,6 +169,12 @@ class BlockFile(StrictModel):
     batch_size_per_device: v.Axis[BatchSize]
     """Samples in a step of one trainer; `max`: the run finds the largest batch that fits into
     memory."""
+    shard: v.Axis[ShardCount] = (1,)
+    """Devices over which `shard_stage` splits the training; between more devices than these what
+    is left is replicated (HSDP). `devices`: all of them."""
+    shard_stage: v.Axis[ShardStage] | None = None
+    """What a `shard` splits: 1 the optimiser's states, 2 gradients as well, 3 parameters as well (3
+    unless given)."""
     precision: v.Axis[v.Name] = ("fp32",)
     """`fp32`, `tf32`, `bf16` or `fp16`, as the line has it."""
     compiler: v.Axis[v.Name] = ("none",)

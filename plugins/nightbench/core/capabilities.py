@@ -131,7 +131,7 @@ def _not_by_line(case: Case, catalog: Catalog, cluster: Cluster | None) -> Refus
         refusal = _refused(framework, _value(case, axis, workload), axis, cluster)
         if refusal is not None:
             return refusal
-    refusal = _combined(case, framework, workload)
+    refusal = _combined(case, framework, workload) or _not_split(case, workload)
     if refusal is not None:
         return refusal
     if case.batch_size_per_device == MAX_BATCH:
@@ -144,6 +144,26 @@ def _not_by_line(case: Case, catalog: Catalog, cluster: Cluster | None) -> Refus
         have = ", ".join(sorted(workload.scales))
         return Refusal("scale", f"{case.workload} has no scale {case.scale} (it has {have})")
     return _wrong_length(case, workload.scales[case.scale])
+
+
+def _not_split(case: Case, workload: WorkloadInfo) -> Refusal | None:
+    """Refuse shards that the workload has not, or that do not make up its devices."""
+    if case.shard == 1:
+        return None
+    if workload.shards is None:
+        said = f"{workload.name} is never split: found {case.shard}; expected 1"
+        return Refusal("shard", said)
+    devices = case.nodes * case.devices_per_node
+    if case.strategy is not Strategy.COLLECTIVE or devices % case.shard:
+        return Refusal(
+            "shard",
+            f"found {case.shard} with {case.strategy} on {case.nodes}x{case.devices_per_node}; "
+            f"expected collective, and a divisor of the devices, of which there are {devices}",
+        )
+    if case.batch_size_per_device == MAX_BATCH:
+        said = "max is searched by a process alone, which cannot hold what is split"
+        return Refusal("batch_size_per_device", f"{said}: expected a number with `shard`")
+    return None
 
 
 def _wrong_data(case: Case, workload: WorkloadInfo) -> str | None:
@@ -213,7 +233,8 @@ def _value(case: Case, axis: str, workload: WorkloadInfo) -> str | None:
         return None
     if axis == "data" and case.data != SYNTHETIC:
         return workload.reads
-    return str(getattr(case, axis))
+    value = getattr(case, axis)
+    return None if value is None else str(value)
 
 
 def _too_large(case: Case, cluster: Cluster) -> Refusal | None:

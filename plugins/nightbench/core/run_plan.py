@@ -118,7 +118,7 @@ def definition_digest(case: Case, workload: WorkloadInfo, protocol: Protocol) ->
     """
     return digest_of(
         {
-            "case": case.axes(),
+            "case": case.defining_axes(),
             "workload": workload.digest,
             "params": dict(workload.scales.get(case.scale, {})),
             "seed": workload.seed,

@@ -261,6 +261,8 @@ def refused(job: Any, ranks: list[dict[str, Any]]) -> dict[str, str]:
             trainers=len(job["nodes"]),
             pservers=sum(p["role"] == "pserver" for p in job["processes"]),
             batch_size_per_device=case["batch_size_per_device"],
+            shard=case.get("shard", 1),
+            shard_stage=case.get("shard_stage"),
             sync=case["sync"],
             scale="smoke",
         ),

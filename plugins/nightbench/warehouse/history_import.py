@@ -132,6 +132,8 @@ COLUMNS = {
     "trainers": whole(1),
     "pservers": whole(0),
     "batch_size_per_device": whole(1),
+    "shard": whole(1),
+    "shard_stage": whole(1),
     "precision": slug(),
     "sync": one_of(("sync", "async", "half_async", "geo")),
     "compiler": slug(),

@@ -16,6 +16,7 @@ Write = Callable[..., Path]
 SHIPPED = load_catalog(Path(__file__).resolve().parents[3] / "benchmarks")
 SERVERS = {"strategy": Strategy.PARAMETER_SERVER, "trainers": 2, "pservers": 1, "sync": "async"}
 RANKS = {"strategy": Strategy.COLLECTIVE, "nodes": 2, "trainers": 2}
+SHARDS = {**RANKS, "shard": 2, "shard_stage": 3}
 ALONE = {"strategy": Strategy.COLLECTIVE, "trainers": 1}
 
 
@@ -40,6 +41,18 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ("pytorch", "resnet50_v1.5", {**ALONE, "compression": "dgc"}, "one rank exchanges nothing"),
         ("pytorch", "resnet50_v1.5", {**RANKS, "compression": "dgc", "precision": "fp16"}, "fp16"),
         ("pytorch", "transformer_base", {**RANKS, "compression": "dgc"}, "the momentum of SGD"),
+        ("pytorch", "llama", {**SHARDS, "compiler": "inductor"}, "gathered one by one"),
+        ("pytorch", "llama", {**SHARDS, "precision": "fp16"}, "these ranks hold parts"),
+        ("jax", "llama", {**SHARDS, "compiler": "xla"}, "holds all parameters on every device"),
+        ("paddle3", "gpt2", SHARDS, "does not use group_sharded_parallel"),
+        ("pytorch", "bert_base", SHARDS, "bert_base is never split: found 2; expected 1"),
+        ("pytorch", "llama", {**SHARDS, "batch_size_per_device": "max"}, "cannot hold what is"),
+        (
+            *("pytorch", "llama", {**SHARDS, "shard": 3, "devices_per_node": 2}),
+            "found 3 with collective on 2x2; expected collective, and a divisor of the devices, of "
+            "which there are 4",
+        ),
+        ("pytorch", "llama", {**SHARDS, "strategy": Strategy.SINGLE, "nodes": 1}, "with single"),
     ],
 )
 def test_what_trainers_cannot_run_together_is_refused(
@@ -58,6 +71,8 @@ def test_what_trainers_cannot_run_together_is_refused(
         ("tensorflow1", "ctr_dnn", {**SERVERS, "data": "clicks"}),
         ("pytorch", "resnet50_v1.5", {**RANKS, "layout": "channels_last"}),
         ("pytorch", "resnet50_v1.5", {**RANKS, "compression": "dgc"}),
+        *(("pytorch", "llama", {**SHARDS, "shard_stage": stage}) for stage in (1, 2, 3)),
+        ("pytorch", "gpt2", {**SHARDS, "devices_per_node": 2}),
     ],
 )
 def test_each_of_the_values_runs_elsewhere(

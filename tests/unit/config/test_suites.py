@@ -592,3 +592,32 @@ def test_a_limited_link_needs_a_cluster_that_limits_it(
     devices = cluster.read_text().replace("ssh_pair", "ssh_pair\n    cpus: 0-7")
     cluster.write_text(devices + "lock: devices\n")
     assert "other gangs would share" in complaints(suite_file(added), catalog)[0]
+
+
+def test_shards_are_of_cases_with_several_devices(suite_file: Write, catalog: Catalog) -> None:
+    stages = {"shard_stage": {"3": {"cpu": None, "gpu": None}}}
+    lines = {
+        line: dataclasses.replace(info, axes={**info.axes, **stages})
+        for line, info in catalog.frameworks.items()
+    }
+    nets = {
+        name: dataclasses.replace(info, shards="layers") for name, info in catalog.workloads.items()
+    }
+    catalog = dataclasses.replace(catalog, frameworks=lines, workloads=nets)
+
+    def with_shards(shard: str) -> Path:
+        added = f"strategy: collective\n    {shard}"
+        return suite_file(("strategy: collective", added))
+
+    suite = load_suite(with_shards("shard: [1, devices]"), catalog)
+    assert [case.case_id for case in suite.cases[:3]] == [
+        "net-pytorch-collective-1x1-bs2",
+        "net-pytorch-collective-2x1-bs2",
+        "net-pytorch-collective-2x1-bs2-shard2-stage3",
+    ]
+    assert [case.shard_stage for case in suite.cases[:3]] == [None, None, 3]
+    assert complaints(with_shards("shard_stage: 3"), catalog) == [
+        "dags/suites/trial.yaml:8: matrix[0].shard_stage: is for a `shard`; found none"
+    ]
+    (said, *_) = complaints(with_shards("shard: 3"), catalog)
+    assert "matrix[0].shard: found 3 with collective on 1x1; expected" in said

@@ -140,6 +140,17 @@ def test_speed_up_and_efficiency_against_the_smallest_case() -> None:
     assert {m.baseline_case_id for m in (one, two, four)} == {one.case.case_id}
 
 
+def test_what_is_split_is_held_against_the_device_that_holds_all() -> None:
+    split = [collective(n, shard=s, shard_stage=3) for n, s in ((2, 2), (4, 2), (4, 4))]
+    cases = [collective(1), collective(2), *split]
+    made = scale([measurement(case, 10.0 * case.trainers) for case in cases])
+    assert {(m.efficiency, m.baseline_case_id) for m in made} == {(1.0, cases[0].case_id)}
+    alone = scale([measurement(case, 10.0) for case in cases[1:4]])
+    assert [m.baseline_case_id for m in alone] == [
+        case.case_id for case in (cases[1], cases[2], cases[2])
+    ]
+
+
 def test_a_larger_baseline_divides_by_its_own_size() -> None:
     eight, sixteen = scale(
         [measurement(collective(1, 8), 80.0), measurement(collective(2, 8), 120.0)]

@@ -54,6 +54,10 @@ class Case:
     pservers: int = 0
     batch_size_per_device: int | Literal["max"] = 1
     """Samples in a step of one trainer; `max`: the largest batch that fits, found by the run."""
+    shard: int = 1
+    """Devices that share a copy of what `shard_stage` splits; the copies are replicas (HSDP)."""
+    shard_stage: int | None = None
+    """Of a sharded case: 1 splits optimiser states, 2 gradients as well, 3 parameters as well."""
     precision: str = "fp32"
     sync: str = "sync"
     """Parameter server only: sync, or how trainers go ahead of each other (async, geo)."""
@@ -97,6 +101,14 @@ class Case:
         """All axes by name, as JSON values."""
         return {k: (str(v) if isinstance(v, StrEnum) else v) for k, v in vars(self).items()}
 
+    def defining_axes(self) -> dict[str, Any]:
+        """The axes that a definition's digest covers.
+
+        Those that 0.1.0 had not are left out at their defaults, so that they cut no history.
+        """
+        default = {axis: _AXIS_DEFAULTS[axis] for axis in ("shard", "shard_stage")}
+        return {k: v for k, v in self.axes().items() if k not in default or v != default[k]}
+
     @classmethod
     def from_axes(cls, axes: Mapping[str, Any]) -> Case:
         """The inverse of `axes`."""
@@ -104,6 +116,8 @@ class Case:
 
 
 _OPTIONAL_AXES: tuple[tuple[str, str], ...] = (
+    ("shard", "shard"),
+    ("shard_stage", "stage"),
     ("sequence_length", "seq"),
     ("precision", ""),
     ("sync", ""),
@@ -129,7 +143,7 @@ LINE_AXES: Mapping[str, str | None] = {
         axis: _AXIS_DEFAULTS[axis]
         for axis in (
             *("sync", "precision", "compiler", "execution"),
-            *("layout", "compression", "data"),
+            *("layout", "compression", "data", "shard_stage"),
         )
     },
 }

@@ -72,6 +72,8 @@ TableAxis = Literal[
     "trainers",
     "pservers",
     "batch_size_per_device",
+    "shard",
+    "shard_stage",
     "sequence_length",
     "precision",
     "compiler",
@@ -257,6 +259,8 @@ class WorkloadInfo:
     seed: int = 1
     reads: str | None = None
     """Format of the real data that it can train on."""
+    shards: str | None = None
+    """List of the network's layers that `shard` gathers one by one; None: no case has it."""
     tokens: str | None = None
     """Formula of the tokens of an example, from the parameters; None for no language model."""
     forward_flops: Mapping[str, str] = field(default_factory=dict)
