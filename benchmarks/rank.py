@@ -51,6 +51,8 @@ class Context:
         self.params = job["workload"]["params"]
         self.parameters = self.params.get("parameters", spec.get("parameters"))
         """Trainable parameters that the network must have: the scale's, else the workload's."""
+        self.shards = spec.get("shards")
+        """The network's list of layers that `shard` gathers one by one."""
         self.seed = job["workload"]["seed"]
         self.role = self.process["role"]
         self.rank = self.process["rank"]

@@ -1,4 +1,4 @@
-"""Training in PyTorch: eager or compiled, DistributedDataParallel between ranks, autocast."""
+"""Training in PyTorch: eager or compiled, replicated or split between ranks, autocast."""
 
 import os
 import shutil
@@ -27,14 +27,22 @@ class Trainer(Base):
         layout = torch.preserve_format
         if context.case["layout"] == "channels_last":
             layout = torch.channels_last
-        self.model.to(device, memory_format=layout)
+        stage = context.case.get("shard_stage")
+        if stage is not None:
+            from frameworks.pytorch import sharding  # Takes seconds, which no other case pays.
+        if stage in (2, 3):
+            sharding.split(self.model, context, device, AUTOCAST.get(context.precision))
+        else:
+            self.model.to(device, memory_format=layout)
         self.forward = self.model
         self.compression = None
         if context.case["compression"] == "dgc":
             params = self._compress(params)
-        elif context.grouped:
+        elif context.grouped and stage in (None, 1):
             self.forward = nn.parallel.DistributedDataParallel(self.model)
         self.optimizer = optimizer_of(params, OPTIMIZERS)(self.model.parameters(), params)
+        if stage == 1:
+            self.optimizer = sharding.split_states(self.optimizer, context, device)
         self.scaler = torch.amp.GradScaler(device.type, enabled=context.precision == "fp16")
         self.batches = self.feed(self._on_device)
         self.loss = network.loss
@@ -122,7 +130,7 @@ class Trainer(Base):
     def weights(self):
         """Name -> value of all trainable parameters."""
         return {
-            name: weight.detach().float().cpu().numpy()
+            name: _whole(weight.detach()).float().cpu().numpy()
             for name, weight in self._in_layout_of_data()
         }
 
@@ -150,3 +158,8 @@ class Trainer(Base):
         if exact and (flags or not bool((image.flatten() == fine.flatten()).all())):
             raise RuntimeError("products are computed in fp32, but TF32 is allowed elsewhere")
         return expect_precision(self.context.precision, "fp32" if exact else "tf32")
+
+
+def _whole(weight):
+    """A parameter with all of its shards; every rank that holds one has to ask for it."""
+    return weight.full_tensor() if hasattr(weight, "full_tensor") else weight

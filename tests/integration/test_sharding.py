@@ -1,0 +1,97 @@
+"""What is split between ranks trains as one device does with the same global batch."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import pytest
+
+from nightbench.testkit.gangs import BENCHMARKS, job_of, refused, run_gang
+
+pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(900)]
+
+STEPS = 8
+TOLERANCE = 1e-5
+"""Relative, of each of the first losses: sums of float32 in another order."""
+
+JOINED = """
+
+def _joined(own):
+    \"\"\"The batches of all ranks as one, for a rank that is alone.\"\"\"
+    sources = [numpy.random.RandomState([1, 1 + rank]) for rank in range({ranks})]
+
+    def batch(params, batch_size, random):
+        parts = [own(params, batch_size // {ranks}, each) for each in sources]
+        return {{name: numpy.concatenate([part[name] for part in parts]) for name in parts[0]}}
+
+    return batch
+
+
+batch = _joined(batch)
+"""
+
+
+# Adam would hide gradients that are summed and not averaged.
+MOMENTUM = {"optimizer": "momentum", "momentum": 0.9, "learning_rate": 0.02}
+
+
+def job_like(workload: str, changes: dict[str, Any], **axes: Any) -> Any:
+    job = job_of("pytorch", workload, **axes)
+    job["workload"]["params"] |= changes
+    job["protocol"] = {"warmup_steps": 1, "measured_steps": STEPS - 1, "min_seconds": 0.0}
+    return job
+
+
+def losses_of(rank: Any) -> list[float]:
+    return [rank["loss"]["first"], *rank["loss"]["window"]]
+
+
+def alone(
+    folder: Path, python: str, workload: str, ranks: int, changes: dict[str, Any]
+) -> list[float]:
+    """The losses of one rank that gets the batches of so many."""
+    code = folder / "code"
+    shutil.copytree(BENCHMARKS, code, ignore=shutil.ignore_patterns("__pycache__"))
+    data = code / "workloads" / workload / "data.py"
+    data.write_text(data.read_text() + JOINED.format(ranks=ranks))
+    size = {"batch_size_per_device": 2 * ranks}
+    job = job_like(workload, changes, trainers=1, strategy="single", **size)
+    (folder / "alone").mkdir()
+    (rank,) = run_gang(folder / "alone", job, python, code=code)
+    return losses_of(rank)
+
+
+@pytest.mark.parametrize(
+    ("workload", "ranks", "changes", "shards"),
+    [
+        ("llama", 2, {}, ((2, 1), (2, 2), (2, 3))),
+        ("llama", 4, MOMENTUM, ((2, 1), (2, 3))),
+        ("gpt2", 2, {}, ((2, 3),)),
+    ],
+)
+def test_shards_train_as_one_device_does(
+    tmp_path: Path,
+    interpreter: Callable[[str], str],
+    workload: str,
+    ranks: int,
+    changes: dict[str, Any],
+    shards: tuple[tuple[int, int], ...],
+) -> None:
+    python = interpreter("pytorch")
+    expected = alone(tmp_path, python, workload, ranks, changes)
+    assert expected[-1] < expected[0]
+    for shard, stage in shards:
+        axes = {"strategy": "collective", "shard": shard, "shard_stage": stage}
+        job = job_like(workload, changes, trainers=ranks, **axes)
+        (folder := tmp_path / f"{shard}-{stage}").mkdir()
+        found = run_gang(folder, job, python)
+        losses = [losses_of(rank) for rank in found]
+        assert [mean(each) for each in zip(*losses, strict=True)] == pytest.approx(
+            expected, rel=TOLERANCE
+        ), (shard, stage)
+        assert losses[0] != losses[1], "ranks had the same data"
+        assert refused(job, found) == {}
