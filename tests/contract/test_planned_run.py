@@ -19,8 +19,14 @@ from nightbench.core.model import ClockOffset
 from nightbench.night import cluster_preflight
 from nightbench.nodes import FindingLevel
 from nightbench.spool import RunSpool, Spool
-from nightbench.spool.planned_job import load_cluster, load_job, save_cluster, save_job
-from nightbench.spool.plans import read_plan, store_plan
+from nightbench.spool.plans import (
+    load_cluster,
+    load_job,
+    read_plan,
+    save_cluster,
+    save_job,
+    store_plan,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = Path(__file__).parent / "golden" / "planned-run"

@@ -14,7 +14,7 @@ from tests.sql.nights import Inbox
 
 from nightbench.core.model import Build, Case, Measurement, PlannedCase, Run, RunKind, Strategy
 from nightbench.spool import RunSpool
-from nightbench.spool.planned_job import load_job
+from nightbench.spool.plans import load_job
 from nightbench.warehouse import Warehouse, connect
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(900)]

@@ -34,8 +34,7 @@ from nightbench.core.run_plan import make_plan
 from nightbench.core.sentences import sentence
 from nightbench.night.cluster_preflight import ClusterHealth, examine, record_preflight
 from nightbench.spool import Spool
-from nightbench.spool.planned_job import PlannedJob, save_job
-from nightbench.spool.plans import store_plan
+from nightbench.spool.plans import PlannedJob, save_job, store_plan
 from nightbench.warehouse import Warehouse, connect
 
 CLUSTER = """\

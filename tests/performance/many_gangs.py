@@ -101,7 +101,7 @@ def by_trigger(field: Ground) -> Steer:
 
     async def steer(job: JobSpec) -> bool:
         from nightbench.orchestration.gang_trigger import GangTrigger
-        from nightbench.spool.planned_job import PlannedJob, save_job
+        from nightbench.spool.plans import PlannedJob, save_job
 
         run = field.spool.run(job.run_id)
         await asyncio.to_thread(save_job, run, PlannedJob(job, None))

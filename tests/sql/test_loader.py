@@ -353,8 +353,8 @@ def test_how_each_planned_case_stands(loader, reader, given):
     (run,) = reader.runs.find(suite="demo", cluster="local")
     counts = [run[k] for k in ("planned", "measured", "failed", "quarantined")]
     assert counts == [5, 2, 1, 1]
-    assert reader.runs.kind(bundle.run.run_id) is RunKind.NIGHTLY
-    assert reader.runs.kind("unknown") is None
+    assert reader.runs.get(bundle.run.run_id).run_kind is RunKind.NIGHTLY
+    assert reader.runs.get("unknown") is None
 
 
 def test_results_rows_show_every_planned_case_with_its_mark(loader, reader, given):

@@ -22,8 +22,7 @@ from nightbench.core.model import RunKind
 from nightbench.core.run_plan import make_plan
 from nightbench.night.code_snapshot import keep_code
 from nightbench.spool import Spool
-from nightbench.spool.planned_job import PlannedJob, save_job
-from nightbench.spool.plans import store_plan
+from nightbench.spool.plans import PlannedJob, save_job, store_plan
 
 CASE = "sleep-fake-collective-1x1-bs2-smoke"
 TWO_NODES = "sleep-fake-collective-2x1-bs2-smoke"

@@ -152,11 +152,7 @@ def _cancel_comparison(folder: RunSpool) -> None:
     from nightbench.cli.ab import chosen_of
     from nightbench.experiments.ab import AbRequest
     from nightbench.experiments.comparison import saved_result
-    from nightbench.experiments.experiment_spool import (
-        COMPARISON,
-        read_request,
-        request_cancel,
-    )
+    from nightbench.experiments.experiment_spool import COMPARISON, read_request, request_cancel
 
     document = read_request(folder, COMPARISON)
     request, name = document["request"], folder.run_id

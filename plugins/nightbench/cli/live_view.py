@@ -132,8 +132,7 @@ class LiveView:
     def hear(self, event: GangEvent) -> None:
         """Show an event that matters to the user: something is shipped, built, or wrong."""
         if event.kind in ("ship", "provision", "lost", "back", "cancel"):
-            node = f"{event.node}: " if event.node else ""
-            self._line(f"  {node}{event.message}")
+            self._line(f"  {event}")
 
     def states(self) -> list[CaseState]:
         """Return where each case stands, in the order of the plan."""

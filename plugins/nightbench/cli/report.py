@@ -48,7 +48,7 @@ def report(
     """
     from nightbench.night.run_digest import gather
     from nightbench.report import from_warehouse, report_page, report_text
-    from nightbench.report.export_files import replaced
+    from nightbench.spool.documents import replaced
 
     with common.reader() as stored:
         chosen = stored.runs.get(run)

@@ -14,12 +14,7 @@ from nightbench.cli.common import FAILED, out, say, warn
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus
 from nightbench.core.printable import shown
-from nightbench.report import (
-    ResultsTable,
-    from_measurements,
-    from_warehouse,
-    verdict_lines,
-)
+from nightbench.report import ResultsTable, from_measurements, from_warehouse, verdict_lines
 from nightbench.spool import RunSpool, Spool, SpoolError
 from nightbench.warehouse.connection import WarehouseUnavailable
 

@@ -179,7 +179,7 @@ def backup(
 ) -> None:
     """Write an archive of this machine's warehouse, while runs go on."""
     from nightbench.local import backup as archives
-    from nightbench.report.export_files import replaced
+    from nightbench.spool.documents import replaced
 
     stack = _running_stack()
     with replaced(file) as beside:

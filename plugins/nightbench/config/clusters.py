@@ -9,18 +9,8 @@ from pathlib import Path
 from socket import gethostname
 
 from nightbench.config import locations, values
-from nightbench.config.cluster_schema import (
-    ClusterFile,
-    EnvironmentsFile,
-    JumpFile,
-    NodeFile,
-)
-from nightbench.config.source import (
-    Document,
-    Key,
-    display,
-    read_document,
-)
+from nightbench.config.cluster_schema import ClusterFile, EnvironmentsFile, JumpFile, NodeFile
+from nightbench.config.source import Document, Key, display, read_document
 from nightbench.config.validate import validate
 from nightbench.core.errors import UserError
 from nightbench.core.model import (

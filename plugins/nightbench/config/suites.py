@@ -14,13 +14,7 @@ from nightbench.config.commands import read_commands
 from nightbench.config.matrix import WrittenCase, read_cases
 from nightbench.config.scales import at_scale, own_scale, scales_of
 from nightbench.config.schema import ProtocolFile, SuiteFile, TableFile
-from nightbench.config.source import (
-    Document,
-    Key,
-    display,
-    one_of,
-    read_document,
-)
+from nightbench.config.source import Document, Key, display, one_of, read_document
 from nightbench.config.validate import validate
 from nightbench.core.budget import PRIORITY
 from nightbench.core.capabilities import Refusal, refusal_of, variant_of

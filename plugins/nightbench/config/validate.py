@@ -15,13 +15,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
-from nightbench.config.source import (
-    Document,
-    Key,
-    any_of,
-    describe,
-    one_of,
-)
+from nightbench.config.source import Document, Key, any_of, describe, one_of
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")

@@ -55,7 +55,7 @@ class ComparisonReporter(ComparisonObserver):
     def gang_event(self, event: GangEvent) -> None:
         """Say what happened on a node, where it is worth a line."""
         if self._all_events or event.kind in _NOTABLE:
-            self.say(f"  {event.node}: {event.message}" if event.node else f"  {event.message}")
+            self.say(f"  {event}")
 
     def launch_begins(self, case: ComparedCase, number: int, of_round: int, arm: Arm) -> None:
         """Store the launch that `refresh` reports on."""

@@ -23,12 +23,7 @@ from nightbench.core.model import (
     ReasonCode,
 )
 from nightbench.gang.errors import GangError, RemoteFailure
-from nightbench.gang.node_access import (
-    Agent,
-    Layout,
-    connections,
-    on_all,
-)
+from nightbench.gang.node_access import Agent, Layout, connections, on_all
 from nightbench.gang.node_client import EPOCH
 from nightbench.gang.progress import ignore
 from nightbench.gang.shipping import Shipment, ship_agent

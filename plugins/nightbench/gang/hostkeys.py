@@ -8,11 +8,10 @@ import binascii
 import dataclasses
 import hashlib
 import hmac
-import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import asyncssh
@@ -21,6 +20,7 @@ from nightbench.core.errors import UserError
 from nightbench.gang.errors import NodeUnreachable
 from nightbench.gang.ssh_login import FIRST_PAUSE_S, connect, explain
 from nightbench.gang.ssh_target import CONNECT_TIMEOUT_S, SshTarget, known_keys
+from nightbench.spool.documents import replaced
 
 _KINDS = (
     ("ssh-ed25519",),
@@ -211,8 +211,6 @@ def _is_named(written: str, name: str) -> bool:
 
 
 def _pattern_matches(names: Iterable[str], name: str) -> bool:
-    from fnmatch import fnmatchcase
-
     return any(fnmatchcase(name, one.replace("[", "[[]")) for one in names)
 
 
@@ -222,19 +220,7 @@ def save(path: Path, text: str) -> None:
     Raises:
         UserError: it cannot be written.
     """
-    try:
+    with replaced(path) as beside:
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(beside, mode)
-            os.replace(beside, path)
-        except BaseException:
-            os.unlink(beside)
-            raise
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from error
+        beside.write_text(text, encoding="utf-8")
+        beside.chmod(mode)

@@ -13,12 +13,7 @@ from typing import Any
 from nightbench.core.model import ClockOffset, JobSpec, Node, reasons_from_json
 from nightbench.gang.decisions import SERVING, NodeView, ProcessView
 from nightbench.gang.errors import NodeError, RemoteFailure
-from nightbench.gang.node_access import (
-    EXCHANGES,
-    Agent,
-    best_offset,
-    repeat_dir,
-)
+from nightbench.gang.node_access import EXCHANGES, Agent, best_offset, repeat_dir
 from nightbench.gang.slurm_launcher import SlurmLauncher
 from nightbench.gang.ssh_pool import SharedTransport
 

@@ -15,18 +15,14 @@ from typing import Any
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, Node
 from nightbench.gang.errors import NodeError, RemoteFailure, reason_of
-from nightbench.gang.node_access import (
-    Agent,
-    connections,
-    repeated_option,
-)
+from nightbench.gang.node_access import Agent, connections, repeated_option
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, ship_agent
 from nightbench.gang.ssh_connection import Conversation
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
 from nightbench.nodes import Control, NodePreflight
-from nightbench.nodes.controls import all_reduce
+from nightbench.nodes.node_preflight import all_reduce
 from nightbench.spool import utc_now
 
 AT_ONCE = 32

@@ -22,6 +22,9 @@ class GangEvent:
     repeat: int | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        return f"{self.node}: {self.message}" if self.node else self.message
+
 
 OnEvent = Callable[[GangEvent], None]
 

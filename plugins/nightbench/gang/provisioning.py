@@ -16,12 +16,7 @@ from packaging.version import Version
 
 from nightbench.core.model import Cluster, EnvironmentPolicy, JobSpec, Node, reasons_from_json
 from nightbench.gang.errors import Cancelled, EnvironmentUnavailable, GangError, RemoteFailure
-from nightbench.gang.node_access import (
-    Agent,
-    connections,
-    on_all,
-    repeated_option,
-)
+from nightbench.gang.node_access import Agent, connections, on_all, repeated_option
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, Shipped, machine_of, ship, ship_agent
 from nightbench.gang.ssh_connection import OnLine

@@ -8,12 +8,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from nightbench.core.documents import to_document
-from nightbench.core.model import (
-    ClockOffset,
-    Reason,
-    ReasonCode,
-    reasons_to_json,
-)
+from nightbench.core.model import ClockOffset, Reason, ReasonCode, reasons_to_json
 from nightbench.core.sentences import sentences
 from nightbench.gang.agent_supervisor import AgentSupervisor
 from nightbench.gang.decisions import (

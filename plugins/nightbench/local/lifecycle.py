@@ -17,15 +17,7 @@ from contextlib import ExitStack, contextmanager
 from nightbench.config.locations import dags_folder
 from nightbench.core.errors import UserError
 from nightbench.local import airflow, logfiles, postgres, processes
-from nightbench.local.deployment import (
-    CLUSTER,
-    KEEPERS,
-    NODES,
-    SERVICES,
-    Stack,
-    load,
-    unhealthy,
-)
+from nightbench.local.deployment import CLUSTER, KEEPERS, NODES, SERVICES, Stack, load, unhealthy
 from nightbench.local.home import Home, load_or_create_secrets, uv_env, venv_bin
 from nightbench.local.ports import choose_ports
 from nightbench.local.resources import FULL_DISK_BYTES, free_bytes, require_disk
@@ -142,7 +134,7 @@ def migrate_warehouse(
     """
     # Imported here: `down` and `status` need neither the module nor its libraries.
     from nightbench.local.backup import OWNER, back_up
-    from nightbench.report.export_files import replaced
+    from nightbench.spool.documents import replaced
     from nightbench.warehouse import migrate
 
     # A migration may grant to a role that an earlier version did not make.

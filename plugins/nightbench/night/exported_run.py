@@ -38,8 +38,7 @@ from nightbench.gang.repeat_status import repeat_end
 from nightbench.night.code_snapshot import shipment_of_now
 from nightbench.spool import CaseOutcome, RepeatOutcome, RunSpool, Spool
 from nightbench.spool.documents import read_json, write_json
-from nightbench.spool.planned_job import PlannedJob, load_job, save_job
-from nightbench.spool.plans import EXPORTED, mark_ended, store_plan
+from nightbench.spool.plans import EXPORTED, PlannedJob, load_job, mark_ended, save_job, store_plan
 
 SCHEMA = "nightbench.export/1"
 PRESENT = "present"

@@ -32,7 +32,7 @@ from nightbench.core.run_plan import RunPlan
 from nightbench.detection import NIGHTS_READ, ChangeDetector, Judgement, judge_cases
 from nightbench.night.detector_grade import DetectorGrades, grade_detector
 from nightbench.night.suspected_regressions import confirm_suspects
-from nightbench.nodes.controls import ALL_REDUCE
+from nightbench.nodes.node_preflight import ALL_REDUCE
 from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan
 from nightbench.warehouse import Warehouse

@@ -30,8 +30,7 @@ from nightbench.core.sentences import sentence
 from nightbench.night.case_history import case_histories
 from nightbench.night.code_snapshot import keep_code
 from nightbench.spool import Spool
-from nightbench.spool.planned_job import PlannedJob, save_cluster, save_job
-from nightbench.spool.plans import store_plan
+from nightbench.spool.plans import PlannedJob, save_cluster, save_job, store_plan
 from nightbench.warehouse import Warehouse, WarehouseRefused, WarehouseUnavailable
 from nightbench.warehouse.connection import Connect
 

@@ -23,7 +23,7 @@ from nightbench.core.model import Build, JobSpec
 from nightbench.core.reproduce import command_of
 from nightbench.night.exported_run import export_document, for_loopback
 from nightbench.spool import RunSpool
-from nightbench.spool.planned_job import load_job
+from nightbench.spool.plans import load_job
 
 Row = Mapping[str, Any]
 _NOTHING: dict[str, Any] = {}

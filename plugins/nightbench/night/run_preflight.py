@@ -38,7 +38,7 @@ from nightbench.night.cluster_preflight import (
 from nightbench.night.code_snapshot import kept_shipment
 from nightbench.nodes import FindingLevel, NodesOut, NodeState, left_out_because
 from nightbench.spool import RunSpool
-from nightbench.spool.planned_job import PlannedJob, load_cluster, load_job, save_job
+from nightbench.spool.plans import PlannedJob, load_cluster, load_job, save_job
 from nightbench.warehouse.connection import Connect
 
 EXAMINE_LIMIT_S = 900.0
@@ -177,7 +177,7 @@ def examine_run(run: RunSpool, open_targets: OpenTargets, connect: Connect) -> d
 
 async def _examine(run: RunSpool, cluster: Cluster, open_targets: OpenTargets) -> ClusterHealth:
     def log_event(event: GangEvent) -> None:
-        log.info("%s", f"{event.node}: {event.message}" if event.node else event.message)
+        log.info("%s", event)
 
     targets, document = await open_targets(cluster), run.run() or {}
     shipment = kept_shipment(run, document["code_digest"], cluster.environments.wheelhouse)

@@ -4,9 +4,16 @@
 counts the faults of a node. Nothing here knows SSH, files or a database.
 """
 
-from nightbench.nodes.controls import Control, controls_of
 from nightbench.nodes.findings import compare, findings
-from nightbench.nodes.node_preflight import Finding, FindingLevel, JudgedNode, NodePreflight, worst
+from nightbench.nodes.node_preflight import (
+    Control,
+    Finding,
+    FindingLevel,
+    JudgedNode,
+    NodePreflight,
+    controls_of,
+    worst,
+)
 from nightbench.nodes.quarantine import (
     NodeEvent,
     NodesOut,

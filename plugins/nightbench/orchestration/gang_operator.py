@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from nightbench.gang import GangEvent
     from nightbench.spool import CaseStore, RunSpool
-    from nightbench.spool.planned_job import PlannedJob
+    from nightbench.spool.plans import PlannedJob
 
 PREPARE_TIMEOUT = timedelta(hours=3)
 """For shipping and provisioning; a framework's environment can take an hour on a slow link."""
@@ -90,7 +90,7 @@ class GangOperator(BaseOperator):
             time_limit_s,
         )
         from nightbench.spool import open_spool
-        from nightbench.spool.planned_job import load_job
+        from nightbench.spool.plans import load_job
 
         run = open_spool().run(self.nightbench_run)
         state = self._generation_state(context, run)
@@ -185,10 +185,9 @@ class GangOperator(BaseOperator):
         shipment = kept_shipment(run, job.code_digest, cluster.environments.wheelhouse)
 
         def log_event(event: GangEvent) -> None:
-            said = f"{event.node}: {event.message}" if event.node else event.message
-            self.log.info("%s", said)
+            self.log.info("%s", event)
             # Building an environment takes minutes: progress shows what is being done.
-            store.save_progress({"state": "provisioning", "message": f"preparing: {said}"})
+            store.save_progress({"state": "provisioning", "message": f"preparing: {event}"})
 
         asyncio.run(prepare(job, targets, shipment, log_event, store=store))
 
@@ -215,7 +214,7 @@ def job_after_clear(run: RunSpool, planned: PlannedJob, now: datetime) -> Planne
         UserError: the cluster's hours do not hold now.
     """
     from nightbench.night.planning import open_now
-    from nightbench.spool.planned_job import save_job
+    from nightbench.spool.plans import save_job
 
     span = open_now(planned.cluster, now)
     job = dataclasses.replace(planned.job, deadline=span.end if span else None)

@@ -23,7 +23,7 @@ from nightbench.core.model import CaseStatus, JobSpec, Reason, ReasonCode
 if TYPE_CHECKING:
     from nightbench.gang import GangEvent, SshTarget
     from nightbench.spool import CaseOutcome, CaseStore
-    from nightbench.spool.planned_job import PlannedJob
+    from nightbench.spool.plans import PlannedJob
 
 WAIT_S = 12 * 3600.0
 """How long a gang may wait for nodes that others hold."""
@@ -225,7 +225,7 @@ class GangTrigger(BaseTrigger):
     async def _look_up_once(self) -> tuple[PlannedJob, dict[str, SshTarget]]:
         from nightbench.orchestration.ssh_targets import ssh_targets_async
         from nightbench.spool import open_spool
-        from nightbench.spool.planned_job import load_job
+        from nightbench.spool.plans import load_job
 
         run = open_spool().run(self.nightbench_run)
         planned = await asyncio.to_thread(load_job, run, self.case_id, self.generation)
@@ -247,7 +247,7 @@ class GangTrigger(BaseTrigger):
             self.log.info("%s", progress_sentence(found))
 
     def _on_event(self, event: GangEvent) -> None:
-        self.log.info("%s%s", f"{event.node}: " if event.node else "", event.message)
+        self.log.info("%s", event)
 
     def _store(self) -> CaseStore:
         from nightbench.spool import open_spool

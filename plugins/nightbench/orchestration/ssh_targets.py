@@ -20,12 +20,7 @@ from typing import TYPE_CHECKING, Any
 from nightbench.config.clusters import on_this_machine
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, JumpHost, Node
-from nightbench.orchestration.connections import (
-    PlainConnection,
-    get_connection,
-    missing,
-    not_found,
-)
+from nightbench.orchestration.connections import PlainConnection, get_connection, missing, not_found
 
 if TYPE_CHECKING:
     from nightbench.gang import SshTarget

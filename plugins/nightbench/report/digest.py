@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from nightbench.core.sentences import percent
-from nightbench.report.export_files import replaced
 from nightbench.report.run_report import (
     RunReport,
     caveats,
@@ -24,6 +23,7 @@ from nightbench.report.tables import (
     verdict,
     verdict_lines,
 )
+from nightbench.spool.documents import replaced
 
 Row = Mapping[str, Any]
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -19,25 +17,6 @@ if TYPE_CHECKING:
     from nightbench.warehouse.exports import ExportColumn
 
 Rows = Sequence[Sequence[Any]]
-
-
-@contextmanager
-def replaced(path: Path) -> Iterator[Path]:
-    """Yield the path of a new file that takes the place of `path` once it is whole.
-
-    Raises:
-        UserError: it cannot be written; what was there before stays.
-    """
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            yield beside
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 class CsvFile:

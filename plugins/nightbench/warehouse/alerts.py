@@ -1,10 +1,10 @@
-"""Alerts: their life, and what people do with them."""
+"""Alerts: their life, what people do with them, and the messages that tell of them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
 from typing import Any
 
 import psycopg2.errors
@@ -133,6 +133,46 @@ class AlertRepository(Repository):
     def regressions(self) -> list[Row]:
         """Every alert on a fall: alert_id, case_id, cluster, opened_at and last_at of its runs."""
         return self._read("regressions")
+
+
+class MessageRepository(Repository):
+    """Messages about a suite's alerts on a cluster."""
+
+    def unnotified(self, suite: str, cluster: str) -> list[Row]:
+        """What is unnotified of a suite's alerts: `what` is `news` or `ended`."""
+        return self._read("unnotified_alerts", suite=suite, cluster=cluster)
+
+    def unnotified_suites(self) -> list[Row]:
+        """Suites of which something is unnotified: suite, cluster, last run with news of it."""
+        return self._read("unnotified_suites")
+
+    def notified_items(self, alert_ids: Sequence[int]) -> set[tuple[int, str, str, str]]:
+        """What channels took of some alerts: alert_id, what, run whose news it was, channel."""
+        return {
+            (row["alert_id"], row["what"], row["of_run_id"], row["channel"])
+            for row in self._read("notified_items", alert_ids=alert_ids)
+        }
+
+    def night_channels(self, suite: str, cluster: str, night: date) -> set[str]:
+        """Channels that had a suite's message of a night on a cluster."""
+        rows = self._read("night_messages", suite=suite, cluster=cluster, night=night)
+        return {row["channel"] for row in rows}
+
+    def store(self, message: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> None:
+        """Store a message that a channel took, and the alerts that it was about.
+
+        The message has suite, cluster, night (a date), kind (`night`, `urgent`), channel, run_id
+        and title; an item alert_id, what (`news`, `ended`) and of_run_id.
+        """
+        with self._transaction(f"store a message of {message['suite']}"):
+            (stored,) = self._rows("store_message", **message)
+            self._write("store_message_item", *({**item, **stored} for item in items))
+
+    def mark_notified(self, items: Sequence[Mapping[str, Any]]) -> int:
+        """Mark items (as of `store_message`) as notified; return how many."""
+        names = {"news": "mark_notified", "ended": "mark_end_notified"}
+        with self._transaction("mark alerts as notified"):
+            return sum(self._write(names[item["what"]], item) for item in items)
 
 
 class Triage(Repository):

@@ -28,15 +28,7 @@ from nightbench.core.history_file import (
     text,
     whole,
 )
-from nightbench.core.model import (
-    Build,
-    Case,
-    Measurement,
-    PlannedCase,
-    Run,
-    RunKind,
-    Strategy,
-)
+from nightbench.core.model import Build, Case, Measurement, PlannedCase, Run, RunKind, Strategy
 from nightbench.detection import observations
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.runs import RunRepository

@@ -33,11 +33,6 @@ class RunRepository(RunWriter):
         fields = {name: rows[0][name] for name in names}
         return Run(**fields | {"run_kind": RunKind(fields["run_kind"])})
 
-    def kind(self, run_id: str) -> RunKind | None:
-        """Why a run was made; None where the warehouse does not know it."""
-        run = self.get(run_id)
-        return run.run_kind if run else None
-
     def latest(self, suite: str | None = None, cluster: str | None = None) -> str | None:
         """Id of the newest run that was not imported."""
         row = self._first("latest_run", suite=suite, cluster=cluster)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from nightbench.warehouse.alerts import AlertRepository
+from nightbench.warehouse.alerts import AlertRepository, MessageRepository
 from nightbench.warehouse.causes import CauseRepository
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.experiments import BisectRepository, ConfirmationRepository
 from nightbench.warehouse.exports import ExportRepository
 from nightbench.warehouse.grades import GradeRepository
-from nightbench.warehouse.messages import MessageRepository
 from nightbench.warehouse.nights import NightRepository
 from nightbench.warehouse.nodes import NodeRepository
 from nightbench.warehouse.runs import RunRepository

@@ -30,12 +30,7 @@ from nightbench.web.actions import (
     parse_change,
 )
 from nightbench.web.alert_groups import AlertGroup, Together, group_alerts, ids_of
-from nightbench.web.alert_models import (
-    AlertDetail,
-    AlertGroupRow,
-    AlertGroups,
-    AlertList,
-)
+from nightbench.web.alert_models import AlertDetail, AlertGroupRow, AlertGroups, AlertList
 from nightbench.web.errors import BadInput, NotFound, Refused
 from nightbench.web.guard import HEADER, HEADERS, PageUser, has_bearer, refuse_foreign
 

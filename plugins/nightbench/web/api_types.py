@@ -7,13 +7,7 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from nightbench.web import (
-    alert_models,
-    compare_models,
-    experiment_models,
-    run_models,
-    ui_models,
-)
+from nightbench.web import alert_models, compare_models, experiment_models, run_models, ui_models
 
 MODELS = (ui_models, alert_models, compare_models, experiment_models, run_models)
 

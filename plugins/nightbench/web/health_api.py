@@ -11,12 +11,7 @@ from nightbench.core.sentences import percent, sentence
 from nightbench.spool import Spool
 from nightbench.warehouse.pages import OpenPages
 from nightbench.warehouse.repository import Row
-from nightbench.web.alert_models import (
-    NodeActivities,
-    NodeActivity,
-    Nodes,
-    Trust,
-)
+from nightbench.web.alert_models import NodeActivities, NodeActivity, Nodes, Trust
 from nightbench.web.run_api import OpenSpool
 
 GRADED_SLOWDOWN = "5%"

@@ -28,8 +28,7 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, Reason, ReasonCode, RunKind
 from nightbench.night.planning import TooLateForNight, night_start, plan_run
 from nightbench.spool import Spool
-from nightbench.spool.planned_job import load_job
-from nightbench.spool.plans import read_plan
+from nightbench.spool.plans import load_job, read_plan
 from nightbench.warehouse import WarehouseRefused, WarehouseUnavailable
 
 

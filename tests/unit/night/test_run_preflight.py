@@ -11,7 +11,7 @@ from nightbench.night.cluster_preflight import ClusterHealth, save
 from nightbench.night.run_preflight import _record, examine_run, place_around_unhealthy
 from nightbench.nodes import JudgedNode, NodePreflight, left_out_because
 from nightbench.spool import Spool
-from nightbench.spool.planned_job import PlannedJob, load_job, save_cluster, save_job
+from nightbench.spool.plans import PlannedJob, load_job, save_cluster, save_job
 from nightbench.warehouse import WarehouseRefused
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from nightbench.core.documents import from_document, to_document
 from nightbench.nodes import Control, controls_of
-from nightbench.nodes.controls import all_reduce
+from nightbench.nodes.node_preflight import all_reduce
 
 
 def test_controls_of_a_document(document):

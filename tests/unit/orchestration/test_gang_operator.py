@@ -14,7 +14,7 @@ from tests.unit.short_suite import NOW, OPEN, RUN, SINGLE, files, plan, short_sp
 from nightbench.core.errors import UserError
 from nightbench.orchestration.gang_operator import GangOperator, GenerationState, job_after_clear
 from nightbench.spool import Spool
-from nightbench.spool.planned_job import load_job, save_job
+from nightbench.spool.plans import load_job, save_job
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from nightbench.core.model import (
     Strategy,
 )
 from nightbench.spool import Spool
-from nightbench.spool.planned_job import (
+from nightbench.spool.plans import (
     PlannedJob,
     load_cluster,
     load_job,
