@@ -31,6 +31,9 @@ from nightbench.gang.progress import GangEvent
 from nightbench.gang.repeat_status import RepeatEnd, repeat_end
 from nightbench.spool import RepeatOutcome, utc_now
 
+LAUNCHED = ("running", "draining", "done", "failed")
+"""States of a repeat whose processes have been started."""
+
 COLLECT_S = 60.0
 """Time after which a missing result is given up."""
 
@@ -135,7 +138,7 @@ class RepeatController:
             views = [client.view for client in gang.clients]
             now = gang.clock()
             await self._prepare_where_needed(views)
-            if timing.started_s is None and any(_is_launched(view) for view in views):
+            if timing.started_s is None and any(view.state in LAUNCHED for view in views):
                 timing = Timing(timing.prepared_s, now, timing.aborted_s)
             decision = decide(views, trainers, timing, job.limits, now, foreign_wait_s)
             if decision.action is GangAction.COLLECT:
@@ -354,10 +357,6 @@ class RepeatController:
         gang = self.gang
         since_s = timing.started_s if timing.started_s is not None else timing.prepared_s
         await gang.write_progress(state, self.number, message, running_s=gang.clock() - since_s)
-
-
-def _is_launched(view: NodeView) -> bool:
-    return view.state in ("running", "draining", "done", "failed")
 
 
 def _foreign_work(views: list[NodeView]) -> str:

@@ -128,9 +128,8 @@ def choose_wheels(
     chosen, problems = [], []
     for each in packages:
         version = canonicalize_version(each.version)
-        files = [
-            path for v, path in have.get(each.name, ()) if v == version or _is_local(v, version)
-        ]
+        # 2.12.0+cpu is taken for 2.12.0.
+        files = [p for v, p in have.get(each.name, ()) if version in (v, v.partition("+")[0])]
         digests = [(file_digest(path), path) for path in files]
         good = [Wheel(p, d) for d, p in digests if not each.hashes or d in each.hashes]
         if good:
@@ -145,11 +144,6 @@ def choose_wheels(
     if problems:
         raise MissingWheels(folder, series, machine, problems)
     return chosen
-
-
-def _is_local(found: str, asked: str) -> bool:
-    """Tell whether a version is the asked one with a local part (2.12.0+cpu for 2.12.0)."""
-    return found.partition("+")[0] == asked
 
 
 def _by_name(folder: Path, series: str, machine: str) -> Mapping[str, list[tuple[str, Path]]]:

@@ -116,7 +116,8 @@ def _start_base(stack: Stack, backup: bool, on_nodes: Callable[[], None] | None)
         on_nodes()
     postgres.wait_ready(home, ports, secrets)
     made = postgres.provide(home, ports, secrets)
-    yield f"PostgreSQL answers on 127.0.0.1:{ports.postgres}" + _listed("made", made)
+    new = f" (made: {', '.join(made)})" if made else ""
+    yield f"PostgreSQL answers on 127.0.0.1:{ports.postgres}{new}"
     yield from migrate_warehouse(stack, backup)
     if airflow.migrate(home, stack.airflow_env(), fresh="database airflow" in made):
         yield "Airflow: metadata database migrated"
@@ -305,10 +306,6 @@ def _await_cluster(stack: Stack, timeout_s: float = 60.0) -> None:
 
 def _log_of(stack: Stack, service: str) -> str:
     return logfiles.log_and_tail(stack.home.logs / f"{service}.log")
-
-
-def _listed(word: str, names: Sequence[str]) -> str:
-    return f" ({word}: {', '.join(names)})" if names else ""
 
 
 @contextmanager

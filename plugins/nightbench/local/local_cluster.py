@@ -18,8 +18,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -231,8 +232,8 @@ class LocalCluster:
                     self.port,
                     server_host_keys=[host_key],
                     authorized_client_keys=authorized,
-                    process_factory=self._exec_on(node),
-                    sftp_factory=self._sftp_on(node),
+                    process_factory=partial(self._execute, node),
+                    sftp_factory=partial(_Sftp, home=node.home),
                     encoding=None,
                     line_editor=False,
                     allow_pty=False,
@@ -279,15 +280,6 @@ class LocalCluster:
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
             file.write(text)
         beside.rename(self.folder / name)
-
-    def _sftp_on(self, node: LocalNode) -> Callable[[asyncssh.SSHServerChannel[bytes]], _Sftp]:
-        return lambda channel: _Sftp(channel, node.home)
-
-    def _exec_on(self, node: LocalNode) -> Callable[[asyncssh.SSHServerProcess[bytes]], object]:
-        async def execute(request: asyncssh.SSHServerProcess[bytes]) -> None:
-            await self._execute(node, request)
-
-        return execute
 
     async def _execute(self, node: LocalNode, request: asyncssh.SSHServerProcess[bytes]) -> None:
         client, server = request.get_extra_info("peername"), request.get_extra_info("sockname")

@@ -63,7 +63,7 @@ def gpus(
         )
     yield from _count(have, cluster, node, is_known=bool(problem))
     for gpu in have if wants else ():
-        if not node.devices or _is_used(gpu, node.devices):
+        if not node.devices or {str(gpu["index"]), gpu["uuid"]} & {*node.devices}:
             yield from _health(gpu)
     if wants and have:
         yield from _driver(have, cluster, lines)
@@ -99,10 +99,6 @@ def _count(
                 "every device that the YAML lists for the node",
                 "`nvidia-smi -L` on the node lists indices and UUIDs",
             )
-
-
-def _is_used(gpu: Document, devices: Sequence[str]) -> bool:
-    return str(gpu["index"]) in devices or gpu["uuid"] in devices
 
 
 _FAULTS: tuple[tuple[FindingLevel, str, Callable[[Document], Any], str, str, str], ...] = (

@@ -187,7 +187,8 @@ class RunWriter(Repository):
         runs = {run.run_id: run for run, _, _ in entries}
         self._ensure_months([run.started_at for run in runs.values()])
         with self._transaction("import the history"):
-            keys = self._run_keys(runs.values(), origin="import")
+            self._store_runs(runs.values(), "import")
+            keys = self._keys_of_runs(list(runs))
             build_keys = self._build_keys(planned.build for _, planned, _ in entries)
             by_cluster: dict[str, dict[str, Case]] = {}
             for run, planned, _ in entries:
@@ -256,11 +257,6 @@ class RunWriter(Repository):
         # The start stays: results lie in its month.
         rows = [to_row.run_row(run, origin=origin) for run in runs]
         return self._store("run", rows, "run_id", keep="started_at")
-
-    def _run_keys(self, runs: Iterable[Run], origin: str) -> dict[str, Row]:
-        chosen = list(runs)
-        self._store_runs(chosen, origin)
-        return self._keys_of_runs([run.run_id for run in chosen])
 
     def _keys_of_runs(self, run_ids: Sequence[str]) -> dict[str, Row]:
         """run_id -> run_key and run_at, which the keys of a run's results begin with."""
