@@ -4,4 +4,5 @@ from nightbench.config.builds import parse_build
 from nightbench.config.catalog import load_catalog
 from nightbench.config.clusters import find_clusters, load_cluster
 from nightbench.config.source import ConfigError
-from nightbench.config.suites import customise, find_suites, load_suite
+from nightbench.config.suite_heads import find_suites
+from nightbench.config.suites import customise, load_suite

@@ -44,12 +44,14 @@ def find_clusters(dags: Path) -> dict[str, Path]:
 def clusters_for(suite: Path | None, dags: Path) -> tuple[dict[str, Path], list[Path]]:
     """Return the clusters that a suite may name, and the folders that were looked in.
 
-    The `clusters/` beside the suite's file, or beside its folder `suites/`, comes first.
+    The `clusters/` beside the suite's file, or beside the folder `suites/` that it lies in, comes
+    first.
     """
     folders = [dags.absolute()]
     if suite is not None:
         beside = suite.absolute().parent
-        folders.insert(0, beside.parent if beside.name == "suites" else beside)
+        above = (each.parent for each in (beside, beside.parent) if each.name == "suites")
+        folders.insert(0, next(above, beside))
         folders = list(dict.fromkeys(folders))
     known: dict[str, Path] = {}
     for folder in folders:

@@ -38,9 +38,20 @@ class SuiteHead:
         return f"nightly_{self.name}"
 
 
+def find_suites(dags: Path) -> dict[str, Path]:
+    """Return the suite files below a `dags` folder by the names of their suites.
+
+    They lie in `suites/` or in a folder of it (`suites/recipes/`); of two of one name it is the
+    former. Hidden files are none: an editor's lock, what macOS adds to a copy.
+    """
+    folder = dags / "suites"
+    paths = [*sorted(folder.glob("[!.]*/[!.]*.yaml")), *folder.glob("[!.]*.yaml")]
+    return dict(sorted((path.stem, path) for path in {each.stem: each for each in paths}.values()))
+
+
 def suite_heads(dags: Path) -> list[SuiteHead]:
     """The heads of all suites below a `dags` folder, by name."""
-    return [read_head(path) for path in sorted((dags / "suites").glob("[!.]*.yaml"))]
+    return [read_head(path) for path in find_suites(dags).values()]
 
 
 def cluster_names(dags: Path) -> list[str]:
@@ -103,6 +114,16 @@ def framework_names(benchmarks: Path, project: Path | None = None) -> list[str]:
         name
         for name, folders in found
         if not _description(folders[-1] / "framework.json").get("for_tests")
+    )
+
+
+def command_lines(benchmarks: Path, project: Path | None = None) -> tuple[str, ...]:
+    """Framework lines that run a suite's commands."""
+    found = sorted(layers("frameworks", benchmarks, project).items())
+    return tuple(
+        name
+        for name, folders in found
+        if _description(folders[-1] / "framework.json").get("commands")
     )
 
 

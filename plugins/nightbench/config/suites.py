@@ -15,6 +15,7 @@ from nightbench.config.matrix import WrittenCase, read_cases
 from nightbench.config.scales import at_scale, own_scale, scales_of
 from nightbench.config.schema import ProtocolFile, SuiteFile, TableFile
 from nightbench.config.source import Document, Key, display, one_of, read_document
+from nightbench.config.suite_heads import command_lines, find_suites
 from nightbench.config.validate import validate
 from nightbench.core.budget import PRIORITY
 from nightbench.core.capabilities import Refusal, refusal_of, variant_of
@@ -32,14 +33,6 @@ from nightbench.core.model import (
     SuiteTable,
     VerdictKind,
 )
-
-
-def find_suites(dags: Path) -> dict[str, Path]:
-    """Return the suite files below a `dags` folder by the names of their suites.
-
-    Hidden files are none: an editor's lock, what macOS adds to a copy.
-    """
-    return {path.stem: path for path in sorted((dags / "suites").glob("[!.]*.yaml"))}
 
 
 def load_suite(
@@ -227,15 +220,18 @@ def case_names(dags: Path, suites: Iterable[str]) -> list[str]:
     A suite that cannot be read contributes none: its run says what is wrong, with the line.
     """
     files = find_suites(dags)
-    found = (name for suite in suites if suite in files for name in _case_ids(files[suite]))
+    context: dict[str, object] = {
+        "command_lines": command_lines(locations.benchmarks_folder(), dags)
+    }
+    found = (name for each in suites if each in files for name in _case_ids(files[each], context))
     return list(dict.fromkeys(found))[:MOST_NAMES]
 
 
-def _case_ids(path: Path) -> list[str]:
+def _case_ids(path: Path, context: dict[str, object]) -> list[str]:
     try:
         document = read_document(path)
         file = validate(SuiteFile, document)
-        return [each.case.case_id for each in read_cases(document, file, {})]
+        return [each.case.case_id for each in read_cases(document, file, context)]
     except UserError:
         return []
 

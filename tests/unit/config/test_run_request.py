@@ -151,4 +151,8 @@ def test_the_form_offers_the_cases_of_the_suites(tmp_path: Path) -> None:
         assert {case.case_id for case in cases} <= set(offered)
     (tmp_path / "suites").mkdir()
     (tmp_path / "suites" / "broken.yaml").write_text("matrix: [")
-    assert case_names(tmp_path, ["broken"]) == []
+    (tmp_path / "suites" / "scripts.yaml").write_text(
+        "commands: {mine: {argv: [train], unit: images, log: {format: keras}}}\n"
+        "matrix: [{command: mine, strategy: single, batch_size_per_device: 2}]\n"
+    )
+    assert case_names(tmp_path, ["broken", "scripts"]) == ["mine-external-single-1x1-bs2"]

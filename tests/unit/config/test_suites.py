@@ -339,6 +339,20 @@ def test_what_an_editor_leaves_beside_suites_and_clusters_is_none(dags: Path) ->
     assert (suite_heads(dags), cluster_names(dags)) == (heads, names)
 
 
+def test_a_suite_in_a_folder_of_suites_is_found_and_has_the_clusters_of_all(
+    dags: Path, catalog: Catalog
+) -> None:
+    known = find_suites(dags)
+    (name, path), *_ = known.items()
+    for folder in ("more", ".hidden"):
+        (dags / "suites" / folder).mkdir()
+    moved = path.rename(dags / "suites" / "more" / path.name)
+    (dags / "suites" / ".hidden" / "other.yaml").write_text("suite: other")
+    assert find_suites(dags) == {**known, name: moved}
+    assert [head.name for head in suite_heads(dags)] == sorted(known)
+    assert load_suite(moved, catalog).name == name
+
+
 def test_a_character_that_yaml_has_not_is_named(dags: Path, catalog: Catalog) -> None:
     path = dags / "suites" / "bell.yaml"
     path.write_text('suite: bell\nowner: "\x07"\n')
