@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from pathlib import Path, PurePosixPath
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests import programs
 from xdist.scheduler import LoadScopeScheduling
 
@@ -23,6 +24,10 @@ TOGETHER = (
 )
 """Folders and files whose tests stay in one worker."""
 
+
+# How long an example takes says how busy this machine is.
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 # What `python -m tests.contained` unpacked, for what tests start.
 os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), str(programs.BIN)])

@@ -74,7 +74,7 @@ class NeedsAFall:
 # --- what is planted ------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     name=st.sampled_from(sorted(BY_NAME)),
     case_id=st.text("abc", min_size=1, max_size=4),
@@ -97,7 +97,7 @@ def test_a_fall_has_the_size_that_was_said(
     assert date(2026, 5, 1) <= points[fall.first].at.date() <= date(2026, 6, 1)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(name=st.sampled_from([*BY_NAME, *QUIET]), night=st.integers(130, 179))
 def test_the_same_shadow_is_the_same_whenever_it_is_made(name: str, night: int) -> None:
     points = nights(*STEADY, noise=0.01)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nightbench.experiments.version_search import (
@@ -42,7 +42,6 @@ def search(
         steps.append(EndedStep(test.kind, test.version, test.against, said))
 
 
-@settings(deadline=None)
 @given(data=st.data(), n=st.integers(2, 200))
 def test_any_fall_is_found_in_as_few_tests_as_halving_needs(data: st.DataObject, n: int) -> None:
     versions = [f"{number}.0" for number in range(n)]
@@ -69,7 +68,6 @@ def test_any_fall_is_found_in_as_few_tests_as_halving_needs(data: st.DataObject,
         assert len(rest) <= left + sum(step.result is SKIPPED for step in rest)
 
 
-@settings(deadline=None)
 @given(data=st.data(), n=st.integers(2, 40))
 def test_any_results_end_and_name_a_version_that_is_bad(data: st.DataObject, n: int) -> None:
     versions = [f"{number}.0" for number in range(n)]

@@ -302,7 +302,6 @@ TestGangUnderFaults = GangUnderFaults.TestCase
 TestGangUnderFaults.settings = settings(
     max_examples=60,
     stateful_step_count=14,
-    deadline=None,
     derandomize=True,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from measured_ranks import ASYNC, COLLECTIVE, rank, record
 
@@ -113,7 +113,6 @@ def test_a_failed_repeat_keeps_its_reason() -> None:
 laps = st.lists(st.floats(0.01, 2.0), min_size=1, max_size=30)
 
 
-@settings(deadline=None)
 @given(laps, st.floats(0, 1), st.floats(0, 1))
 def test_parts_of_an_interval_add_up_to_the_whole(
     steps: list[float], cut: float, end: float
@@ -130,7 +129,6 @@ def test_parts_of_an_interval_add_up_to_the_whole(
     assert 0 <= steps_within(spans, middle, now * end) <= whole + 1e-9
 
 
-@settings(deadline=None)
 @given(laps, laps, st.floats(-0.5, 0.5), st.floats(-1e6, 1e6))
 def test_a_nodes_clock_has_no_say_in_the_throughput(
     one: list[float], other: list[float], late: float, offset: float
