@@ -138,7 +138,7 @@ def show_cases(chosen: Chosen, *, json: bool) -> None:
     untried = {
         case.case_id: why
         for case in cases
-        if (why := untried_because(case, chosen.cluster, chosen.catalog))
+        if (why := untried_because(case, chosen.cluster, chosen.catalog, chosen.suite.builds))
     }
     # What is not measured takes no time.
     seconds = common.history(chosen.cluster.name) | dict.fromkeys(unavailable, 0.0)

@@ -161,10 +161,8 @@ def _framework(folder: Path, tree: _Tree) -> FrameworkInfo:
             name: each.compute_capabilities for name, each in variants if each.compute_capabilities
         },
         least_drivers={name: each.driver for name, each in variants if each.driver},
-        axes={
-            axis: {value: _by_kind(support, kinds) for value, support in values.items()}
-            for axis, values in file.axes.items()
-        },
+        axes=_axes(file.axes, kinds),
+        variant_axes={n: _axes(each.axes, [each.device]) for n, each in variants if each.axes},
         roles={
             Strategy(strategy): tuple(_role(name, role) for name, role in roles.items())
             for strategy, roles in file.roles.items()
@@ -189,6 +187,13 @@ def _broken_line(path: Path, error: UserError) -> FrameworkInfo:
     """A line of which nothing is known but its name and what is wrong with it."""
     name = path.parent.name
     return FrameworkInfo(name, name, "", "", None, {}, {}, {}, problem=str(error))
+
+
+def _axes(written: Mapping[str, Mapping[str, Any]], kinds: Sequence[str]) -> dict[str, Any]:
+    return {
+        axis: {value: _by_kind(support, kinds) for value, support in values.items()}
+        for axis, values in written.items()
+    }
 
 
 def _by_kind(support: Any, kinds: Iterable[str]) -> Support:
@@ -218,16 +223,10 @@ def _contradictions(
     if not kinds:
         yield ("devices",), "found no device kind with true; expected one that the line runs on"
         return
-    for axis, values in file.axes.items():
-        for value, support in values.items():
-            if _is_by_kind(support) and set(support) != set(kinds):
-                found, expected = ", ".join(support), ", ".join(kinds)
-                said = f"found an answer for {found}; expected one for each of {expected}"
-                yield ("axes", axis, value), said
+    yield from _wrong_axes(("axes",), file.axes, kinds)
+    for name, variant in file.variants.items():
+        yield from _wrong_axes(("variants", name, "axes"), variant.axes, [variant.device])
     strategies = file.axes.get("strategy", {})
-    for name in strategies:
-        if name not in set(Strategy):
-            yield ("axes", "strategy", name), one_of(name, Strategy)
     served = _by_kind(strategies.get("parameter_server", ""), kinds)
     if (
         not all(isinstance(x, str) for x in served.values())
@@ -266,6 +265,20 @@ def _contradictions(
                     yield ("refused_combinations", number, "when", name), one_of(value, known)
     if drilled is not None and drilled not in tree.workloads:
         yield ("drill_workload",), one_of(drilled, tree.workloads)
+
+
+def _wrong_axes(
+    key: Key, written: Mapping[str, Mapping[str, Any]], kinds: Sequence[str]
+) -> Iterator[tuple[Key, str]]:
+    for axis, values in written.items():
+        for value, support in values.items():
+            if _is_by_kind(support) and set(support) != set(kinds):
+                found, expected = ", ".join(support), ", ".join(kinds)
+                said = f"found an answer for {found}; expected one for each of {expected}"
+                yield (*key, axis, value), said
+    for name in written.get("strategy", {}):
+        if name not in set(Strategy):
+            yield (*key, "strategy", name), one_of(name, Strategy)
 
 
 def _known_values(file: FrameworkFile, key: str, tree: _Tree) -> list[str] | None:

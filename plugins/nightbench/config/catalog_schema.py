@@ -113,6 +113,9 @@ class VariantFile(StrictModel):
     another GPU is told so before anything is built."""
     size_bytes: v.Whole | None = None
     """Disk that its environment takes; the line's unless given."""
+    axes: dict[_Axis, dict[v.Name, _Support]] = Field({})
+    """What this build has and the line has not, or the other way round: it stands for the line's
+    answer to the same value of the same axis."""
 
 
 class RoleFile(StrictModel):

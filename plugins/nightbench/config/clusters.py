@@ -226,10 +226,9 @@ def _check_images(environments: EnvironmentsFile, document: Document) -> None:
             "with `kind: container`, and only there"
         )
         document.complain(("environments", "images"), message)
-    if environments.images and (environments.paths or environments.variants):
+    if environments.images and environments.paths:
         message = "found it beside `kind: container`; expected images alone"
-        key = "paths" if environments.paths else "variants"
-        document.complain(("environments", key), message)
+        document.complain(("environments", "paths"), message)
     of_apptainer = environments.engine.rpartition("/")[2] == "apptainer"
     for line, image in environments.images.items():
         expected = ""

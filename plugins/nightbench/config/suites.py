@@ -182,7 +182,7 @@ def _check_cases(
             line = document.lines[before.key]
             message = f"makes the case {case.case_id} again (first from line {line})"
             document.complain(key, message)
-        refusal = refusal_of(case, catalog, cluster, untried=untried)
+        refusal = refusal_of(case, catalog, cluster, builds, untried=untried)
         if refusal is None and cluster is not None:
             variant = variant_of(catalog.frameworks[case.framework], cluster, builds)
             refusal = variant if isinstance(variant, Refusal) else None
@@ -259,7 +259,7 @@ def customise(
     refusals: list[str] = []
     for case in suite.cases:
         framework = catalog.frameworks[case.framework]
-        refusal = refusal_of(case, catalog, cluster, untried=suite.untried)
+        refusal = refusal_of(case, catalog, cluster, chosen, untried=suite.untried)
         variant = variant_of(framework, cluster, chosen)
         if refusal is None and isinstance(variant, Refusal):
             refusal = variant

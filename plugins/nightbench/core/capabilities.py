@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from nightbench.core.errors import UserError
@@ -72,19 +73,30 @@ def _broken_folder(case: Case, catalog: Catalog) -> str | None:
 
 
 def refusal_of(
-    case: Case, catalog: Catalog, cluster: Cluster | None = None, *, untried: bool = False
+    case: Case,
+    catalog: Catalog,
+    cluster: Cluster | None = None,
+    builds: Mapping[str, Build] = MappingProxyType({}),
+    *,
+    untried: bool = False,
 ) -> Refusal | None:
     """Say why a case is not run; None where framework, workload and cluster have it.
 
     Of a broken folder nobody knows what it supports: its cases are planned, and unavailable.
-    Without a cluster: whether any could run it. `untried` takes what nobody has run on such devices
-    yet.
+    Without a cluster: whether any could run it. `builds` are the suite's. `untried` takes what
+    nobody has run on such devices yet.
     """
     framework = catalog.frameworks[case.framework]
-    known = _broken_folder(case, catalog) is None
-    refusal = _not_by_line(case, catalog, cluster) if known else None
-    if refusal is not None or cluster is None:
-        return refusal
+    if _broken_folder(case, catalog) is None:
+        workload = catalog.workloads[case.workload]
+        refusals = [
+            _not_by_line(case, build, workload, cluster)
+            for build in _builds_of(framework, cluster, builds)
+        ]
+        if None not in refusals:
+            return refusals[0]
+    if cluster is None:
+        return None
     if framework.problem is None and case.data not in (*SHIPPED_DATA, *cluster.data):
         have = ", ".join(sorted((*SHIPPED_DATA, *cluster.data)))
         return Refusal(
@@ -93,17 +105,27 @@ def refusal_of(
             "on the nodes in `data` of the cluster's file",
         )
     refusal = _too_large(case, cluster)
-    why = None if untried else untried_because(case, cluster, catalog)
+    why = None if untried else untried_because(case, cluster, catalog, builds)
     if refusal is not None or why is None:
         return refusal
     said = f"{case.framework} was never run like this{_there(cluster)}: {why}. "
     return Refusal("framework", f"{said}To measure it all the same: --untried, or `untried: true`")
 
 
-def _not_by_line(case: Case, catalog: Catalog, cluster: Cluster | None) -> Refusal | None:
+def _builds_of(
+    framework: FrameworkInfo, cluster: Cluster | None, builds: Mapping[str, Build]
+) -> list[FrameworkInfo]:
+    """The line with the axes of the build that a cluster runs; of all builds without a cluster."""
+    if cluster is None:
+        return [framework, *map(framework.with_axes_of, framework.variant_axes)]
+    variant = variant_of(framework, cluster, builds)
+    return [framework if isinstance(variant, Refusal) else framework.with_axes_of(variant)]
+
+
+def _not_by_line(
+    case: Case, framework: FrameworkInfo, workload: WorkloadInfo, cluster: Cluster | None
+) -> Refusal | None:
     """Say what of a case its line or its workload has not, there or anywhere."""
-    framework = catalog.frameworks[case.framework]
-    workload = catalog.workloads[case.workload]
     if cluster is not None:
         answer = framework.devices.get(cluster.device_kind, "")
         if isinstance(answer, str):
@@ -210,9 +232,11 @@ def _wrong_length(case: Case, params: Mapping[str, Any]) -> Refusal | None:
     return None
 
 
-def untried_because(case: Case, cluster: Cluster, catalog: Catalog) -> str | None:
+def untried_because(
+    case: Case, cluster: Cluster, catalog: Catalog, builds: Mapping[str, Build]
+) -> str | None:
     """Say why nobody has run a case on such devices before; None where somebody has."""
-    framework = catalog.frameworks[case.framework]
+    (framework,) = _builds_of(catalog.frameworks[case.framework], cluster, builds)
     workload = catalog.workloads[case.workload]
     kind = cluster.device_kind
     answers = {"": framework.devices.get(kind)}

@@ -146,7 +146,7 @@ def resolve(
         UserError: framework, workload or cluster cannot run the case.
     """
     catalog = catalog.with_commands(suite)
-    refusal = refusal_of(case, catalog, cluster, untried=suite.untried)
+    refusal = refusal_of(case, catalog, cluster, suite.builds, untried=suite.untried)
     if refusal is not None:
         raise UserError(f"suite {suite.name}: {case.case_id}: {refusal.message}")
     workload = catalog.workloads[case.workload]
@@ -320,7 +320,7 @@ def _case_plan(
             job.unit,
             left_out,
             private_build=job.case.framework in suite.private_builds,
-            untried=untried_because(job.case, cluster, catalog),
+            untried=untried_because(job.case, cluster, catalog, suite.builds),
             flops_per_unit=flops_per_unit(workload, job.case),
             tokens_per_unit=tokens_per_unit(workload, job.case),
         ),

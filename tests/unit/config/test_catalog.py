@@ -144,6 +144,16 @@ TRAINER = {"count": "trainers", "measured": True}
         ("devices", {"cpu": "why"}, "devices: found no device kind with true; expected one that "),
         ("variants", {}, "variants: found an empty mapping; expected at least one entry"),
         ("variants", {"cpu": {"device": "cpus"}}, 'variants.cpu.device: found "cpus"; expected on'),
+        (
+            "variants",
+            {"cpu": {"device": "cpu", "axes": {"strategy": {"ring": True}}}},
+            'variants.cpu.axes.strategy.ring: found "ring"; expected',
+        ),
+        (
+            "variants",
+            {"cpu": {"device": "cpu", "axes": {"precision": {"bf16": {"gpu": True}}}}},
+            "variants.cpu.axes.precision.bf16: found an answer for gpu; expected one for each of c",
+        ),
         ("variants", {"x": {"device": "cpu"}}, "variants.x: found no requirements-x.lock in this "),
         ("axes", {"strategy": {"single": 1}}, "axes.strategy.single: found 1; expected true, the "),
         ("axes", {"strategy": {"sngle": True}}, 'axes.strategy.sngle: found "sngle"; expected one'),

@@ -133,6 +133,9 @@ def test_a_cluster_of_images(cluster_file: Write) -> None:
     section = f"environments:\n  kind: container\n  images: {{fake: reg/fake@{ID}}}\n"
     policy = load_cluster(cluster_file(("nodes:", f"{section}nodes:"))).environments
     assert (policy.engine, policy.images) == ("podman", {"fake": f"reg/fake@{ID}"})
+    named = section + "  variants: {fake: nvidia}\n"
+    policy = load_cluster(cluster_file(("nodes:", f"{named}nodes:"))).environments
+    assert policy.variants == {"fake": "nvidia"}, "what an image is a build of"
     for wrong, said in (
         (section.replace(f"@{ID}", ":latest"), 'found "reg/fake:latest"; expected its digest'),
         (section.replace("kind: container", "kind: venv"), "found 1 beside `kind: venv`"),

@@ -544,6 +544,24 @@ def test_a_line_runs_the_first_variant_that_is_built_for_the_clusters_gpus(
     )
 
 
+def test_a_build_has_modes_of_its_own(suite_file: Write, catalog: Catalog) -> None:
+    line = catalog.frameworks["pytorch"]
+    axes = {"strategy": {**line.axes["strategy"], "collective": {"cpu": "no all-reduce"}}}
+    own = {"horovod": {"strategy": {"collective": {"cpu": None}}}}
+    line = dataclasses.replace(line, axes={**line.axes, **axes}, variant_axes=own)
+    catalog = dataclasses.replace(catalog, frameworks={**catalog.frameworks, "pytorch": line})
+    cases = ("[pytorch, paddle3]", "pytorch")
+    assert "no all-reduce" in complaints(suite_file(cases), catalog)[0]
+    named = (
+        "owner: tests",
+        "owner: tests\nbuilds: {pytorch: {path: /opt/horovod, variant: horovod}}",
+    )
+    assert load_suite(suite_file(cases, named), catalog).cases
+    unknown = dataclasses.replace(line, variant_axes={})
+    catalog = dataclasses.replace(catalog, frameworks={**catalog.frameworks, "pytorch": unknown})
+    assert "no all-reduce" in complaints(suite_file(cases, named), catalog)[0]
+
+
 def test_real_data_need_a_workload_a_line_and_a_cluster_that_have_them(
     suite_file: Write, catalog: Catalog, dags: Path
 ) -> None:

@@ -233,6 +233,15 @@ class FrameworkInfo:
     """Variant -> what is wrong with its lock: the cases that are run from it are unavailable."""
     unlocked_variants: Mapping[str, str] = field(default_factory=dict)
     """Variant that has no lock here -> why, and where to get one: unavailable too, and no error."""
+    variant_axes: Mapping[str, Mapping[str, Mapping[str, Support]]] = field(default_factory=dict)
+    """Variant -> axes of which it has other values than the line."""
+
+    def with_axes_of(self, variant: str) -> FrameworkInfo:
+        """The line with the axes of one of its builds."""
+        axes = dict(self.axes)
+        for axis, values in self.variant_axes.get(variant, {}).items():
+            axes[axis] = {**axes.get(axis, {}), **values}
+        return replace(self, axes=axes)
 
     def roles_of(self, strategy: Strategy) -> tuple[Role, ...]:
         """The roles of a strategy's processes: trainers alone unless the line says more."""
