@@ -213,3 +213,47 @@ def test_paddle3_casts_products_and_keeps_the_loss_in_float32(tmp_path: Path) ->
     assert cast in text
     trainer.write_text(text.replace(cast, "if True:\n            return"))
     assert {kind for kinds in types(broken).values() for kind in kinds} == {"paddle.float32"}
+
+
+def test_mxnet_casts_products_and_scales_the_loss(tmp_path: Path) -> None:
+    """A CPU has no products in float16: the casts are its graph's, and bfloat16 takes its steps."""
+    python = build_environment(tmp_path / "envs", "mxnet", "cpu")
+
+    def found(steps: int, code: Path = BENCHMARKS, **axes: Any) -> Any:
+        job = job_of("mxnet", "resnet50_v1.5", 1, strategy="single", **axes)
+        job["ports"] = {"master": 20000, **{each["name"]: 20001 for each in job["processes"]}}
+        (tmp_path / "job.json").write_text(json.dumps(job))
+        words = [SCRIPTS / "mxnet_gpu_symbol.py", code, tmp_path / "job.json"]
+        done = subprocess.run(
+            [python, *words, job["processes"][0]["name"], str(steps)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    half, full = found(0, precision="fp16"), found(3, precision="fp32")
+    products = ("Convolution", "FullyConnected")
+    assert [half["casts"][op] for op in products] == [["float16"]] * 2
+    assert [full["casts"][op] for op in products] == [[None]] * 2
+
+    def losses(*replaced: tuple[str, str]) -> list[float]:
+        code = tmp_path / f"code{len(replaced)}"
+        shutil.copytree(BENCHMARKS, code)
+        trainer = code / "frameworks" / "mxnet" / "trainer.py"
+        text = trainer.read_text()
+        for old, new in replaced:
+            assert old in text
+            text = text.replace(old, new)
+        trainer.write_text(text)
+        return list(found(3, code, precision="fp16")["losses"])
+
+    bfloat16 = ('"float16"', '"bfloat16"')
+    assert losses(bfloat16) == pytest.approx(full["losses"], rel=0.1)
+    # Gradients that stay as large as the scaled loss made them show.
+    scale = "with amp.scale_loss(loss, self.trainer) as scaled:\n                    pass"
+    assert losses(bfloat16, (scale, "scaled = loss * 2.0**16")) != pytest.approx(
+        full["losses"], rel=0.1
+    )

@@ -1,4 +1,4 @@
-"""The processes of one node for MXNet: what its launcher sets for ps-lite, without it."""
+"""The processes of one node for MXNet: what launchers set for ps-lite and Horovod, without them."""
 
 import os
 
@@ -18,7 +18,11 @@ def processes(job, node, ports, python, code):
     started = []
     for process in job["processes"]:
         if process["node"] == node:
-            env = _parameter_server(job, process, ports) if distributed else {}
+            env = {}
+            if distributed:
+                env = _parameter_server(job, process, ports)
+            elif len(job["processes"]) > 1:
+                env = _horovod(job, process, ports)
             if process["device"] is not None:
                 env["CUDA_VISIBLE_DEVICES"] = process["device"]
                 # cuDNN's convolutions take TF32 for float32 otherwise.
@@ -40,3 +44,28 @@ def _parameter_server(job, process, ports):
         "DMLC_NODE_HOST": nodes[process["node"]]["data_address"],
         "PORT": str(ports[process["name"]]),
     }
+
+
+def _horovod(job, process, ports):
+    nodes = {each["name"]: each for each in job["nodes"]}
+    here = [each for each in job["processes"] if each["node"] == process["node"]]
+    across = [x for x in job["processes"] if x["local_rank"] == process["local_rank"]]
+    env = {
+        "HOROVOD_CONTROLLER": "gloo",  # who is there, and which gradients are ready; no MPI
+        "HOROVOD_CPU_OPERATIONS": "gloo",
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": job["nodes"][0]["data_address"],
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(ports["master"]),
+        "HOROVOD_HOSTNAME": process["node"],
+        "HOROVOD_RANK": str(process["rank"]),
+        "HOROVOD_SIZE": str(len(job["processes"])),
+        "HOROVOD_LOCAL_RANK": str(process["local_rank"]),
+        "HOROVOD_LOCAL_SIZE": str(len(here)),
+        "HOROVOD_CROSS_RANK": str([x["rank"] for x in across].index(process["rank"])),
+        "HOROVOD_CROSS_SIZE": str(len(across)),
+    }
+    interface = nodes[process["node"]]["interface"]
+    if interface:
+        env["HOROVOD_GLOO_IFACE"] = interface
+        if process["device"] is not None:
+            env["NCCL_SOCKET_IFNAME"] = interface
+    return env

@@ -1,10 +1,13 @@
-"""A process of MXNet on a node: alone, or a scheduler, server or worker of ps-lite."""
+"""A process of MXNet on a node: alone, a rank of Horovod, or one of ps-lite's."""
 
+import collections
 import os
+import threading
 import time
 
 import cuda11
 import numpy
+import rendezvous
 from base_runtime import Base
 
 # Where the role is not `worker`, the import would serve, and then exit: it happens in serve().
@@ -30,8 +33,10 @@ class Runtime(Base):
         self.gpu = context.device is not None
         self.device = mxnet.gpu(0) if self.gpu else mxnet.cpu()
         self.distributed = context.case["strategy"] == "parameter_server"
-        self.store = None
+        self.store, self.horovod = None, None
         self.agreements = 0
+        if context.grouped:
+            self.horovod = horovod_of(context)
         if self.distributed and context.measured:
             self.store = mxnet.kv.create("dist_" + context.case["sync"])
 
@@ -40,12 +45,18 @@ class Runtime(Base):
         self.device_sync()
         if self.store:
             self.store._barrier()
+        elif self.horovod:
+            self.agree(0)
 
     def agree(self, value):
-        """The number of ps-lite's first worker, by a key that is initialised once."""
+        """The number of rank 0 (of ps-lite's first worker, by a key that is initialised once)."""
+        number = mxnet.nd.array([value])
+        if self.horovod:
+            # A sum of which the other ranks add nothing ends when all have come.
+            mine = number if self.context.rank == 0 else number * 0
+            return self.horovod.allreduce(mine, average=False, name="agreed").asscalar().item()
         if not self.store:
             return value
-        number = mxnet.nd.array([value])
         self.store.init(AGREED + self.agreements, number)
         self.store.pull(AGREED + self.agreements, out=number)
         self.agreements += 1
@@ -71,5 +82,33 @@ class Runtime(Base):
         return versions
 
     def transport(self):
-        """What ps-lite in the wheels is built with."""
+        """What ps-lite in the wheels is built with, or Horovod adds gradients up with."""
+        if self.horovod:
+            return "nccl" if self.gpu and self.horovod.nccl_built() else "gloo"
         return "zmq" if self.distributed else None
+
+    def shutdown(self):
+        """Leaves the other ranks of Horovod."""
+        if self.horovod:
+            self.horovod.shutdown()
+
+
+def horovod_of(context):
+    """Horovod's module, once all ranks have met at an HTTP server of rank 0's process."""
+    import horovod.mxnet
+    from horovod.runner.http import http_server
+
+    if context.rank == 0:
+        address = (os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"], context.ports["master"])
+        server = http_server.RendezvousHTTPServer(address, http_server.RendezvousHandler, False)
+        # What a rank takes back is kept until all have: some are slower to read it.
+        ranks = collections.Counter(["global"] * context.world_size)
+        for process in context.job["processes"]:
+            ranks["local_" + process["node"]] += 1
+            ranks["cross_{}".format(process["local_rank"])] += 1
+        server.scope_size.update(ranks)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    # Its clients give up after 1.5 s.
+    rendezvous.least_of_trainers(context, 0)
+    horovod.mxnet.init()
+    return horovod.mxnet

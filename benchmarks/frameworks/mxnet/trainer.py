@@ -1,9 +1,11 @@
 """Training in MXNet's Gluon: imperative, or hybridised; alone or with ps-lite's servers."""
 
 import mxnet
+import numpy
 from base_trainer import Base, expect_precision, optimizer_of
 from frameworks.mxnet.optimizers import OPTIMIZERS
 from mxnet import autograd, gluon, kvstore
+from mxnet.contrib import amp
 from mxnet.gluon import nn
 
 NAMES = {"gamma": "weight", "beta": "bias"}
@@ -18,6 +20,10 @@ class Trainer(Base):
         if not context.measured:
             return
         params, self.device = context.params, context.runtime.device
+        self.half = context.precision == "fp16"
+        if self.half:
+            # Products in float16, by MXNet's lists, of whatever is built from here on.
+            amp.init(target_dtype="float16")
         self.model = network.model(params)
         self.model.initialize(ctx=self.device)
         made = self.initial_weights(
@@ -31,7 +37,7 @@ class Trainer(Base):
             weight.set_data(value.tostype(weight._stype))
         if context.case["execution"] == "graph":
             self.model.hybridize(static_alloc=True, static_shape=True)
-        store = context.runtime.store
+        store, horovod = context.runtime.store, context.runtime.horovod
         name, settings = optimizer_of(params, OPTIMIZERS)(params)
         if params["optimizer"] == "adamw":
             for _, weight, _ in self._parameters():
@@ -39,10 +45,15 @@ class Trainer(Base):
         if store and self.ranks_agree():
             # Synchronous servers add the gradients of all workers up, and update once.
             settings["rescale_grad"] = 1.0 / context.world_size
-        # A sparse table lies in a store, be it this process's own.
-        self.trainer = gluon.Trainer(
-            self.model.collect_params(), name, settings, kvstore=store or "local"
-        )
+        weights = self.model.collect_params()
+        if horovod:
+            horovod.broadcast_parameters(weights)
+            self.trainer = horovod.DistributedTrainer(weights, name, settings)
+        else:
+            # A sparse table lies in a store, be it this process's own.
+            self.trainer = gluon.Trainer(weights, name, settings, kvstore=store or "local")
+        if self.half:
+            amp.init_trainer(self.trainer)  # its loss scale: 2^16 at first, halved by an overflow
         self.batches = self.feed(self._on_device)
         self.kept = []
 
@@ -71,7 +82,11 @@ class Trainer(Base):
         batch = next(self.batches)
         with autograd.record():
             loss = self.network.loss(self.model, batch)
-        loss.backward()
+            scaled = loss
+            if self.half:
+                with amp.scale_loss(loss, self.trainer) as scaled:
+                    pass
+        scaled.backward()
         self.trainer.step(1)  # losses are means already
         self.kept.append(loss)
 
@@ -87,12 +102,13 @@ class Trainer(Base):
         }
 
     def precision_proof(self):
-        """Looks at what a product keeps of 1 + 2^-12: bfloat16 and TF32 round it to 1."""
+        """Looks at what a layer's product keeps of 1 + 2^-12: all but float32 round it to 1."""
         fine = mxnet.nd.full((256, 256), 1 + 2.0**-12, self.device)
-        exact = bool(
-            (mxnet.nd.dot(fine, mxnet.nd.eye(256, ctx=self.device)) == fine).min().asscalar()
-        )
-        return expect_precision(self.context.precision, "fp32" if exact else "tf32")
+        one = mxnet.nd.eye(256, ctx=self.device)
+        product = mxnet.nd.FullyConnected(fine, one, no_bias=True, num_hidden=256)
+        exact = bool((product.astype("float32") == fine).min().asscalar())
+        rounded = "fp16" if product.dtype == numpy.float16 else "tf32"
+        return expect_precision(self.context.precision, "fp32" if exact else rounded)
 
 
 def _held(block, prefix):

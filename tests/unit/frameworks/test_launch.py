@@ -221,3 +221,27 @@ def test_mxnet_processes_meet_at_the_scheduler() -> None:
         "DMLC_NODE_HOST": "127.0.0.3",
         "PORT": "20007",
     }
+
+
+def test_ranks_of_horovod_know_their_place_on_the_node_and_across() -> None:
+    job = {
+        "nodes": [node("n1", "127.0.0.2"), node("n2", "127.0.0.3")],
+        "processes": [
+            process(f"trainer-{rank}", f"n{1 + rank // 2}", local_rank=rank % 2)
+            for rank in range(4)
+        ],
+    }
+    env = launch("mxnet", job, "n2")[1]["env"]
+    assert {name: value for name, value in env.items() if name.startswith("HOROVOD_")} == {
+        "HOROVOD_CONTROLLER": "gloo",
+        "HOROVOD_CPU_OPERATIONS": "gloo",
+        "HOROVOD_CROSS_RANK": "1",
+        "HOROVOD_CROSS_SIZE": "2",
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.2",
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": "20000",
+        "HOROVOD_HOSTNAME": "n2",
+        "HOROVOD_LOCAL_RANK": "1",
+        "HOROVOD_LOCAL_SIZE": "2",
+        "HOROVOD_RANK": "3",
+        "HOROVOD_SIZE": "4",
+    }
