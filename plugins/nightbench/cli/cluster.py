@@ -277,7 +277,7 @@ def download(
 
     Wheels that are there are kept; every file is compared with the lock's hashes.
     """
-    from nightbench.core.capabilities import variant_of
+    from nightbench.core.variants import variant_of
     from nightbench.gang.wheels import download_wheels
 
     known = common.catalog()

@@ -18,7 +18,7 @@ from nightbench.config.source import Document, Key, display, one_of, read_docume
 from nightbench.config.suite_heads import command_lines, find_suites
 from nightbench.config.validate import validate
 from nightbench.core.budget import PRIORITY
-from nightbench.core.capabilities import Refusal, refusal_of, variant_of
+from nightbench.core.capabilities import refusal_of
 from nightbench.core.errors import UserError
 from nightbench.core.hours import Hours, meet
 from nightbench.core.model import (
@@ -33,6 +33,7 @@ from nightbench.core.model import (
     SuiteTable,
     VerdictKind,
 )
+from nightbench.core.variants import Refusal, variant_of
 
 
 def load_suite(

@@ -13,15 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from nightbench.core.budget import CaseHistory, NightPlan
-from nightbench.core.capabilities import (
-    Refusal,
-    broken,
-    image_of,
-    prefix_of,
-    refusal_of,
-    untried_because,
-    variant_of,
-)
+from nightbench.core.capabilities import broken, refusal_of, untried_because
 from nightbench.core.code_digest import file_digest
 from nightbench.core.errors import UserError
 from nightbench.core.hours import Hours
@@ -47,6 +39,7 @@ from nightbench.core.model import (
 )
 from nightbench.core.model_flops import flops_per_unit, tokens_per_unit
 from nightbench.core.placement import place
+from nightbench.core.variants import Refusal, image_of, prefix_of, variant_of
 
 
 def select(

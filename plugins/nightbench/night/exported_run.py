@@ -18,7 +18,6 @@ from typing import Any
 
 from upath import UPath
 
-from nightbench.core.capabilities import variant_of
 from nightbench.core.code_digest import code_digest
 from nightbench.core.documents import from_document
 from nightbench.core.errors import UserError
@@ -33,6 +32,7 @@ from nightbench.core.model import (
 )
 from nightbench.core.run_plan import RunPlan
 from nightbench.core.summarize import repeat_record
+from nightbench.core.variants import variant_of
 from nightbench.gang.decisions import conclude, conclude_by_deadline
 from nightbench.gang.repeat_status import repeat_end
 from nightbench.night.code_snapshot import shipment_of_now

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from nightbench.core.capabilities import variant_of
 from nightbench.core.model import Cluster, FrameworkInfo, Node
+from nightbench.core.variants import variant_of
 from nightbench.nodes.node_preflight import Finding, FindingLevel, fail, info, warn
 
 Document = Mapping[str, Any]

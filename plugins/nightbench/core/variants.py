@@ -1,0 +1,91 @@
+"""Which build of a framework line a cluster runs, and what that build has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nightbench.core.model import Build, Cluster, FrameworkInfo
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why something cannot be measured, and which axis of the case says so."""
+
+    axis: str
+    message: str
+
+
+def prefix_of(line: str, cluster: Cluster, builds: Mapping[str, Build]) -> str | None:
+    """Name the prefix on the nodes that a line runs from; None where it gets an environment.
+
+    A prefix that the cluster's nodes were prepared with gives way to a build that a suite names.
+    """
+    build = builds.get(line)
+    if build is None or (build.source == "index" and build.version is None):
+        return cluster.environments.paths.get(line)
+    return build.location if build.source == "path" else None
+
+
+def image_of(line: str, cluster: Cluster, builds: Mapping[str, Build]) -> str | None:
+    """Name the image that a line runs in; None where it runs in none."""
+    build = builds.get(line)
+    if build is not None and build.source == "image":
+        return build.location
+    if build is None or (build.source == "index" and build.version is None):
+        return cluster.environments.images.get(line)
+    return None
+
+
+def variant_of(
+    framework: FrameworkInfo, cluster: Cluster, builds: Mapping[str, Build]
+) -> str | Refusal:
+    """Name the variant of a line that a cluster runs: the suite's, else the cluster's.
+
+    Where neither names one it is the first whose lock is built for the cluster's devices. A prefix
+    needs no lock: its variant may have any name, and is called like the devices where nobody says.
+    """
+    build = builds.get(framework.line)
+    asked = (build.variant if build else "") or cluster.environments.variants.get(framework.line)
+    of_kind = [v for v, kind in framework.variants.items() if kind == cluster.device_kind]
+    built_for = framework.compute_capabilities
+    wanted = cluster.compute_capability
+    fitting = [v for v in of_kind if wanted is None or wanted in built_for.get(v, (wanted,))]
+    images = cluster.environments.images
+    if images and image_of(framework.line, cluster, builds) is None:
+        have = ", ".join(sorted(images))
+        return Refusal(
+            "framework",
+            f"cluster {cluster.name} runs images, of which it has one for {have}, and for no other "
+            f"line, version or wheel: expected {framework.line} in environments.images",
+        )
+    prepared = images or prefix_of(framework.line, cluster, builds) is not None
+    if prepared or framework.problem is not None:
+        return asked or next(iter(fitting), cluster.device_kind)
+    have = ", ".join(framework.variants)
+    if asked and asked not in framework.variants:
+        return Refusal("framework", f"{framework.line} has no variant {asked} (it has {have})")
+    if asked or fitting:
+        return asked or fitting[0]
+    if of_kind:
+        builds_for = "; ".join(f"{v} is built for {', '.join(built_for[v])}" for v in of_kind)
+        return Refusal(
+            "framework",
+            f"{framework.line} has no variant for compute capability {wanted}, which cluster "
+            f"{cluster.name} has: {builds_for}",
+        )
+    return Refusal(
+        "framework",
+        f"{framework.line} has no variant for {cluster.device_kind} devices (it has {have}); a "
+        "prefix on the nodes (`environments.paths`) needs none",
+    )
+
+
+def builds_of(
+    framework: FrameworkInfo, cluster: Cluster | None, builds: Mapping[str, Build]
+) -> list[FrameworkInfo]:
+    """The line with the axes of the build that a cluster runs; of all builds without a cluster."""
+    if cluster is None:
+        return [framework, *map(framework.with_axes_of, framework.variant_axes)]
+    variant = variant_of(framework, cluster, builds)
+    return [framework if isinstance(variant, Refusal) else framework.with_axes_of(variant)]
