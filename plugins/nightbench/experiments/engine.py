@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nightbench.checks import CheckContext, check_repeats
-from nightbench.core.errors import UserError
 from nightbench.core.model import (
     CaseStatus,
     Catalog,
@@ -54,10 +53,10 @@ from nightbench.gang import (
     NodeError,
     Shipment,
     SshTarget,
-    cancel,
     prepare,
     run_gang,
 )
+from nightbench.gang.case_runner import clean_up
 from nightbench.gang.progress import GangEvent
 from nightbench.night import cluster_preflight, run_preflight
 from nightbench.night.case_history import case_histories
@@ -246,7 +245,7 @@ class _Measurement:
         except NodeError as error:
             launch = Launch(of_round, arm, "failed", None, (error.reason,))
         except asyncio.CancelledError:
-            await self._end_gang(job)
+            await clean_up(job, self.context.targets, self.observer.gang_event)
             reason = Reason(ReasonCode.CANCELLED, observed="interrupted by the user")
             save_launch(store, Launch(of_round, arm, "interrupted", None, (reason,)))
             raise
@@ -255,14 +254,6 @@ class _Measurement:
             launch = dataclasses.replace(launch, status="interrupted")
         await asyncio.to_thread(save_launch, store, launch)
         return launch
-
-    async def _end_gang(self, job: JobSpec) -> None:
-        try:
-            await cancel(job, {node.name: self.context.targets[node.name] for node in job.nodes})
-        except UserError as error:
-            # The agents end their gangs by themselves when their lease runs out.
-            message = f"{job.job_id}: could not be ended at once: {error}"
-            self.observer.gang_event(GangEvent("cancel", message))
 
     def _judge(
         self,

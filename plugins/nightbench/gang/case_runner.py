@@ -170,14 +170,15 @@ async def _measure_case(
         _record(job, run, status, reason, faults_of(error))
         return CaseResult(job.case.case_id, status, (reason,))
     except asyncio.CancelledError:
-        await _clean_up(job, targets, on_event)
+        await clean_up(job, targets, on_event)
         raise
     return CaseResult(job.case.case_id, outcome.status, outcome.reasons)
 
 
-async def _clean_up(job: JobSpec, targets: Mapping[str, SshTarget], on_event: OnEvent) -> None:
+async def clean_up(job: JobSpec, targets: Mapping[str, SshTarget], on_event: OnEvent) -> None:
+    """End a gang whose measurement was cancelled; what cannot be ended at once is an event."""
     try:
-        await cancel(job, {node.name: targets[node.name] for node in job.nodes})
+        await cancel(job, targets)
     except UserError as error:
         # The agents end their processes themselves when the lease expires.
         on_event(GangEvent("cancel", f"{job.job_id}: could not be cancelled at once: {error}"))
