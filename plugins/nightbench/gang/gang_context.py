@@ -32,15 +32,8 @@ def utc_date() -> datetime:
 class GangContext:
     """All nodes of a job under one controller, and what has become of its repeats.
 
-    Args:
-        job: the job.
-        transports: node -> access to it.
-        store: the case's files in the spool.
-        on_event: called with each event.
-        clock: the controller's monotonic clock.
-        throughput_of: throughput of a repeat, which an adaptive protocol needs.
-        today: the controller's date.
-        launcher: starts the agents; each over SSH when None.
+    `clock` is the controller's monotonic clock, `today` its date. An adaptive protocol needs the
+    throughput of each repeat. Agents are started over SSH without a launcher.
     """
 
     def __init__(

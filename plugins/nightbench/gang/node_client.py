@@ -28,12 +28,7 @@ EPOCH = re.compile(r"epoch-(\d+)\Z")
 class NodeClient:
     """The controller's access to one node of a job; `view` holds the node's last known state.
 
-    Args:
-        job: the job.
-        node: the node.
-        transport: access to it.
-        clock: the controller's monotonic clock.
-        launcher: starts the agents; each is started over its node's transport when None.
+    Its agent is started over the node's transport without a launcher.
     """
 
     def __init__(

@@ -58,12 +58,6 @@ class SlurmLauncher:
 
     Without it agents are started over SSH (`NodeClient.start_agent`). The transports lead to the
     login node.
-
-    Args:
-        job: the gang's job.
-        policy: the cluster's.
-        on_event: called with what Slurm says of the job.
-        clock: the controller's monotonic clock.
     """
 
     def __init__(

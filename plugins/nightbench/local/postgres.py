@@ -231,10 +231,8 @@ def provide_roles_and_databases(
 ) -> list[str]:
     """Create what is missing and set the passwords; return what was created.
 
-    Args:
-        server: a superuser's libpq connection string, without a database.
-        passwords: of each role.
-        databases: the owner of each.
+    The server is a superuser's libpq connection string without a database; each role has its
+    password, and each database its owner.
     """
     import psycopg2
 
