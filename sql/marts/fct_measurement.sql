@@ -61,6 +61,8 @@ select
     m.data_wait_s,
     m.tokens_per_s,
     m.model_flops_per_s,
+    m.tokens_per_s / s.trainers as tokens_per_s_per_device,
+    m.model_flops_per_s / s.trainers / 1e12 as tflops_per_device,
     m.device,
     m.peak_flops,
     m.mfu,
@@ -105,6 +107,9 @@ comment on column marts.fct_measurement.tokens_per_s is
 comment on column marts.fct_measurement.model_flops_per_s is
 'FLOP/s that the model''s mathematics need, forward and backward, of all devices; nothing that is '
 'computed again; null where the workload states none';
+comment on column marts.fct_measurement.tokens_per_s_per_device is 'tokens_per_s / trainers';
+comment on column marts.fct_measurement.tflops_per_device is
+'model_flops_per_s / trainers, in TFLOP/s';
 comment on column marts.fct_measurement.device is
 'Model of the devices; null where unknown or where nodes differ';
 comment on column marts.fct_measurement.peak_flops is

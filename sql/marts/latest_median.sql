@@ -61,6 +61,8 @@ select
     m.data_wait_s,
     m.tokens_per_s,
     m.model_flops_per_s,
+    m.tokens_per_s_per_device,
+    m.tflops_per_device,
     m.device,
     m.peak_flops,
     m.mfu,

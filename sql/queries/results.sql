@@ -70,6 +70,8 @@ select
     p.data_wait_s,
     p.tokens_per_s,
     p.model_flops_per_s,
+    p.tokens_per_s_per_device,
+    p.tflops_per_device,
     p.device,
     p.peak_flops,
     p.mfu,

@@ -171,6 +171,12 @@ series as (
         l.spread,
         l.speedup,
         l.efficiency,
+        l.peak_resident_bytes,
+        l.tokens_per_s_per_device,
+        l.tflops_per_device,
+        l.device,
+        l.mfu,
+        l.mfu_absent,
         l.started_at as measured_at,
         l.run_id as measured_run_id,
         l.strategy,
@@ -247,6 +253,7 @@ order by
     case when :sort = 'change' then change end asc nulls last,
     case when :sort = 'spread' then spread end desc nulls last,
     case when :sort = 'efficiency' then efficiency end asc nulls last,
+    case when :sort = 'mfu' then mfu end asc nulls last,
     case when :sort = 'measured_at' then measured_at end desc nulls last,
     case_id asc,
     cluster asc
@@ -322,6 +329,12 @@ select
     m.throughput_max as high,
     m.n,
     m.spread,
+    m.peak_resident_bytes,
+    m.tokens_per_s_per_device,
+    m.tflops_per_device,
+    m.device,
+    m.mfu,
+    m.mfu_absent,
     m.build_id,
     m.definition_digest,
     m.fingerprint_id,
@@ -620,7 +633,9 @@ newest as (
         m.throughput,
         m.unit,
         m.n,
-        m.half_width
+        m.half_width,
+        m.model_flops_per_s / s.trainers / 1e12 as tflops_per_device,
+        m.mfu
     from wanted as w
     inner join staging.series as s
         on case :by
@@ -640,7 +655,9 @@ newest as (
                 n.throughput,
                 n.unit,
                 n.n,
-                n.half_width
+                n.half_width,
+                n.model_flops_per_s,
+                n.mfu
             from raw.measurement as n
             inner join raw.run as r on n.run_key = r.run_key
             inner join raw.build as b on n.build_key = b.build_key
@@ -690,6 +707,10 @@ compared as (
         b.throughput as other_throughput,
         a.n as one_n,
         b.n as other_n,
+        a.tflops_per_device as one_tflops_per_device,
+        b.tflops_per_device as other_tflops_per_device,
+        a.mfu as one_mfu,
+        b.mfu as other_mfu,
         coalesce(a.unit, b.unit) as unit,
         b.throughput / a.throughput as ratio,
         sqrt(a.half_width * a.half_width + b.half_width * b.half_width) as relative_error

@@ -70,6 +70,8 @@ select
     m.data_wait_s,
     m.tokens_per_s,
     m.model_flops_per_s,
+    m.tokens_per_s / s.trainers as tokens_per_s_per_device,
+    m.model_flops_per_s / s.trainers / 1e12 as tflops_per_device,
     m.device,
     m.peak_flops,
     m.mfu,
@@ -102,6 +104,8 @@ comment on column staging.result.build_digest is
 'Digest of the build, or its name where it has none';
 comment on column staging.result.unit is 'Unit of work: images, samples, tokens';
 comment on column staging.result.is_quarantined is 'A check refused it';
+comment on column staging.result.tokens_per_s_per_device is 'tokens_per_s / trainers';
+comment on column staging.result.tflops_per_device is 'model_flops_per_s / trainers, in TFLOP/s';
 comment on column staging.result.definition_digest is
 'Digest of workload and protocol; null where unknown';
 comment on column staging.result.fingerprint_id is

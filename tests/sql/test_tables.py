@@ -70,6 +70,7 @@ def test_tokens_flops_and_mfu_are_stored(loader, reader, given, rows):
     figures |= {"device": "NVIDIA X1", "mfu_absent": None}
     measured = replace(back.measurement, **figures)
     loader.runs.load(given.bundle(run, replace(back, measurement=measured)))
+    figures |= {"tokens_per_s_per_device": 2e4, "tflops_per_device": 400}
     (row,) = reader.runs.results(run.run_id)
     assert figures.items() <= row.items()
     for view in ("staging.result", "marts.fct_measurement", "marts.latest_median"):

@@ -194,6 +194,49 @@ def test_a_series_has_its_points_and_alerts(app: TestClient, nights: list[str]) 
     assert app.get("/api/series/local/no-such-case").status_code == 404
 
 
+def test_every_answer_says_what_a_median_took_of_its_devices(
+    app: TestClient, loader: Warehouse, given: Given
+) -> None:
+    known, unknown = given.case(nodes=2), given.case()
+    figures = {"device": "X1", "model_flops_per_s": 4e14, "tokens_per_s": 2e4}
+    figures["peak_resident_bytes"] = 3_000_000_000
+    for night in (0, 1):
+        run = given.run(night)
+        backs = []
+        for case, more in (
+            (known, {"peak_flops": 1e15, "mfu": 0.4}),
+            (unknown, {"mfu_absent": "no peak of X1 at fp32 is known"}),
+        ):
+            back = given.came_back(run, case)
+            measured = replace(back.measurement, **figures, **more)
+            backs.append(replace(back, measurement=measured))
+        loader.runs.load(given.bundle(run, *backs))
+    names = ("tflops_per_device", "tokens_per_s_per_device", "mfu", "mfu_absent", "device")
+    wanted = {
+        known.case_id: (200, 10_000, 0.4, None, "X1"),
+        unknown.case_id: (400, 20_000, None, "no peak of X1 at fp32 is known", "X1"),
+    }
+    cases = app.get(f"/api/runs/{run.run_id}").json()["cases"]
+    series = app.get("/api/series?sort=mfu").json()["items"]
+    for rows in (cases, series):
+        assert {row["case_id"]: tuple(row[name] for name in names) for row in rows} == wanted
+        assert all(row["peak_resident_bytes"] for row in rows)
+    assert [row["case_id"] for row in series] == [known.case_id, unknown.case_id]
+    for case_id, figures_of_it in wanted.items():
+        case = app.get(f"/api/runs/{run.run_id}/{case_id}").json()["case"]
+        point = app.get(f"/api/series/local/{case_id}").json()["points"][-1]
+        for row in (case, point):
+            assert tuple(row[name] for name in names) == figures_of_it
+    for path in ("series?", f"runs/{run.run_id}?", f"series/local/{CASE}?"):
+        head = app.get(f"/api/{path}format=csv").text.splitlines()[0].split(",")
+        # What came later stands last, so that columns keep their places.
+        assert set(head[-6:]) == {*names, "peak_resident_bytes"}
+    pairs = app.get(f"/api/compare?by=run&one={given.run(0).run_id}&other={run.run_id}").json()
+    pair = next(each for each in pairs["items"] if each["one_case_id"] == known.case_id)
+    assert (pair["one_tflops_per_device"], pair["other_tflops_per_device"]) == (200, 200)
+    assert (pair["one_mfu"], pair["other_mfu"]) == (0.4, 0.4)
+
+
 def test_answers_are_csv_on_demand(app: TestClient, nights: list[str]) -> None:
     answer = app.get(f"/api/series/local/{CASE}?format=csv")
     assert answer.headers["content-type"].startswith("text/csv")

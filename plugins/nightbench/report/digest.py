@@ -9,10 +9,13 @@ from typing import Any
 
 from nightbench.core.sentences import percent
 from nightbench.report.run_report import (
+    USE_COLUMNS,
     RunReport,
     caveats,
     hardware_rows,
     method_lines,
+    no_mfu,
+    use_rows,
     version_rows,
 )
 from nightbench.report.tables import (
@@ -58,6 +61,7 @@ def report_text(report: RunReport) -> str:
     parts += [
         "## Repeats",
         _details(rows),
+        *_use(rows),
         *_points("Before comparing these figures", caveats(report)),
         *_points("Method", method_lines(report)),
         *_points("Hardware", [f"{nodes}: {said}" for nodes, said in hardware_rows(report)]),
@@ -73,6 +77,13 @@ def _points(heading: str, points: Sequence[str]) -> list[str]:
     return [f"## {heading}", "\n".join(f"- {point}" for point in points)] if points else []
 
 
+def _use(rows: Sequence[Row]) -> list[str]:
+    used, reasons = use_rows(rows), no_mfu(rows)
+    table = [markdown_row(USE_COLUMNS), "|---|---|---:|---:|---:|---:|", *map(markdown_row, used)]
+    why = [f"No MFU: {'; '.join(reasons)}."] if reasons else []
+    return ["## Use of the devices", "\n".join(table), *why] if used else []
+
+
 def error_blocks(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the end of each failed case's traceback as Markdown, equal ones once."""
     for error, named in errors_once(rows).items():
@@ -84,11 +95,11 @@ def error_blocks(rows: Sequence[Row]) -> Iterator[str]:
 
 def _details(rows: Sequence[Row]) -> str:
     lines = [
-        "| case | build | version | minimum | maximum | MAD | half-width | first step | memory |",
-        "|---|---|---|---:|---:|---:|---:|---:|---:|",
+        "| case | build | version | minimum | maximum | MAD | half-width | first step |",
+        "|---|---|---|---:|---:|---:|---:|---:|",
     ]
     for row in rows:
-        first, peak = row["time_to_first_step_s"], row["peak_resident_bytes"]
+        first = row["time_to_first_step_s"]
         words = (
             row["case_id"],
             row["build_id"] or "-",
@@ -98,7 +109,6 @@ def _details(rows: Sequence[Row]) -> str:
             figure(row["mad"]),
             percent(row["half_width"]),
             "-" if first is None else f"{first:.1f} s",
-            "-" if peak is None else f"{peak / 2**20:,.0f} MiB",
         )
         lines.append(markdown_row(words))
     lines.append(

@@ -63,6 +63,8 @@ FIELDS: dict[str, str] = {
     "tokens_per_s": "tokens per second of all devices; null for what is no language model",
     "model_flops_per_s": "FLOP/s that the model's mathematics need, forward and backward, of all "
     "devices; null where the workload states none",
+    "tokens_per_s_per_device": "tokens_per_s / trainers",
+    "tflops_per_device": "model_flops_per_s / trainers, in TFLOP/s",
     "device": "model of the devices; null where unknown or where nodes differ",
     "peak_flops": "dense peak of all devices together at the precision of the case, FLOP/s",
     "mfu": "model_flops_per_s / peak_flops; null where either is unknown",
@@ -126,6 +128,8 @@ def from_measurements(
                     "case_id": each.case.case_id,
                     "run_kind": str(run.run_kind),
                     "build_id": each.build.build_id,
+                    "tokens_per_s_per_device": _per_device(each, each.tokens_per_s),
+                    "tflops_per_device": _per_device(each, each.model_flops_per_s, 1e12),
                     "status": str(each.status),
                     "verdict": str(each.status) if each.status in _FAILED else None,
                     "private_build": plan is not None and plan.private_build,
@@ -137,6 +141,10 @@ def from_measurements(
             )
         )
     return rows
+
+
+def _per_device(measurement: Measurement, total: float | None, unit: float = 1.0) -> float | None:
+    return None if total is None else total / measurement.case.trainers / unit
 
 
 def _row(values: Mapping[str, Any]) -> Row:

@@ -17,11 +17,14 @@ from nightbench.core.sentences import percent
 from nightbench.report import suite_tables
 from nightbench.report.digest import headline
 from nightbench.report.run_report import (
+    USE_COLUMNS,
     WORST_FIRST,
     RunReport,
     caveats,
     hardware_rows,
     method_lines,
+    no_mfu,
+    use_rows,
     version_rows,
 )
 from nightbench.report.tables import change, errors_once, figure, live, verdict, verdict_lines
@@ -77,6 +80,9 @@ def report_page(report: RunReport, written_at: datetime) -> str:
             run=report.run,
             rows=rows,
             headline=headline(rows),
+            use_columns=USE_COLUMNS,
+            use=use_rows(rows),
+            no_mfu=no_mfu(rows),
             counts=[(word, counts[word]) for word in WORST_FIRST if counts[word]],
             verdicts=list(verdict_lines(rows)),
             errors=[(", ".join(named), said) for said, named in errors_once(rows).items()],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,11 +12,14 @@ from nightbench.core.model import Run, SuiteTable, reasons_from_json
 from nightbench.core.run_plan import RunPlan
 from nightbench.core.sentences import percent, sentence
 from nightbench.core.tables import Cell
-from nightbench.report.tables import verdict
+from nightbench.report.tables import figure, verdict
 
 Row = Mapping[str, Any]
 FEW_REPEATS = 6
 """Of fewer repeats an interval says little."""
+
+USE_COLUMNS = ("case", "device", "TFLOP/s", "MFU", "tokens/s", "memory")
+"""Model TFLOP/s and tokens/s of one device; memory of the largest rank."""
 
 WORST_FIRST = (
     *("regressed", "failed", "missing", "cancelled", "quarantined", "unavailable", "watched"),
@@ -81,6 +84,9 @@ def method_lines(report: RunReport) -> list[str]:
         "Change: against the median of the nights that a case is held against, with its 90 % "
         "interval. Catches: the smallest slowdown that would be found within a week in nine of "
         "ten cases.",
+        "TFLOP/s: what the model's mathematics need forward and backward, nothing that is computed "
+        "again, of each device, as tokens/s are. MFU: its share of the device's dense peak at the "
+        "precision of the case. Memory: resident, of the largest rank.",
     ]
     if report.plan is not None:
         policy = report.plan.policy
@@ -89,6 +95,28 @@ def method_lines(report: RunReport) -> list[str]:
             f"{policy.min_history} nights."
         )
     return said
+
+
+def use_rows(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """Return what each median took of its devices, cells below `USE_COLUMNS`."""
+    return [
+        (
+            str(row["case_id"]),
+            str(row["device"] or "-"),
+            figure(row["tflops_per_device"]),
+            percent(row["mfu"]),
+            figure(row["tokens_per_s_per_device"]),
+            "-" if (peak := row["peak_resident_bytes"]) is None else f"{peak / 2**20:,.0f} MiB",
+        )
+        for row in rows
+        if row["throughput"] is not None
+    ]
+
+
+def no_mfu(rows: Sequence[Row]) -> list[str]:
+    """Return why medians have no MFU, each reason once with how many cases it is true of."""
+    reasons = Counter(row["mfu_absent"] for row in rows if row["mfu_absent"])
+    return [f"{why} ({cases} {'cases' if cases > 1 else 'case'})" for why, cases in reasons.items()]
 
 
 def hardware_rows(report: RunReport) -> list[tuple[str, str]]:

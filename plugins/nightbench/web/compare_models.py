@@ -27,6 +27,10 @@ class ComparedPair(ApiModel):
     other_throughput: float | None
     one_n: int | None
     other_n: int | None
+    one_tflops_per_device: float | None
+    other_tflops_per_device: float | None
+    one_mfu: float | None
+    other_mfu: float | None
     unit: str
     ratio: float | None
     """other / one: above 1 the other is faster."""

@@ -30,7 +30,7 @@ from nightbench.web.run_models import (
     RunResults,
     RunRow,
 )
-from nightbench.web.ui_api import csv_response
+from nightbench.web.ui_api import csv_columns, csv_response
 
 OpenSpool = Callable[[], Spool]
 """Opens the spool, which may lie in an object store."""
@@ -74,8 +74,8 @@ class RunApi:
                 raise NotFound(f"The warehouse has no run {run_id[:200]}.")
             cases = [case_of(row) for row in repository.results(run_id)]
         if format == "csv":
-            columns = [key for key in RunCase.model_fields if key != "error"]
-            return csv_response([case.model_dump() for case in cases], columns)
+            rows = [case.model_dump() for case in cases]
+            return csv_response(rows, csv_columns(RunCase, "error"))
         return RunResults(run=RunRow.of(run), cases=cases)
 
 

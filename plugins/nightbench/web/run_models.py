@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from nightbench.web.ui_models import ApiModel, RunHead
+from nightbench.web.ui_models import ApiModel, RunHead, Utilisation
 
 
 class RunRow(RunHead):
@@ -26,7 +26,7 @@ class RunPage(ApiModel):
     has_more: bool
 
 
-class RunCase(ApiModel):
+class RunCase(Utilisation):
     """What came of a planned case in a run."""
 
     case_id: str

@@ -19,6 +19,7 @@ from nightbench.web.alert_groups import AlertGroup, group_alerts
 from nightbench.web.errors import BadInput, NotFound
 from nightbench.web.guard import HEADERS
 from nightbench.web.ui_models import (
+    ApiModel,
     AxisValues,
     Morning,
     MorningAlert,
@@ -36,7 +37,7 @@ CSV_CHUNK = 500
 STATE_CHANGES = 4
 """Fields of a node's state that are named where they change."""
 NOT_AXES = {"cluster", "suite", "state", "search", "sort", "together", "page", "size", "format"}
-SORTS = Literal["case_id", "change", "spread", "efficiency", "measured_at"]
+SORTS = Literal["case_id", "change", "spread", "efficiency", "mfu", "measured_at"]
 
 
 class UiApi:
@@ -122,7 +123,7 @@ class UiApi:
                 offset,
             )
             if is_csv:
-                return csv_response(rows, [k for k in SeriesRow.model_fields if k != "medians"])
+                return csv_response(rows, csv_columns(SeriesRow, "medians"))
             medians = repository.sparklines((row["case_id"], row["cluster"]) for row in rows)
         items = [
             SeriesRow.of(row, medians=medians.get((row["case_id"], row["cluster"]), []))
@@ -150,8 +151,7 @@ class UiApi:
             if not points and since is None and until is None:
                 raise NotFound(f"There is no series {case_id[:200]} on {cluster[:80]}.")
             if format == "csv":
-                columns = [k for k in SeriesPoint.model_fields if k != "state_changes"]
-                return csv_response(points, columns)
+                return csv_response(points, csv_columns(SeriesPoint, "state_changes"))
             key = (case_id, cluster)
             noisy = [row for row in repository.noisy() if (row["case_id"], row["cluster"]) == key]
             drifts = [row for row in repository.drifts() if (row["case_id"], row["cluster"]) == key]
@@ -168,6 +168,12 @@ class UiApi:
                 noisy=noisy[0] if noisy else None,
                 drifting=drifts[0] if drifts else None,
             )
+
+
+def csv_columns(model: type[ApiModel], without: str) -> list[str]:
+    """Return a model's fields but one; inherited ones last, as they came after the others."""
+    own = model.__annotations__
+    return [k for k in sorted(model.model_fields, key=lambda k: k not in own) if k != without]
 
 
 def csv_response(rows: Sequence[Row], columns: Sequence[str]) -> Response:

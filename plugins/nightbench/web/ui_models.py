@@ -20,6 +20,21 @@ class ApiModel(BaseModel):
         return cls.model_validate({**(row or {}), **more})
 
 
+class Utilisation(ApiModel):
+    """What a median took of its devices; null where it is not known."""
+
+    tflops_per_device: float | None
+    """Model TFLOP/s."""
+    mfu: float | None
+    mfu_absent: str | None
+    """Why there is no MFU; null before version 0.2.0."""
+    tokens_per_s_per_device: float | None
+    """Of language models."""
+    device: str | None
+    peak_resident_bytes: float | None
+    """Largest rank's."""
+
+
 # --- the morning --------------------------------------------------------------------------
 
 
@@ -173,7 +188,7 @@ class Morning(ApiModel):
 # --- series -------------------------------------------------------------------------------
 
 
-class SeriesRow(ApiModel):
+class SeriesRow(Utilisation):
     """A series with its newest median and its newest verdict."""
 
     case_id: str
@@ -237,7 +252,7 @@ class AxisValues(ApiModel):
     items: list[AxisValue]
 
 
-class SeriesPoint(ApiModel):
+class SeriesPoint(Utilisation):
     """One result of a series."""
 
     run_id: str

@@ -36,6 +36,7 @@ from nightbench.report import (
     write_report,
 )
 from nightbench.report.digest import headline
+from nightbench.report.run_page import report_page
 from nightbench.report.tables import cells, figure, verdict
 
 RUN = Run("demo-1", "demo", "local", RunKind.ON_DEMAND, datetime(2026, 11, 21, tzinfo=UTC), "ann")
@@ -159,6 +160,33 @@ def test_the_digest_begins_with_the_worst(rows: list[dict[str, object]], tmp_pat
     assert path == tmp_path / "reports" / "demo-1.md"
     assert path.read_text() == text
     assert [p.name for p in path.parent.iterdir()] == ["demo-1.md"]
+
+
+def test_the_report_says_what_medians_took_of_their_devices() -> None:
+    flops = {"model_flops_per_s": 4e14, "tokens_per_s": 2e4, "device": "X1"}
+    rows = from_measurements(
+        RUN,
+        [
+            measured(TWO, 19.0, **flops, mfu=0.4, peak_resident_bytes=3 << 30),
+            measured(ONE, 10.0, **flops, mfu_absent="no peak of X1 at fp32 is known"),
+            measured(Case("net", "other", Strategy.SINGLE), None),
+        ],
+    )
+    report = RunReport(RUN, rows)
+    names = ("net-fake-collective-2x1-bs2", "net-fake-collective-1x1-bs2")
+    figures = (
+        ("X1", "200.0", "40.0 %", "10,000", "3,072 MiB"),
+        ("X1", "400.0", "-", "20,000", "-"),
+    )
+    why = "No MFU: no peak of X1 at fp32 is known (1 case)."
+    text, page = report_text(report), report_page(report, RUN.started_at)
+    assert why in text
+    assert why in page
+    for name, cells_of_it in zip(names, figures, strict=True):
+        assert " | ".join((name, *cells_of_it)) in text
+        row = page[page.index(f">{name}<", page.index("Use of the devices")) :].split("</tr>")[0]
+        assert all(f">{cell}<" in row for cell in cells_of_it)
+    assert "Use of the devices" not in report_text(RunReport(RUN, rows[2:]))
 
 
 def test_figures_for_people() -> None:

@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from nightbench.core.errors import UserError
 from nightbench.warehouse import MoveRefused
 from nightbench.web import PageAccess, PageUser, create_app
+from nightbench.web.ui_models import Utilisation
 
 START = datetime(2026, 11, 1, 1, tzinfo=UTC)
 CONFIRMATION = ("", "_state", "_sentence", "_ratio", "_low", "_high", "_rounds")
@@ -48,6 +49,7 @@ def row(night: int, throughput: float | None = 100.0, **changes: Any) -> Row:
         **dict.fromkeys(("build_id", "minimum", "maximum", "baseline", "smallest_slowdown")),
         **dict.fromkeys(("change", "level_change", "change_low", "change_high", "noisy", "drift")),
         **dict.fromkeys(("alert_id", "alert_verdict", "alert_change", "drift_since")),
+        **dict.fromkeys(Utilisation.model_fields),
     } | changes
 
 

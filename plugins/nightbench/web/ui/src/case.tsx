@@ -25,6 +25,7 @@ import { RepeatDetail } from "./repeat";
 import { Rerun } from "./rerun";
 import { routes } from "./routes";
 import { type Column, DataTable } from "./table";
+import { UseFacts } from "./use";
 
 const GOOD = ["ok", "improved", "measured", "watched", "insufficient_data", "private_build"];
 
@@ -54,6 +55,7 @@ function Figures({ detail }: { detail: CaseDetail }) {
       {found.speedup !== null && (
         <Fact name="Speed-up, efficiency">{`${found.speedup.toFixed(2)}, ${percent(found.efficiency, 0)}`}</Fact>
       )}
+      {found.throughput !== null && <UseFacts of={found} />}
       <Fact name="Framework">{found.framework_version ?? "–"}</Fact>
       <Fact name="Nodes">{detail.nodes.join(", ") || "–"}</Fact>
       <Fact name="Build">{found.build_id ?? "–"}</Fact>

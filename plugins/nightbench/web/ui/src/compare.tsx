@@ -5,7 +5,7 @@ import { useSearchParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
 import type { ComparedPair, ComparedPairs, ComparedSides, RatioMean } from "./api-types";
-import { change, count, figure, interval } from "./format";
+import { change, count, figure, interval, percent } from "./format";
 import { Answered, Download, Link, Note, useTitle } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable, Pager } from "./table";
@@ -43,17 +43,21 @@ function Work({ pair }: { pair: ComparedPair }) {
   );
 }
 
-function Median({ runId, caseId, value, unit }: {
-  runId: string | null;
-  caseId: string | null;
-  value: number | null;
-  unit: string;
-}) {
+function Median({ pair, side }: { pair: ComparedPair; side: "one" | "other" }) {
+  const [runId, caseId, value] = [pair[`${side}_run_id`], pair[`${side}_case_id`], pair[`${side}_throughput`]];
   if (runId === null || caseId === null || value === null) return <>not measured</>;
+  const [tflops, mfu] = [pair[`${side}_tflops_per_device`], pair[`${side}_mfu`]];
   return (
-    <Link to={routes.case(runId, caseId)}>
-      {figure(value)} {unit}/s
-    </Link>
+    <Box>
+      <Link to={routes.case(runId, caseId)}>
+        {figure(value)} {pair.unit}/s
+      </Link>
+      {tflops !== null && (
+        <Text color="fg.muted" fontSize="xs" title="of each device">
+          {figure(tflops)} TFLOP/s{mfu !== null && `, MFU ${percent(mfu)}`}
+        </Text>
+      )}
+    </Box>
   );
 }
 
@@ -76,25 +80,11 @@ function Difference({ pair }: { pair: ComparedPair }) {
 function columns(one: string, other: string): Column<ComparedPair>[] {
   return [
     { name: "Work", cell: (pair) => <Work pair={pair} /> },
-    {
-      name: one === other ? `${one} (one)` : one,
+    ...(["one", "other"] as const).map((side): Column<ComparedPair> => ({
+      name: side === "other" ? other : one === other ? `${one} (one)` : one,
       isNumber: true,
-      cell: (pair) => (
-        <Median runId={pair.one_run_id} caseId={pair.one_case_id} value={pair.one_throughput} unit={pair.unit} />
-      ),
-    },
-    {
-      name: other,
-      isNumber: true,
-      cell: (pair) => (
-        <Median
-          runId={pair.other_run_id}
-          caseId={pair.other_case_id}
-          value={pair.other_throughput}
-          unit={pair.unit}
-        />
-      ),
-    },
+      cell: (pair) => <Median pair={pair} side={side} />,
+    })),
     { name: "Ratio", isNumber: true, cell: (pair) => pair.ratio?.toFixed(3) ?? "–" },
     { name: "Difference", isNumber: true, cell: (pair) => <Difference pair={pair} /> },
     { name: "n", isNumber: true, cell: (pair) => `${pair.one_n ?? "–"}, ${pair.other_n ?? "–"}` },

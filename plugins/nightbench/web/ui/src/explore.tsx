@@ -4,10 +4,9 @@ import { useMemo } from "react";
 
 import { apiAddress, useApi } from "./api";
 import type { AxisValues, SeriesPage, SeriesRow } from "./api-types";
-import { ago, count, figure, moment, percent, words } from "./format";
+import { ago, count, moment, words } from "./format";
 import {
   Answered,
-  Change,
   Choice,
   Download,
   Link,
@@ -21,17 +20,19 @@ import {
 import { routes } from "./routes";
 import { Grouped, SmallMultiples } from "./small-multiples";
 import { type Column, DataTable, Pager, Sparkline } from "./table";
+import { FIGURES, NoMfu } from "./use";
 
 const SIZES = { table: 50, plots: 24 };
 const STATES = ["alert", "noisy", "drifting", "ok", "improved", "regressed", "failed", "missing"];
 const MAIN = ["workload", "framework", "strategy", "cluster", "suite"];
 
-const SORTS = ["change", "spread", "efficiency", "measured_at"];
+const SORTS = ["change", "spread", "efficiency", "mfu", "measured_at"];
 
 const SORTABLE: Record<string, readonly [key: string, order: "ascending" | "descending"]> = {
   Series: ["case_id", "ascending"],
   Spread: ["spread", "descending"],
-  Efficiency: ["efficiency", "ascending"],
+  "Speed-up": ["efficiency", "ascending"],
+  "Per device": ["mfu", "ascending"],
   Change: ["change", "ascending"],
   Measured: ["measured_at", "descending"],
 };
@@ -40,7 +41,7 @@ const COLUMNS: Column<SeriesRow>[] = [
   {
     name: "Series",
     cell: (row) => (
-      <Box>
+      <Box minW={{ md: "13em" }}>
         <Link to={routes.series(row.case_id, row.cluster)}>{row.case_id}</Link>
         <Text color="fg.muted" fontSize="xs">
           on {row.cluster}, suite {row.suite}
@@ -52,24 +53,7 @@ const COLUMNS: Column<SeriesRow>[] = [
     name: "Newest medians",
     cell: (row) => <Sparkline medians={row.medians} unit={row.unit} />,
   },
-  {
-    name: "Median",
-    isNumber: true,
-    cell: (row) => (row.throughput === null ? "–" : `${figure(row.throughput)} ${row.unit}/s`),
-  },
-  { name: "Spread", isNumber: true, cell: (row) => percent(row.spread) },
-  { name: "n", isNumber: true, cell: (row) => row.n ?? "–" },
-  {
-    name: "Speed-up",
-    isNumber: true,
-    cell: (row) => (row.speedup === null ? "–" : row.speedup.toFixed(2)),
-  },
-  { name: "Efficiency", isNumber: true, cell: (row) => percent(row.efficiency, 0) },
-  {
-    name: "Change",
-    isNumber: true,
-    cell: (row) => <Change of={row} />,
-  },
+  ...FIGURES,
   {
     name: "State",
     cell: (row) => (
@@ -231,6 +215,8 @@ export function Explore() {
               <Text color="fg.muted" fontSize="xs" mt={2}>
                 A median over n fresh launches; spread is (largest − smallest) / median; speed-up and
                 efficiency are against the smallest case of the same run at the same batch per device.
+                Per device: model FLOPs and their share of the peak (MFU), and the memory of the
+                largest rank. <NoMfu of={found.items} />
                 Synthetic data unless the case says otherwise.
               </Text>
             </>

@@ -9,6 +9,12 @@ export function figure(value: number | null | undefined): string {
   return Number(value.toPrecision(4)).toLocaleString("en-US", { maximumFractionDigits: 6 });
 }
 
+/** A size in memory; nothing where it is not known. */
+export function bytes(value: number | null): string {
+  if (value === null) return "";
+  return value < 1e9 ? `${figure(Math.round(value / 1e6))} MB` : `${figure(Number((value / 1e9).toPrecision(3)))} GB`;
+}
+
 export function percent(value: number | null | undefined, digits = 1): string {
   if (value === null || value === undefined) return "–";
   const text = Math.abs(100 * value).toFixed(digits);

@@ -138,7 +138,12 @@ export function Change({
         {change(value)}
       </Text>
       <Text color="fg.muted" fontSize="xs">
-        {level !== null && level !== value && `level ${change(level)}: `}
+        {level !== null && change(level) !== change(value) && (
+          <>
+            level {change(level)}:
+            <br />
+          </>
+        )}
         {interval(low, high)}
       </Text>
     </Box>

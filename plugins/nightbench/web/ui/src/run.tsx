@@ -4,10 +4,9 @@ import { useParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
 import type { RunCase, RunResults } from "./api-types";
-import { count, figure, moment, percent, words } from "./format";
+import { count, moment, words } from "./format";
 import {
   Answered,
-  Change,
   Choice,
   Download,
   Link,
@@ -22,6 +21,7 @@ import {
 } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable, Pager } from "./table";
+import { FIGURES, NoMfu } from "./use";
 
 /** Cases of a page. */
 const SIZE = 100;
@@ -31,7 +31,7 @@ function caseColumns(runId: string): Column<RunCase>[] {
     {
       name: "Case",
       cell: (row) => (
-        <Box>
+        <Box minW={{ md: "13em" }}>
           <Link to={routes.case(runId, row.case_id)}>{row.case_id}</Link>
           <Text fontSize="xs">
             <Link to={routes.series(row.case_id, row.cluster)} label={`Series of ${row.case_id}`}>
@@ -50,24 +50,7 @@ function caseColumns(runId: string): Column<RunCase>[] {
         </Box>
       ),
     },
-    {
-      name: "Median",
-      isNumber: true,
-      cell: (row) => (row.throughput === null ? "–" : `${figure(row.throughput)} ${row.unit}/s`),
-    },
-    { name: "Spread", isNumber: true, cell: (row) => percent(row.spread) },
-    { name: "n", isNumber: true, cell: (row) => row.n },
-    {
-      name: "Speed-up",
-      isNumber: true,
-      cell: (row) => (row.speedup === null ? "–" : row.speedup.toFixed(2)),
-    },
-    { name: "Efficiency", isNumber: true, cell: (row) => percent(row.efficiency, 0) },
-    {
-      name: "Change",
-      isNumber: true,
-      cell: (row) => <Change of={row} />,
-    },
+    ...FIGURES,
     { name: "Version", cell: (row) => row.framework_version ?? "–" },
     {
       name: "Because",
@@ -160,6 +143,7 @@ function Results({ results }: { results: RunResults }) {
       )}
       <Cases results={results} />
       <Text color="fg.muted" fontSize="xs" mt={2}>
+        <NoMfu of={results.cases} />
         {run.code_digest && `Code ${run.code_digest.slice(0, 12)}. `}A quarantined figure is shown with its
         reasons and never becomes a median.
       </Text>

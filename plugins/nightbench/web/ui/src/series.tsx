@@ -23,6 +23,7 @@ import {
 } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable } from "./table";
+import { USE, UseFacts } from "./use";
 
 const DAY = 86_400;
 const SPANS = [
@@ -50,6 +51,7 @@ function pointColumns(caseId: string, unit: string): Column<SeriesPoint>[] {
     },
     { name: "Spread", isNumber: true, cell: (point) => percent(point.spread) },
     { name: "n", isNumber: true, cell: (point) => point.n ?? "–" },
+    USE,
     { name: "Version", cell: (point) => point.framework_version ?? "–" },
     { name: "Nodes", cell: (point) => point.node_names?.join(", ") || "–" },
     { name: "Because", cell: (point) => <bdi>{point.sentence || "–"}</bdi> },
@@ -219,6 +221,7 @@ function History({ series }: { series: SeriesHistory }) {
           {detectable && (
             <Fact name="Smallest slowdown that would be found">{percent(detectable.smallest_slowdown)}</Fact>
           )}
+          <UseFacts of={latest} />
         </Facts>
       )}
       {series.noisy && (
