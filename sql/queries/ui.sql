@@ -865,6 +865,76 @@ group by side
 order by newest_at desc, side asc
 limit :max_rows;
 
+-- name: ui_compare_proposal()
+-- Of the framework that moved most between the two newest versions of the last 90 days, these two:
+-- by the mean square of what its series moved, each by the medians of a version's last week. No row
+-- where no framework has two.
+with built as (
+    select
+        m.build_key,
+        m.framework_version,
+        max(m.run_at) as last_at
+    from raw.measurement as m
+    where
+        m.is_good
+        and not m.is_private_build
+        and m.run_kind not in ('drill', 'confirm')
+        and m.run_at >= (select max(r.started_at) - interval '90 days' from raw.run as r)
+    group by m.build_key, m.framework_version
+),
+
+aged as (
+    select
+        b.line,
+        m.framework_version,
+        max(m.last_at) as last_at,
+        row_number() over (partition by b.line order by max(m.last_at) desc) as age
+    from built as m
+    inner join raw.build as b on m.build_key = b.build_key
+    group by b.line, m.framework_version
+),
+
+levels as (
+    select
+        a.line,
+        a.age,
+        m.series_key,
+        avg(ln(m.throughput)) as level
+    from aged as a
+    inner join raw.build as b on a.line = b.line
+    inner join raw.measurement as m
+        on
+            b.build_key = m.build_key
+            and a.framework_version = m.framework_version
+            and a.last_at - interval '7 days' < m.run_at
+            and a.last_at >= m.run_at
+    where
+        a.age <= 2
+        and m.is_good
+        and not m.is_private_build
+        and m.run_kind not in ('drill', 'confirm')
+    group by a.line, a.age, m.series_key
+),
+
+moved as (
+    select
+        n.line,
+        avg((n.level - o.level) * (n.level - o.level)) as by_how_much
+    from levels as n
+    inner join levels as o on n.line = o.line and n.series_key = o.series_key
+    where n.age = 1 and o.age = 2
+    group by n.line
+)
+
+select
+    o.line || ' ' || o.framework_version as one,
+    n.line || ' ' || n.framework_version as other
+from moved as m
+inner join aged as n on m.line = n.line and n.age = 1
+inner join aged as o on m.line = o.line and o.age = 2
+order by m.by_how_much desc, m.line asc
+limit 1;
+
 -- name: ui_published_figures()
 -- The documents with published figures: how many values each figure has, how many of them have a
 -- median of ours beside, and how many cells the original leaves empty.

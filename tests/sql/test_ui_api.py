@@ -15,7 +15,7 @@ from tests.sql.conftest import Database
 from tests.sql.given import NIGHT, Given
 from tests.sql.page_client import page_client
 
-from nightbench.core.model import RunKind, Verdict, VerdictKind
+from nightbench.core.model import Build, RunKind, Verdict, VerdictKind
 from nightbench.spool import Spool
 from nightbench.warehouse import Warehouse, connect
 
@@ -346,6 +346,26 @@ def test_clear_differences_come_first_and_one_sided_work_is_counted(
     assert (after["items"], after["faster"], after["total"]) == ([], 1, 3)
     table = list(csv.DictReader(io.StringIO(app.get(f"{asked}&format=csv&size=1").text)))
     assert [line["ratio"] for line in table] == ["1.1", "0.95", "0.8"]
+
+
+def test_a_comparison_opens_on_what_moved_most(
+    app: TestClient, loader: Warehouse, given: Given
+) -> None:
+    def proposed() -> tuple[str | None, str | None]:
+        answer = app.get("/api/compare/proposal").json()
+        return answer["one"], answer["other"]
+
+    levels = {"1.0": (300.0, 100.0), "1.1": (100.0, 100.0), "1.2": (101.0, 94.0)}
+    for night, (version, medians) in enumerate(levels.items()):
+        run, backs = given.run(night), []
+        for framework, level in zip(("oneflow", "pytorch"), medians, strict=True):
+            case, build = given.case(framework=framework), Build(framework, version=version)
+            back = given.came_back(run, case, (level,), build=build, framework_version=version)
+            backs.append(back)
+        assert proposed() == ((None, None), (None, None), ("oneflow 1.0", "oneflow 1.1"))[night]
+        loader.runs.load(given.bundle(run, *backs))
+    # Only the two newest count.
+    assert proposed() == ("pytorch 1.1", "pytorch 1.2")
 
 
 def test_a_csv_of_series_is_never_cut(

@@ -297,6 +297,10 @@ class PageRepository(Repository):
         """What can be compared by some property, the newest first."""
         return self._read("ui_compare_sides", by=by, max_rows=SIDES)
 
+    def compare_proposal(self) -> Row | None:
+        """The two newest versions of the framework that moved most between them."""
+        return self._first("ui_compare_proposal")
+
     def published_figures(self) -> Sequence[Row]:
         """The figures of the public benchmarks' documents."""
         return self._read("ui_published_figures")

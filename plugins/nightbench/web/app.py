@@ -29,6 +29,7 @@ from nightbench.web.compare_api import CompareApi
 from nightbench.web.compare_models import (
     ComparedPairs,
     ComparedSides,
+    ProposedSides,
     PublishedCells,
     PublishedTables,
 )
@@ -162,6 +163,7 @@ def _reads(
         ("nodes", shared(health.nodes), Nodes),
         ("nodes/activity", health.activity, NodeActivities),
         ("compare", shared(compare.pairs), ComparedPairs),
+        ("compare/proposal", shared(compare.proposal), ProposedSides),
         ("compare/sides", shared(compare.sides), ComparedSides),
         ("experiments", experiments.index, Experiments),
         ("experiments/ab/{comparison_id}", experiments.comparison, ComparisonDetail),

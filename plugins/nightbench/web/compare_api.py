@@ -11,6 +11,7 @@ from nightbench.web.compare_models import (
     ComparedPair,
     ComparedPairs,
     ComparedSides,
+    ProposedSides,
     PublishedCell,
     PublishedCells,
     PublishedTables,
@@ -64,6 +65,11 @@ class CompareApi:
         """What can be compared by a property."""
         with self._repository() as repository:
             return ComparedSides(items=[row["side"] for row in repository.compare_sides(by)])
+
+    def proposal(self) -> ProposedSides:
+        """What is compared where nothing was chosen, by version."""
+        with self._repository() as repository:
+            return ProposedSides.of(repository.compare_proposal() or {"one": None, "other": None})
 
     def tables(self) -> PublishedTables:
         """The figures and tables of the public benchmarks' documents."""

@@ -73,6 +73,14 @@ class ComparedSides(ApiModel):
     items: list[str]
 
 
+class ProposedSides(ApiModel):
+    """The two newest versions of what moved most between them; null where nothing has two."""
+
+    one: str | None
+    """The older one."""
+    other: str | None
+
+
 class PublishedTable(ApiModel):
     """A figure or table of a public benchmark's document."""
 

@@ -4,7 +4,7 @@ import type { FormEvent } from "react";
 import { useSearchParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
-import type { ComparedPair, ComparedPairs, ComparedSides, RatioMean } from "./api-types";
+import type { ComparedPair, ComparedPairs, ComparedSides, ProposedSides, RatioMean } from "./api-types";
 import { change, count, figure, interval, percent } from "./format";
 import { Answered, Download, Link, Note, useTitle } from "./parts";
 import { routes } from "./routes";
@@ -190,13 +190,17 @@ function Pairs({ query, set }: { query: URLSearchParams; set: (changed: Record<s
 }
 
 export function Compare() {
-  const [query, setQuery] = useSearchParams();
+  const [address, setQuery] = useSearchParams();
+  const isOpen = !address.has("by") && !address.has("one") && !address.has("other");
+  const proposal = useApi<ProposedSides>(isOpen ? "compare/proposal" : "");
+  const { one, other } = (isOpen && proposal.data) || {};
+  const query = one && other ? new URLSearchParams({ by: "version", one, other, ...Object.fromEntries(address) }) : address;
   useTitle("Compare");
   const by = PROPERTIES.find((name) => name === query.get("by")) ?? "framework";
   const sides = useApi<ComparedSides>("compare/sides", { by });
   const set = (changed: Record<string, string>) =>
-    setQuery((before) => {
-      const next = new URLSearchParams({ by, ...Object.fromEntries(before), ...changed });
+    setQuery(() => {
+      const next = new URLSearchParams({ by, ...Object.fromEntries(query), ...changed });
       for (const [name, value] of [...next]) if (!value) next.delete(name);
       return next;
     });
@@ -214,6 +218,7 @@ export function Compare() {
       <Text color="fg.muted">
         Medians as they were measured, maybe weeks apart. Two builds that were launched in turn on the
         same nodes: <Link to={routes.experiments()}>experiments</Link>.
+        {query !== address && " Nothing was chosen: the two newest versions of what moved most between them."}
       </Text>
       <form key={`${by} ${query.get("one")} ${query.get("other")} ${query.get("search")}`} onSubmit={send} aria-label="What to compare">
         <Flex gap={3} wrap="wrap" align="end" my={3}>
