@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).resolve().parent
+PYTHON = os.environ.get("NIGHTBENCH_TEST_PYTHON", sys.executable)
+"""Of an environment with another Airflow, for `tests/integration/test_versions.py`."""
 REPO = HERE.parents[1]
 HEAVY = {"great_expectations", "asyncssh", "psycopg2", "pandas", "apprise", "paramiko", "numpy"}
 
@@ -32,7 +34,7 @@ def parse(folder: Path, hash_seed: str, **more: str) -> Parsed:
         **more,
     }
     done = subprocess.run(
-        [sys.executable, str(HERE / "parse_dags.py"), str(REPO / "dags")],
+        [PYTHON, str(HERE / "parse_dags.py"), str(REPO / "dags")],
         env=environment,
         cwd=folder,
         capture_output=True,

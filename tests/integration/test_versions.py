@@ -1,0 +1,134 @@
+"""The wheel under each minor version of Airflow that is supported, in an environment of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.contained import folder_of_server
+from tests.integration.terminal import TRIAL
+
+REPO = Path(__file__).resolve().parents[2]
+UV = Path(sys.prefix) / "bin" / "uv"
+LIMIT_S = 1200
+
+pytestmark = [pytest.mark.large, pytest.mark.timeout(3 * LIMIT_S)]
+
+AIRFLOWS = {
+    # Airflow's constraints are what was newest when it was released: so is this.
+    "==3.1.8": ("--exclude-newer", "2026-03-20"),
+    "==3.2.2": ("--exclude-newer", "2026-06-10"),
+    "": (),
+}
+"""Version -> what bounds the packages around it; the empty one is the newest of the index."""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """The wheel beside an Airflow, with a project and a home."""
+
+    place: Path
+    version: str
+
+    @property
+    def python(self) -> str:
+        return str(self.place / "venv" / "bin" / "python")
+
+    def run(self, *words: str) -> str:
+        """Run a command in the project; what it printed."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "NIGHTBENCH"))}
+        done = subprocess.run(
+            words,
+            cwd=self.place / "project",
+            env={**kept, "NIGHTBENCH_HOME": str(self.place / "home"), "COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{words}: {done.stdout[-6000:]}{done.stderr[-6000:]}"
+        return done.stdout
+
+    def nightbench(self, *words: str) -> str:
+        return self.run(str(self.place / "venv" / "bin" / "nightbench"), *words)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run([UV, "build", "-q", "--wheel", "-o", folder, REPO], check=True)
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module", params=list(AIRFLOWS), ids=lambda which: which or "newest")
+def installed(request: pytest.FixtureRequest, wheel: Path) -> Iterator[Installed]:
+    place = folder_of_server("nbair-")
+    (place / "project").mkdir()
+    venv = place / "venv"
+    subprocess.run([UV, "venv", "-q", "-p", sys.executable, venv], check=True)
+    install = [UV, "pip", "install", "-q", "-p", venv, *AIRFLOWS[request.param]]
+    wanted = [f"nightbench[local] @ {wheel.as_uri()}", f"apache-airflow{request.param}"]
+    subprocess.run([*install, *wanted], check=True)
+    subprocess.run([UV, "pip", "check", "-q", "-p", venv], check=True)
+    ask = "from importlib.metadata import version; print(version('apache-airflow-core'))"
+    found = subprocess.run([venv / "bin" / "python", "-c", ask], capture_output=True, text=True)
+    here = Installed(place, found.stdout.strip())
+    try:
+        yield here
+    finally:
+        here.nightbench("down")
+
+
+def test_all_dags_keep_to_what_every_dag_keeps_to(installed: Installed) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/dags"],
+        cwd=REPO,
+        env={**os.environ, "NIGHTBENCH_TEST_PYTHON": installed.python},
+        check=True,
+    )
+
+
+def test_a_suite_of_a_project_is_measured_loaded_and_shown(installed: Installed) -> None:
+    installed.nightbench("init", ".")
+    suite = installed.place / "project" / "suites" / "trial.yaml"
+    suite.write_text(TRIAL, encoding="utf-8")
+    installed.nightbench("up")
+    checked = {
+        each["subject"]: each for each in json.loads(installed.nightbench("check", "--json"))
+    }
+    assert installed.version in checked["versions"]["observed"]
+    assert {each["state"] for each in checked.values()} <= {"ok", "note"}
+    assert ("marks as failed" in checked["versions"]["advice"]) is installed.version.startswith(
+        ("3.1", "3.2")
+    )
+
+    installed.nightbench("run", "trial")
+    (run,) = (installed.place / "home" / "spool" / "runs").iterdir()
+    rows = json.loads(installed.nightbench("results", "--json"))
+    assert len(rows) == 3
+    assert all(row["throughput"] > 0 for row in rows)
+
+    ports = json.loads((installed.place / "home" / "ports.json").read_text(encoding="utf-8"))
+    with httpx.Client(base_url=f"http://127.0.0.1:{ports['api']}", timeout=60) as ui:
+        assert ui.get("/nightbench/api/runs").status_code == 401
+        passwords = installed.place / "home" / "airflow" / "passwords.json"
+        for name, password in json.loads(passwords.read_text(encoding="utf-8")).items():
+            login = {"username": name, "password": password}
+            token = ui.post("/auth/token", json=login).json()["access_token"]
+            bearer = {"Authorization": f"Bearer {token}"}
+            routes = ui.get("/nightbench/api/openapi.json", headers=bearer).json()["paths"]
+            for route in routes:
+                if "get" in routes[route] and "{" not in route:
+                    answer = ui.get(f"/nightbench{route}", headers=bearer)
+                    # Those that need parameters say which.
+                    assert answer.status_code in (200, 422), (route, answer.text[:500])
+            shown = ui.get(f"/nightbench/api/runs/{run.name}", headers=bearer).json()
+            assert len(shown["cases"]) == 3
