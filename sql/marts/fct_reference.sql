@@ -18,6 +18,12 @@ matched as (
             when f.metric = 'throughput' and f.unit = l.unit then l.throughput
             when f.metric = 'speedup' then l.speedup
             when f.metric = 'scaling_efficiency' then 100 * l.efficiency
+            when f.metric = 'mfu' then 100 * l.mfu
+            when f.metric = 'tflops' then l.model_flops_per_s / 1e12 / l.trainers
+            when f.metric = 'tokens_per_device'
+                then
+                    coalesce(l.tokens_per_s, case when l.unit = 'tokens' then l.throughput end)
+                    / l.trainers
         end as measured_value
     from staging.reference_result as f
     inner join latest as l

@@ -130,6 +130,10 @@ select
     g.minibatches_per_s as minibatches,
     g.speedup,
     g.efficiency,
+    coalesce(g.tokens_per_s, case when g.unit = 'tokens' then g.throughput end)
+    / coalesce(g.trainers, 1) as tokens_per_device,
+    g.mfu,
+    g.model_flops_per_s / 1e12 / coalesce(g.trainers, 1) as tflops,
     g.sent_bytes_per_step,
     coalesce(g.n, 0) as n,
     g.spread

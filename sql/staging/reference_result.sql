@@ -11,6 +11,8 @@ with named as (
             when framework = 'paddlepaddle' then 'paddle1'
             when framework = 'tensorflow' and framework_version like '2%' then 'tensorflow2'
             when framework = 'tensorflow' then 'tensorflow1'
+            -- Trainers that the suites of dags/suites/recipes/ run as commands.
+            when framework in ('maxtext', 'megatron_bridge', 'nemo', 'torchtitan') then 'external'
             else framework
         end as line
     from raw.reference_result
@@ -26,6 +28,24 @@ select
         when 'bert' then 'bert_base'
         when 'transformer' then 'transformer_base'
         when 'se_resnet50' then 'se_resnext50_32x4d'
+        -- What a recipe runs too has the name of its command.
+        when 'llama3-8b'
+            then
+                case
+                    when framework = 'megatron_bridge' then 'bridge_llama3_8b_fp8'
+                    else workload
+                end
+        when 'llama3.1-8b'
+            then
+                case
+                    when framework = 'nemo' then 'bridge_llama3_8b_' || precision
+                    when framework = 'torchtitan' and variant = 'FSDP8 SAC' then 'titan_llama3_8b'
+                    when
+                        framework = 'torchtitan'
+                        and variant in ('FSDP8 compile SAC', 'FSDP compile')
+                        then 'titan_llama3_8b_compiled'
+                    else workload
+                end
         else workload
     end as workload,
     workload as workload_text,
@@ -43,7 +63,12 @@ select
         as batch_size_per_device,
     batch_size_per_device as batch_size_text,
     -- On the V100 that all of these report, mixed precision is half precision.
-    case precision when 'amp' then 'fp16' when '' then null else precision end as precision,
+    case
+        when precision = 'amp' then 'fp16'
+        -- What is left of the steps is bf16, which is no axis of ours for them.
+        when precision ~ 'fp8|float8' or precision = '' then null
+        else precision
+    end as precision,
     precision as precision_text,
     case compiler when '' then 'none' else compiler end as compiler,
     case variant when 'async' then 'async' when 'geo_sgd' then 'geo' end as sync,

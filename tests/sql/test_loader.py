@@ -88,7 +88,7 @@ def test_loading_twice_changes_nothing(loader, given, rows):
         "measurement": 4,
         "measurement_node": 3,
         "planned_case": 5,
-        "reference_result": 409,
+        "reference_result": 503,
         "repeat": 9,
         "repeat_rank": 9,
         "run": 1,

@@ -13,6 +13,9 @@ METRICS: Mapping[TableMetric, tuple[str, str]] = {
     "minibatches": ("throughput", "mini-batches/s"),
     "speedup": ("speedup", "times the baseline"),
     "efficiency": ("scaling_efficiency", "%"),
+    "tokens_per_device": ("tokens_per_device", "tokens/s/device"),
+    "mfu": ("mfu", "%"),
+    "tflops": ("tflops", "TFLOP/s/device"),
 }
 """What a table can show -> the `metric` of published figures, and the unit of its cells; of a
 throughput the unit is that of the workload, a second."""
@@ -58,6 +61,12 @@ class CellResult:
     """Gradients that a trainer sends in a step, where it counts them."""
     reason: str | None = None
     """Why the newest attempt brought no figure."""
+    tokens_per_device: float | None = None
+    """A second."""
+    mfu: float | None = None
+    """A fraction."""
+    tflops: float | None = None
+    """Model FLOP/s of a device, in 10^12."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +156,7 @@ def _cell(
 ) -> Cell:
     result = results.get(case.case_id, CellResult()) if case else CellResult()
     value: float | None = getattr(result, table.metric)
-    if value is not None and table.metric == "efficiency":
+    if value is not None and table.metric in ("efficiency", "mfu"):
         value *= 100
     unit = METRICS[table.metric][1]
     return Cell(
@@ -183,6 +192,10 @@ def _reason(
         return f"unsupported here: {skipped[case.case_id]}"
     if result.reason is not None:
         return result.reason
+    if result.throughput is not None and table.metric in ("mfu", "tflops"):
+        return "its FLOPs, or its devices' peak, are not known"
+    if result.throughput is not None and table.metric == "tokens_per_device":
+        return "it counts no tokens"
     if result.throughput is not None:
         return "its baseline was not measured in the same run"
     return NOT_RUN

@@ -12,7 +12,7 @@ from nightbench.core.errors import UserError
 from nightbench.warehouse import statements
 from nightbench.warehouse.connection import Connection
 
-FILES = ("published_results.csv", "empty_cells.csv")
+FILES = ("published_results.csv", "empty_cells.csv", "language_models.csv")
 
 
 def load_references(connection: Connection, folder: Path | None = None) -> int:

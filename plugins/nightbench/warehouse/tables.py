@@ -29,7 +29,10 @@ class TableRepository(Repository):
         return {row["case_id"]: _result(row) for row in rows}
 
     def published(self, table: SuiteTable, workloads: Collection[str]) -> list[Published]:
-        """The published figures of some workloads that a table's cells stand beside."""
+        """The published figures of some workloads that a table's cells stand beside.
+
+        Of a framework that the table shows as published alone, those of all workloads.
+        """
         if table.document is None:
             return []
         rows = self._read(
@@ -50,7 +53,7 @@ class TableRepository(Repository):
                 remark=row["remark"],
             )
             for row in rows
-            if row["workload"] in workloads
+            if row["workload"] in workloads or row["framework_text"] in table.published_only
         ]
 
 

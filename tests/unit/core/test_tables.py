@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from nightbench.core.model import Case, Strategy, SuiteTable
 from nightbench.core.tables import NOT_RUN, Cell, CellResult, Published, fill
 
@@ -85,6 +87,23 @@ def test_an_efficiency_is_shown_in_percent_and_only_with_a_baseline() -> None:
     assert only(cells, "a", "2x1").value == 90.0
     assert only(cells, "a", "2x1").unit == "%"
     assert only(cells, "a", "1x1").reason == "its baseline was not measured in the same run"
+
+
+@pytest.mark.parametrize(
+    ("metric", "shown", "reason"),
+    [
+        ("tokens_per_device", 512.0, "it counts no tokens"),
+        ("mfu", 40.0, "its FLOPs, or its devices' peak, are not known"),
+        ("tflops", 395.6, "its FLOPs, or its devices' peak, are not known"),
+    ],
+)
+def test_tokens_and_flops_are_those_of_a_device(metric: Any, shown: float, reason: str) -> None:
+    one, two = case("a", 1), case("a", 2)
+    stated = CellResult(10.0, tokens_per_device=512.0, mfu=0.4, tflops=395.6)
+    cells = fill(
+        table(one, two, metric=metric), {}, {one.case_id: stated, two.case_id: CellResult(18.0)}
+    )
+    assert [(cell.value, cell.reason) for cell in cells] == [(shown, None), (None, reason)]
 
 
 def test_a_cell_of_several_cases_shows_the_one_that_can_run() -> None:

@@ -60,7 +60,9 @@ class Route:
     """Channels; the suite's where None."""
 
 
-TableMetric = Literal["throughput", "minibatches", "speedup", "efficiency"]
+TableMetric = Literal[
+    "throughput", "minibatches", "speedup", "efficiency", "tokens_per_device", "mfu", "tflops"
+]
 """What stands in the cells of a table."""
 
 TableAxis = Literal[
