@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from nightbench.core.model import Case, Strategy, WorkloadInfo
+from nightbench.core.model_memory import held_bytes
 from nightbench.testkit.gangs import BENCHMARKS, job_of, refused, run_gang
 
 pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -34,6 +37,27 @@ def _joined(own):
 batch = _joined(batch)
 """
 
+HELD = """
+
+class Trainer(Trainer):
+    \"\"\"Writes the bytes that this rank holds of weights, gradients and optimiser states.\"\"\"
+
+    def losses(self):
+        weights = list(self.model.parameters())
+        states = getattr(self.optimizer, "optim", self.optimizer).state.values()
+        parts = {
+            "weights": weights,
+            "gradients": [weight.grad for weight in weights],
+            "optimiser states": [each for state in states for each in state.values()],
+        }
+        held = {
+            part: sum(getattr(each, "_local_tensor", each).nbytes for each in tensors)
+            for part, tensors in parts.items()
+        }
+        with open("held.json", "w") as stream:
+            json.dump(held, stream)
+        return super().losses()
+"""
 
 # Adam would hide gradients that are summed and not averaged.
 MOMENTUM = {"optimizer": "momentum", "momentum": 0.9, "learning_rate": 0.02}
@@ -65,6 +89,25 @@ def alone(
     return losses_of(rank)
 
 
+def held_by(folder: Path, ranks: int) -> dict[str, float]:
+    """What a rank holds between two steps, in the mean."""
+    read = [json.loads((folder / f"trainer-{i}" / "held.json").read_text()) for i in range(ranks)]
+    return {part: mean(each[part] for each in read) for part in read[0]}
+
+
+def predicted(job: Any, ranks: int) -> dict[str, float]:
+    written = job["case"]
+    shards = {key: written[key] for key in ("shard", "shard_stage")}
+    case = Case(written["workload"], "pytorch", Strategy.COLLECTIVE, trainers=ranks, **shards)
+    params = job["workload"]["params"]
+    spec = WorkloadInfo("", "", "", (), (), {"full": params})
+    held = held_bytes(case, spec)
+    assert held
+    if case.shard_stage == 2:  # What is gathered is there within a step.
+        held["weights"] -= 4 * params["parameters"]
+    return held
+
+
 @pytest.mark.parametrize(
     ("workload", "ranks", "changes", "shards"),
     [
@@ -84,14 +127,19 @@ def test_shards_train_as_one_device_does(
     python = interpreter("pytorch")
     expected = alone(tmp_path, python, workload, ranks, changes)
     assert expected[-1] < expected[0]
+    code = tmp_path / "held"
+    shutil.copytree(BENCHMARKS, code, ignore=shutil.ignore_patterns("__pycache__"))
+    trainer = code / "frameworks" / "pytorch" / "trainer.py"
+    trainer.write_text("import json\n" + trainer.read_text() + HELD)
     for shard, stage in shards:
         axes = {"strategy": "collective", "shard": shard, "shard_stage": stage}
         job = job_like(workload, changes, trainers=ranks, **axes)
         (folder := tmp_path / f"{shard}-{stage}").mkdir()
-        found = run_gang(folder, job, python)
+        found = run_gang(folder, job, python, code=code)
         losses = [losses_of(rank) for rank in found]
         assert [mean(each) for each in zip(*losses, strict=True)] == pytest.approx(
             expected, rel=TOLERANCE
         ), (shard, stage)
         assert losses[0] != losses[1], "ranks had the same data"
         assert refused(job, found) == {}
+        assert held_by(folder, ranks) == pytest.approx(predicted(job, ranks), rel=0.01)

@@ -169,6 +169,9 @@ class DevicesFile(StrictModel):
     compute_capability: v.Capability | None = None
     """Of the GPUs, in quotes: `"9.0"` (H100). With it each line runs its first variant that is
     built for them, and what has none is refused when it is planned, not on the node."""
+    memory: v.Size | None = None
+    """Of one device, `80GB`: a case whose weights, gradients and optimiser states are larger is
+    refused with the figure when it is planned. Not compared unless given."""
     peak_tflops: dict[
         Literal["fp32", "tf32", "bf16", "fp16"], Annotated[float, Field(gt=0), v.Words("number")]
     ] = Field({})

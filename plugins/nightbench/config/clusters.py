@@ -90,6 +90,7 @@ def load_cluster(
         device_kind=file.devices.kind,
         devices_per_node=file.devices.per_node,
         compute_capability=file.devices.compute_capability,
+        device_memory_bytes=file.devices.memory,
         peak_flops={name: peak * 1e12 for name, peak in file.devices.peak_tflops.items()},
         environments=environments.to(
             EnvironmentPolicy,

@@ -20,6 +20,7 @@ from nightbench.core.model import (
     Untried,
     WorkloadInfo,
 )
+from nightbench.core.model_memory import does_not_fit
 from nightbench.core.variants import Refusal, builds_of, image_of, prefix_of, variant_of
 
 FULL_LINK = Case.link_bandwidth
@@ -78,9 +79,8 @@ def refusal_of(
     Without a cluster: whether any could run it. `builds` are the suite's. `untried` takes what
     nobody has run on such devices yet.
     """
-    framework = catalog.frameworks[case.framework]
+    framework, workload = catalog.frameworks[case.framework], catalog.workloads[case.workload]
     if _broken_folder(case, catalog) is None:
-        workload = catalog.workloads[case.workload]
         refusals = [
             _not_by_line(case, build, workload, cluster)
             for build in builds_of(framework, cluster, builds)
@@ -97,6 +97,8 @@ def refusal_of(
             "on the nodes in `data` of the cluster's file",
         )
     refusal = _too_large(case, cluster)
+    if refusal is None and (problem := does_not_fit(case, workload, cluster)):
+        refusal = Refusal("scale", problem)
     why = None if untried else untried_because(case, cluster, catalog, builds)
     if refusal is not None or why is None:
         return refusal

@@ -141,6 +141,8 @@ class Cluster:
     peak_flops: Mapping[str, float] = field(default_factory=dict)
     """Precision -> dense peak of one device in FLOP/s, where the file says it: it goes before the
     table of known devices."""
+    device_memory_bytes: int | None = None
+    """Memory of one device; None where the file does not say it: nothing is held against it."""
     environments: EnvironmentPolicy = field(default_factory=EnvironmentPolicy)
     known_hosts: str | None = None
     """Absolute path on the controller; the Connection's own host keys when None."""

@@ -1,0 +1,55 @@
+"""What a device has to hold of a training at least: weights, gradients, optimiser states. Pure."""
+
+from __future__ import annotations
+
+from nightbench.core.model import Case, Cluster, Strategy, WorkloadInfo
+
+FLOAT32 = 4
+"""Bytes: all lines keep these in float32, whatever products are computed in."""
+
+_MOMENTS = {"momentum": 1, "adam": 2, "adamw": 2}
+"""Optimiser -> states of a parameter; none of others."""
+
+
+def held_bytes(case: Case, workload: WorkloadInfo) -> dict[str, float] | None:
+    """Return the bytes on one device by what they are; None where parameters are not counted.
+
+    Activations, buffers of exchanges and layers gathered one by one come on top.
+    """
+    params = workload.params_of(case)
+    parameters = params.get("parameters", workload.parameters)
+    if parameters is None:
+        return None
+    whole, stage = FLOAT32 * parameters, case.shard_stage or 0
+    states = whole * _MOMENTS.get(params.get("optimizer", ""), 0)
+    if case.strategy is Strategy.PARAMETER_SERVER:
+        states = 0
+    held = {
+        "weights": whole / (case.shard if stage == 3 else 1),
+        "gradients": whole / (case.shard if stage >= 2 else 1),
+        "optimiser states": states / (case.shard if stage >= 1 else 1),
+    }
+    if stage == 2:  # What is split between steps, and what is gathered for one.
+        gathered = whole / 2 if case.precision in ("bf16", "fp16") else whole
+        held["weights"] = whole / case.shard + gathered
+    return held
+
+
+def does_not_fit(case: Case, workload: WorkloadInfo, cluster: Cluster) -> str | None:
+    """Say what a case needs on a device and its cluster has not; None where it may fit."""
+    held = held_bytes(case, workload)
+    limits = [cluster.device_memory_bytes]
+    if cluster.device_kind == "cpu" and case.memory_mb is not None:
+        limits.append(case.memory_mb * 10**6)
+    limit = min((each for each in limits if each is not None), default=None)
+    if held is None or limit is None or sum(held.values()) <= limit:
+        return None
+    parts = ", ".join(f"{what} {_gb(size)}" for what, size in held.items() if size)
+    return (
+        f"{case.case_id} needs at least {_gb(sum(held.values()))} on each device ({parts}); "
+        f"cluster {cluster.name} has {_gb(limit)}: expected more `shard`, or a smaller scale"
+    )
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:,.3g} GB" if size < 1e11 else f"{size / 1e9:,.0f} GB"
