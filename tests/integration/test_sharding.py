@@ -37,7 +37,8 @@ def _joined(own):
 batch = _joined(batch)
 """
 
-HELD = """
+HELD = {
+    "pytorch": """
 
 class Trainer(Trainer):
     \"\"\"Writes the bytes that this rank holds of weights, gradients and optimiser states.\"\"\"
@@ -57,14 +58,31 @@ class Trainer(Trainer):
         with open("held.json", "w") as stream:
             json.dump(held, stream)
         return super().losses()
-"""
+""",
+    "jax": """
 
+class Trainer(Trainer):
+    \"\"\"Writes the bytes that this rank holds of weights and optimiser states.\"\"\"
+
+    def losses(self):
+        named = {"weights": "weights", "optimiser states": "slots"}
+        held = {
+            part: sum(each.addressable_data(0).nbytes for each in jax.tree.leaves(self.state[key]))
+            for part, key in named.items()
+        }
+        with open("held.json", "w") as stream:
+            json.dump(held, stream)
+        return super().losses()
+""",
+}
+
+COMPILERS = {"pytorch": "none", "jax": "xla"}
 # Adam would hide gradients that are summed and not averaged.
 MOMENTUM = {"optimizer": "momentum", "momentum": 0.9, "learning_rate": 0.02}
 
 
-def job_like(workload: str, changes: dict[str, Any], **axes: Any) -> Any:
-    job = job_of("pytorch", workload, **axes)
+def job_like(line: str, workload: str, changes: dict[str, Any], **axes: Any) -> Any:
+    job = job_of(line, workload, compiler=COMPILERS[line], **axes)
     job["workload"]["params"] |= changes
     job["protocol"] = {"warmup_steps": 1, "measured_steps": STEPS - 1, "min_seconds": 0.0}
     return job
@@ -75,7 +93,7 @@ def losses_of(rank: Any) -> list[float]:
 
 
 def alone(
-    folder: Path, python: str, workload: str, ranks: int, changes: dict[str, Any]
+    folder: Path, python: str, line: str, workload: str, ranks: int, changes: dict[str, Any]
 ) -> list[float]:
     """The losses of one rank that gets the batches of so many."""
     code = folder / "code"
@@ -83,7 +101,7 @@ def alone(
     data = code / "workloads" / workload / "data.py"
     data.write_text(data.read_text() + JOINED.format(ranks=ranks))
     size = {"batch_size_per_device": 2 * ranks}
-    job = job_like(workload, changes, trainers=1, strategy="single", **size)
+    job = job_like(line, workload, changes, trainers=1, strategy="single", **size)
     (folder / "alone").mkdir()
     (rank,) = run_gang(folder / "alone", job, python, code=code)
     return losses_of(rank)
@@ -98,7 +116,9 @@ def held_by(folder: Path, ranks: int) -> dict[str, float]:
 def predicted(job: Any, ranks: int) -> dict[str, float]:
     written = job["case"]
     shards = {key: written[key] for key in ("shard", "shard_stage")}
-    case = Case(written["workload"], "pytorch", Strategy.COLLECTIVE, trainers=ranks, **shards)
+    case = Case(
+        written["workload"], written["framework"], Strategy.COLLECTIVE, trainers=ranks, **shards
+    )
     params = job["workload"]["params"]
     spec = WorkloadInfo("", "", "", (), (), {"full": params})
     held = held_bytes(case, spec)
@@ -109,31 +129,34 @@ def predicted(job: Any, ranks: int) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
-    ("workload", "ranks", "changes", "shards"),
+    ("line", "workload", "ranks", "changes", "shards"),
     [
-        ("llama", 2, {}, ((2, 1), (2, 2), (2, 3))),
-        ("llama", 4, MOMENTUM, ((2, 1), (2, 3))),
-        ("gpt2", 2, {}, ((2, 3),)),
+        ("pytorch", "llama", 2, {}, ((2, 1), (2, 2), (2, 3))),
+        ("pytorch", "llama", 4, MOMENTUM, ((2, 1), (2, 3))),
+        ("pytorch", "gpt2", 2, {}, ((2, 3),)),
+        ("jax", "llama", 2, {}, ((2, 2), (2, 3))),
+        ("jax", "gpt2", 4, MOMENTUM, ((2, 3),)),
     ],
 )
 def test_shards_train_as_one_device_does(
     tmp_path: Path,
     interpreter: Callable[[str], str],
+    line: str,
     workload: str,
     ranks: int,
     changes: dict[str, Any],
     shards: tuple[tuple[int, int], ...],
 ) -> None:
-    python = interpreter("pytorch")
-    expected = alone(tmp_path, python, workload, ranks, changes)
+    python = interpreter(line)
+    expected = alone(tmp_path, python, line, workload, ranks, changes)
     assert expected[-1] < expected[0]
     code = tmp_path / "held"
     shutil.copytree(BENCHMARKS, code, ignore=shutil.ignore_patterns("__pycache__"))
-    trainer = code / "frameworks" / "pytorch" / "trainer.py"
-    trainer.write_text("import json\n" + trainer.read_text() + HELD)
+    trainer = code / "frameworks" / line / "trainer.py"
+    trainer.write_text("import json\n" + trainer.read_text() + HELD[line])
     for shard, stage in shards:
         axes = {"strategy": "collective", "shard": shard, "shard_stage": stage}
-        job = job_like(workload, changes, trainers=ranks, **axes)
+        job = job_like(line, workload, changes, trainers=ranks, **axes)
         (folder := tmp_path / f"{shard}-{stage}").mkdir()
         found = run_gang(folder, job, python, code=code)
         losses = [losses_of(rank) for rank in found]
@@ -142,4 +165,5 @@ def test_shards_train_as_one_device_does(
         ), (shard, stage)
         assert losses[0] != losses[1], "ranks had the same data"
         assert refused(job, found) == {}
-        assert held_by(folder, ranks) == pytest.approx(predicted(job, ranks), rel=0.01)
+        held, expected_bytes = held_by(folder, ranks), predicted(job, ranks)
+        assert held == pytest.approx({part: expected_bytes[part] for part in held}, rel=0.01)

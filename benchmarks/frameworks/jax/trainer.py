@@ -16,6 +16,9 @@ PRODUCTS = {"fp32": "highest", "tf32": "tensorfloat32", "bf16": "default", "fp16
 
 TYPES = {"bf16": jnp.bfloat16, "fp16": jnp.float16}
 
+RANKS = ("copies", "shards")
+"""Axes of the mesh: replicas, and the ranks that hold one together."""
+
 FIRST_SCALE, GROWTH_STEPS = 2.0**16, 2000
 """Loss scaling of fp16, as in PyTorch: doubled after so many good steps, halved by an overflow."""
 
@@ -78,6 +81,21 @@ class Scope:
         return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), 0)
 
 
+class Sharded(Scope):
+    """A scope whose weights are gathered where they are used; their gradients are scattered."""
+
+    def __init__(self, parameters, averages, key, split):
+        super().__init__(parameters, averages, key)
+        self.split = split
+
+    def parameter(self, name, *shape):
+        """The whole of a parameter, of which each rank holds a part."""
+        part = self.parameters[name]
+        if self.split[name] is None:
+            return part
+        return jax.lax.all_gather(part, "shards", axis=self.split[name], tiled=True)
+
+
 class Shapes(Scope):
     """Collects shapes while a network is traced and nothing is computed."""
 
@@ -114,16 +132,18 @@ class Trainer(Base):
             "good_steps": numpy.int32(0),
             "step": numpy.int32(1),
         }
-        place, train = self._local, self._train
+        shards = context.case.get("shard", 1)
+        self.split = {name: _split_axis(w.shape, shards) for name, w in weights.items()}
+        place, train, self.state = jax.device_put, self._train, state
         if context.grouped:
-            mesh = Mesh(numpy.array(jax.devices()), ("ranks",))
-            whole, own = Split(), Split("ranks")
-            place = functools.partial(self._global, mesh)
+            mesh = Mesh(numpy.array(jax.devices()).reshape(-1, shards), RANKS)
+            own, parts = Split(RANKS), self._specs(state)
+            place = functools.partial(self._global, mesh, own)
             # Every rank normalises and differentiates over its own batch, as elsewhere.
-            specs = {"in_specs": (whole, own), "out_specs": (whole, own), "check_vma": False}
+            specs = {"in_specs": (parts, own), "out_specs": (parts, own), "check_vma": False}
             train = jax.shard_map(train, mesh=mesh, **specs)
-        self.state = place(state, Split())
-        self.batches = self.feed(lambda batch: place(channels_last.batch(batch), Split("ranks")))
+            self.state = jax.tree.map(functools.partial(_part, mesh), state, parts)
+        self.batches = self.feed(lambda batch: place(channels_last.batch(batch)))
         self.train = jax.jit(train, donate_argnums=0)
         self.kept = []
 
@@ -134,12 +154,18 @@ class Trainer(Base):
         turned = {name: channels_last.weight(value) for name, value in made.items()}
         return multihost_utils.broadcast_one_to_all(turned) if self.context.grouped else turned
 
-    @staticmethod
-    def _local(tree, spec):
-        return jax.device_put(tree)
+    def _specs(self, state):
+        """How the arrays of the state lie on the mesh: weights and slots in parts, others whole."""
+        parts = {
+            name: Split() if axis is None else Split(*[None] * axis, "shards")
+            for name, axis in self.split.items()
+        }
+        specs = {**jax.tree.map(lambda _: Split(), state), "weights": parts}
+        specs["slots"] = {name: [parts[name]] * len(each) for name, each in state["slots"].items()}
+        return specs
 
     @staticmethod
-    def _global(mesh, tree, spec):
+    def _global(mesh, spec, tree):
         sharding = NamedSharding(mesh, spec)
         place = functools.partial(jax.make_array_from_process_local_data, sharding)
         return jax.tree.map(place, tree)
@@ -154,15 +180,21 @@ class Trainer(Base):
         params, scale = self.context.params, state["loss_scale"]
 
         def scaled_loss(weights):
-            scope = Scope(self._cast(weights), state["averages"], self._key(state["step"]))
+            scope = Sharded(
+                self._cast(weights), state["averages"], self._key(state["step"]), self.split
+            )
             model = functools.partial(self.model, scope)
             loss = self.network.loss(model, self._cast(batch))
             return loss * scale, (loss, scope.averages)
 
+        if self.context.case.get("shard_stage") == 3:
+            # What is gathered is not kept for the backward, but gathered again.
+            scaled_loss = jax.checkpoint(scaled_loss, policy=_not_gathered)
         found = jax.value_and_grad(scaled_loss, has_aux=True)(state["weights"])
         (_, (loss, averages)), gradients = found
         if self.context.grouped:
-            gradients, averages = jax.lax.pmean((gradients, averages), "ranks")
+            averages = jax.lax.pmean(averages, RANKS)
+            gradients = {name: self._mean(name, each) for name, each in gradients.items()}
         new = {**state, "averages": averages, "weights": {}, "slots": {}, "step": state["step"] + 1}
         for name, weight in state["weights"].items():
             slots, gradient = state["slots"][name], gradients[name] / scale
@@ -175,8 +207,14 @@ class Trainer(Base):
     def _key(self, step):
         """Where the random numbers of this rank and step begin."""
         # The same program on every rank: a collective of JAX wants that.
-        rank = jax.lax.axis_index("ranks") if self.context.grouped else 0
+        rank = jax.lax.axis_index(RANKS) if self.context.grouped else 0
         return jax.random.fold_in(jax.random.fold_in(jax.random.key(0), rank), step)
+
+    def _mean(self, name, gradient):
+        """Of all ranks; that of a part is the sum of a replica's ranks already."""
+        if self.split[name] is None:
+            return jax.lax.pmean(gradient, RANKS)
+        return jax.lax.pmean(gradient, "copies") / self.context.case["shard"]
 
     @staticmethod
     def _unless_overflown(state, new, gradients):
@@ -202,9 +240,11 @@ class Trainer(Base):
 
     def weights(self):
         """Name -> value of all trainable parameters."""
+        weights = self.state["weights"]
+        if any(axis is not None for axis in self.split.values()):
+            weights = multihost_utils.process_allgather(weights, tiled=True)
         return {
-            name: channels_last.weight_of_data(numpy.asarray(weight.addressable_data(0)))
-            for name, weight in self.state["weights"].items()
+            name: channels_last.weight_of_data(_own(weight)) for name, weight in weights.items()
         }
 
     def precision_proof(self):
@@ -221,3 +261,28 @@ class Trainer(Base):
         if exact[0] != exact[1]:
             raise RuntimeError("of matrix products and convolutions one is computed in TF32")
         return expect_precision(self.context.precision, "fp32" if exact[0] else "tf32")
+
+
+def _not_gathered(primitive, *_, **__):
+    """Says of what a forward computes whether its backward may keep it."""
+    return primitive.name != "all_gather"
+
+
+def _split_axis(shape, shards):
+    """The first axis of a weight that makes so many equal parts; None: it stays whole."""
+    if shards == 1:
+        return None
+    return next((axis for axis, size in enumerate(shape) if size % shards == 0), None)
+
+
+def _part(mesh, value, spec):
+    """An array of all ranks, of which each holds what the spec says."""
+    value = numpy.asarray(value)
+    return jax.make_array_from_callback(value.shape, NamedSharding(mesh, spec), value.__getitem__)
+
+
+def _own(weight):
+    """A weight as this rank holds it."""
+    return numpy.asarray(
+        weight if isinstance(weight, numpy.ndarray) else weight.addressable_data(0)
+    )

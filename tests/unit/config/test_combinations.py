@@ -17,6 +17,7 @@ SHIPPED = load_catalog(Path(__file__).resolve().parents[3] / "benchmarks")
 SERVERS = {"strategy": Strategy.PARAMETER_SERVER, "trainers": 2, "pservers": 1, "sync": "async"}
 RANKS = {"strategy": Strategy.COLLECTIVE, "nodes": 2, "trainers": 2}
 SHARDS = {**RANKS, "shard": 2, "shard_stage": 3}
+XLA = {**SHARDS, "compiler": "xla"}
 ALONE = {"strategy": Strategy.COLLECTIVE, "trainers": 1}
 
 
@@ -43,7 +44,8 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ("pytorch", "transformer_base", {**RANKS, "compression": "dgc"}, "the momentum of SGD"),
         ("pytorch", "llama", {**SHARDS, "compiler": "inductor"}, "gathered one by one"),
         ("pytorch", "llama", {**SHARDS, "precision": "fp16"}, "these ranks hold parts"),
-        ("jax", "llama", {**SHARDS, "compiler": "xla"}, "holds all parameters on every device"),
+        ("jax", "llama", {**XLA, "shard_stage": 1}, "splits a parameter with its states"),
+        ("jax", "llama", {**XLA, "precision": "fp16"}, "these ranks hold parts"),
         ("paddle3", "gpt2", SHARDS, "does not use group_sharded_parallel"),
         ("pytorch", "bert_base", SHARDS, "bert_base is never split: found 2; expected 1"),
         ("pytorch", "llama", {**SHARDS, "batch_size_per_device": "max"}, "cannot hold what is"),
@@ -73,6 +75,7 @@ def test_what_trainers_cannot_run_together_is_refused(
         ("pytorch", "resnet50_v1.5", {**RANKS, "compression": "dgc"}),
         *(("pytorch", "llama", {**SHARDS, "shard_stage": stage}) for stage in (1, 2, 3)),
         ("pytorch", "gpt2", {**SHARDS, "devices_per_node": 2}),
+        *(("jax", "gpt2", {**XLA, "shard_stage": stage}) for stage in (2, 3)),
     ],
 )
 def test_each_of_the_values_runs_elsewhere(
