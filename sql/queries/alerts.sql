@@ -176,3 +176,34 @@ inner join staging.run as opened on a.opened_run_id = opened.run_id
 inner join staging.run as latest on a.last_run_id = latest.run_id
 where a.verdict = 'regressed'
 order by a.alert_id;
+
+-- name: standing_movements(cluster)
+-- Shared movements whose alert is live, or dismissed while its event goes on; the earliest run first.
+select
+    a.alert_id,
+    a.case_id,
+    m.factor,
+    m.name,
+    m.since,
+    m.members
+from raw.shared_movement as m
+inner join raw.alert as a on m.alert_id = a.alert_id
+inner join raw.run as r on m.run_id = r.run_id
+where
+    a.cluster = :cluster
+    and (
+        a.state in ('open', 'acknowledged')
+        or (a.state = 'dismissed' and a.resolved_run_id is null)
+    )
+order by a.alert_id asc, r.started_at asc;
+
+-- name: movements_of_alerts(alert_ids)
+-- The newest shared movement of each of some alerts.
+select distinct on (m.alert_id)
+    m.alert_id,
+    m.sentence,
+    m.members
+from raw.shared_movement as m
+inner join raw.run as r on m.run_id = r.run_id
+where m.alert_id = any(:alert_ids)
+order by m.alert_id asc, r.started_at desc;

@@ -281,3 +281,30 @@ where
         )
     )
 order by change asc, case_id asc, cluster asc, at asc;
+
+-- name: placements(cluster, case_ids, until)
+-- Nodes that some series ran on in the nightly runs of 180 days, and the runs of each set of nodes.
+with placed as (
+    select
+        s.case_id,
+        r.run_id,
+        array_agg(distinct n.node order by n.node) as nodes
+    from raw.run as r
+    inner join raw.measurement_node as n on r.run_key = n.run_key and r.started_at = n.run_at
+    inner join raw.series as s on n.series_key = s.series_key
+    where
+        r.cluster = :cluster
+        and r.run_kind = 'nightly'
+        and r.started_at <= :until
+        and r.started_at > :until - interval '180 days'
+        and s.case_id = any(:case_ids)
+    group by s.case_id, r.run_id
+)
+
+select
+    case_id,
+    nodes,
+    array_agg(run_id) as run_ids
+from placed
+group by case_id, nodes
+order by case_id asc, count(*) desc;

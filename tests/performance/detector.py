@@ -4,7 +4,8 @@
 
 Each verdict is `ChangeDetector.judge` on the whole history of the model, the smallest slowdown
 included. Histories are made in the processes, before the clock starts, in batches, so that what
-is measured is the judging and the memory of it, not the making of five thousand histories.
+is measured is the judging and the memory of it, not the making of five thousand histories. What the
+series share is looked for in one process, as in a live night.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ import numpy as np
 
 from nightbench.core.model import HistoryPoint, RegressionPolicy
 from nightbench.detection import ChangeDetector
+from nightbench.detection.changes import LOOK_BACK
+from nightbench.detection.factors import Factor, FactorKind, NightRow
+from nightbench.detection.shared_movements import shared_movements
 
 FIRST = datetime(2021, 1, 1, 2, tzinfo=UTC)
 BATCH = 50
@@ -60,6 +64,22 @@ def judge(job: tuple[list[int], int]) -> tuple[float, float, Counter[str], int]:
     return spent, busy, kinds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
+def sharing(series: int) -> float:
+    """Processor time, in seconds, of looking for what the series of a night share."""
+    rows = [
+        NightRow(
+            str(seed),
+            history(seed, LOOK_BACK),
+            [Factor(FactorKind.CLUSTER, "lab"), Factor(FactorKind.LINE, f"line{seed % 12}")],
+            usual_nodes=[f"n{seed % 32}"],
+        )
+        for seed in range(series)
+    ]
+    start = time.process_time()
+    shared_movements(rows, RegressionPolicy())
+    return time.process_time() - start
+
+
 def main(words: list[str]) -> int:
     """The command line; prints the figures."""
     parser = argparse.ArgumentParser(prog="tests.performance detector", description=__doc__)
@@ -80,4 +100,5 @@ def main(words: list[str]) -> int:
         f"processor, {1000 * busy / asked.series:.2f} ms of processor a verdict; "
         f"{peak / 1024:.0f} MiB a process at most (with {BATCH} histories); {dict(kinds)}"
     )
+    print(f"what they share: {sharing(asked.series):.1f} s of one processor")
     return 0

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import math
 import multiprocessing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from statistics import median
@@ -22,7 +22,7 @@ from statistics import median
 import numpy as np
 
 from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
-from nightbench.detection import ChangeDetector
+from nightbench.detection import ChangeDetector, Judgement
 from nightbench.detection.factors import (
     APART,
     Factor,
@@ -249,13 +249,14 @@ class _Player:
         """Judge every night."""
         for night in range(self.episode.event - BEFORE, self.episode.event + AFTER):
             rows = up_to(self.episode.rows, night)
-            movements = shared_movements(rows, self._policy)
+            judged = {row.name: self._judge(row.points) for row in rows if not row.is_control}
+            movements = shared_movements(rows, self._policy, _alone(judged))
             for each in movements:
                 if each.falls:
                     self._movement(each, night)
             for row in rows:
                 if not row.is_control:
-                    self._series(row, movements, night)
+                    self._series(row, judged.get(row.name), movements, night)
 
     def _movement(self, found: SharedMovement, night: int) -> None:
         for known, members in self._known:
@@ -270,15 +271,21 @@ class _Player:
             self.scores[True].movements += 1
             self.scores[True].held += found.low <= -step <= found.high
 
-    def _series(self, row: NightRow, movements: Sequence[SharedMovement], night: int) -> None:
+    def _series(
+        self,
+        row: NightRow,
+        found: Judgement | None,
+        movements: Sequence[SharedMovement],
+        night: int,
+    ) -> None:
         for score in self.scores.values():
             score.series_nights += 1
-        judged = self._judge(row.points)
+        judged = _fall(found)
         if judged is None:
             return
-        left = judged
+        left: date | None = judged
         if any(row.name in each.members for each in movements):
-            left = self._judge(without_shared(row, movements))
+            left = _fall(self._judge(without_shared(row, movements)))
         covered = left is None or any(
             row.name in members and abs((left - known.since).days) <= APART
             for known, members in self._known
@@ -292,11 +299,8 @@ class _Player:
                 else:
                     self._tell(is_shared, night, truth)
 
-    def _judge(self, points: Sequence[HistoryPoint]) -> date | None:
-        """Return the first night of a fall; None without one."""
-        judged = self._detector.judge(points[:-1], points[-1], self._policy)
-        is_fall = judged.kind is VerdictKind.REGRESSED and judged.since is not None
-        return judged.since.date() if is_fall and judged.since else None
+    def _judge(self, points: Sequence[HistoryPoint]) -> Judgement:
+        return self._detector.judge(points[:-1], points[-1], self._policy)
 
     def _tell(self, is_shared: bool, night: int, truth: int | None) -> None:
         score = self.scores[is_shared]
@@ -327,6 +331,20 @@ def play(job: tuple[str, int]) -> tuple[str, Score, Score]:
     player = _Player(*job)
     player.play()
     return job[0], player.scores[True], player.scores[False]
+
+
+def _fall(judged: Judgement | None) -> date | None:
+    """Return the first night of a fall; None without one."""
+    is_fall = judged is not None and judged.kind is VerdictKind.REGRESSED
+    return judged.since.date() if is_fall and judged and judged.since else None
+
+
+def _alone(judged: Mapping[str, Judgement]) -> dict[str, tuple[date, float]]:
+    return {
+        name: (each.since.date(), each.level_change)
+        for name, each in judged.items()
+        if each.since is not None and each.level_change is not None
+    }
 
 
 def _day(night: int) -> date:

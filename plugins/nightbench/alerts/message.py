@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from nightbench.core.model import HistoryPoint, Run, Verdict, VerdictKind
@@ -81,6 +81,11 @@ class AlertItem:
     """The command that measures it again."""
     untried: str | None = None
     """Why nobody had run its mode on such devices before; None where it was tried."""
+
+    shared: str | None = None
+    """The movement that it stands for in a sentence; None for a series alone."""
+    members: Mapping[str, float] = field(default_factory=dict)
+    """case_id of each series that moved with it -> its own relative change."""
 
     @property
     def group(self) -> str:
@@ -166,7 +171,7 @@ def _title(
     is_urgent: bool,
 ) -> str:
     if len(news) == 1:
-        words = f"{news[0].verdict.case_id} {_headline(news[0])}"
+        words = news[0].shared or f"{news[0].verdict.case_id} {_headline(news[0])}"
     elif news:
         counts = Counter(item.verdict.kind for item in news)
         words = ", ".join(f"{counts[kind]} {kind}" for kind in VerdictKind if counts[kind])
@@ -201,6 +206,8 @@ def _item(run: Run, items: Sequence[AlertItem], links: Links | None) -> str:
     verdict = worst.verdict
     if len(items) == 1:
         lines = [f"{verdict.case_id} on {verdict.cluster}: {_headline(worst)}", verdict.sentence]
+        if worst.shared:
+            lines = [worst.shared, f"- shown most clearly by {lines[0]}"]
         lines += _figures(worst)
     else:
         counts = Counter(item.verdict.kind for item in items)
@@ -220,6 +227,10 @@ def _item(run: Run, items: Sequence[AlertItem], links: Links | None) -> str:
         lines.append(f"- reproduce: {worst.reproduce}")
     if links and worst.alert_id is not None:
         lines.append(f"- alert: {links.alert(worst.alert_id)}")
+    for item in items:
+        if item.shared:
+            members = sorted(item.members.items(), key=lambda member: member[1])
+            lines += [f"- {item.shared}:", *(f"  - {name}: {by:+.1%}" for name, by in members)]
     if len(items) > 1:
         lines += ["- all of them:", *(f"  - {_row(item)}" for item in items)]
     return "\n".join(lines)

@@ -98,7 +98,12 @@ class MessageBuilder:
             if row["axes"]
             else None,
             untried=bad["untried"] if bad else None,
+            **self._shared(each.alert_id),
         )
+
+    def _shared(self, alert_id: int) -> dict[str, Any]:
+        row = self._movements.get(alert_id)
+        return {"shared": row["sentence"], "members": row["members"]} if row else {}
 
     def _picture(self, news: AlertItem) -> Picture | None:
         verdict = news.verdict
@@ -114,6 +119,10 @@ class MessageBuilder:
     @cached_property
     def _causes(self) -> dict[int, Cause]:
         return self._warehouse.causes.latest(self._alert_ids)
+
+    @cached_property
+    def _movements(self) -> dict[int, dict[str, Any]]:
+        return self._warehouse.alerts.movements(self._alert_ids)
 
     @cached_property
     def _confirmations(self) -> dict[int, Confirmation]:

@@ -51,7 +51,7 @@ class TwoGroups:
     gain: float
     """Log likelihood ratio against no common movement."""
     error: float
-    """Standard error of the common step by the spread between series alone."""
+    """Standard error of the common step."""
 
 
 def two_groups(steps: Floats, errors: Floats, start: float) -> TwoGroups:
@@ -78,7 +78,7 @@ def two_groups(steps: Floats, errors: Floats, start: float) -> TwoGroups:
     with_it = share * _normal(steps, step, errors**2 + between)
     mixed = np.log((1 - OWN) * (with_it + (1 - share) * still) + own)
     gain = float((mixed - np.log((1 - OWN) * still + own)).sum())
-    error = math.sqrt(between / max(float(moved.sum()), 1.0))
+    error = 1 / math.sqrt(max(float((moved / (errors**2 + between)).sum()), 1.0))
     trust = between / (between + errors**2)
     return TwoGroups(moved, step + trust * (steps - step), step, gain, error)
 

@@ -42,9 +42,14 @@ class NightRow:
     factors: Collection[Factor] = ()
     """Those of all its nights."""
     nodes: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """run_id -> nodes that it ran on."""
+    """run_id -> nodes that it ran on; `usual_nodes` in all other runs."""
     is_control: bool = False
     """A control measurement: it belongs to nodes and cluster, and is not counted as a series."""
+    usual_nodes: Collection[str] = ()
+
+    def on(self, run_id: str) -> Collection[str]:
+        """Return the nodes that it ran on in a run."""
+        return self.nodes.get(run_id, self.usual_nodes)
 
 
 @dataclass(frozen=True)
@@ -82,8 +87,8 @@ class SharedMovement:
 
     def touches(self, row: NightRow, point: HistoryPoint) -> bool:
         """Return whether a night of a member lies since the movement, and on its node."""
-        is_there = self.factor.kind is not FactorKind.NODE or self.factor.name in row.nodes.get(
-            point.run_id, ()
+        is_there = self.factor.kind is not FactorKind.NODE or self.factor.name in row.on(
+            point.run_id
         )
         return is_there and point.at.date() >= self.since
 

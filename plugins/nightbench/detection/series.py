@@ -23,6 +23,7 @@ RANGE_TO_SIGMA = {
     10: 3.078,
 }
 """Expected range of n normal values, in standard deviations (the d2 of control charts)."""
+_EXPECTED_RANGE: Floats = np.array([RANGE_TO_SIGMA.get(n, math.inf) for n in range(11)])
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,17 @@ def repeat_sigma(spread: float | None, n: int | None) -> float:
 
 def series_of(points: Sequence[HistoryPoint]) -> Series:
     """Return points of a history as a series; all values must be positive and finite."""
+    count = np.array([math.nan if p.n is None else p.n for p in points], dtype=float)
+    spread = np.array([math.nan if p.spread is None else p.spread for p in points], dtype=float)
+    usable = (count >= 2) & np.isfinite(spread)
+    expected = _EXPECTED_RANGE[
+        np.where(usable, np.minimum(count, max(RANGE_TO_SIGMA)), 0).astype(int)
+    ]
     return Series(
         np.array([p.at.timestamp() / 86400 for p in points], dtype=float),
         np.log(np.array([p.value for p in points], dtype=float)),
-        np.array([repeat_sigma(p.spread, p.n) for p in points], dtype=float),
-        np.array([math.nan if p.n is None else p.n for p in points], dtype=float),
+        np.where(usable, spread / expected, math.nan),
+        count,
     )
 
 

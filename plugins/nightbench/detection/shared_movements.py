@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 
 import numpy as np
@@ -25,7 +25,6 @@ from nightbench.detection.changes import (
     FEWEST,
     LEAST_REFERENCE,
     LOOK_BACK,
-    Change,
     examine_last_night,
     steps_of,
 )
@@ -42,11 +41,18 @@ from nightbench.detection.common_movement import (
 from nightbench.detection.detector import new_state_odds
 from nightbench.detection.evidence import REFERENCE
 from nightbench.detection.factors import Factor, FactorKind, NightRow, SharedMovement
-from nightbench.detection.robust import Z_90, Floats
+from nightbench.detection.robust import Z_90, Floats, median
 from nightbench.detection.series import Series, series_of
 
 RATE = 0.05
 """False discovery rate over the factors of a night."""
+
+MAJORITY = 2 / 3
+"""Share of a factor's series that must have moved, as for the causes of alerts."""
+
+PRIOR = 1.0
+"""Log odds that series which move together have moved for good, beside those of one series alone:
+a second mode or a slow week is one series' own, and hardly shows in the common of many."""
 
 SECOND = 5.0
 """Log likelihood that a second movement of a night costs."""
@@ -60,14 +66,19 @@ MOST_MOVEMENTS = 8
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
-def shared_movements(rows: Sequence[NightRow], policy: RegressionPolicy) -> list[SharedMovement]:
+def shared_movements(
+    rows: Sequence[NightRow],
+    policy: RegressionPolicy,
+    alone: Mapping[str, tuple[date, float]] | None = None,
+) -> list[SharedMovement]:
     """Return the movements that tonight still shows, the clearest first.
 
     Args:
         rows: series and controls of one cluster's night.
         policy: of the suite.
+        alone: name -> first night and relative size of the change that a series shows by itself.
     """
-    night = _Night(rows)
+    night = _Night(rows, alone or {})
     found: list[SharedMovement] = []
     while len(found) < MOST_MOVEMENTS:
         best = night.clearest(policy)
@@ -79,13 +90,24 @@ def shared_movements(rows: Sequence[NightRow], policy: RegressionPolicy) -> list
 
 
 @dataclass(frozen=True)
+class _Start:
+    """A night on which a movement may have begun, and its size as a logarithm."""
+
+    first: int
+    """Index of the night in the matrix."""
+    step: float
+    below: float = 0.0
+    above: float = 0.0
+    """Distances of the ends of the common's 90 % interval."""
+    score: float = 0.0
+
+
+@dataclass(frozen=True)
 class _Candidate:
-    """A change of a factor's common, and which rows moved with it."""
+    """A movement of a factor, and which rows moved with it."""
 
     factor: Factor
-    change: Change
-    first: int
-    """Index of its first night in the matrix."""
+    start: _Start
     rows: NDArray[np.int64]
     """Of the factor, those with nights on both sides."""
     moved: Floats
@@ -107,29 +129,38 @@ class _Candidate:
 class _Night:
     """The matrix of a night: logarithms of all series, by their nights' dates."""
 
-    def __init__(self, rows: Sequence[NightRow]) -> None:
+    def __init__(self, rows: Sequence[NightRow], alone: Mapping[str, tuple[date, float]]) -> None:
         self._rows = rows
-        dates = sorted({point.at.date() for row in rows for point in row.points})[-LOOK_BACK:]
-        place = {day: k for k, day in enumerate(dates)}
-        self._dates = dates
-        shape = len(rows), len(dates)
+        points = [row.points[-LOOK_BACK:] for row in rows]
+        days = {point.at: point.at.date() for each in points for point in each}
+        self._dates = sorted(set(days.values()))[-LOOK_BACK:]
+        place = {day: k for k, day in enumerate(self._dates)}
+        column = {at: place[day] for at, day in days.items() if day in place}
+        shape = len(rows), len(self._dates)
         self._values, self._within, self._count = (np.full(shape, np.nan) for _ in range(3))
-        self._points: list[dict[int, HistoryPoint]] = []
-        groups: dict[Factor, Mask] = {}
+        self._versions, self._nodes = (np.zeros(shape, dtype=np.int64) for _ in range(2))
+        self._names: list[str | None] = [None]
+        self._alone: dict[int, tuple[int, float]] = {}
+        groups: dict[Factor, Mask] = defaultdict(lambda: np.zeros(shape, dtype=bool))
+        codes: dict[str | None, int] = {None: 0, "": 0}
         for i, row in enumerate(rows):
-            nights = {place[p.at.date()]: p for p in row.points if p.at.date() in place}
-            self._points.append(nights)
-            columns = list(nights)
-            series = series_of(list(nights.values()))
-            self._values[i, columns] = series.level
-            self._within[i, columns] = series.within / (known_median(series.within) or math.nan)
-            self._count[i, columns] = series.count
+            nights = [point for point in points[i] if point.at in column]
+            columns = [column[point.at] for point in nights]
+            self._fill(i, columns, nights, codes)
             for factor in row.factors:
-                groups.setdefault(factor, np.zeros(shape, dtype=bool))[i, columns] = True
-            for k, point in nights.items():
-                for node in row.nodes.get(point.run_id, ()):
-                    factor = Factor(FactorKind.NODE, node)
-                    groups.setdefault(factor, np.zeros(shape, dtype=bool))[i, k] = True
+                groups[factor][i, columns] = True
+            for node in row.usual_nodes:
+                groups[Factor(FactorKind.NODE, node)][i, columns] = True
+            if row.nodes:
+                for k, point in zip(columns, nights, strict=True):
+                    if point.run_id in row.nodes:
+                        for node in row.usual_nodes:
+                            groups[Factor(FactorKind.NODE, node)][i, k] = False
+                        for node in row.nodes[point.run_id]:
+                            groups[Factor(FactorKind.NODE, node)][i, k] = True
+            if row.name in alone and alone[row.name][0] in place:
+                since, change = alone[row.name]
+                self._alone[i] = place[since], math.log1p(change)
         self._is_control = np.array([row.is_control for row in rows], dtype=bool)
         self._groups = {f: m for f, m in sorted(groups.items()) if self._is_group(m)}
         self._noise = row_noise(self._values)
@@ -146,17 +177,23 @@ class _Night:
         self._stale = set()
         real = discoveries(self._p_values, RATE)
         accepted = [c for f, c in self._accepted.items() if f in real]
-        first = max(accepted, key=lambda c: c.gain, default=None)
-        if first is None:
-            return None
         # What a line shows may be the cluster's, whose own common is not yet believed.
-        rivals = [
-            self._candidate(factor, first.change, near)
-            for factor in sorted(real)
-            for near in (first.first - 1, first.first, first.first + 1)
+        starts = [c.start for c in accepted] + self._starts_of_series()
+        nights = {
+            (near, start.step < 0): replace(start, first=near)
+            for start in reversed(starts)
+            for near in (start.first - 1, start.first, start.first + 1)
             if 0 < near < len(self._dates)
-        ]
-        ranked = sorted([first, *filter(None, rivals)], key=lambda c: -c.gain)
+        }
+        best: dict[Factor, _Candidate] = {}
+        for factor in sorted(real):
+            moved = [self._candidate(factor, start) for start in nights.values()]
+            clearest = max(filter(None, moved), key=lambda c: c.gain, default=None)
+            if clearest is not None:
+                best[factor] = clearest
+        if not best:
+            return None
+        ranked = sorted(best.values(), key=lambda c: -c.gain)
         # Two movements of a night are not one of all their series.
         pairs = itertools.combinations(ranked[1:MOST_RIVALS], 2)
         apart = [pair for pair in pairs if pair[0].members.isdisjoint(pair[1].members)]
@@ -165,31 +202,41 @@ class _Night:
             return two[0]
         return ranked[0]
 
+    def _starts_of_series(self) -> list[_Start]:
+        """Return nights from which on several series show a change by themselves, in one sense."""
+        by_night: dict[tuple[int, bool], list[float]] = {}
+        for first, step in self._alone.values():
+            by_night.setdefault((first, step < 0), []).append(step)
+        return [
+            _Start(first, median(np.array(steps)))
+            for (first, _), steps in sorted(by_night.items())
+            if len(steps) >= SMALLEST_GROUP
+        ]
+
     def take_out(self, found: _Candidate) -> None:
         """Take a movement out of the series that moved with it."""
         mask = self._groups[found.factor]
         moved = found.moved > 0.5
         for i, step in zip(found.rows[moved], found.steps[moved], strict=True):
-            since = np.arange(len(self._dates)) >= found.first
+            since = np.arange(len(self._dates)) >= found.start.first
             self._values[i, since & mask[i]] -= step
+            self._alone.pop(int(i), None)
         changed = found.rows[moved]
         self._stale = {f for f, m in self._groups.items() if m[changed].any()}
 
     def movement(self, found: _Candidate) -> SharedMovement:
         """Return a candidate as the night's verdict on its factor."""
         moved, control = found.moved > 0.5, self._is_control[found.rows]
-        shift = math.log1p(found.change.change)
-        low, high = (
-            found.step + math.copysign(math.hypot(end - shift, Z_90 * found.error), end - shift)
-            for end in (math.log1p(found.change.low), math.log1p(found.change.high))
+        below, above = (
+            math.hypot(half, Z_90 * found.error) for half in (found.start.below, found.start.above)
         )
         before, since = (self._states(found, side) for side in (-1, 0))
         return SharedMovement(
             factor=found.factor,
-            since=self._dates[found.first],
+            since=self._dates[found.start.first],
             change=math.expm1(found.step),
-            low=math.expm1(low),
-            high=math.expm1(high),
+            low=math.expm1(found.step - below),
+            high=math.expm1(found.step + above),
             members={
                 self._rows[i].name: math.expm1(step)
                 for i, step in zip(
@@ -198,23 +245,43 @@ class _Night:
             },
             series=int((~control).sum()),
             controls=(int((moved & control).sum()), int(control.sum())),
-            score=found.change.score,
+            score=found.start.score,
             versions=(before[0], since[0]),
             new_nodes=bool(before[1] and since[1] and before[1] != since[1]),
         )
 
+    def _fill(
+        self,
+        i: int,
+        columns: Sequence[int],
+        nights: Sequence[HistoryPoint],
+        codes: dict[str | None, int],
+    ) -> None:
+        """Fill a row; versions and fingerprints become numbers, 0 where unknown."""
+        series = series_of(nights)
+        self._values[i, columns] = series.level
+        self._within[i, columns] = series.within / (known_median(series.within) or math.nan)
+        self._count[i, columns] = series.count
+        for states, texts in (
+            (self._versions, [point.framework_version for point in nights]),
+            (self._nodes, [point.fingerprint_id for point in nights]),
+        ):
+            for text in dict.fromkeys(texts):
+                if text not in codes:
+                    codes[text] = len(self._names)
+                    self._names.append(text)
+            states[i, columns] = [codes[text] for text in texts]
+
     def _states(self, found: _Candidate, side: int) -> tuple[str | None, str | None]:
         """Return the commonest version and fingerprint of the nights next to a change."""
-        mask = self._groups[found.factor]
-        near = [
-            self._points[i][k]
-            for i in found.rows
-            for k in [_next_night(self._points[i], mask[i], found.first, side)]
-            if k is not None
-        ]
+        mask, first = self._groups[found.factor][found.rows], found.start.first
+        near = mask[:, first:] if side == 0 else mask[:, first - 1 :: -1]
+        has, offset = near.any(axis=1), near.argmax(axis=1)
+        nights = (first + offset if side == 0 else first - 1 - offset)[has]
+        rows = found.rows[has]
         return (
-            _commonest(point.framework_version for point in near),
-            _commonest(point.fingerprint_id for point in near),
+            self._names[_commonest(self._versions[rows, nights])],
+            self._names[_commonest(self._nodes[rows, nights])],
         )
 
     def _is_group(self, mask: Mask) -> bool:
@@ -222,15 +289,11 @@ class _Night:
 
     def _prior(self, factor: Factor, mask: Mask) -> Floats:
         """Return what new versions or new hardware add to the log odds of each night."""
-        states: list[str | None] = []
+        states = self._versions if factor.kind is FactorKind.LINE else self._nodes
         rows = _members(mask)
-        for k in range(len(self._dates)):
-            points = [self._points[i][k] for i in rows if mask[i, k]]
-            if factor.kind is FactorKind.LINE:
-                states.append(_commonest(p.framework_version for p in points))
-            else:
-                states.append(_commonest(p.fingerprint_id for p in points))
-        return new_state_odds(states)
+        known = np.where(mask[rows], states[rows], 0)
+        commonest = [_commonest(known[:, k]) for k in range(len(self._dates))]
+        return PRIOR + new_state_odds([self._names[code] for code in commonest])
 
     def _examine(self, factor: Factor, policy: RegressionPolicy) -> float:
         """Keep the candidate of a factor, if its common changed; return the change's p-value."""
@@ -255,16 +318,24 @@ class _Night:
         for change in examined.changes:
             if not change.may_reach(policy.reported_from):
                 continue
-            tonight, old = series.level[-1], math.log(change.baseline)
-            if abs(tonight - old - math.log1p(change.change)) < abs(tonight - old):
-                candidate = self._candidate(factor, change, int(nights[change.first]))
+            step, off = math.log1p(change.change), series.level[-1] - math.log(change.baseline)
+            if abs(off - step) < abs(off):
+                start = _Start(
+                    int(nights[change.first]),
+                    step,
+                    step - math.log1p(change.low),
+                    math.log1p(change.high) - step,
+                    change.score,
+                )
+                candidate = self._candidate(factor, start)
                 if candidate is not None:
                     self._accepted[factor] = candidate
                     break
         return min(1.0, 2 * tested * float(stdtr(freedom, -scores.max())))
 
-    def _candidate(self, factor: Factor, change: Change, first: int) -> _Candidate | None:
+    def _candidate(self, factor: Factor, begun: _Start) -> _Candidate | None:
         """Return which rows of a factor moved on a night; None where too few did."""
+        first = begun.first
         mask = self._groups[factor]
         rows = _members(mask)
         start = max(0, first - REFERENCE)
@@ -279,13 +350,13 @@ class _Night:
         n_before, n_after = np.isfinite(before).sum(axis=1), np.isfinite(after).sum(axis=1)
         after_share = np.where(n_after < 3, 1.0, math.pi / 2) / n_after
         errors = self._noise[rows] * np.sqrt(after_share + math.pi / 2 / n_before)
-        found = two_groups(steps, errors, math.log1p(change.change))
+        found = two_groups(steps, errors, begun.step)
         members = (found.moved > 0.5) & ~self._is_control[rows]
-        if members.sum() < max(SMALLEST_GROUP, len(members[~self._is_control[rows]]) / 2):
+        if members.sum() < max(SMALLEST_GROUP, MAJORITY * int((~self._is_control[rows]).sum())):
             return None
         gain = found.gain + float(self._known[factor][first])
         return _Candidate(
-            factor, change, first, rows, found.moved, found.steps, found.step, gain, found.error
+            factor, begun, rows, found.moved, found.steps, found.step, gain, found.error
         )
 
 
@@ -293,14 +364,7 @@ def _members(mask: Mask) -> NDArray[np.int64]:
     return np.flatnonzero(mask.any(axis=1))
 
 
-def _next_night(
-    points: Mapping[int, HistoryPoint], mask: Mask, first: int, side: int
-) -> int | None:
-    """Return a row's first night since `first` (`side` 0), or its last before it (-1)."""
-    nights = [k for k in points if mask[k] and (k >= first if side == 0 else k < first)]
-    return (min if side == 0 else max)(nights, default=None)
-
-
-def _commonest(states: Iterable[str | None]) -> str | None:
-    counted = Counter(state for state in states if state)
-    return counted.most_common(1)[0][0] if counted else None
+def _commonest(states: NDArray[np.int64]) -> int:
+    """Return the commonest state; 0 where none is known."""
+    known = states[states > 0]
+    return int(np.bincount(known).argmax()) if len(known) else 0

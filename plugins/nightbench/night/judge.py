@@ -14,6 +14,7 @@ from nightbench.alerts import AlertChanges, Delivery, LiveAlert, alerts_for, dri
 from nightbench.alerts.explain import explain_alerts
 from nightbench.alerts.noise import quarantine
 from nightbench.alerts.notify import Notifier, notify
+from nightbench.alerts.shared_alerts import SharedAlerts, StandingMovement, share_alerts
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     CaseStatus,
@@ -26,11 +27,12 @@ from nightbench.core.model import (
     RunKind,
     Severity,
     Verdict,
-    VerdictKind,
 )
 from nightbench.core.run_plan import RunPlan
 from nightbench.detection import NIGHTS_READ, ChangeDetector, Judgement, judge_cases
+from nightbench.detection.factors import SharedMovement
 from nightbench.night.detector_grade import DetectorGrades, grade_detector
+from nightbench.night.shared_night import CHANGES, judge_shared
 from nightbench.night.suspected_regressions import confirm_suspects
 from nightbench.nodes.node_preflight import ALL_REDUCE
 from nightbench.spool import Spool
@@ -45,8 +47,6 @@ MOST = 0.75
 
 Kind = tuple[str, str, str]
 """metric, device, backend: figures of one kind are comparable."""
-
-_CHANGES = (VerdictKind.REGRESSED, VerdictKind.IMPROVED)
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,10 @@ class JudgedCases:
     """In the order of the plan."""
     histories: Mapping[str, Sequence[HistoryPoint]]
     """Good nights before this run by case_id, oldest first."""
+    movements: Sequence[SharedMovement] = ()
+    """What they share; of nightly runs alone."""
+    own: frozenset[str] = frozenset()
+    """Members of a movement that changed by themselves as well."""
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -110,14 +114,23 @@ def judge_run(
         )
         noisy = quarantine(warehouse, plan, judged.histories)
         drifts.follow(warehouse, plan, judged.cases, judged.histories, later, noisy)
-        changes = alerts_for(
+        cluster = plan.run.cluster
+        shared = share_alerts(
             [verdict for verdict in verdicts if verdict.case_id not in later],
-            [LiveAlert.from_row(row) for row in warehouse.alerts.standing(plan.run.cluster)],
+            judged.movements,
+            StandingMovement.of(warehouse.alerts.standing_movements(cluster)),
+            judged.own,
+            noisy,
+        )
+        changes = alerts_for(
+            shared.verdicts,
+            [LiveAlert.from_row(row) for row in warehouse.alerts.standing(cluster)],
             plan.run.started_at,
             plan.policy.clear_change,
             noisy,
         )
         opened, resolved = _store(warehouse, changes, run_id)
+        _store_movements(warehouse, plan.run, judged.movements, shared)
         explain_alerts(warehouse.causes, plan.run, plan.policy.clear_change)
         if confirms:
             confirm_suspects(connection, plan)
@@ -153,6 +166,33 @@ def _store(
     return (*reopened, *opened), resolved
 
 
+def _store_movements(
+    warehouse: Warehouse, run: Run, movements: Sequence[SharedMovement], shared: SharedAlerts
+) -> None:
+    """Store what the series of a night share, with the alert of each that has one."""
+    alert_ids = {row["case_id"]: row["alert_id"] for row in warehouse.alerts.standing(run.cluster)}
+    warehouse.alerts.store_movements(
+        [
+            {
+                "run_id": run.run_id,
+                "factor": each.factor.kind.value,
+                "name": each.factor.name,
+                "since": each.since,
+                "change": each.change,
+                "low": each.low,
+                "high": each.high,
+                "members": dict(each.members),
+                "series": each.series,
+                "controls": each.controls[1],
+                "controls_moved": each.controls[0],
+                "sentence": each.sentence,
+                "alert_id": alert_ids.get(shared.lead.get(number, "")),
+            }
+            for number, each in enumerate(movements)
+        ]
+    )
+
+
 def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
     """Judge the cases of a loaded run, and store their verdicts: no alert changes.
 
@@ -181,14 +221,18 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
     )
     cases = judge_cases(run, list(by_id), measured, histories, plan.policy)
     # Changed cases are judged again with the controls of their nodes, which add evidence only.
-    changed = [verdict.case_id for verdict, _ in cases if verdict.kind in _CHANGES]
+    changed = [verdict.case_id for verdict, _ in cases if verdict.kind in CHANGES]
     with_controls = {
         case_id: judge_cases(
             run, [case_id], measured, histories, plan.policy, ChangeDetector(controls=controls)
         )[0]
         for case_id, controls in controls_of_cases(warehouse.causes, run, changed).items()
     }
-    judged = JudgedCases([with_controls.get(case[0].case_id, case) for case in cases], histories)
+    cases = [with_controls.get(case[0].case_id, case) for case in cases]
+    judged = JudgedCases(cases, histories)
+    if run.run_kind is RunKind.NIGHTLY:
+        shared = judge_shared(warehouse, run, by_id, measured, histories, cases, plan.policy)
+        judged = JudgedCases(shared.cases, histories, shared.movements, shared.own)
     warehouse.series.store_verdicts(judged.verdicts)
     return judged
 

@@ -8,6 +8,7 @@ from datetime import date, datetime
 from typing import Any
 
 import psycopg2.errors
+from psycopg2.extras import Json
 
 from nightbench.core.model import Verdict
 from nightbench.warehouse import to_row
@@ -121,6 +122,21 @@ class AlertRepository(Repository):
     def standing(self, cluster: str) -> list[Row]:
         """Live alerts, and dismissed ones whose event goes on, oldest first."""
         return self._read("standing_alerts", cluster=cluster)
+
+    def store_movements(self, rows: Sequence[Row]) -> int:
+        """Store the shared movements of a run; `members` is a JSON object."""
+        stored = [row | {"members": Json(row["members"])} for row in rows]
+        with self._transaction("store the shared movements"):
+            return self._store("shared_movement", stored, "run_id factor name since")
+
+    def standing_movements(self, cluster: str) -> list[Row]:
+        """Shared movements whose alert is live, or dismissed while its event goes on."""
+        return self._read("standing_movements", cluster=cluster)
+
+    def movements(self, alert_ids: Sequence[int]) -> dict[int, Row]:
+        """The newest shared movement of each alert that has one: `sentence` and `members`."""
+        rows = self._read("movements_of_alerts", alert_ids=alert_ids)
+        return {row["alert_id"]: row for row in rows}
 
     def events(self, alert_id: int) -> list[Row]:
         """The history of an alert, oldest first: rows of `marts.fct_alert_event`."""

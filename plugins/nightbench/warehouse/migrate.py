@@ -48,6 +48,7 @@ VIEWS = (
     "marts/fingerprint_field",
     "marts/fct_alert",
     "marts/fct_alert_event",
+    "marts/fct_shared_movement",
     "marts/fct_noise_event",
     "marts/noisy_series",
     "marts/fct_drift",

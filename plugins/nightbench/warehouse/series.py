@@ -66,6 +66,10 @@ class SeriesRepository(Repository):
             points.sort(key=lambda point: (point.at, point.run_id))
         return found
 
+    def placements(self, cluster: str, case_ids: Sequence[str], until: datetime) -> list[Row]:
+        """Sets of nodes that series ran on in 180 days, with the runs; the commonest set first."""
+        return self._read("placements", cluster=cluster, case_ids=case_ids, until=until)
+
     def store_verdicts(self, verdicts: Iterable[Verdict]) -> int:
         """Store the verdicts of runs and return how many were new or different."""
         chosen = list(verdicts)

@@ -1,0 +1,117 @@
+"""What many series of a night share is one verdict and one alert, on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from tests.sql.conftest import Database, Rows
+from tests.sql.given import Given
+from tests.sql.nights import Inbox
+from tests.sql.spooled import DIGEST, FAKE, plan
+from tests.sql.spooled import case as sleeping
+
+from nightbench.core.model import Case, VerdictKind
+from nightbench.night.judge import JudgeResult, judge_run
+from nightbench.spool import Spool
+from nightbench.spool.plans import store_plan
+from nightbench.warehouse import Triage, Warehouse, connect
+from nightbench.warehouse.connection import Connection
+
+ON_N1 = tuple(sleeping(batch) for batch in (1, 2, 3, 4, 5, 6))
+ON_N2 = tuple(sleeping(batch) for batch in (11, 12, 13, 14, 15, 16))
+FELL = 40
+"""The first slow night, from 0."""
+
+
+class Lab:
+    """Nights of twelve cases; those of n1 become slower."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        warehouse: Database,
+        connection: Connection,
+        given: Given,
+        inbox: Inbox,
+    ) -> None:
+        self._spool, self._warehouse, self._given, self._inbox = spool, warehouse, given, inbox
+        self._loader = Warehouse(connection)
+        self._rng = random.Random(7)
+
+    def load(self, until: int, since: int = 0, fall: float = 0.04, noise: float = 0.004) -> str:
+        """Load nights; return the last one's run_id."""
+        for night in range(since, until):
+            run = self._given.run(night, suite="seeded")
+            came = [self._came(run, case, night, fall, noise) for case in (*ON_N1, *ON_N2)]
+            self._loader.runs.load(self._given.bundle(run, *came))
+        store_plan(plan(run, [*ON_N1, *ON_N2], [self._inbox.url]), self._spool)
+        return run.run_id
+
+    def judge(self, run_id: str) -> JudgeResult:
+        return judge_run(self._spool, run_id, lambda: connect(self._warehouse.loader))
+
+    def _came(self, run, case: Case, night: int, fall: float, noise: float):
+        is_slow = case in ON_N1 and night >= FELL
+        level = 100 * (1 - fall if is_slow else 1) * math.exp(self._rng.gauss(0, noise))
+        return self._given.came_back(
+            run,
+            case,
+            tuple(level * x for x in (0.998, 1.0, 1.002)),
+            nodes=("n1",) if case in ON_N1 else ("n2",),
+            build=FAKE,
+            definition_digest=DIGEST,
+            fingerprint_id="",
+            unit="samples",
+        )
+
+
+@pytest.fixture
+def lab(
+    spool: Spool, warehouse: Database, connection: Connection, given: Given, inbox: Inbox
+) -> Lab:
+    return Lab(spool, warehouse, connection, given, inbox)
+
+
+def test_six_series_of_a_slow_node_are_one_alert_that_names_them(
+    lab: Lab, reader: Warehouse, inbox: Inbox, rows: Rows
+) -> None:
+    result = lab.judge(lab.load(FELL + 3))
+
+    fallen = {v.case_id for v in result.verdicts if v.kind is VerdictKind.REGRESSED}
+    assert fallen == {case.case_id for case in ON_N1}
+    (alert,) = reader.alerts.find()
+    assert alert["sentence"].startswith("node n1: 6 of 6 series slower by ")
+    (message,) = inbox.messages
+    assert "node n1: 6 of 6 series slower by" in message["title"]
+    assert all(case.case_id in message["message"] for case in ON_N1)
+    (movement,) = rows("select * from marts.fct_shared_movement")
+    assert (movement["factor"], movement["name"]) == ("node", "n1")
+    assert movement["low"] < -0.04 < movement["high"]
+    assert movement["alert_id"] == alert["alert_id"]
+
+
+def test_the_next_nights_and_a_second_judging_open_no_other(lab: Lab, reader: Warehouse) -> None:
+    for night in range(FELL + 3, FELL + 8):
+        run_id = lab.load(night, since=0 if night == FELL + 3 else night - 1)
+        lab.judge(run_id)
+        lab.judge(run_id)
+    assert len(reader.alerts.find()) == 1
+
+
+def test_a_movement_that_was_dismissed_stays_silent_for_all_its_series(
+    lab: Lab, reader: Warehouse, triage: Triage
+) -> None:
+    lab.judge(lab.load(FELL + 3))
+    (alert,) = reader.alerts.find()
+    triage.move(alert["alert_id"], "dismissed", "the new power limit", "intended")
+    lab.judge(lab.load(FELL + 4, since=FELL + 3))
+    assert reader.alerts.find() == []
+
+
+def test_a_fall_that_no_series_shows_alone_is_told(lab: Lab, reader: Warehouse) -> None:
+    result = lab.judge(lab.load(FELL + 6, fall=0.015, noise=0.006))
+    assert sum("its own nights do not show" in v.sentence for v in result.verdicts) >= 2
+    (alert,) = reader.alerts.find()
+    assert alert["sentence"].startswith("node n1: ")

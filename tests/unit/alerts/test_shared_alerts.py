@@ -1,0 +1,64 @@
+"""One member of a movement alerts, the others are silent; who changed by itself is not."""
+
+from datetime import UTC, date, datetime
+
+from nightbench.alerts.shared_alerts import StandingMovement, share_alerts
+from nightbench.core.model import Verdict, VerdictKind
+from nightbench.detection.factors import Factor, FactorKind, SharedMovement
+
+SINCE = datetime(2026, 3, 1, 1, tzinfo=UTC)
+LINE = Factor(FactorKind.LINE, "paddle3")
+MEMBERS = {"a": -0.04, "b": -0.05, "c": -0.03}
+MOVEMENT = SharedMovement(LINE, SINCE.date(), -0.04, -0.045, -0.035, MEMBERS, 4, (0, 2), 3.0)
+
+
+def fell(case_id, catches):
+    return Verdict(
+        case_id,
+        "lab",
+        "night-1",
+        VerdictKind.REGRESSED,
+        "It fell.",
+        value=96.0,
+        baseline=100.0,
+        smallest_slowdown=catches,
+        since=SINCE,
+    )
+
+
+VERDICTS = [fell("a", 0.03), fell("b", 0.02), fell("c", 0.01), fell("other", 0.01)]
+
+
+def loud(shared):
+    return [v.case_id for v in shared.verdicts if v.kind is VerdictKind.REGRESSED]
+
+
+def standing(case_id="b", since=date(2026, 3, 2)):
+    return [StandingMovement(7, case_id, LINE, since, frozenset(MEMBERS))]
+
+
+def test_the_least_noisy_member_speaks_for_all_and_names_them():
+    shared = share_alerts(VERDICTS, [MOVEMENT], [])
+    assert loud(shared) == ["c", "other"]
+    (told,) = [v for v in shared.verdicts if v.case_id == "c"]
+    assert told.sentence.startswith("line paddle3: 3 of 4 series slower by 4.0 % [3.5, 4.5]")
+    assert "b -5.0%, a -4.0%, c -3.0%" in told.sentence
+
+
+def test_a_noisy_member_and_one_that_changed_by_itself_do_not_speak_for_the_others():
+    shared = share_alerts(VERDICTS, [MOVEMENT], [], own={"b"}, noisy={"c"})
+    assert loud(shared) == ["a", "b", "other"]
+    assert shared.lead == {0: "a"}
+
+
+def test_the_member_that_has_the_alert_keeps_it():
+    assert loud(share_alerts(VERDICTS, [MOVEMENT], standing())) == ["b", "other"]
+
+
+def test_on_a_night_that_does_not_show_the_movement_its_members_stay_silent():
+    assert loud(share_alerts(VERDICTS, [], standing())) == ["b", "other"]
+
+
+def test_a_movement_of_weeks_ago_covers_no_new_fall():
+    old = standing(since=date(2026, 2, 1))
+    assert loud(share_alerts(VERDICTS, [MOVEMENT], old)) == ["b", "c", "other"]
