@@ -40,7 +40,23 @@ select
     s.axes,
     b.build_id,
     m.is_private_build,
-    m.untried,
+    case
+        when
+            m.untried is not null
+            and not exists (
+                select 1
+                from staging.tried_mode as t
+                left join staging.run_driver as d on d.run_id = r.run_id
+                where
+                    t.cluster = s.cluster
+                    and t.line = s.framework
+                    and t.mode = s.mode
+                    and t.build_id = b.build_id
+                    and t.framework_version = coalesce(m.framework_version, '')
+                    and t.driver = coalesce(d.driver, '')
+            )
+            then m.untried
+    end as untried,
     m.framework_version,
     m.throughput,
     m.unit,
@@ -127,7 +143,8 @@ comment on column marts.fct_measurement.environment is
 comment on column marts.fct_measurement.is_private_build is
 'Its build was named for this run and is not the suite''s own: no part of the series'' history';
 comment on column marts.fct_measurement.untried is
-'Why nobody had run this mode on such devices before: not to be quoted as what the line can do';
+'Why nobody had run this mode on such devices before: not to be quoted as what the line can do, '
+'until the acceptance of the cluster has passed it with this build and driver';
 comment on column marts.fct_measurement.node_names is 'Nodes that it ran on; null when imported';
 comment on column marts.fct_measurement.series_key is 'Number of the series: short and stable';
 comment on column marts.fct_measurement.run_key is 'Number of the run';

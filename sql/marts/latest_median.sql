@@ -80,7 +80,7 @@ cross join lateral (
     from marts.fct_measurement as f
     where
         f.series_key = s.series_key
-        and f.run_kind not in ('drill', 'confirm')
+        and f.run_kind not in ('drill', 'confirm', 'acceptance')
         and not f.is_private_build
     order by f.started_at desc
     limit 1

@@ -55,7 +55,7 @@ select
         where
             m.series_key = k.series_key
             and m.is_good
-            and m.run_kind not in ('drill', 'confirm')
+            and m.run_kind not in ('drill', 'confirm', 'acceptance')
             and not m.is_private_build
         order by m.run_at desc
         limit :max_points
@@ -127,7 +127,9 @@ with judged as (
                 n.smallest_slowdown
             from raw.verdict as n
             inner join raw.run as r on n.run_key = r.run_key
-            where n.series_key = s.series_key and r.run_kind not in ('drill', 'confirm')
+            where
+                n.series_key = s.series_key
+                and r.run_kind not in ('drill', 'confirm', 'acceptance')
             order by n.run_at desc
             limit 1
         ) as v
@@ -306,7 +308,7 @@ with measured as (
     where
         case_id = :case_id
         and cluster = :cluster
-        and run_kind not in ('drill', 'confirm')
+        and run_kind not in ('drill', 'confirm', 'acceptance')
         -- On both sides of the join, where they choose the months that are read.
         and (:since::timestamptz is null or started_at >= :since)
         and (:until::timestamptz is null or started_at < :until)
@@ -318,7 +320,7 @@ judged as (
     where
         case_id = :case_id
         and cluster = :cluster
-        and run_kind not in ('drill', 'confirm')
+        and run_kind not in ('drill', 'confirm', 'acceptance')
         and (:since::timestamptz is null or started_at >= :since)
         and (:until::timestamptz is null or started_at < :until)
 )
@@ -666,7 +668,7 @@ newest as (
                 and n.is_good
                 and n.run_at >= w.since
                 and n.run_at <= w.until
-                and n.run_kind not in ('drill', 'confirm')
+                and n.run_kind not in ('drill', 'confirm', 'acceptance')
                 and (not n.is_private_build or :by in ('build', 'run'))
                 and case :by
                     when 'version' then s.framework || ' ' || n.framework_version = w.side
@@ -821,7 +823,7 @@ built as (
     where
         :by in ('framework', 'version', 'build')
         and m.is_good
-        and m.run_kind not in ('drill', 'confirm')
+        and m.run_kind not in ('drill', 'confirm', 'acceptance')
         and m.run_at >= (select y.since from last_year as y)
     group by m.build_key, m.framework_version
 ),
@@ -843,7 +845,7 @@ named as (
         ) as brought
     where
         :by in ('cluster', 'run')
-        and r.run_kind not in ('drill', 'confirm')
+        and r.run_kind not in ('drill', 'confirm', 'acceptance')
     union all
     select
         m.started_at,

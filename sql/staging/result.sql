@@ -44,7 +44,23 @@ select
     b.build_id,
     coalesce(b.digest, b.build_id) as build_digest,
     p.is_private_build,
-    p.untried,
+    case
+        when
+            p.untried is not null
+            and not exists (
+                select 1
+                from staging.tried_mode as t
+                left join staging.run_driver as d on d.run_id = r.run_id
+                where
+                    t.cluster = s.cluster
+                    and t.line = s.framework
+                    and t.mode = s.mode
+                    and t.build_id = b.build_id
+                    and t.framework_version = coalesce(m.framework_version, '')
+                    and t.driver = coalesce(d.driver, '')
+            )
+            then p.untried
+    end as untried,
     p.left_out,
     coalesce(m.unit, p.unit) as unit,
     m.generation,
@@ -103,6 +119,8 @@ comment on column staging.result.is_synthetic is 'Made from synthetic data';
 comment on column staging.result.build_digest is
 'Digest of the build, or its name where it has none';
 comment on column staging.result.unit is 'Unit of work: images, samples, tokens';
+comment on column staging.result.untried is
+'Why nobody had run this mode on such devices before, until the cluster''s acceptance passed it';
 comment on column staging.result.is_quarantined is 'A check refused it';
 comment on column staging.result.tokens_per_s_per_device is 'tokens_per_s / trainers';
 comment on column staging.result.tflops_per_device is 'model_flops_per_s / trainers, in TFLOP/s';

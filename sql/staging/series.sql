@@ -30,11 +30,25 @@ select
     c.data,
     c.data = 'synthetic' as is_synthetic,
     c.scale,
-    c.axes
+    c.axes,
+    concat_ws(
+        ' ',
+        c.strategy,
+        nullif(c.sync, 'sync'),
+        nullif(c.precision, 'fp32'),
+        nullif(c.compiler, 'none'),
+        nullif(c.execution, 'default'),
+        nullif(c.layout, 'default'),
+        nullif(c.compression, 'none'),
+        'shard' || c.shard_stage
+    ) as mode
 from raw.series as s
 inner join raw."case" as c on s.case_key = c.case_key;
 
 comment on view staging.series is 'One row per series: a case on a cluster, with all its axes';
 comment on column staging.series.global_batch_size is
 'Samples in a step of all trainers; null where the case says max';
+comment on column staging.series.mode is
+'Strategy, then what is not the default of synchronisation, precision, compiler, execution, '
+'layout, compression and sharding, such as `single bf16 xla`';
 comment on column staging.series.is_synthetic is 'Made from synthetic data';

@@ -77,6 +77,13 @@ def catalog() -> Catalog:
     return load_catalog()
 
 
+def accepting_catalog() -> Catalog:
+    """Return the catalog that also knows what the acceptance of clusters has shown."""
+    from nightbench.night.acceptance import accepting
+
+    return accepting(catalog(), open_warehouse)
+
+
 def spool() -> Spool:
     """Return the spool of runs."""
     from nightbench.spool import open_spool

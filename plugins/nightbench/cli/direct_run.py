@@ -24,6 +24,7 @@ from nightbench.warehouse.connection import WarehouseUnavailable
 if TYPE_CHECKING:
     from nightbench.core.run_plan import RunPlan
     from nightbench.gang import Shipment, SshTarget
+    from nightbench.night.cluster_preflight import ClusterHealth
 
 
 def measure_directly(chosen: Chosen) -> int:
@@ -32,23 +33,42 @@ def measure_directly(chosen: Chosen) -> int:
     Raises:
         UserError: nothing was launched, because a Connection is missing for instance.
     """
+    plan = plan_now(chosen, datetime.now(UTC))
+    interrupted = measure_plan(chosen, plan)
+    load_and_judge(common.spool(), plan.run.run_id)
+    rows = show_run(plan.run.run_id, await_verdicts=False)
+    if interrupted:
+        return INTERRUPTED
+    return 0 if all(map(is_good, rows)) else FAILED
+
+
+def measure_plan(chosen: Chosen, plan: RunPlan, health: ClusterHealth | None = None) -> bool:
+    """Measure a plan over SSH from this process; return whether the user interrupted it.
+
+    Args:
+        chosen: the suite and its cluster.
+        plan: of them.
+        health: of the nodes, where they have just been examined.
+
+    Raises:
+        UserError: nothing was launched, because a Connection is missing for instance.
+    """
     from nightbench.gang import case_runner
     from nightbench.night.code_snapshot import shipment_of_now
     from nightbench.spool import plans
 
-    place = common.home()
-    place.make()
-    plan = plan_now(chosen, datetime.now(UTC))
+    common.home().make()
     targets = common.reach(chosen.cluster)
-    spool = common.spool()
-    folder = plans.store_plan(plan, spool)
+    folder = plans.store_plan(plan, common.spool())
     run_id = plan.run.run_id
     say(f"run {run_id}: {len(plan.jobs)} cases on {chosen.cluster.name}, over SSH, no scheduler")
     interrupted = False
     wheelhouse = chosen.cluster.environments.wheelhouse
     shipment = shipment_of_now(plan.run.code_digest, wheelhouse)
     try:
-        jobs = place_on_healthy(chosen, plan.jobs, folder, targets, shipment)
+        if health is None:
+            health = examine_for(chosen, plan.jobs, targets, shipment)
+        jobs = place_on_healthy(chosen, plan.jobs, folder, health)
         with LiveView(out, folder, folder.planned(), common.history(chosen.cluster.name)) as view:
             case_runner.measure_cases(
                 jobs,
@@ -64,14 +84,15 @@ def measure_directly(chosen: Chosen) -> int:
     plans.mark_ended(folder)
     if interrupted:
         say(f"{run_id} was cancelled; its processes on the nodes have been ended")
-    load_and_judge(spool, run_id)
-    rows = show_run(run_id, await_verdicts=False)
-    if interrupted:
-        return INTERRUPTED
-    return 0 if all(map(is_good, rows)) else FAILED
+    return interrupted
 
 
-def plan_now(chosen: Chosen, now: datetime) -> RunPlan:
+def plan_now(
+    chosen: Chosen,
+    now: datetime,
+    run_kind: RunKind = RunKind.ON_DEMAND,
+    run_id: str | None = None,
+) -> RunPlan:
     """Plan a run that begins now, within the cluster's hours.
 
     Raises:
@@ -95,7 +116,8 @@ def plan_now(chosen: Chosen, now: datetime) -> RunPlan:
         chosen.suite,
         chosen.cluster,
         chosen.catalog,
-        run_kind=RunKind.ON_DEMAND,
+        run_kind=run_kind,
+        run_id=run_id,
         requested_by=getpass.getuser(),
         started_at=now,
         night=night,
@@ -104,14 +126,26 @@ def plan_now(chosen: Chosen, now: datetime) -> RunPlan:
     )
 
 
-def place_on_healthy(
+def examine_for(
     chosen: Chosen,
     jobs: Sequence[JobSpec],
-    folder: RunSpool,
     targets: Mapping[str, SshTarget],
     shipment: Shipment,
+) -> ClusterHealth:
+    """Run the preflight of a run's nodes for the lines of its jobs; orphans are ended first."""
+    from nightbench.night import cluster_preflight
+
+    wanted = {job.build.line for job in jobs}
+    lines = [line for name, line in chosen.catalog.frameworks.items() if name in wanted]
+    return asyncio.run(
+        cluster_preflight.examine(chosen.cluster, targets, shipment, lines, sweep=True)
+    )
+
+
+def place_on_healthy(
+    chosen: Chosen, jobs: Sequence[JobSpec], folder: RunSpool, found: ClusterHealth
 ) -> Sequence[JobSpec]:
-    """Run the preflight of a run's nodes, and place its cases on the healthy ones.
+    """Store the preflight of a run, and place its cases on the healthy nodes.
 
     Returns:
         The jobs that can be measured; the outcome of the others is stored.
@@ -119,9 +153,6 @@ def place_on_healthy(
     from nightbench.night import cluster_preflight, run_preflight
 
     cluster = chosen.cluster
-    wanted = {job.build.line for job in jobs}
-    lines = [line for name, line in chosen.catalog.frameworks.items() if name in wanted]
-    found = asyncio.run(cluster_preflight.examine(cluster, targets, shipment, lines, sweep=True))
     try:
         with closing(common.open_warehouse()) as connection:
             states = cluster_preflight.record_preflight(

@@ -66,7 +66,7 @@ COMMANDS = {
         "drill": "drill",
         "alert": "alert",
     },
-    "Nodes": {"doctor": "nodes", "nodes": "nodes", "sweep": "nodes"},
+    "Nodes": {"accept": "accept", "doctor": "nodes", "nodes": "nodes", "sweep": "nodes"},
 }
 """Panel -> command -> module beside this one."""
 

@@ -106,7 +106,7 @@ class Selection:
             cases=tuple(self.case or ()),
             untried=self.untried,
         )
-        suite, cluster, catalog = resolve_request(request, files=True)
+        suite, cluster, catalog = resolve_request(request, common.accepting_catalog(), files=True)
         asked = dataclasses.replace(request, suite=suite.name, cluster=cluster.name)
         known = catalog.with_commands(suite)
         return Chosen(suite, cluster, known, asked.to_params(), night, outside_hours)

@@ -116,8 +116,9 @@ def _switch(name: str, value: Any) -> bool:
 
 def _run_kind(name: str, value: Any) -> RunKind:
     kind = _text(name, value) or RunKind.ON_DEMAND.value
-    if kind not in set(RunKind):
-        raise UserError(f'{name}: found "{kind}"; expected one of {", ".join(RunKind)}')
+    known = [each for each in RunKind if each is not RunKind.ACCEPTANCE]  # of no suite
+    if kind not in known:
+        raise UserError(f'{name}: found "{kind}"; expected one of {", ".join(known)}')
     return RunKind(kind)
 
 
@@ -133,16 +134,19 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
 """Field of a `RunRequest` -> what reads its value from the form."""
 
 
-def resolve_request(request: RunRequest, *, files: bool = False) -> tuple[Suite, Cluster, Catalog]:
+def resolve_request(
+    request: RunRequest, catalog: Catalog | None = None, *, files: bool = False
+) -> tuple[Suite, Cluster, Catalog]:
     """The suite and the cluster that a request means, after every check.
 
+    The catalog is read from the files where None is given, and then knows of no acceptances.
     With `files` names may be paths of YAML files, and builds lie anywhere: for the command line,
     whose user may read them anyway, and never for what comes from a form.
 
     Raises:
         UserError: an unknown name, a wrong file, or a case that cannot run there.
     """
-    catalog = load_catalog()
+    catalog = catalog or load_catalog()
     path = suite_file(request.suite, files=files)
     named = cluster_of(request.cluster, catalog, files=files) if request.cluster else None
     suite = load_suite(path, catalog, cluster=named, scale=request.scale, untried=request.untried)

@@ -219,7 +219,10 @@ def _wrong_length(case: Case, params: Mapping[str, Any]) -> Refusal | None:
 def untried_because(
     case: Case, cluster: Cluster, catalog: Catalog, builds: Mapping[str, Build]
 ) -> str | None:
-    """Say why nobody has run a case on such devices before; None where somebody has."""
+    """Say why nobody has run a case on such devices before; None where somebody has.
+
+    The acceptance of the cluster says so too, but not of `builds` that a suite names.
+    """
     (framework,) = builds_of(catalog.frameworks[case.framework], cluster, builds)
     workload = catalog.workloads[case.workload]
     kind = cluster.device_kind
@@ -228,8 +231,14 @@ def untried_because(
         value = _value(case, axis, workload)
         answer = framework.axes.get(axis, {}).get(value or "", {}).get(kind)
         answers[f"{axis} {value}: "] = answer
-    found = (f"{what}{a.why}" for what, a in answers.items() if isinstance(a, Untried))
-    return next(found, None)
+    why = next((f"{on}{a.why}" for on, a in answers.items() if isinstance(a, Untried)), None)
+    accepted = catalog.accepted(cluster) if why is not None else {}
+    if (case.framework, case.mode) not in accepted:
+        return why
+    build, due = builds.get(case.framework), accepted[case.framework, case.mode]
+    if build is not None and (build.source != "index" or build.version is not None):
+        due = "this build is another"
+    return due and f"{why}; the acceptance of cluster {cluster.name} passed it, and is due: {due}"
 
 
 def _value(case: Case, axis: str, workload: WorkloadInfo) -> str | None:

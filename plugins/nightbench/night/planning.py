@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from datetime import datetime
 
+from nightbench.config import load_catalog
 from nightbench.config.run_request import RunRequest, resolve_request
 from nightbench.core.budget import (
     CaseHistory,
@@ -27,6 +28,7 @@ from nightbench.core.model import Catalog, Cluster, Suite
 from nightbench.core.placement import held_by, nodes_for
 from nightbench.core.run_plan import definition_digest, make_plan
 from nightbench.core.sentences import sentence
+from nightbench.night.acceptance import accepting
 from nightbench.night.case_history import case_histories
 from nightbench.night.code_snapshot import keep_code
 from nightbench.spool import Spool
@@ -117,7 +119,7 @@ class TooLateForNight(UserError):
     """The night of a run is over, and the next one begins later than `LONGEST_WAIT` from now."""
 
 
-def night_start(request: RunRequest, now: datetime) -> datetime | None:
+def night_start(request: RunRequest, now: datetime, connect: Connect) -> datetime | None:
     """Return when the night of a request begins; None where it has begun or none is requested.
 
     Raises:
@@ -126,7 +128,7 @@ def night_start(request: RunRequest, now: datetime) -> datetime | None:
     """
     if not request.night:
         return None
-    suite, cluster, _ = resolve_request(request)
+    suite, cluster, _ = resolve_request(request, accepting(load_catalog(), connect))
     window = next_night(suite, cluster, now)
     if window.start <= now:
         return None
@@ -161,7 +163,7 @@ def plan_run(
         UserError: see `resolve_request`; or the cluster's hours do not hold, and the request does
             not say `outside_hours`.
     """
-    suite, cluster, catalog = resolve_request(request)
+    suite, cluster, catalog = resolve_request(request, accepting(load_catalog(), connect))
     past = case_histories(cluster.name, connect, spool)
     night = deadline = None
     if request.night:

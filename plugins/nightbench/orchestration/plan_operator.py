@@ -41,10 +41,12 @@ class PlanOperator(BaseOperator):
             AirflowSkipException: a scheduled run comes too late for its night.
         """
         from nightbench.night.planning import TooLateForNight, night_start
+        from nightbench.orchestration.connections import connect
 
         try:
             request = self._request(context)
-            begin = night_start(request, datetime.now(UTC)) if self._is_new(context) else None
+            now, is_new = datetime.now(UTC), self._is_new(context)
+            begin = night_start(request, now, connect) if is_new else None
         except TooLateForNight as error:
             if request.run_kind is not RunKind.NIGHTLY:
                 self._refuse(error)

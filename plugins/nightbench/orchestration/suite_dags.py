@@ -180,7 +180,7 @@ def _form(suites: Sequence[str]) -> dict[str, Param]:
         "run_kind": Param(
             RunKind.ON_DEMAND.value,
             type="string",
-            enum=[kind.value for kind in RunKind],
+            enum=[kind.value for kind in RunKind if kind is not RunKind.ACCEPTANCE],
             title="Kind of run",
             description="Only `nightly` feeds baselines; `drill` never shows among the latest.",
             section="How",

@@ -21,7 +21,7 @@ _FAILED = (CaseStatus.FAILED, CaseStatus.UNAVAILABLE)
 
 FIELDS: dict[str, str] = {
     "run_id": "the run",
-    "run_kind": "why it was made: nightly, on_demand, confirm, backfill, drill",
+    "run_kind": "why it was made: nightly, on_demand, confirm, backfill, drill, acceptance",
     "case_id": "the case, readable",
     "cluster": "where it ran",
     "framework": "framework line",

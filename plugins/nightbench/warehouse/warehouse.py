@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nightbench.warehouse.acceptance import AcceptanceRepository
 from nightbench.warehouse.alerts import AlertRepository, MessageRepository
 from nightbench.warehouse.causes import CauseRepository
 from nightbench.warehouse.connection import Connection
@@ -30,4 +31,5 @@ class Warehouse:
         self.nodes = NodeRepository(connection)
         self.grades = GradeRepository(connection)
         self.tables = TableRepository(connection)
+        self.acceptance = AcceptanceRepository(connection)
         self.exports = ExportRepository(connection)

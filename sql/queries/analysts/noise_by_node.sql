@@ -19,7 +19,7 @@ nights as (
     from marts.fct_measurement as m
     cross join chosen as c
     where
-        m.run_kind not in ('drill', 'confirm')
+        m.run_kind not in ('drill', 'confirm', 'acceptance')
         and (c.run_kind is null or m.run_kind = c.run_kind)
         and not m.is_private_build
         and m.started_at > c.since

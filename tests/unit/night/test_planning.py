@@ -108,12 +108,12 @@ def test_a_persons_run_ends_with_the_clusters_hours_and_knows_no_window(
 
 def test_the_night_is_waited_for(spool: Spool, tmp_path: Path) -> None:
     scheduled = RunRequest("short", night=True)
-    assert night_start(scheduled, NOW) is None
+    assert night_start(scheduled, NOW, nobody) is None
     files(tmp_path, night=f'window: "{LATER}"')
-    begin = night_start(scheduled, NOW)
+    begin = night_start(scheduled, NOW, nobody)
     assert begin is not None
     assert f"{begin:%H:%M}" == clock(timedelta(hours=2))
-    assert night_start(RunRequest("short"), NOW) is None
+    assert night_start(RunRequest("short"), NOW, nobody) is None
     files(tmp_path, night=f'window: "{hours(timedelta(hours=14), timedelta(hours=15))}"')
     with pytest.raises(TooLateForNight, match="more than 3 h from now: this run comes too late"):
-        night_start(scheduled, NOW)
+        night_start(scheduled, NOW, nobody)

@@ -48,6 +48,7 @@ from nightbench.core.model.runs import (
 )
 from nightbench.core.model.suites import (
     TRAINERS,
+    Accepted,
     Catalog,
     Combination,
     FrameworkInfo,

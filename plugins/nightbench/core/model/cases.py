@@ -97,6 +97,16 @@ class Case:
                 parts.append(f"{prefix}{written}")
         return "-".join(parts)
 
+    @property
+    def mode(self) -> str:
+        """What a line has to support for it: its strategy, then what is not the default.
+
+        `single bf16 xla`, `collective shard2`; `staging.series` names modes by the same words.
+        """
+        axes = (axis for axis, default in LINE_AXES.items() if getattr(self, axis) != default)
+        words = {"data": "", "shard_stage": f"shard{self.shard_stage}"}
+        return " ".join(filter(None, (words.get(axis, str(getattr(self, axis))) for axis in axes)))
+
     def axes(self) -> dict[str, Any]:
         """All axes by name, as JSON values."""
         return {k: (str(v) if isinstance(v, StrEnum) else v) for k, v in vars(self).items()}

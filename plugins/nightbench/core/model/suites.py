@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from nightbench.core.model.cases import Build, Case, Protocol
+from nightbench.core.model.clusters import Cluster
 from nightbench.core.model.words import Strategy, VerdictKind
 
 
@@ -296,6 +297,10 @@ class WorkloadInfo:
         return params
 
 
+Accepted = Mapping[tuple[str, str], str | None]
+"""Line and mode that a cluster's acceptance passed -> why that is due again, None if it holds."""
+
+
 @dataclass(frozen=True)
 class Catalog:
     """All framework lines and workloads that `benchmarks/` holds."""
@@ -306,6 +311,8 @@ class Catalog:
     """Digest of every file that is shipped to the nodes."""
     log_formats: tuple[str, ...] = ()
     """Names of the logs that the nodes can read."""
+    accepted: Callable[[Cluster], Accepted] = lambda cluster: {}
+    """What the acceptance of a cluster has shown of its own builds."""
 
     def roles_of(self, case: Case) -> tuple[Role, ...]:
         """The roles of a case's processes: a command has its own, else the line says them."""

@@ -28,6 +28,8 @@ class RunKind(StrEnum):
     CONFIRM = "confirm"
     BACKFILL = "backfill"
     DRILL = "drill"
+    ACCEPTANCE = "acceptance"
+    """Every mode of the lines is tried on a cluster: `nightbench accept`."""
 
 
 class VerdictKind(StrEnum):

@@ -1,0 +1,142 @@
+"""The cells that try every mode of a line on a cluster: what `nightbench accept` measures. Pure.
+
+A mode is a strategy with what else a line's `framework.json` declares: precision, compiler,
+execution and layout in every combination, and each compression, kind of synchronisation and stage
+of sharding.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nightbench.core.capabilities import refusal_of
+from nightbench.core.errors import UserError
+from nightbench.core.model import (
+    LINE_AXES,
+    Case,
+    Catalog,
+    Cluster,
+    FrameworkInfo,
+    Protocol,
+    Strategy,
+    Suite,
+)
+from nightbench.core.placement import place
+from nightbench.core.variants import Refusal, builds_of, variant_of
+
+SUITE = "acceptance"
+SCALE = "smoke"
+PROTOCOL = Protocol(warmup_steps=2, measured_steps=20, repeats=1)
+BATCH = 8
+
+_COMBINED = ("precision", "compiler", "execution", "layout")
+
+
+@dataclass(frozen=True)
+class ModeCell:
+    """One mode of a line, and the case that tries it."""
+
+    line: str
+    mode: str
+    """See `Case.mode`; of a mode that cannot be tried, perhaps one value of an axis alone."""
+    case: Case | None = None
+    skipped: str | None = None
+    """Why no case tries it there."""
+
+
+def mode_cells(line: str, cluster: Cluster, catalog: Catalog) -> tuple[ModeCell, ...]:
+    """Return the modes of a line on a cluster: at one device, and at two where it has them.
+
+    Each is tried by the smallest workload that has it, at scale smoke, preferably one whose loss
+    is proved to fall.
+    """
+    (framework,) = builds_of(catalog.frameworks[line], cluster, {})
+    runs = framework.devices.get(cluster.device_kind, f"it does not know {cluster.device_kind}")
+    variant = variant_of(framework, cluster, {})
+    if isinstance(runs, str) or isinstance(variant, Refusal):
+        why = runs if isinstance(runs, str) else str(getattr(variant, "message", variant))
+        return (ModeCell(line, "any", skipped=why),)
+    impossible = [
+        ModeCell(line, f"{axis} {value}", skipped=why)
+        for axis, values in framework.axes.items()
+        if axis in LINE_AXES and axis != "data"
+        for value, support in values.items()
+        for why in [support.get(cluster.device_kind, "")]
+        if isinstance(why, str)
+    ]
+    return (*(_tried(each, cluster, catalog) for each in _modes(framework, cluster)), *impossible)
+
+
+def acceptance_suite(cells: tuple[ModeCell, ...], cluster: Cluster, owner: str) -> Suite:
+    """The suite that tries the modes of some cells."""
+    cases = tuple(cell.case for cell in cells if cell.case is not None)
+    return Suite(SUITE, owner, cluster.name, cases, PROTOCOL, untried=True, scale=SCALE)
+
+
+def _modes(framework: FrameworkInfo, cluster: Cluster) -> Iterator[Case]:
+    """The modes as cases without a workload."""
+
+    def values(axis: str) -> list[str]:
+        known = framework.axes.get(axis, {})
+        default = LINE_AXES[axis]
+        every = dict.fromkeys(known if default is None else (default, *known))
+        return [
+            value
+            for value in every
+            if value not in known or not isinstance(known[value].get(cluster.device_kind, ""), str)
+        ]
+
+    strategies = values("strategy")
+    two = (1, 2) if cluster.devices_per_node > 1 else (2, 1)
+    pair = Case("", framework.line, Strategy.COLLECTIVE, *two, trainers=2)
+    if two[0] > len(cluster.nodes):
+        strategies = [each for each in strategies if each == Strategy.SINGLE]
+    for combined in itertools.product(*map(values, _COMBINED)):
+        more: dict[str, Any] = dict(zip(_COMBINED, combined, strict=True))
+        if Strategy.SINGLE in strategies:
+            yield replace(
+                pair, strategy=Strategy.SINGLE, nodes=1, devices_per_node=1, trainers=1, **more
+            )
+        if Strategy.COLLECTIVE in strategies:
+            yield replace(pair, **more)
+    if Strategy.COLLECTIVE in strategies:
+        for compression in values("compression")[1:]:
+            yield replace(pair, compression=compression)
+        for stage in values("shard_stage"):
+            yield replace(pair, shard=2, shard_stage=int(stage))
+    if Strategy.PARAMETER_SERVER in strategies:
+        served = replace(pair, strategy=Strategy.PARAMETER_SERVER, pservers=1)
+        for sync in values("sync"):
+            yield replace(served, sync=sync)
+
+
+def _tried(mode: Case, cluster: Cluster, catalog: Catalog) -> ModeCell:
+    """A mode with the smallest workload that has it, or why none has."""
+    line = mode.framework
+    named = replace(mode, scale=SCALE, batch_size_per_device=BATCH)
+    workloads = [w for w in catalog.workloads.values() if line in w.frameworks]
+    scales = {w.name: w.scales.get(SCALE, {}) for w in workloads}
+    large = float("inf")
+    order = sorted(
+        scales,
+        key=lambda name: (
+            not scales[name].get("converges", False),
+            scales[name].get("parameters", large),
+            name,
+        ),
+    )
+    why = f"no workload is written for {line}"
+    for name in order:
+        case = replace(named, workload=name)
+        refusal = refusal_of(case, catalog, cluster, {}, untried=True)
+        try:
+            if refusal is None:
+                place(case, cluster, catalog.roles_of(case))
+                return ModeCell(line, case.mode, case)
+            why = refusal.message
+        except UserError as error:
+            why = str(error)
+    return ModeCell(line, mode.mode, skipped=why)

@@ -1,0 +1,47 @@
+"""What the acceptance of clusters found: which modes of the lines work there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from nightbench.core.model import reasons_from_json
+from nightbench.core.sentences import sentences
+from nightbench.warehouse.repository import Repository
+
+PASSED = "passed"
+
+
+@dataclass(frozen=True)
+class AcceptedMode:
+    """The newest result of a mode on a cluster with one build."""
+
+    line: str
+    mode: str
+    variant: str
+    build_id: str
+    framework_version: str | None
+    driver: str | None
+    is_driver_same: bool
+    """The cluster's newest preflight found the same driver."""
+    code_digest: str
+    run_id: str
+    started_at: datetime
+    outcome: str
+    """passed, failed or skipped."""
+    reason: str | None
+    """Why it did not pass."""
+
+
+class AcceptanceRepository(Repository):
+    """Reads of `marts.fct_acceptance`; runs are stored as all runs are."""
+
+    def modes(self, cluster: str) -> list[AcceptedMode]:
+        """The newest result of each mode on a cluster with each build."""
+        found = []
+        for row in self._read("accepted_modes", cluster=cluster):
+            why = {name: row[name] for name in ("code", "node", "subject", "observed", "expected")}
+            said = sentences(reasons_from_json([why])) if row["code"] else None
+            names = AcceptedMode.__dataclass_fields__.keys() - {"reason"}
+            found.append(AcceptedMode(**{name: row[name] for name in names}, reason=said))
+        return found

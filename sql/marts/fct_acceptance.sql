@@ -1,0 +1,27 @@
+-- Grain: one row per acceptance of a cluster (a run of `nightbench accept`) and mode of a line.
+create or replace view marts.fct_acceptance as
+select
+    a.run_id,
+    a.cluster,
+    a.line,
+    a.variant,
+    a.mode,
+    a.case_id,
+    a.trainers,
+    a.build_id,
+    a.framework_version,
+    a.driver,
+    a.code_digest,
+    a.started_at,
+    a.untried,
+    a.outcome,
+    a.code,
+    a.node,
+    a.subject,
+    a.observed,
+    a.expected,
+    a.is_newest
+from staging.acceptance as a;
+
+comment on view marts.fct_acceptance is
+'One row per acceptance of a cluster and mode of a line: whether the mode works there';

@@ -1,0 +1,34 @@
+-- Acceptance of clusters: which modes of the lines were tried there, and what came of them.
+
+-- name: accepted_modes(cluster)
+-- The newest result of each mode on a cluster with each build; interrupted ones do not count.
+with newest as (
+    select d.driver
+    from raw.node_preflight as p
+    left join staging.run_driver as d on p.run_id = d.run_id
+    where p.cluster = :cluster and p.run_id <> '' and p.document is not null
+    order by p.at desc
+    limit 1
+)
+
+select
+    a.line,
+    a.mode,
+    a.variant,
+    a.build_id,
+    a.framework_version,
+    a.driver,
+    coalesce(a.driver, '') = coalesce(n.driver, '') as is_driver_same,
+    a.code_digest,
+    a.run_id,
+    a.case_id,
+    a.started_at,
+    a.outcome,
+    a.code,
+    a.node,
+    a.subject,
+    a.observed,
+    a.expected
+from marts.fct_acceptance as a
+cross join newest as n
+where a.cluster = :cluster and a.is_newest;

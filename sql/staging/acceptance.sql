@@ -1,0 +1,98 @@
+-- Grain: one row per acceptance of a cluster (a run of `nightbench accept`) and mode of a line.
+create or replace view staging.acceptance as
+with tried as (
+    select
+        r.run_id,
+        r.cluster,
+        s.framework as line,
+        b.variant,
+        s.mode,
+        s.case_id,
+        s.trainers,
+        b.build_id,
+        m.framework_version,
+        d.driver,
+        r.code_digest,
+        r.started_at,
+        p.untried,
+        case
+            when
+                m.status is null
+                or m.status in ('cancelled', 'left_out')
+                or m.reasons -> 0 ->> 'code' = 'no_outcome'
+                then 'interrupted'
+            when m.status = 'unavailable' then 'skipped'
+            when m.is_good then 'passed'
+            else 'failed'
+        end as outcome,
+        -- Of a launch that failed the first reason says that, and those after it why.
+        coalesce(
+            jsonb_path_query_first(m.reasons, '$[*] ? (@.code == "exception")'),
+            m.reasons -> 1,
+            m.reasons -> 0,
+            m.quarantine_reasons -> 0
+        ) as reason
+    from raw.run as r
+    inner join raw.planned_case as p on r.run_key = p.run_key
+    inner join staging.series as s on p.series_key = s.series_key
+    inner join raw.build as b on p.build_key = b.build_key
+    left join staging.run_driver as d on r.run_id = d.run_id
+    left join raw.measurement as m
+        on
+            p.run_key = m.run_key
+            and p.series_key = m.series_key
+            and p.run_at = m.run_at
+            and not m.is_superseded
+    where r.run_kind = 'acceptance'
+)
+
+select
+    run_id,
+    cluster,
+    line,
+    variant,
+    mode,
+    case_id,
+    trainers,
+    build_id,
+    framework_version,
+    driver,
+    code_digest,
+    started_at,
+    untried,
+    outcome,
+    reason ->> 'code' as code,
+    reason ->> 'node' as node,
+    reason ->> 'subject' as subject,
+    reason ->> 'observed' as observed,
+    reason ->> 'expected' as expected,
+    outcome <> 'interrupted'
+    and row_number() over (
+        partition by cluster, line, mode, build_id, outcome = 'interrupted'
+        order by started_at desc, run_id asc
+    ) = 1 as is_newest
+from tried;
+
+comment on view staging.acceptance is
+'One row per acceptance of a cluster and mode of a line: what came of it';
+comment on column staging.acceptance.line is 'Framework line';
+comment on column staging.acceptance.variant is 'Which of the line''s builds: cpu, cuda12';
+comment on column staging.acceptance.mode is
+'Strategy, then what is not the default of synchronisation, precision, compiler, execution, '
+'layout, compression and sharding, such as `single bf16 xla`';
+comment on column staging.acceptance.case_id is 'Smoke case that tried it';
+comment on column staging.acceptance.trainers is 'Devices that trained';
+comment on column staging.acceptance.driver is
+'Of the GPUs that the preflight of the run found; null without GPUs';
+comment on column staging.acceptance.untried is
+'Why nobody had run the mode on such devices before; null where it was no news';
+comment on column staging.acceptance.outcome is
+'passed, failed, skipped (a node cannot have the build), interrupted';
+comment on column staging.acceptance.code is 'Why it did not pass, as a code; null where it did';
+comment on column staging.acceptance.node is 'Node that the reason is about; null where none';
+comment on column staging.acceptance.subject is
+'Process, check or device that the reason is about; null where none';
+comment on column staging.acceptance.observed is 'What was found: the author''s exception';
+comment on column staging.acceptance.expected is 'What should have been found';
+comment on column staging.acceptance.is_newest is
+'The newest that was not interrupted, of this mode with this build on this cluster';

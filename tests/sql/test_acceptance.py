@@ -1,0 +1,191 @@
+"""`nightbench accept` over real SSH, killed and resumed, and what its results decide."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration import toy_line
+from tests.integration.terminal import TRIAL, Terminal, terminal
+from tests.sql.conftest import Database
+from tests.sql.given import Given
+
+from nightbench.core.model import LINE_AXES, Case, PlannedCase, RunKind, Strategy
+from nightbench.warehouse import Warehouse
+from nightbench.warehouse.connection import Connection
+
+RAISES = """
+
+class Refusing(Runtime):
+    def __init__(self, context):
+        if context.job["case"]["compiler"] == "boom":
+            raise RuntimeError("this device has no boom")
+        super().__init__(context)
+
+
+Runtime = Refusing
+"""
+
+
+def lock(benchmarks: Path, wheel: Path) -> None:
+    """Let the line's lock and description name a wheel."""
+    scratch = benchmarks.with_name(f"{benchmarks.name}-{wheel.name}")
+    other = toy_line.make_benchmarks(scratch, wheel) / "frameworks" / toy_line.LINE
+    mine = benchmarks / "frameworks" / toy_line.LINE
+    (mine / "requirements-cpu.lock").write_text((other / "requirements-cpu.lock").read_text())
+    described = json.loads((other / "framework.json").read_text())
+    described["axes"] = {
+        "strategy": {"single": True, "collective": True},
+        "compiler": {"boom": True, "never": {"cpu": "it was never written", "gpu": True}},
+    }
+    del described["roles"]
+    (mine / "framework.json").write_text(json.dumps(described))
+
+
+@pytest.fixture
+def here(tmp_path: Path, warehouse: Database) -> Iterator[Terminal]:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    first = toy_line.make_wheel(wheels, "1.0", 0.01)
+    benchmarks = toy_line.make_benchmarks(tmp_path / "benchmarks", first)
+    lock(benchmarks, first)
+    with (benchmarks / "frameworks" / toy_line.LINE / "runtime.py").open("a") as runtime:
+        runtime.write(RAISES)
+    more = {"NIGHTBENCH_BENCHMARKS": str(benchmarks), "NIGHTBENCH_WAREHOUSE": warehouse.loader}
+    place = tmp_path / "place"
+    place.mkdir()
+    with terminal(place, TRIAL, wheels, **more) as made:
+        yield made
+
+
+def modes(here: Terminal, *words: str, status: int = 0) -> dict[str, Any]:
+    """The modes by name, as `accept --dry-run --json` prints them."""
+    done = here.run("accept", "local", "--line", "toy", "--dry-run", "--json", *words)
+    assert done.returncode == status, done.stdout + done.stderr
+    return {row["mode"]: row for row in json.loads(done.stdout)}
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_it_tries_each_mode_once_and_again_with_another_build(
+    here: Terminal, tmp_path: Path, rows: Any
+) -> None:
+    before = modes(here)
+    assert {row["outcome"] for row in before.values()} == {"due", "skipped"}
+
+    running = here.begin("accept", "local", "--line", "toy", until="case 3 of")
+    running.kill()
+    running.wait()
+    assert running.stdout is not None
+    running.stdout.close()
+    first = here.newest().run_id
+
+    done = here.run("accept", "local", "--line", "toy")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "1 skipped" in done.stdout
+    after = modes(here, status=1)
+    failed = {mode for mode, row in after.items() if row["outcome"] == "failed"}
+    assert failed == {"single boom", "collective boom"}
+    assert "RuntimeError: this device has no boom" in after["single boom"]["reason"]
+    assert after["compiler never"]["reason"] == "it was never written"
+    runs = {row["last"]["run_id"] for row in after.values() if row["last"]}
+    assert first in runs, "what the first had measured is not measured again"
+    assert len(runs) == 2
+    kept = rows(
+        "select mode, count(*) as n from marts.fct_acceptance "
+        "where outcome <> 'interrupted' group by mode"
+    )
+    assert {row["n"] for row in kept} == {1}
+
+    again = here.run("accept", "local", "--line", "toy")
+    assert "no mode is due" in again.stdout
+
+    second = toy_line.make_wheel(tmp_path / "wheels", "2.0", 0.01)
+    lock(tmp_path / "benchmarks", second)
+    changed = modes(here)
+    assert changed["collective"]["reason"] == "version 1.0 became 2.0"
+    assert {row["outcome"] for row in changed.values()} == {"due", "skipped"}
+
+
+PREFLIGHT = (
+    "insert into raw.node_preflight"
+    " (cluster, node, at, run_id, address, is_reachable, level, findings, document)"
+    " values ('local', 'n1', %s, %s, 'a', true, 'ok', '[]', %s)"
+)
+
+NIGHTS = (
+    "select extract(day from started_at - '2026-03-01 01:00Z')::int as night, untried from marts.{}"
+)
+
+
+def test_what_an_acceptance_passed_is_untried_no_more_there_with_its_build_and_driver(
+    loader: Warehouse, given: Given, connection: Connection, rows: Any
+) -> None:
+    why, bf16 = "nobody had such a GPU", given.case(precision="bf16")
+
+    def load(night: int, driver: str, case: Case = bf16, **more: Any) -> None:
+        run = given.run(night, **more)
+        document = json.dumps({"gpus": [{"driver": driver}, {"driver": driver}]})
+        with connection, connection.cursor() as cursor:
+            cursor.execute(PREFLIGHT, (run.started_at, run.run_id, document))
+        planned = PlannedCase(case, given.build, "d1", "images", untried=why)
+        came = given.came_back(run, case, (10.0,))
+        loader.runs.load(dataclasses.replace(given.bundle(run, came), planned=(planned,)))
+
+    def marked() -> list[int]:
+        """Nights whose figure is marked, in both marts."""
+        found = [
+            {row["night"] for row in rows(NIGHTS.format(mart)) if row["untried"] == why}
+            for mart in ("fct_measurement", "fct_planned_case")
+        ]
+        assert found[0] == found[1]
+        return sorted(found[0])
+
+    load(1, "550.54")
+    load(2, "580.65")
+    load(3, "550.54", given.case(precision="fp16"))
+    load(4, "550.54", cluster="other")
+    assert marked() == [1, 2, 3, 4]
+    tried = {"suite": "acceptance", "run_kind": RunKind.ACCEPTANCE}
+    load(5, "550.54", **tried)
+    assert marked() == [2, 3, 4]
+    (mode,) = loader.acceptance.modes("local")
+    assert (mode.mode, mode.outcome, mode.is_driver_same) == ("collective bf16", "passed", True)
+    load(6, "580.65", **tried)
+    assert marked() == [1, 3, 4, 5], "the newest acceptance counts"
+    (mode,) = loader.acceptance.modes("local")
+    assert (mode.driver, mode.is_driver_same) == ("580.65", True)
+    load(7, "590.00")
+    (mode,) = loader.acceptance.modes("local")
+    assert not mode.is_driver_same
+
+
+MODES = {
+    "sync": "async",
+    "precision": "bf16",
+    "compiler": "xla",
+    "execution": "graph",
+    "layout": "channels_last",
+    "compression": "dgc",
+    "shard_stage": 2,
+}
+
+
+@pytest.mark.parametrize("axis", ["strategy", "data", *MODES])
+def test_sql_names_a_mode_by_the_same_words(
+    loader: Warehouse, given: Given, rows: Any, axis: str
+) -> None:
+    changed = {**MODES, "strategy": Strategy.PARAMETER_SERVER, "data": "imagenet"}[axis]
+    served = {"strategy": Strategy.PARAMETER_SERVER, "pservers": 1}
+    more = {"shard_stage": {"shard": 2}, "sync": served}.get(axis, {})
+    case = given.case(nodes=2, **{axis: changed}, **more)
+    run = given.run()
+    loader.runs.load(given.bundle(run, given.came_back(run, case, (10.0,))))
+    assert [row["mode"] for row in rows("select mode from staging.series")] == [case.mode]
+    assert {"strategy", "data", *MODES} == LINE_AXES.keys()
+    assert case.mode.split()[1:] == (
+        [] if axis in ("strategy", "data") else [{2: "shard2"}.get(changed, changed)]
+    )

@@ -1,0 +1,125 @@
+"""Which cells try the modes of a line, and when one is due again."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+
+import pytest
+
+from nightbench.config import load_catalog
+from nightbench.core.acceptance import ModeCell, mode_cells
+from nightbench.core.capabilities import refusal_of, untried_because
+from nightbench.core.model import Build, Catalog, Cluster, Node
+from nightbench.night.acceptance import mode_states
+from nightbench.warehouse.acceptance import AcceptedMode
+
+PAIR = Cluster("pair", (Node("n1", "n1", "ssh"), Node("n2", "n2", "ssh")))
+GPUS = dataclasses.replace(PAIR, device_kind="gpu", devices_per_node=8, compute_capability="9.0")
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+def tried(cells: tuple[ModeCell, ...]) -> dict[str, str]:
+    return {cell.mode: cell.case.workload for cell in cells if cell.case is not None}
+
+
+def test_precision_compiler_and_layout_are_tried_in_every_combination(catalog: Catalog) -> None:
+    found = tried(mode_cells("pytorch", GPUS, catalog))
+    assert {
+        "single",
+        "collective dgc",
+        "collective shard3",
+        "single bf16 inductor channels_last",
+    } <= {*found}
+    assert len(found) == 2 * 4 * 2 * 2 + 1 + 3
+    assert found["single channels_last"] == "resnet50_v1.5", "images alone have that layout"
+    assert {cell.mode for cell in mode_cells("pytorch", GPUS, catalog) if cell.skipped} == {
+        "strategy parameter_server"
+    }
+
+
+def test_two_devices_lie_on_one_node_where_it_has_them(catalog: Catalog) -> None:
+    def places(cluster: Cluster) -> set[tuple[int, int]]:
+        cells = mode_cells("pytorch", cluster, catalog)
+        return {(c.case.nodes, c.case.devices_per_node) for c in cells if c.case}
+
+    assert places(GPUS) == {(1, 1), (1, 2)}
+    assert places(PAIR) == {(1, 1), (2, 1)}
+    assert places(dataclasses.replace(PAIR, nodes=PAIR.nodes[:1])) == {(1, 1)}
+
+
+def test_what_a_device_cannot_do_is_skipped_with_the_lines_own_reason(catalog: Catalog) -> None:
+    cells = {cell.mode: cell.skipped for cell in mode_cells("paddle2", PAIR, catalog)}
+    assert cells["precision bf16"] == "mixed precision stays float32 on the CPU"
+    assert "parameter_server" not in cells
+    assert "parameter_server async" in cells
+    (none,) = mode_cells("mindspore", GPUS, catalog)
+    assert (none.mode, none.skipped) == ("any", "the index has no build for CUDA")
+
+
+KNOWN = AcceptedMode(
+    line="pytorch",
+    mode="single",
+    variant="cpu",
+    build_id="pytorch-cpu-index-locked",
+    framework_version=None,
+    driver=None,
+    is_driver_same=True,
+    code_digest="",
+    run_id="r",
+    started_at=datetime(2026, 11, 1, tzinfo=UTC),
+    outcome="passed",
+    reason=None,
+)
+
+
+@pytest.mark.parametrize(
+    ("changed", "outcome", "reason"),
+    [
+        ({}, "passed", None),
+        ({"build_id": "pytorch-cpu-path-1"}, "due", "build pytorch-cpu-path-1 became pytorch-cpu"),
+        ({"driver": "550.54", "is_driver_same": False}, "due", "another driver than 550.54"),
+        ({"framework_version": "2.0.0+cpu"}, "due", "version 2.0.0 became "),
+        ({"outcome": "failed", "reason": "why"}, "due", "it did not pass, and the code has "),
+        ({"outcome": "failed", "reason": "why", "code_digest": None}, "failed", "why"),
+    ],
+)
+def test_a_mode_is_due_with_another_build_version_or_driver(
+    catalog: Catalog, changed: dict[str, object], outcome: str, reason: str | None
+) -> None:
+    if "code_digest" in changed:
+        changed = {**changed, "code_digest": catalog.code_digest}
+    known = dataclasses.replace(KNOWN, **changed)  # type: ignore[arg-type]  # by name
+    cells = [c for c in mode_cells("pytorch", PAIR, catalog) if c.mode == "single"]
+    (state,) = mode_states(cells, [known], PAIR, catalog)
+    assert state.outcome == outcome
+    assert (state.reason or "").startswith(reason or "")
+    assert bool(state.reason) is bool(reason)
+    (again,) = mode_states(cells, [known], PAIR, catalog, again=True)
+    assert again.outcome == "due"
+
+
+def test_what_was_accepted_is_planned_until_it_is_due_and_never_for_another_build(
+    catalog: Catalog,
+) -> None:
+    cells = {cell.mode: cell.case for cell in mode_cells("pytorch", GPUS, catalog)}
+    single, bf16 = cells["single"], cells["single bf16"]
+    assert single is not None
+    assert bf16 is not None
+
+    def accepting(due: str | None) -> Catalog:
+        return dataclasses.replace(catalog, accepted=lambda _: {("pytorch", "single"): due})
+
+    assert refusal_of(single, catalog, GPUS, {}) is not None
+    assert refusal_of(single, accepting(None), GPUS, {}) is None
+    assert refusal_of(bf16, accepting(None), GPUS, {}) is not None
+    again = refusal_of(single, accepting("another driver than 550.54"), GPUS, {})
+    assert again is not None
+    assert "cluster pair passed it, and is due: another driver than 550.54" in again.message
+    wheel = {"pytorch": Build("pytorch", source="wheel", digest="ab" * 32)}
+    marked = untried_because(single, GPUS, accepting(None), wheel)
+    assert str(marked).endswith("is due: this build is another")
