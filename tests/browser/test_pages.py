@@ -74,11 +74,13 @@ def test_the_tab_of_a_dag_run_shows_its_results(page: Page, live: Live, dag_run:
     expect(page.get_by_role("heading", name=f"Run {run_id}")).to_be_visible(timeout=60_000)
     cases = page.get_by_role("table", name="Cases of this run")
     expect(cases).to_contain_text("insufficient data")
+    expect(page.get_by_text("No MFU: sleep states no model FLOPs (2).")).to_be_visible()
     shoot(page, "run-tab")
     cases.get_by_role("link", name=CASE, exact=True).click()
     expect(page).to_have_url(re.compile(f"{HOME}/runs/{run_id}/{CASE}$"))
     repeats = page.get_by_role("table", name=re.compile("^Repeats of "))
     expect(repeats.get_by_role("row")).to_have_count(1 + 2)
+    expect(page.get_by_text("none: sleep states no model FLOPs")).to_be_visible()
 
 
 def test_the_tabs_of_a_dag_and_of_a_task_show_their_results(
