@@ -41,7 +41,7 @@ const COLUMNS: Column<SeriesRow>[] = [
   {
     name: "Series",
     cell: (row) => (
-      <Box minW={{ md: "13em" }}>
+      <Box minW={{ md: "9em" }}>
         <Link to={routes.series(row.case_id, row.cluster)}>{row.case_id}</Link>
         <Text color="fg.muted" fontSize="xs">
           on {row.cluster}, suite {row.suite}

@@ -31,7 +31,7 @@ function caseColumns(runId: string): Column<RunCase>[] {
     {
       name: "Case",
       cell: (row) => (
-        <Box minW={{ md: "13em" }}>
+        <Box minW={{ md: "9em" }}>
           <Link to={routes.case(runId, row.case_id)}>{row.case_id}</Link>
           <Text fontSize="xs">
             <Link to={routes.series(row.case_id, row.cluster)} label={`Series of ${row.case_id}`}>
