@@ -137,8 +137,8 @@ def _write_table(file: Path, format_: ExportFormat, rows: ExportRows, chosen: Ex
     Raises:
         UserError: nothing matches, the warehouse is away, or the file cannot be written.
     """
+    from nightbench.core.whole_files import replaced
     from nightbench.report.export_files import FORMATS
-    from nightbench.spool.documents import replaced
     from nightbench.warehouse.exports import EXPORTS, ExportRepository
 
     given = chosen.given()
@@ -210,8 +210,8 @@ def _write_mlperf(folder: Path, run: str, case: str | None) -> None:
     Raises:
         UserError: the run has no such measurement, or a file cannot be written.
     """
+    from nightbench.core.whole_files import replaced
     from nightbench.report.mlperf_log import counted, mlperf_lines
-    from nightbench.spool.documents import replaced
 
     with closing(common.open_warehouse("nightbench_reader")) as connection:
         measurements, repeats = _measured(connection, run, case)
@@ -233,8 +233,8 @@ def _write_bundle(file: Path, run: str, case: str | None) -> None:
     Raises:
         UserError: no case is named, it has no such measurement, or the file cannot be written.
     """
+    from nightbench.core.whole_files import replaced
     from nightbench.night.reproduction_bundle import write_bundle
-    from nightbench.spool.documents import replaced
     from nightbench.warehouse import Warehouse
 
     if case is None:

@@ -46,9 +46,9 @@ def report(
 
     The nights keep one of each run in the folder reports/ of the spool.
     """
+    from nightbench.core.whole_files import replaced
     from nightbench.night.run_digest import gather
     from nightbench.report import from_warehouse, report_page, report_text
-    from nightbench.spool.documents import replaced
 
     with common.reader() as stored:
         chosen = stored.runs.get(run)

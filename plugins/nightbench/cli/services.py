@@ -178,8 +178,8 @@ def backup(
     file: Annotated[Path, typer.Argument(help="The archive; it is replaced where it exists.")],
 ) -> None:
     """Write an archive of this machine's warehouse, while runs go on."""
+    from nightbench.core.whole_files import replaced
     from nightbench.local import backup as archives
-    from nightbench.spool.documents import replaced
 
     stack = _running_stack()
     with replaced(file) as beside:

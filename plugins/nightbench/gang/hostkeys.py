@@ -17,10 +17,10 @@ from pathlib import Path
 import asyncssh
 
 from nightbench.core.errors import UserError
+from nightbench.core.whole_files import replaced
 from nightbench.gang.errors import NodeUnreachable
 from nightbench.gang.ssh_login import FIRST_PAUSE_S, connect, explain
 from nightbench.gang.ssh_target import CONNECT_TIMEOUT_S, SshTarget, known_keys
-from nightbench.spool.documents import replaced
 
 _KINDS = (
     ("ssh-ed25519",),

@@ -134,8 +134,8 @@ def migrate_warehouse(
         UserError: it cannot be archived, or a migration failed; the warehouse is as it was.
     """
     # Imported here: `down` and `status` need neither the module nor its libraries.
+    from nightbench.core.whole_files import replaced
     from nightbench.local.backup import OWNER, back_up
-    from nightbench.spool.documents import replaced
     from nightbench.warehouse import migrate
 
     # A migration may grant to a role that an earlier version did not make.

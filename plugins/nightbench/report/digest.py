@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nightbench.core.sentences import percent
+from nightbench.core.whole_files import replaced
 from nightbench.report.run_report import (
     USE_COLUMNS,
     RunReport,
@@ -26,7 +27,6 @@ from nightbench.report.tables import (
     verdict,
     verdict_lines,
 )
-from nightbench.spool.documents import replaced
 
 Row = Mapping[str, Any]
 

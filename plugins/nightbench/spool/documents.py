@@ -107,25 +107,6 @@ def _write_beside(path: Path, content: bytes, lasting: bool) -> None:
         raise
 
 
-@contextmanager
-def replaced(path: Path) -> Iterator[Path]:
-    """Yield the path of a new file that takes the place of `path` once it is whole.
-
-    Raises:
-        UserError: it cannot be written; what was there before stays.
-    """
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            yield beside
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
-
-
 def read_bytes(path: UPath) -> bytes | None:
     """The content of a file, or None where there is none."""
     try:
