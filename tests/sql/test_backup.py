@@ -249,11 +249,14 @@ def contents(dsn: str) -> dict[str, Rows]:
 
 
 def lost(old: dict[str, Rows], new: dict[str, Rows]) -> list[str]:
-    """Tables whose rows are not what they were, in the columns that they had."""
+    """Tables whose rows are not what they were, in the columns and axes that they had."""
+    axes = {axis for row in old['raw."case"'] for axis in row["axes"]}
 
     def known(table: str, rows: Rows) -> list[str]:
-        names = sorted({name for row in old[table] for name in row})
-        return sorted(str([row.get(name) for name in names]) for row in rows)
+        names = sorted({name for row in old[table] for name in row} - {"axes"})
+        return sorted(
+            str([*map(row.get, names), *map(row.get("axes", {}).get, sorted(axes))]) for row in rows
+        )
 
     # What a dump leaves out, the published figures, is loaded anew.
     return [x for x, rows in old.items() if rows and known(x, rows) != known(x, new[x])]

@@ -37,7 +37,7 @@ TABLES = [
 OTHERS = [
     *("alert_cause", "bisect", "bisect_step", "confirmation", "deadline_check", "detector_grade"),
     *("drift", "lock", "message", "message_item", "month", "night", "noise_event"),
-    *("shadow_verdict", "suite_watch"),
+    *("shadow_verdict", "shared_movement", "suite_watch"),
 ]
 """Of what is made of results: their keepers have tests of their own."""
 
