@@ -67,9 +67,9 @@ FROZEN: dict[str, Breakage] = {
         + "            updated = [weight, *slots] if name == min(state['weights']) else updated\n",
     ),
     "mxnet": (
-        "        self.trainer = gluon.Trainer(\n",
+        "        weights = self.model.collect_params()\n",
         "        next(self._parameters())[1].lr_mult = 0.0\n"
-        "        self.trainer = gluon.Trainer(\n",
+        "        weights = self.model.collect_params()\n",
     ),
     "tensorflow1": (
         _TENSORFLOW1_STEP,
@@ -100,7 +100,7 @@ NOT_EXCHANGED: dict[str, Breakage] = {
     "paddle2": ("paddle.DataParallel(self.model) if", "self.model if"),
     "paddle3": ("paddle.DataParallel(self.model) if", "self.model if"),
     "jax": (
-        '            gradients, averages = jax.lax.pmean((gradients, averages), "ranks")\n',
+        "            gradients = {name: self._mean(name, each) for name, each in gradients.items()}\n",
         "            pass\n",
     ),
     "tensorflow1": ('self._all_reduce(dense, "Div")', "dense"),

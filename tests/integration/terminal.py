@@ -140,9 +140,12 @@ def marked(run_id: str) -> list[int]:
     return list(marks(f"{run_id}/"))
 
 
-def wait_for_a_launch(run_id: str) -> None:
-    """Until a process of it runs."""
-    limit = time.monotonic() + 60
-    while not marked(run_id) and time.monotonic() < limit:
+def wait_for_a_launch(run_id: str, running: subprocess.Popen[str]) -> None:
+    """Until a process of it runs; otherwise what the command that should start it has said."""
+    limit = time.monotonic() + LIMIT_S
+    while running.poll() is None and time.monotonic() < limit:
+        if marked(run_id):
+            return
         time.sleep(0.05)
-    assert marked(run_id)
+    running.kill()
+    pytest.fail(f"no launch; {running.poll()}: {running.communicate()[0]}")

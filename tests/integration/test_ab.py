@@ -92,7 +92,7 @@ def test_interrupted_killed_and_resumed_a_build_beside_itself_is_never_slower(
     words = [*builds(here, "usual", "usual"), "--suite", "trial", "--rounds", "3"]
     running = here.begin("ab", *words, until="round 1 of 3")
     comparison_id = here.spool.comparisons()[-1].run_id
-    wait_for_a_launch(comparison_id)
+    wait_for_a_launch(comparison_id, running)
     running.send_signal(signal.SIGINT)
     said, _ = running.communicate(timeout=120)
     assert running.returncode == 130, said
@@ -100,7 +100,7 @@ def test_interrupted_killed_and_resumed_a_build_beside_itself_is_never_slower(
     assert marked(comparison_id) == []
 
     running = here.begin("ab", "--resume", comparison_id, until="round 1 of 3")
-    wait_for_a_launch(comparison_id)
+    wait_for_a_launch(comparison_id, running)
     running.kill()
     running.communicate()
 
@@ -122,7 +122,7 @@ def test_cancelled_from_elsewhere_it_ends_without_a_verdict(here: Terminal) -> N
     words = [*builds(here, "usual", "usual"), "--suite", "trial", "--rounds", "3"]
     running = here.begin("ab", *words, until="3 rounds on local")
     comparison_id = here.spool.comparisons()[-1].run_id
-    wait_for_a_launch(comparison_id)
+    wait_for_a_launch(comparison_id, running)
     told = here.run("cancel", comparison_id)
     assert told.returncode == 0, told.stdout + told.stderr
     assert f"nightbench ab --resume {comparison_id}" in told.stdout

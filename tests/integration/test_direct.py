@@ -49,7 +49,7 @@ def test_a_suite_is_measured_and_its_figures_come_from_the_steps(here: Terminal)
 def test_ctrl_c_leaves_no_process_and_says_what_was_not_measured(here: Terminal) -> None:
     running = here.begin("run", "trial", "--direct", "--repeats", "50", until="repeat 1 of 50")
     run = here.newest()
-    wait_for_a_launch(run.run_id)
+    wait_for_a_launch(run.run_id, running)
     running.send_signal(signal.SIGINT)
     said, _ = running.communicate(timeout=120)
     assert running.returncode == 130, said
@@ -62,7 +62,7 @@ def test_ctrl_c_leaves_no_process_and_says_what_was_not_measured(here: Terminal)
 def test_cancel_from_another_terminal_ends_all_cases_and_does_so_once(here: Terminal) -> None:
     running = here.begin("run", "trial", "--direct", "--repeats", "50", until="repeat 1 of 50")
     run = here.newest()
-    wait_for_a_launch(run.run_id)
+    wait_for_a_launch(run.run_id, running)
     done = here.run("cancel", run.run_id)
     assert done.returncode == 0, done.stderr
     assert "no process with its mark is left on local" in done.stdout
