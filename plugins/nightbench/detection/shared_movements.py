@@ -80,11 +80,14 @@ def shared_movements(
     """
     night = _Night(rows, alone or {})
     found: list[SharedMovement] = []
-    while len(found) < MOST_MOVEMENTS:
+    for _ in range(MOST_MOVEMENTS):
         best = night.clearest(policy)
         if best is None:
             break
-        found.append(night.movement(best))
+        movement = night.movement(best)
+        # The series may differ by so much that their common is none.
+        if movement.low > 0 or movement.high < 0:
+            found.append(movement)
         night.take_out(best)
     return found
 

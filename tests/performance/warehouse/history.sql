@@ -443,8 +443,9 @@ cross join lateral (
             when t.fate = 'missing' then 'missing'
             when t.fate <> 'ok' then 'failed'
             when t.number < 10 then 'insufficient_data'
-            when t.is_changed and s.change < 0 then 'regressed'
-            when t.is_changed then 'improved'
+            -- A fall that the noise of its night hides is not seen.
+            when t.is_changed and ln(1 + o.change) < -2.5 * s.sigma then 'regressed'
+            when t.is_changed and ln(1 + o.change) > 2.5 * s.sigma then 'improved'
             else 'ok'
         end as kind
 ) as k
