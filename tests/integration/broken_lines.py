@@ -100,8 +100,8 @@ NOT_EXCHANGED: dict[str, Breakage] = {
     "paddle2": ("paddle.DataParallel(self.model) if", "self.model if"),
     "paddle3": ("paddle.DataParallel(self.model) if", "self.model if"),
     "jax": (
-        "            gradients = {name: self._mean(name, each) for name, each in gradients.items()}\n",
-        "            pass\n",
+        "{name: self._mean(name, each) for name, each in gradients.items()}",
+        "gradients",
     ),
     "tensorflow1": ('self._all_reduce(dense, "Div")', "dense"),
     "tensorflow2": ('            gradients = self._all_reduce("MEAN", dense)\n',
