@@ -42,6 +42,12 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ("pytorch", "resnet50_v1.5", {**ALONE, "compression": "dgc"}, "one rank exchanges nothing"),
         ("pytorch", "resnet50_v1.5", {**RANKS, "compression": "dgc", "precision": "fp16"}, "fp16"),
         ("pytorch", "transformer_base", {**RANKS, "compression": "dgc"}, "the momentum of SGD"),
+        (
+            "pytorch",
+            "word2vec",
+            {**ALONE, "strategy": Strategy.SINGLE, "compiler": "inductor"},
+            "for dense",
+        ),
         ("pytorch", "llama", {**SHARDS, "compiler": "inductor"}, "gathered one by one"),
         ("pytorch", "llama", {**SHARDS, "precision": "fp16"}, "these ranks hold parts"),
         ("jax", "llama", {**XLA, "shard_stage": 1}, "splits a parameter with its states"),
