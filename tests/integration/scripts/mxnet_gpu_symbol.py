@@ -8,28 +8,12 @@ Prints JSON: `casts`, operator -> the types that its inputs are cast to (null fo
 """
 
 import collections
-import importlib.util
 import json
-import os
 import sys
 import types
 
-CODE, JOB, NAME, STEPS = sys.argv[1:]
-with open(JOB) as stream:
-    JOB = json.load(stream)
-WORKLOAD = os.path.join(CODE, "workloads", JOB["case"]["workload"])
-FRAMEWORK = os.path.join(CODE, "frameworks", JOB["case"]["framework"])
-sys.path[:0] = [FRAMEWORK, CODE]
-
-import mxnet  # noqa: E402
-import rank  # noqa: E402
-
-
-def load(path):
-    spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+import mxnet
+from node_trainer import trainer_of
 
 
 def casts(graph):
@@ -45,16 +29,10 @@ def casts(graph):
 
 
 def main():
-    with open(os.path.join(WORKLOAD, "spec.json")) as stream:
-        spec = json.load(stream)
-    context = rank.Context(JOB, NAME, {"ports": JOB["ports"]}, None, spec)
-    context.runtime = types.SimpleNamespace(device=mxnet.cpu(), store=None, horovod=None)
-    trainer = load(os.path.join(FRAMEWORK, "trainer.py")).Trainer(
-        context,
-        load(os.path.join(WORKLOAD, "mxnet.py")),
-        load(os.path.join(WORKLOAD, "data.py")),
-    )
-    for _ in range(int(STEPS)):
+    code, job, name, steps = sys.argv[1:]
+    runtime = types.SimpleNamespace(device=mxnet.cpu(), store=None, horovod=None)
+    trainer = trainer_of(code, job, name, "mxnet", runtime)
+    for _ in range(int(steps)):
         trainer.step()
     graph = trainer.model(mxnet.sym.var("images"))
     print(json.dumps({"casts": casts(graph), "losses": trainer.losses()}))

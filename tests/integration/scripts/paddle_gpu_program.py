@@ -7,38 +7,15 @@ program that it traces has the casts there too. Prints JSON: operator -> the typ
 """
 
 import collections
-import importlib.util
 import json
-import os
 import sys
 
-CODE, JOB, NAME = sys.argv[1:]
-with open(JOB) as stream:
-    JOB = json.load(stream)
-WORKLOAD = os.path.join(CODE, "workloads", JOB["case"]["workload"])
-FRAMEWORK = os.path.join(CODE, "frameworks", JOB["case"]["framework"])
-sys.path[:0] = [FRAMEWORK, CODE]
-
-import paddle  # noqa: E402
-import rank  # noqa: E402
-
-
-def load(path):
-    spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+import paddle
+from node_trainer import trainer_of
 
 
 def main():
-    with open(os.path.join(WORKLOAD, "spec.json")) as stream:
-        spec = json.load(stream)
-    context = rank.Context(JOB, NAME, {"ports": JOB["ports"]}, None, spec)
-    trainer = load(os.path.join(FRAMEWORK, "trainer.py")).Trainer(
-        context,
-        load(os.path.join(WORKLOAD, "paddle.py")),
-        load(os.path.join(WORKLOAD, "data.py")),
-    )
+    trainer = trainer_of(*sys.argv[1:], "paddle")
 
     def loss(batch):
         return trainer.loss(batch)
