@@ -1,7 +1,5 @@
 """Replays the warehouse's history under two policies and scores both by people's labels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime

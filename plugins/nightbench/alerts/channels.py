@@ -7,8 +7,6 @@ returned: a channel is named by its place in the suite's list and its scheme. A 
 `apprise://conn/<conn_id>` names an Airflow Connection that holds the real one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import logging

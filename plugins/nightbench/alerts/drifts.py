@@ -4,8 +4,6 @@ A drift is no change, so it opens no alert. Only nightly runs store drifts, and 
 before the newest that was judged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from statistics import median

@@ -1,7 +1,5 @@
 """Explains a run's regressions: reads the facts from the warehouse, and stores the causes."""
 
-from __future__ import annotations
-
 import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

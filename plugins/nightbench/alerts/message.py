@@ -1,7 +1,5 @@
 """Composes the message of alerts: what, how much, since when, cause, and links. Pure."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Reads the contents of a message about alerts from the warehouse."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property

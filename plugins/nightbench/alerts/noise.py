@@ -4,8 +4,6 @@ Only nightly runs decide. The decision of a run is stored and used again when th
 again, so that the history of a series stays consistent with its alerts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

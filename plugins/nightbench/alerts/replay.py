@@ -1,7 +1,5 @@
 """Replays a series night by night: which alerts a policy would have raised. Pure."""
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Finds the likeliest cause of a change, with evidence; groups changes of one cause. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The facts around a change: nights before and after it, other series, nodes, controls."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Compares two states of a node, as flat mappings, and two runs of a case. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

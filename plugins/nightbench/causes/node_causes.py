@@ -1,7 +1,5 @@
 """Possible causes in the nodes: slow, hot or changed nodes, and foreign work on them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from nightbench.causes.facts import CauseFacts, NightFacts, PreflightFacts

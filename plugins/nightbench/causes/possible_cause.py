@@ -4,8 +4,6 @@ A weight counts evidence; it is not a probability. The evidence that a cause req
 changed, its control fell) weighs 2 to 4; other series and controls add or subtract 1 to 3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 

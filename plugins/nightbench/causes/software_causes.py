@@ -1,7 +1,5 @@
 """Possible causes in the software: the framework, its environment, and the benchmarks' code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from nightbench.causes.facts import CauseFacts, NightFacts

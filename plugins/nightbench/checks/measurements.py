@@ -4,8 +4,6 @@ To add a check, add an entry to `MEASUREMENT_CHECKS`, with a function of a `Meas
 fails a `fail` check is quarantined: it is stored with its reasons and never reaches the medians.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from statistics import median

@@ -5,8 +5,6 @@ of a trainer that measured, or of a `Step`. A repeat that fails a `fail` check i
 does not count for the median.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

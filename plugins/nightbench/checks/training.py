@@ -3,8 +3,6 @@
 They are a part of `REPEAT_CHECKS`; add one as there.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from statistics import fmean

@@ -1,7 +1,5 @@
 """cancel: end a run, a comparison of builds or a bisect, with all its processes."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A run through Airflow: trigger the DAG, follow it to its end, report what failed."""
 
-from __future__ import annotations
-
 import secrets
 import time
 from collections.abc import Callable, Mapping

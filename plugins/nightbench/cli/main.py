@@ -1,7 +1,5 @@
 """The `nightbench` command: its commands by panel, each imported when it is called."""
 
-from __future__ import annotations
-
 import errno
 import importlib
 import os

@@ -1,7 +1,5 @@
 """nights, noisy, drifts: scheduled nights, and series that are noisy or drift."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Tables about nodes for terminals of 80 columns, and the same as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """parse: what would be read of the log of a training script."""
 
-from __future__ import annotations
-
 import json as jsonlib
 import subprocess
 import sys

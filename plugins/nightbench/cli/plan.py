@@ -1,7 +1,5 @@
 """validate and plan: what a run or a night would measure, without access to a node."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, tzinfo

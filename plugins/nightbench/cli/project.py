@@ -1,7 +1,5 @@
 """init, check, db, lock: a project of one's own, and the Airflow that runs it."""
 
-from __future__ import annotations
-
 import json as jsonlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Logs of the ranks of a run, which the controller fetched into the spool with each repeat."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from nightbench.cli.common import say, warn

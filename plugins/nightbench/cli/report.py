@@ -1,7 +1,5 @@
 """report: one page about a run, to be mailed or printed."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path

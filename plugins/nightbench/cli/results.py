@@ -1,7 +1,5 @@
 """results, clean; and the rows of a run, from the warehouse or from its files."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from pathlib import Path

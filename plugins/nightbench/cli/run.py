@@ -1,7 +1,5 @@
 """run: measuring, through Airflow or directly over SSH."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """runs: which runs there are, in the warehouse and in the spool."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any

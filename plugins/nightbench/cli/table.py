@@ -1,7 +1,5 @@
 """table: the tables of a suite, as the public benchmark that it is named for prints them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What Airflow is told of this package as a provider: name, section of `airflow.cfg`."""
 
-from __future__ import annotations
-
 from importlib import metadata
 from typing import Any
 

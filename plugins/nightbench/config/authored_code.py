@@ -1,7 +1,5 @@
 """What the files of a line or workload must hold; nothing of them is run."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -1,7 +1,5 @@
 """Builds of framework lines: as a suite's file names them, and as a command line does."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import posixpath

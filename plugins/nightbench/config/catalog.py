@@ -1,7 +1,5 @@
 """Reads the framework lines and workloads that `benchmarks/` holds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path

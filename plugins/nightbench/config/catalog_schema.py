@@ -1,7 +1,5 @@
 """What `framework.json` and `spec.json` may say. The reference pages come from these classes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 

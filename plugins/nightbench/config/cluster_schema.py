@@ -1,7 +1,5 @@
 """What a cluster's file may say. The reference page is made from these classes."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Literal
 

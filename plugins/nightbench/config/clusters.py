@@ -1,7 +1,5 @@
 """Reads cluster files."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Iterable

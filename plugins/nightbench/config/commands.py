@@ -1,7 +1,5 @@
 """Commands of a suite: scripts of others, which become workloads of the lines that run commands."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path

@@ -4,8 +4,6 @@ What a file sets is stored with every run and lies in job files on the nodes, wh
 the node may read it.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

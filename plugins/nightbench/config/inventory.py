@@ -4,8 +4,6 @@ Ansible's inventory comes as `ansible-inventory --list` prints it, Slurm's nodes
 `sinfo -hN -o '%N %o %G'` does: both read their own files better than we could.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 Every process of it must agree on them: command, DAG processor, worker, triggerer, API server.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """A suite's matrix becomes cases: the product of each block's axes."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

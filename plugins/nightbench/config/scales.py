@@ -1,7 +1,5 @@
 """Values of a suite that differ by scale: `devices: {full: [1x8, 4x8], smoke: [1x1, 2x1]}`."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Iterator
 from typing import Any

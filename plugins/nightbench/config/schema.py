@@ -1,7 +1,5 @@
 """What a suite's file may say. The reference page is made from these classes."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo

@@ -4,8 +4,6 @@ A `Document` is the plain data of a YAML or JSON file with the line of every key
 is read by the same parser, once the standard library has read it: the nodes read it with that.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 import re

@@ -5,8 +5,6 @@ a suite is checked in full when it is planned, with messages that name line and 
 must not take the other suites' DAGs with it: its problem becomes the text of its own DAG.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Reads suite files: a matrix becomes cases, each checked against line, workload and cluster."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 from pathlib import Path

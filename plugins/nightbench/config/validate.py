@@ -1,7 +1,5 @@
 """Validates a document by a pydantic model; each error becomes a `Problem` with its line."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import inspect

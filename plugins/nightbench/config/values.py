@@ -4,8 +4,6 @@ Every function takes what the file says and returns what the program works with,
 ValueError that says what was found and what was expected.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ execution and layout in every combination, and each compression, kind of synchro
 of sharding.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

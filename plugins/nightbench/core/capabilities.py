@@ -1,7 +1,5 @@
 """What can be measured where: pure questions that configuration and planning both ask."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any

@@ -3,8 +3,6 @@
 The `frameworks/` and `workloads/` of a project lie over those in `benchmarks/`.
 """
 
-from __future__ import annotations
-
 import hashlib
 from functools import lru_cache
 from pathlib import Path

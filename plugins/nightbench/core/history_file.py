@@ -5,8 +5,6 @@ collected and told at once, each problem with file, line, column, what was found
 expected.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

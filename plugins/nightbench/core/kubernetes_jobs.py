@@ -4,8 +4,6 @@ The pods of a case find each other by a headless service and share a volume, on 
 each runs the agent of its node (`agent.py run`), and the pod with index 0 leads.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import posixpath

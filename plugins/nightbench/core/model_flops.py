@@ -1,7 +1,5 @@
 """What an example costs: model FLOPs and tokens, from the formulas of a `spec.json`. Pure."""
 
-from __future__ import annotations
-
 import ast
 import math
 import operator

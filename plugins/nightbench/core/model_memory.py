@@ -1,7 +1,5 @@
 """What a device has to hold of a training at least: weights, gradients, optimiser states. Pure."""
 
-from __future__ import annotations
-
 from nightbench.core.model import Case, Cluster, Strategy, WorkloadInfo
 
 FLOAT32 = 4

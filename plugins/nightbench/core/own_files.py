@@ -3,8 +3,6 @@
 A checkout has them beside `plugins/`; a wheel brings copies inside the package (pyproject.toml).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]

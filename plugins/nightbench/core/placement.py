@@ -1,7 +1,5 @@
 """On which nodes, and on which of their devices, a case is measured. Pure."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence

@@ -1,7 +1,5 @@
 """Text that terminals, pages and PostgreSQL take as it is."""
 
-from __future__ import annotations
-
 import unicodedata
 
 _DIRECTION_CODES = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")

@@ -1,7 +1,5 @@
 """Makes the command that measures an alert's case again. Pure."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from typing import Any

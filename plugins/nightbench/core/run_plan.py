@@ -3,8 +3,6 @@
 `resolve` takes one case to its job; `make_plan` takes all cases of a suite.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import secrets
 from collections.abc import Iterable, Mapping, Sequence

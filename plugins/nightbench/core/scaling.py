@@ -1,7 +1,5 @@
 """Speed-up and efficiency of the measurements of one run."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 

@@ -3,8 +3,6 @@
 No program parses them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import zip_longest
 

@@ -4,8 +4,6 @@ A repeat is a fresh launch; the result is the median. The confidence half-width 
 distribution on the logarithms of the values.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

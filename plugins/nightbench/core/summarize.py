@@ -6,8 +6,6 @@ that their windows have in common, on the controller's clock. Both figures are c
 time from the step times, which were recorded independently, so that checks can compare them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import statistics

@@ -1,7 +1,5 @@
 """Tables of a suite: its cases by rows and columns, beside published figures. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

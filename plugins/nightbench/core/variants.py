@@ -1,7 +1,5 @@
 """Which build of a framework line a cluster runs, and what that build has."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Files on this machine that are whole or not there."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -7,8 +7,6 @@ histories for alerts that are right, early and few; see
 `docs/adr/0011-who-accepts-a-change.md`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

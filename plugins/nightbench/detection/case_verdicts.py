@@ -1,7 +1,5 @@
 """Makes a verdict for every planned case of a run, measured or not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from nightbench.core.model import (

@@ -1,7 +1,5 @@
 """The detector behind all verdicts: judges one night of a series by its changes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 A night is judged from a window of at most `LOOK_BACK` nights and nothing else.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

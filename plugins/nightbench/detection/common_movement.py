@@ -8,8 +8,6 @@
   Statistical Society B 57, 1995).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

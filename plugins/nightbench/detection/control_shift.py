@@ -4,8 +4,6 @@ A control does the same work every night without any framework. Where it fell wi
 node is suspected before the framework. The verdict does not change: this is added as evidence.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The interface of a detector, the nights comparable with tonight, and what new versions add."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

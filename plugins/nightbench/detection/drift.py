@@ -1,7 +1,5 @@
 """Detects drift: a slow, steady change of a series that is not a step, and where it began."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What series have in common, the rows of a night, and the movements that they share."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date

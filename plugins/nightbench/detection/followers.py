@@ -1,7 +1,5 @@
 """Follows series night by night and keeps the changes that were detected."""
 
-from __future__ import annotations
-
 import math
 from collections import OrderedDict
 from dataclasses import replace

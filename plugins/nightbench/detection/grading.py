@@ -5,8 +5,6 @@ alert that a quiet copy would have opened. Delay counts from the first slow nigh
 detected on that night has a delay of 0.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Judges a whole history: its changes as they are detected night by night, and its drift."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Judges many histories on all processors that this process may use."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import multiprocessing

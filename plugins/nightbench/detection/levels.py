@@ -5,8 +5,6 @@ another level is merged into the level around it, so that a series that jumps be
 has one level and much noise. Changes within the last nights are left to `evidence`.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A noisy series is still measured and judged, but opens no alert until it is stea
 variation counts, not its level: a fall is no noise. See `docs/verdicts.md`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

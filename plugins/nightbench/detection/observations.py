@@ -1,7 +1,5 @@
 """Reads the histories of figures that `nightbench detect` judges from CSV and JSON lines."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from contextlib import suppress

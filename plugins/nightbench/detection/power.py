@@ -1,7 +1,5 @@
 """The smallest slowdown that the detector would find in a series."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Median and scale estimates that are robust against outliers."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 from typing import Any

@@ -6,8 +6,6 @@ nights are resampled in blocks (the stationary bootstrap of Politis and Romano, 
 the correlation of neighbouring nights. A shadow is seeded by its name, so it can be made again.
 """
 
-from __future__ import annotations
-
 import calendar
 import hashlib
 import itertools

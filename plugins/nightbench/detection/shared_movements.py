@@ -7,8 +7,6 @@ factor that explains a movement best gets it, with the series that moved; they a
 what is left is judged again. See `docs/verdicts.md`.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import defaultdict

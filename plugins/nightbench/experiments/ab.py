@@ -1,7 +1,5 @@
 """`nightbench ab`: one comparison of two builds that a person names."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Which version comes next depends on the steps that have ended (`version_search`)
 was cut goes on where its comparison stands: another process can resume at any point.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@
 <spool>/comparisons/<id>/               the launches of a step
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -11,8 +11,6 @@ confirms, one wholly above it does not, and one that contains it is inconclusive
 All that asks the warehouse raises `WarehouseUnavailable` where it is away.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping

@@ -9,8 +9,6 @@ definition names the drill, and their runs lie in a spool of their own: no inges
 no history or baseline contains them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import statistics
 from collections.abc import Callable, Mapping, Sequence

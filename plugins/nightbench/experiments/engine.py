@@ -6,8 +6,6 @@ the stored launches alone. Whoever calls it again goes on after the last launch 
 takes up one that still runs.
 """
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 from collections.abc import Callable, Mapping

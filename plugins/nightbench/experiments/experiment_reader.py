@@ -1,7 +1,5 @@
 """Reads comparisons from the spool for the pages, those that are being measured too."""
 
-from __future__ import annotations
-
 import dataclasses
 import shlex
 from typing import Any

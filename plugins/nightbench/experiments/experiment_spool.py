@@ -4,8 +4,6 @@ run.json       the request and the identity; written before the first launch
 cancel.json    somebody asks the process that measures to stop; removed by whoever resumes
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

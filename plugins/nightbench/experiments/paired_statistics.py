@@ -5,8 +5,6 @@ B's throughput over A's, so that whatever both launches had in common (the hour,
 neighbour that stays) cancels out.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import statistics

@@ -1,7 +1,5 @@
 """Reports the progress of a comparison or a bisect, on a terminal and in a task's log."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ Versions are in ascending order, the good one first and the bad one last. The st
 depends on its ended steps alone, so that a bisect that was killed goes on where it was.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Starts the agents of a gang, waits for their nodes' locks, and restarts agents that died."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nightbench.core.sentences import sentences

@@ -4,8 +4,6 @@ The caller has stored the plan in the spool. Every case gets an outcome there, a
 not be prepared. A cancelled measurement leaves no process on any node.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine, Mapping, Sequence

@@ -3,8 +3,6 @@
 Cancelling stops the agents of a job, ends the processes that are left, and checks that none is.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

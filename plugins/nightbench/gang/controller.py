@@ -1,7 +1,5 @@
 """Takes a gang through all repeats of a case, from any state in which a controller left it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from functools import partial

@@ -5,8 +5,6 @@ returns an action for as long as its cause lasts; carrying it out twice changes 
 each repeat `conclude` decides from the records whether the case has ended.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta

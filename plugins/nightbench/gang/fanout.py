@@ -1,7 +1,5 @@
 """Calls, polls and commands to all nodes of a gang at once; no node delays the others."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

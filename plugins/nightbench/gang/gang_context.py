@@ -1,7 +1,5 @@
 """The state of one gang that its controller, its repeats and its agents' supervisor share."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Fetches the keys of hosts and writes them to a known_hosts file."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii

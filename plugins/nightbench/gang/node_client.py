@@ -1,7 +1,5 @@
 """Client for one node of a gang: reads and writes the job directory, starts the agent."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import posixpath

@@ -4,8 +4,6 @@ It does not disturb running jobs: orphaned processes are ended only on request, 
 lock is held get no control measurements.
 """
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import json

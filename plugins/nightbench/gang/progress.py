@@ -1,7 +1,5 @@
 """Events and progress.json, reported while a gang is prepared and measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Preparing nodes: code, tools, environments, job files; versions that could be installed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import posixpath

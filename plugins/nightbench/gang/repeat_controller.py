@@ -1,7 +1,5 @@
 """Runs one repeat: claim, prepare, wait until ready, go, drain, finish or abort, collect."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 from collections.abc import Coroutine, Mapping

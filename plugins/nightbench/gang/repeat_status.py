@@ -1,7 +1,5 @@
 """What the results of all nodes make of a repeat, and what its processes wrote last. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Shipping code, uv and wheels to a node: each named by its digest, sent only when absent."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gzip

@@ -1,7 +1,5 @@
 """Logs in to a node. Host keys are always checked; each error says what the user can do."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import logging

@@ -1,7 +1,5 @@
 """File operations over SFTP: uploads appear complete, and resume after an interruption."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import posixpath

@@ -4,8 +4,6 @@ No import of airflow here: it is started as a program. `settings` is the one pla
 it is configured, from airflow.ini beside it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A small client of Airflow's REST API (v2): what the command needs and no more."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self

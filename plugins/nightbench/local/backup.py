@@ -1,7 +1,5 @@
 """Backup and restore of a home's warehouse by PostgreSQL's own programs, with roles' rights."""
 
-from __future__ import annotations
-
 import subprocess
 from contextlib import closing
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """The control plane of one home: its services, their state, and how a person logs in."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime

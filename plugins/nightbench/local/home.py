@@ -1,7 +1,5 @@
 """The state folder of a deployment on one machine (`NIGHTBENCH_HOME`): its paths and secrets."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

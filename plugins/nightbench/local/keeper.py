@@ -7,8 +7,6 @@ process, and every half a minute that Airflow reports its components as healthy;
     python -m nightbench.local.keeper --home .nightbench
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -4,8 +4,6 @@
 seconds start at the same time: PostgreSQL and the local nodes, then Airflow's four processes.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import sys

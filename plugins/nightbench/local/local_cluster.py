@@ -7,8 +7,6 @@ only, and a job without a terminal that outlives its channel. There is no termin
     python -m nightbench.local.local_cluster --home .nightbench --nodes 2 --port 2222
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

@@ -1,7 +1,5 @@
 """The services' logs: show them, and remove old ones."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import time

@@ -1,7 +1,5 @@
 """Ports on loopback: the usual ones where they are free, and the same ones the next time."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Iterable

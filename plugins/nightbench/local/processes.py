@@ -6,8 +6,6 @@ that a service starts inherits the variable `NIGHTBENCH_STACK`, by which process
 process group are found. A process without it and outside a known group is never ended.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

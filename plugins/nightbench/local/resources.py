@@ -1,7 +1,5 @@
 """Disk and memory that `demo` needs, checked before it starts."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The acceptance of a cluster: which modes of the lines are due there, and how each stands."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Makes the bundle that the warehouse loads from a run's files: parse, summarise, check."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Reads durations and last tries of cases from the warehouse, or else from the spool."""
 
-from __future__ import annotations
-
 import logging
 import statistics
 from collections.abc import Iterator

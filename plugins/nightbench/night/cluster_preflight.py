@@ -6,8 +6,6 @@
 faults over all nights needs the warehouse, and the ingest makes up for it later.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import getpass
 from collections.abc import Iterator, Mapping, Sequence

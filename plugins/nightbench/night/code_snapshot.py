@@ -4,8 +4,6 @@ An edit or a `git pull` of what is shipped changes the next run, not one that go
 lies in the spool beside its plan, and workers unpack it from there.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import shutil

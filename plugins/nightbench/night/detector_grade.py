@@ -1,7 +1,5 @@
 """Grades the detector every night on shadow series, without any effect on real verdicts."""
 
-from __future__ import annotations
-
 import logging
 import time
 from bisect import bisect_left

@@ -7,8 +7,6 @@
 `benchmarks/nodeside/offline_case.py` measures there and adds results with their digests.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import shutil

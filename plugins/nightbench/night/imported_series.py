@@ -1,7 +1,5 @@
 """What the detector says of series that were just imported."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Loads runs from the spool into the warehouse: idempotent; runs wait while PostgreSQL is away."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Every run gets verdicts; only nightly runs open and close alerts and send messages.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -4,8 +4,6 @@ Expected nights follow from the suites' files alone, so a night that never began
 Each missing night is notified once, and once more when its result arrives late.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing

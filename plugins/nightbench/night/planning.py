@@ -1,7 +1,5 @@
 """Plans a run: which cases fit into the hours of suite and cluster; stored before any launch."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from contextlib import closing

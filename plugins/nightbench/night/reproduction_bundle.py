@@ -9,8 +9,6 @@ Code and job come from the spool; where they have left it, the archive holds the
 a secret: `config.env` refuses them in the files that jobs are made from.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import shlex

@@ -1,7 +1,5 @@
 """Gathers what the report of a run shows, tables included, and keeps it as Markdown and HTML."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from contextlib import closing
 from datetime import UTC, datetime

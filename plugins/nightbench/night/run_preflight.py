@@ -4,8 +4,6 @@ It never fails a run. An unhealthy node costs the cases that need it, and one wi
 ends as failed; where the nodes cannot be examined, each case meets the same problem and reports it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import logging

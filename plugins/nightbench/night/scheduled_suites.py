@@ -1,7 +1,5 @@
 """Reads the suites with a schedule."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Judges a night as one: what many of its series moved by together, and what is left of each."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Removes wheels that `nightbench run --build` staged, once no run uses them any more."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

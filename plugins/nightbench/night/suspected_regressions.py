@@ -4,8 +4,6 @@ A suspected regression is measured again before the message of its night is sent
 stored with the request (`request_confirmations`), so that a later measurement uses the same ones.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import logging

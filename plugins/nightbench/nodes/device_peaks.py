@@ -4,8 +4,6 @@
 them and with sums in float32; empty where the device has none.
 """
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 from collections.abc import Iterable, Mapping

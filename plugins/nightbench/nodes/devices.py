@@ -1,7 +1,5 @@
 """Findings about cores, GPUs and links."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Judges the preflight of one node, and the differences between nodes: findings with advice."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

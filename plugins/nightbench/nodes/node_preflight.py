@@ -5,8 +5,6 @@ series of their own. On a slow node a case and the controls of its nodes slow do
 slow framework only the case does.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

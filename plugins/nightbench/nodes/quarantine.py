@@ -5,8 +5,6 @@ A fault is a failed preflight, or a case that failed because of the node. After
 it. A node that a person put into quarantine is released by a person only.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

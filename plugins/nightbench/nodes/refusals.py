@@ -1,7 +1,5 @@
 """Findings about nodes that could not be examined: what refused access, and what to do."""
 
-from __future__ import annotations
-
 from nightbench.core.model import Cluster, Reason, ReasonCode
 from nightbench.nodes.node_preflight import Finding, NodePreflight, fail
 

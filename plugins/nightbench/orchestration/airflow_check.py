@@ -1,7 +1,5 @@
 """`nightbench check`: what Nightbench lacks in an Airflow, and how to add it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing

@@ -4,8 +4,6 @@ Airflow's own deadline alerts belong to a DAG run. This finds the night of which
 its DAG is paused, it was never scheduled, or the scheduler was down.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The DAG of maintenance: waiting runs, unsent messages, retention, orphans on the nodes."""
 
-from __future__ import annotations
-
 import logging
 import os
 import time

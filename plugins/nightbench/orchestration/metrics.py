@@ -1,7 +1,5 @@
 """Nightbench's own metrics, sent where Airflow sends its own (StatsD, OpenTelemetry or nowhere)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import timedelta
 

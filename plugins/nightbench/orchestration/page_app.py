@@ -1,7 +1,5 @@
 """The app behind the pages inside Airflow's API server, guarded by Airflow's login and rights."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

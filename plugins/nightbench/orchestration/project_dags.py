@@ -1,7 +1,5 @@
 """All DAGs of a project, for the one DAG file that `nightbench init` writes."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

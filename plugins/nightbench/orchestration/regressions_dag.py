@@ -1,7 +1,5 @@
 """The DAG that judges what was loaded: verdicts, alerts, reports of each run."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Imported at every parse of a DAG file and at every task start: whatever is heavy
 checks) is imported in the body of a task.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Writes the digest of a run: one Markdown file with its results and verdicts."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ Keys are those of mlperf_logging.mllog.constants. Each repeat that counts is a b
 Nothing is evaluated, so that no such log is a submission.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

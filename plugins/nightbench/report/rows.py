@@ -1,7 +1,5 @@
 """One row for each planned case of a run: what `nightbench results --json` prints."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any

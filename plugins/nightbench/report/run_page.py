@@ -1,7 +1,5 @@
 """The report of a run as one HTML page: no script, and nothing that is loaded from elsewhere."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """What a report of a run says beside its figures: method, hardware, versions, caveats. Pure."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence

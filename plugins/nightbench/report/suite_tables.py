@@ -1,7 +1,5 @@
 """Tables of suites as text, Markdown, CSV and JSON."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import io

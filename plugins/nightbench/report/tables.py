@@ -1,7 +1,5 @@
 """Shows rows as a table for terminals and as Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Documents as files: written whole, read whole, on a disk or in an object store."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

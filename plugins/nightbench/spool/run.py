@@ -1,7 +1,5 @@
 """All that a spool holds: runs, comparisons, bisects and drills."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

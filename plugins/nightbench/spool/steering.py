@@ -5,8 +5,6 @@ The kernel's lock ends with its process. An object store has no locks: there the
 `LEASE_S` counts as dead. The hosts' clocks have to agree within `LEASE_S - RENEW_S`.
 """
 
-from __future__ import annotations
-
 import fcntl
 import logging
 import os

@@ -7,8 +7,6 @@ In a file of a project's tests, `test_benchmarks.py` say:
 Lines, workloads and model files that Nightbench brings itself are left out there.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable, Iterable

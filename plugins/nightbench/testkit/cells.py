@@ -1,7 +1,5 @@
 """Cells (line, workload, execution) of a catalog, and whether two of them do the same work."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable, Iterable, Mapping

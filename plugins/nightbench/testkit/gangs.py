@@ -1,7 +1,5 @@
 """Gangs of real framework lines without SSH, launched as the agent launches them."""
 
-from __future__ import annotations
-
 import atexit
 import importlib.util
 import json

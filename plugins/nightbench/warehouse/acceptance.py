@@ -1,7 +1,5 @@
 """What the acceptance of clusters found: which modes of the lines work there."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """Alerts: their life, what people do with them, and the messages that tell of them."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime

@@ -1,7 +1,5 @@
 """Causes of alerts: the facts around a change, and the explanations that were found."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Connections to the warehouse, and database errors put into words that a user can act on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

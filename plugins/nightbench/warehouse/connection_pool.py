@@ -1,7 +1,5 @@
 """Connections that many short reads use one after another."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """What each table, view and column means: comments of views, and the data dictionary."""
 
-from __future__ import annotations
-
 from itertools import groupby
 
 from psycopg2 import sql

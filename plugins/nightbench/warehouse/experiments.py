@@ -1,7 +1,5 @@
 """Experiments that an alert leads to: confirmations of suspected regressions, and bisects."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

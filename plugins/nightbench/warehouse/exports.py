@@ -1,7 +1,5 @@
 """The history as rows for files: one mart, a month of runs at a time, by a server-side cursor."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager

@@ -6,8 +6,6 @@ One line is one median of one series. Columns (in any order; `COLUMNS` says whic
 whole file is stored or nothing; importing it again changes nothing.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import math

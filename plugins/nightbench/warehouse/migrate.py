@@ -6,8 +6,6 @@ behind. So the steps run inside one transaction of ours, under a lock that Postg
 drops with the connection (docs/adr/0007-migrations.md).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from contextlib import closing, suppress

@@ -1,7 +1,5 @@
 """Nights that schedules promise, and what came of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 

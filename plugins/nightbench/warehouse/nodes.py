@@ -1,7 +1,5 @@
 """Nodes in the warehouse: preflights, control measurements, events, quarantine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 

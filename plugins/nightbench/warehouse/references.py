@@ -1,7 +1,5 @@
 """The published figures and empty cells of the public benchmarks, from `sql/references/`."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The base of all repositories: named statements on one connection, rows as dicts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any

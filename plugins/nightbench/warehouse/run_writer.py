@@ -1,7 +1,5 @@
 """Stores runs: what they plan, what they brought, and a site's older results."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime

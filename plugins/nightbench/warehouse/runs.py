@@ -1,7 +1,5 @@
 """Runs: what they planned and what came of it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from nightbench.core.budget import CaseHistory

@@ -1,7 +1,5 @@
 """Series: their medians and verdicts over the nights, noise and drift."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any

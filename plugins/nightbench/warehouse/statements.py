@@ -1,7 +1,5 @@
 """What lies in the folder `sql/`: texts by path, operational statements by name."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

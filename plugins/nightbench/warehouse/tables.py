@@ -1,7 +1,5 @@
 """What the tables of suites show: newest results of their cases, and published figures."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from nightbench.core.model import CaseStatus, SuiteTable, reasons_from_json

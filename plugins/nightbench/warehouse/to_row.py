@@ -1,7 +1,5 @@
 """Dataclasses to rows: what a statement takes as its parameters, by column name."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from statistics import median

@@ -1,7 +1,5 @@
 """All repositories on one connection."""
 
-from __future__ import annotations
-
 from nightbench.warehouse.acceptance import AcceptanceRepository
 from nightbench.warehouse.alerts import AlertRepository, MessageRepository
 from nightbench.warehouse.causes import CauseRepository

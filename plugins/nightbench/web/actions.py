@@ -4,8 +4,6 @@ The functions of schema triage decide which changes are allowed. `actions_for` r
 pages offer; a test compares both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta

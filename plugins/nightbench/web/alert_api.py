@@ -1,7 +1,5 @@
 """The JSON API of alerts: reading them, and what people do with them."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """Groups of alerts, the worst first: what hangs together, and how severe it is. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple

@@ -1,7 +1,5 @@
 """What the JSON API answers about alerts, the detector and nodes."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from nightbench.web.ui_models import (

@@ -1,7 +1,5 @@
 """Answers that many readers share, so that few of them ask the warehouse."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """TypeScript types of what the JSON API answers, from its models."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

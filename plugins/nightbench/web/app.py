@@ -1,7 +1,5 @@
 """The FastAPI app behind the pages in Airflow's UI: their code, and the JSON that they read."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the spool still has of a repeat: samples of its nodes, and the ends of its logs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 

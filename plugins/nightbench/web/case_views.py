@@ -1,7 +1,5 @@
 """Views of one repeat: step times with their outliers, telemetry by metric, ends of logs. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median

@@ -1,7 +1,5 @@
 """The read-only JSON API of the pages: comparisons, published figures beside ours."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, get_args
 
 from fastapi import Query

@@ -1,7 +1,5 @@
 """What the JSON API answers about comparisons and published figures."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Errors of the pages with their HTTP status."""
 
-from __future__ import annotations
-
 from nightbench.core.errors import UserError
 from nightbench.warehouse import MoveRefused
 

@@ -1,7 +1,5 @@
 """The read-only JSON API of the pages: two builds beside each other, and bisects."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 

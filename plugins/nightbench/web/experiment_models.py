@@ -1,7 +1,5 @@
 """What the JSON API answers about experiments: two builds beside each other, and bisects."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Literal
 

@@ -7,8 +7,6 @@ can send without permission. A request with `Authorization: Bearer` needs neithe
 that by itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any

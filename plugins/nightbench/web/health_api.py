@@ -1,7 +1,5 @@
 """The read-only JSON API of the pages: how far verdicts can be trusted, and nodes."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """The read-only JSON API of the pages: runs, and each of their cases with all that explains it."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal

@@ -1,7 +1,5 @@
 """What the JSON API answers about runs, their cases and the repeats of these."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from nightbench.web.ui_models import ApiModel, RunHead, Utilisation

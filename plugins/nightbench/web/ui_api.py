@@ -1,7 +1,5 @@
 """The read-only JSON API of the pages: the morning, series."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """What the JSON API of the pages answers. TypeScript has the same types: `make ui`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """The cause of an alert with its evidence, and the result of measuring it again."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -1,7 +1,5 @@
 """Where it is measured: nodes, how they are reached, and what a site asks of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """One run of a suite: its processes on their nodes, the job of a gang, and how it comes back."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime

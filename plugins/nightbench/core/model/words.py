@@ -1,7 +1,5 @@
 """The words that everything is told in: strategies, kinds of runs and verdicts, states."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
