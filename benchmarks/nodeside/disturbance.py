@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Sequence
 
+from nodeside.energy import power_in_window
 from nodeside.gpus import ComputeProcessMonitor, throttled
 from nodeside.job import NodeJob
 from nodeside.neighbours import MAX_SHOWN, UNSEEN, CpuMeter, describe_processes
@@ -148,3 +149,13 @@ class RepeatObserver:
             self._job.neighbours["cpu_share"],
             window,
         )
+
+    def power(self, summaries: Sequence[Any]) -> dict[str, Any]:
+        """Return the `power` of result.json.
+
+        Args:
+            summaries: rank.json of each trainer of this node, None where it is missing.
+        """
+        asked = {p["device"] for p in self._job.processes if p["device"] is not None}
+        window = window_of(summaries)
+        return power_in_window(self._telemetry.samples, sorted(map(str, asked)), window)

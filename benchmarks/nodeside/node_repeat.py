@@ -200,10 +200,11 @@ class NodeRepeat:
             pids = ", ".join(map(str, stuck))
             reasons = [*reasons, reason(PROCESSES_STUCK, self.job.node, observed=pids)]
         processes = self._gang.results()
-        disturbed = None
+        disturbed = power = None
         if self._observer is not None and status == "done":
             trainers = [p["summary"] for p in processes if p["measured"]]
             disturbed = self._observer.disturbed(trainers)
+            power = self._observer.power(trainers)
         self.state, self.reasons = status, reasons
         self._write_state()
         write_json(
@@ -224,6 +225,7 @@ class NodeRepeat:
                 "ports": self._ports,
                 "boot_id": boot_id(),
                 "disturbed": disturbed,
+                "power": power,
             },
             durable=True,
         )

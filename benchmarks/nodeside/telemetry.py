@@ -1,15 +1,26 @@
-"""CPU, memory and GPU use during a repeat, sampled every second from /proc and nvidia-smi."""
+"""CPU, memory, GPU use and energy during a repeat, sampled every second.
+
+Read from /proc, nvidia-smi, and the energy counters of CPU packages (RAPL).
+"""
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import time
 from typing import Any, Sequence
 
+from nodeside.files import read_text
 from nodeside.shell import Stream, answer
 
 INTERVAL_S = 1.0
+STALE_S = 5.0
+"""What nvidia-smi said of a GPU is left out of samples when it is older."""
+
+POWERCAP = "NIGHTBENCH_POWERCAP"
+"""Environment variable: another folder than /sys/class/powercap."""
+
 GPU_FIELDS = (
     ("index", "index", int),
     ("uuid", "uuid", str),
@@ -67,6 +78,46 @@ def parse_gpu(line: str) -> dict[str, Any] | None:
     return gpu
 
 
+class PackageEnergy:
+    """Energy of all CPU packages since it was made, from the kernel's RAPL counters.
+
+    A counter starts again at 0 after `max_energy_range_uj`: at a full package in minutes. It must
+    be read at least once in that time. Zones inside a package (cores, graphics) are parts of it;
+    DRAM is another device's. Most kernels let only root read them (CVE-2020-8694).
+    """
+
+    def __init__(self) -> None:
+        self._joules = 0.0
+        self._ranges: dict[str, int] = {}
+        self._last: dict[str, int] = {}
+        root = os.environ.get(POWERCAP) or "/sys/class/powercap"
+        for zone in sorted(glob.glob(os.path.join(glob.escape(root), "intel-rapl:*"))):
+            name = read_text(os.path.join(zone, "name")) or ""
+            if name.strip().startswith("package"):
+                self._ranges[zone] = _counter(zone, "max_energy_range_uj")
+                self._last[zone] = _counter(zone, "energy_uj")
+
+    def read(self) -> float | None:
+        """Return joules so far; None where some package cannot be read, from then on too."""
+        for zone, last in self._last.items():
+            now = _counter(zone, "energy_uj")
+            if min(now, last, self._ranges[zone]) < 0:
+                self._last = {}
+                break
+            self._joules += (now - last + (self._ranges[zone] if now < last else 0)) / 1e6
+            self._last[zone] = now
+        return self._joules if self._last else None
+
+
+def _counter(zone: str, name: str) -> int:
+    """Return a counter of a zone; -1 where it cannot be read."""
+    try:
+        with open(os.path.join(zone, name)) as handle:
+            return int(handle.read())
+    except (OSError, ValueError):
+        return -1
+
+
 class Telemetry:
     """Samples of one repeat; `tick` does nothing until a second has passed."""
 
@@ -74,7 +125,8 @@ class Telemetry:
         self._cpus = tuple(cpus)
         self._last_cpu = cpu_times(self._cpus)
         self._due = time.monotonic()
-        self._gpus: dict[str, dict[str, Any]] = {}
+        self._gpus: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._packages = PackageEnergy()
         self._smi = _start_nvidia_smi(devices)
         self.samples: list[dict[str, Any]] = []
 
@@ -84,7 +136,7 @@ class Telemetry:
         if now < self._due:
             return
         self._due = now + INTERVAL_S
-        self._read_gpus()
+        self._read_gpus(now)
         busy, total = cpu_times(self._cpus)
         spent = total - self._last_cpu[1]
         percent = 100.0 * (busy - self._last_cpu[0]) / spent if spent > 0 else 0.0
@@ -95,15 +147,16 @@ class Telemetry:
                 "cpu_percent": round(percent, 1),
                 "memory_used_bytes": memory()[0],
                 "load1": os.getloadavg()[0],
-                "gpus": [self._gpus[key] for key in sorted(self._gpus)],
+                "cpu_energy_j": self._packages.read(),
+                "gpus": [gpu for _, (at, gpu) in sorted(self._gpus.items()) if now - at < STALE_S],
             }
         )
 
-    def _read_gpus(self) -> None:
+    def _read_gpus(self, now: float) -> None:
         for line in self._smi.lines() if self._smi else ():
             gpu = parse_gpu(line)
             if gpu is not None:
-                self._gpus[str(gpu["index"]).zfill(4)] = gpu
+                self._gpus[str(gpu["index"]).zfill(4)] = (now, gpu)
 
     def close(self) -> dict[str, Any]:
         """Stop sampling; return the `telemetry` of result.json."""

@@ -75,6 +75,9 @@ select
     m.peak_resident_bytes,
     m.sent_bytes_per_step,
     m.data_wait_s,
+    m.power_w,
+    m.joules_per_unit,
+    m.energy_absent,
     m.tokens_per_s,
     m.model_flops_per_s,
     m.tokens_per_s / s.trainers as tokens_per_s_per_device,
@@ -118,6 +121,14 @@ comment on column marts.fct_measurement.sent_bytes_per_step is
 comment on column marts.fct_measurement.data_wait_s is
 'Seconds that a step waited for its batch, median of the repeats; null for synthetic data. '
 'Times minibatches_per_s it is the share of a step';
+comment on column marts.fct_measurement.power_w is
+'Mean power of all devices in the windows, W, median of the repeats: GPUs of a case that runs on '
+'them, else CPU packages; nothing else of the nodes';
+comment on column marts.fct_measurement.joules_per_unit is
+'Energy of the devices for a unit of work, J: power / throughput, median of the repeats; null with '
+'its reason in energy_absent';
+comment on column marts.fct_measurement.energy_absent is
+'Why there is no energy; null where there is one, and for medians before 0.2.0';
 comment on column marts.fct_measurement.tokens_per_s is
 'Tokens per second of all devices; null for what is no language model';
 comment on column marts.fct_measurement.model_flops_per_s is

@@ -29,6 +29,7 @@ select
     e.peak_resident_bytes,
     e.sent_bytes_per_step,
     e.data_wait_s,
+    e.power_w,
     e.loss_first,
     e.loss_median,
     e.error
@@ -47,6 +48,8 @@ comment on column marts.fct_repeat.sent_bytes_per_step is
 comment on column marts.fct_repeat.data_wait_s is
 'Seconds that a step of the rank that waited longest waited for its batch, mean over the window; '
 'null for synthetic data';
+comment on column marts.fct_repeat.power_w is
+'Mean power of all devices in the windows, W; null where it is not known';
 comment on column marts.fct_repeat.throughput is 'Units of work per second over all ranks';
 comment on column marts.fct_repeat.reasons is
 'Why it does not count, as data; marts.fct_reason has a row for each';

@@ -26,6 +26,7 @@ select
     e.peak_resident_bytes,
     e.sent_bytes_per_step,
     e.data_wait_s,
+    e.power_w,
     e.loss_first,
     e.loss_median,
     e.slowest_rank,

@@ -41,10 +41,11 @@ def test_the_bytes_sent_and_the_wait_for_data_are_stored(loader, reader, given, 
     case, run = given.case(), given.run()
     back = given.came_back(run, case)
     figures = {"sent_bytes_per_step": 204_720, "data_wait_s": 0.25}
+    power = {"power_w": 350.5}
     repeats = tuple(
         replace(
             each,
-            summary=replace(each.summary, **figures),
+            summary=replace(each.summary, **figures, **power),
             record=replace(
                 each.record, ranks=tuple(replace(r, **figures) for r in each.record.ranks)
             ),
@@ -59,15 +60,18 @@ def test_the_bytes_sent_and_the_wait_for_data_are_stored(loader, reader, given, 
     assert figures.items() <= row.items()
     views = ("staging.repeat", "staging.repeat_rank", "staging.result")
     views += ("marts.fct_measurement", "marts.fct_repeat", "marts.latest_median")
+    for view in ("staging.repeat", "marts.fct_repeat"):
+        assert rows(f"select distinct power_w from {view}") == [power]
     for view in views:
         assert rows(f"select distinct sent_bytes_per_step, data_wait_s from {view}") == [figures]
 
 
-def test_tokens_flops_and_mfu_are_stored(loader, reader, given, rows):
+def test_tokens_flops_mfu_and_energy_are_stored(loader, reader, given, rows):
     case, run = given.case(), given.run()
     back = given.came_back(run, case)
     figures = {"tokens_per_s": 2e4, "model_flops_per_s": 4e14, "peak_flops": 1e15, "mfu": 0.4}
     figures |= {"device": "NVIDIA X1", "mfu_absent": None}
+    figures |= {"power_w": 400.0, "joules_per_unit": 0.02, "energy_absent": None}
     measured = replace(back.measurement, **figures)
     loader.runs.load(given.bundle(run, replace(back, measurement=measured)))
     figures |= {"tokens_per_s_per_device": 2e4, "tflops_per_device": 400}

@@ -200,21 +200,25 @@ def test_every_answer_says_what_a_median_took_of_its_devices(
     known, unknown = given.case(nodes=2), given.case()
     figures = {"device": "X1", "model_flops_per_s": 4e14, "tokens_per_s": 2e4}
     figures["peak_resident_bytes"] = 3_000_000_000
+    energy = {"power_w": 300.0, "joules_per_unit": 1.5}
+    silent = {"energy_absent": "n1: power was not recorded"}
     for night in (0, 1):
         run = given.run(night)
         backs = []
         for case, more in (
-            (known, {"peak_flops": 1e15, "mfu": 0.4}),
-            (unknown, {"mfu_absent": "no peak of X1 at fp32 is known"}),
+            (known, {"peak_flops": 1e15, "mfu": 0.4} | energy),
+            (unknown, {"mfu_absent": "no peak of X1 at fp32 is known"} | silent),
         ):
             back = given.came_back(run, case)
             measured = replace(back.measurement, **figures, **more)
             backs.append(replace(back, measurement=measured))
         loader.runs.load(given.bundle(run, *backs))
     names = ("tflops_per_device", "tokens_per_s_per_device", "mfu", "mfu_absent", "device")
+    names += ("power_w", "joules_per_unit", "energy_absent")
+    without = (None, "no peak of X1 at fp32 is known", "X1", None, None, silent["energy_absent"])
     wanted = {
-        known.case_id: (200, 10_000, 0.4, None, "X1"),
-        unknown.case_id: (400, 20_000, None, "no peak of X1 at fp32 is known", "X1"),
+        known.case_id: (200, 10_000, 0.4, None, "X1", 300, 1.5, None),
+        unknown.case_id: (400, 20_000, *without),
     }
     cases = app.get(f"/api/runs/{run.run_id}").json()["cases"]
     series = app.get("/api/series?sort=mfu").json()["items"]
@@ -230,7 +234,8 @@ def test_every_answer_says_what_a_median_took_of_its_devices(
     for path in ("series?", f"runs/{run.run_id}?", f"series/local/{CASE}?"):
         head = app.get(f"/api/{path}format=csv").text.splitlines()[0].split(",")
         # What came later stands last, so that columns keep their places.
-        assert set(head[-6:]) == {*names, "peak_resident_bytes"}
+        assert set(head[-9:]) == {*names, "peak_resident_bytes"}
+        assert set(head[-3:]) == {"power_w", "joules_per_unit", "energy_absent"}
     pairs = app.get(f"/api/compare?by=run&one={given.run(0).run_id}&other={run.run_id}").json()
     pair = next(each for each in pairs["items"] if each["one_case_id"] == known.case_id)
     assert (pair["one_tflops_per_device"], pair["other_tflops_per_device"]) == (200, 200)

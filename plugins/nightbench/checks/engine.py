@@ -55,6 +55,8 @@ class CheckContext:
     """Framework version that the build names; None for the locked one."""
     transport: str | None = None
     """Transport of gradients that the cluster declares; None without a declaration."""
+    power_limit_w: float | None = None
+    """Most that the devices of all trainers may draw together, W; None where it is not known."""
     from_log: bool = False
     """Its figures are read from the log of a command, which proves less than a rank of ours."""
 

@@ -34,6 +34,9 @@ MAX_DRIFT = 0.10
 
 MAX_EFFICIENCY = 1.05
 
+MAX_POWER = 1.2
+"""Mean power over the power limit of the devices: only short peaks may lie above the limit."""
+
 
 def _half(context: CheckContext) -> int:
     protocol = context.protocol
@@ -130,6 +133,13 @@ MEASUREMENT_CHECKS: tuple[Check, ...] = (
         "mfu", FAIL, "measurement", lambda c, m: m.mfu, at_most(1.0),
         "model FLOPs per second within the peak of the devices",
         show="{:.3f}",
+    ),
+    Check(
+        "power", WARN, "measurement", lambda c, m: m.power_w,
+        at_most(lambda c: MAX_POWER * (c.power_limit_w or math.inf)),
+        lambda c: f"{MAX_POWER:g} of the power limit of the devices, {c.power_limit_w:.0f} W",
+        applies=lambda c: c.power_limit_w is not None,
+        show="{:.0f} W",
     ),
 )  # fmt: skip
 

@@ -76,6 +76,7 @@ def repeat_record(
         for node, result in sorted(results.items())
         for process in result["processes"]
     ]
+    power_w, power_absent = _power(results)
     tails = [r["log_tail"] for r in results.values() if r.get("log_tail")]
     started = said.get("started_at")
     return RepeatRecord(
@@ -90,8 +91,29 @@ def repeat_record(
         fingerprints=fingerprints or {},
         started_at=datetime.fromisoformat(started) if started else None,
         log_tail=said.get("log_tail") or (tails[0] if tails else None),
+        power_w=power_w,
+        power_absent=power_absent,
         error=said.get("error"),
     )
+
+
+def _power(results: Mapping[str, Mapping[str, Any]]) -> tuple[float | None, str | None]:
+    """Return the mean power of all nodes' devices in W, or why it is not known.
+
+    Nodes that are one machine (local ones) have the same CPU packages, which count once.
+    """
+    total, machines = 0.0, set()
+    for node, result in sorted(results.items()):
+        power = result.get("power")
+        if power is None:
+            return None, f"{node}: power was not recorded"
+        if power["mean_w"] is None:
+            return None, f"{node}: {power['absent']}"
+        machine = (power["source"], result.get("boot_id") or node)
+        if power["source"] != "rapl" or machine not in machines:
+            total += power["mean_w"]
+        machines.add(machine)
+    return (total, None) if results else (None, "no node came back")
 
 
 def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
@@ -120,6 +142,8 @@ def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
         peak_resident_bytes=_largest(r.peak_resident_bytes for r in trainers),
         sent_bytes_per_step=_largest(r.sent_bytes_per_step for r in trainers),
         data_wait_s=_largest(r.data_wait_s for r in trainers),
+        power_w=record.power_w,
+        power_absent=record.power_absent,
         loss_first=statistics.fmean(first_losses) if first_losses else None,
         loss_median=_median(loss for r in trainers for loss in r.loss_window),
     )
@@ -283,6 +307,8 @@ def summarize_case(
         for r in repeats
         if r.throughput is not None and r.repeat not in bad and (good is None or r.repeat in good)
     ]
+    joules = [r.power_w / r.throughput for r in counted if r.power_w and r.throughput]
+    silent = [r.power_absent for r in counted if r.power_absent]
     numbers = describe([r.throughput for r in counted if r.throughput is not None])
     if status is CaseStatus.OK and not counted:
         status = CaseStatus.FAILED
@@ -307,6 +333,9 @@ def summarize_case(
         peak_resident_bytes=_largest(r.peak_resident_bytes for r in counted),
         sent_bytes_per_step=_largest(r.sent_bytes_per_step for r in counted),
         data_wait_s=_median(r.data_wait_s for r in counted),
+        power_w=_median(r.power_w for r in counted),
+        joules_per_unit=_median(joules),
+        energy_absent=silent[0] if silent and not joules else None,
         found_batch_size=_largest(rank.batch_size for x in records for rank in x.ranks),
         definition_digest=definition_digest,
         fingerprint_id=_fingerprint(records),

@@ -1,7 +1,7 @@
 """Makes the bundle that the warehouse loads from a run's files: parse, summarise, check."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -41,7 +41,7 @@ def build_bundle(folder: RunSpool) -> RunBundle:
             found = _fingerprints(store, plan)
             fingerprints |= {document["id"]: document for document in found.values()}
             names = {node: document["id"] for node, document in found.items()}
-            contexts.append(_context(plan, case))
+            contexts.append(_context(plan, case, found.values()))
             bundles.append(_case(plan, case, contexts[-1], store, names, fingerprints))
 
     scaled = scale([each.measurement for each in bundles if each.measurement is not None])
@@ -63,7 +63,9 @@ def build_bundle(folder: RunSpool) -> RunBundle:
     )
 
 
-def _context(plan: RunPlan, case: CasePlan) -> CheckContext:
+def _context(plan: RunPlan, case: CasePlan, nodes: Iterable[Document]) -> CheckContext:
+    limits = [gpu.get("power_limit_w") for node in nodes for gpu in node.get("gpus", ())]
+    known = [limit for limit in limits if limit] if plan.cluster.device_kind == "gpu" else []
     return CheckContext(
         case=case.planned.case,
         protocol=plan.protocol,
@@ -76,6 +78,7 @@ def _context(plan: RunPlan, case: CasePlan) -> CheckContext:
         shared=plan.cluster.shared,
         transport=plan.cluster.transport,
         requested_version=case.planned.build.version,
+        power_limit_w=max(known) * case.planned.case.trainers if known else None,
     )
 
 

@@ -10,10 +10,10 @@ from nightbench.core.whole_files import replaced
 from nightbench.report.run_report import (
     USE_COLUMNS,
     RunReport,
+    absent_figures,
     caveats,
     hardware_rows,
     method_lines,
-    no_mfu,
     use_rows,
     version_rows,
 )
@@ -76,10 +76,9 @@ def _points(heading: str, points: Sequence[str]) -> list[str]:
 
 
 def _use(rows: Sequence[Row]) -> list[str]:
-    used, reasons = use_rows(rows), no_mfu(rows)
-    table = [markdown_row(USE_COLUMNS), "|---|---|---:|---:|---:|---:|", *map(markdown_row, used)]
-    why = [f"No MFU: {'; '.join(reasons)}."] if reasons else []
-    return ["## Use of the devices", "\n".join(table), *why] if used else []
+    used, head = use_rows(rows), [markdown_row(USE_COLUMNS), "|---|---|---:|---:|---:|---:|---:|"]
+    table = "\n".join([*head, *map(markdown_row, used)])
+    return ["## Use of the devices", table, *absent_figures(rows)] if used else []
 
 
 def error_blocks(rows: Sequence[Row]) -> Iterator[str]:

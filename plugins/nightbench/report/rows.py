@@ -67,6 +67,10 @@ FIELDS: dict[str, str] = {
     "peak_flops": "dense peak of all devices together at the precision of the case, FLOP/s",
     "mfu": "model_flops_per_s / peak_flops; null where either is unknown",
     "mfu_absent": "why there is no mfu",
+    "power_w": "mean power of all devices in the windows, W: of GPUs, or of CPU packages",
+    "joules_per_unit": "energy of the devices for a unit of work, J: power / throughput, median of "
+    "the repeats",
+    "energy_absent": "why there is no energy",
     "verdict": "ok, watched, regressed, improved, insufficient_data, failed, unavailable, missing; "
     "null before judging and where it was left out",
     "verdict_sentence": "the verdict's evidence",

@@ -16,8 +16,8 @@ Row = Mapping[str, Any]
 FEW_REPEATS = 6
 """Of fewer repeats an interval says little."""
 
-USE_COLUMNS = ("case", "device", "TFLOP/s", "MFU", "tokens/s", "memory")
-"""Model TFLOP/s and tokens/s of one device; memory of the largest rank."""
+USE_COLUMNS = ("case", "device", "TFLOP/s", "MFU", "tokens/s", "memory", "energy")
+"""Model TFLOP/s and tokens/s of one device; memory of the largest rank; J of all devices."""
 
 WORST_FIRST = (
     *("regressed", "failed", "missing", "cancelled", "quarantined", "unavailable", "watched"),
@@ -84,7 +84,9 @@ def method_lines(report: RunReport) -> list[str]:
         "ten cases.",
         "TFLOP/s: what the model's mathematics need forward and backward, nothing that is computed "
         "again, of each device, as tokens/s are. MFU: its share of the device's dense peak at the "
-        "precision of the case. Memory: resident, of the largest rank.",
+        "precision of the case. Memory: resident, of the largest rank. Energy: mean power of all "
+        "devices in the window over throughput; of the GPUs, or else of the CPU packages, and of "
+        "nothing else in the nodes.",
     ]
     if report.plan is not None:
         policy = report.plan.policy
@@ -105,16 +107,23 @@ def use_rows(rows: Sequence[Row]) -> list[tuple[str, ...]]:
             percent(row["mfu"]),
             figure(row["tokens_per_s_per_device"]),
             "-" if (peak := row["peak_resident_bytes"]) is None else f"{peak / 2**20:,.0f} MiB",
+            "-"
+            if row["joules_per_unit"] is None
+            else f"{figure(row['joules_per_unit'])} J/{str(row['unit']).removesuffix('s')}",
         )
         for row in rows
         if row["throughput"] is not None
     ]
 
 
-def no_mfu(rows: Sequence[Row]) -> list[str]:
-    """Return why medians have no MFU, each reason once with how many cases it is true of."""
-    reasons = Counter(row["mfu_absent"] for row in rows if row["mfu_absent"])
-    return [f"{why} ({cases} {'cases' if cases > 1 else 'case'})" for why, cases in reasons.items()]
+def absent_figures(rows: Sequence[Row]) -> list[str]:
+    """Return why medians have no MFU or energy: each reason once, with how many cases have it."""
+    said = []
+    for name, column in (("MFU", "mfu_absent"), ("energy", "energy_absent")):
+        reasons = Counter(row[column] for row in rows if row[column])
+        found = [f"{why} ({n} {'cases' if n > 1 else 'case'})" for why, n in reasons.items()]
+        said += [f"No {name}: {'; '.join(found)}."] if found else []
+    return said
 
 
 def hardware_rows(report: RunReport) -> list[tuple[str, str]]:

@@ -29,7 +29,7 @@ MEASUREMENT_COLUMNS = (
     *("framework_version", "unit", "n", "throughput", "minimum", "maximum", "mad"),
     *("spread", "half_width", "speedup", "efficiency", "baseline_case_id"),
     *("time_to_first_step_s", "peak_resident_bytes", "sent_bytes_per_step", "data_wait_s"),
-    "found_batch_size",
+    *("power_w", "joules_per_unit", "energy_absent", "found_batch_size"),
     *("tokens_per_s", "model_flops_per_s", "device", "peak_flops", "mfu", "mfu_absent"),
     *("definition_digest", "fingerprint_id"),
 )
@@ -106,7 +106,7 @@ def repeat_row(bundle: RepeatBundle) -> Row:
             reasons.append(Reason(ReasonCode.BAD_FIGURE, subject=column, observed=str(value)))
     row["reasons"] = reasons_document(reasons)
     for column in (
-        *("overlap", "drift", "time_to_first_step_s", "data_wait_s"),
+        *("overlap", "drift", "time_to_first_step_s", "data_wait_s", "power_w"),
         *("loss_first", "loss_median"),
     ):
         row[column] = number(getattr(summary, column, None))
@@ -149,6 +149,7 @@ def measurement_row(m: Measurement, quarantined: bool) -> Row:
         "peak_resident_bytes": _whole(m.peak_resident_bytes),
         "sent_bytes_per_step": _whole(m.sent_bytes_per_step),
         "found_batch_size": m.found_batch_size,
+        "energy_absent": text(m.energy_absent),
         "device": text(m.device),
         "mfu_absent": m.mfu_absent,
         "definition_digest": m.definition_digest,
@@ -165,7 +166,7 @@ def measurement_row(m: Measurement, quarantined: bool) -> Row:
         # One that is not quarantined goes as it is, and the table refuses it.
         figures = ("throughput", "minimum", "maximum", "mad", "spread", "half_width")
         row |= dict.fromkeys((*figures, "speedup", "efficiency"))
-        row |= dict.fromkeys(("tokens_per_s", "model_flops_per_s", "mfu"))
+        row |= dict.fromkeys(("tokens_per_s", "model_flops_per_s", "mfu", "joules_per_unit"))
     return row
 
 

@@ -84,6 +84,7 @@ class RepeatResult(ApiModel):
     peak_resident_bytes: int | None
     sent_bytes_per_step: float | None
     data_wait_s: float | None
+    power_w: float | None
     loss_first: float | None
     loss_median: float | None
     error: str | None

@@ -31,6 +31,12 @@ class Utilisation(ApiModel):
     device: str | None
     peak_resident_bytes: float | None
     """Largest rank's."""
+    power_w: float | None
+    """Mean power of all devices in the windows, W."""
+    joules_per_unit: float | None
+    """Energy of the devices for a unit of work, J."""
+    energy_absent: str | None
+    """Why there is no energy; null before version 0.2.0."""
 
 
 # --- the morning --------------------------------------------------------------------------

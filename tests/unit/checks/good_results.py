@@ -28,6 +28,7 @@ CONTEXT = CheckContext(
     unit="images",
     parameters=25_557_032,
     converges=True,
+    power_limit_w=400.0,
     requested_version="2.13.0",
 )  # fmt: skip
 

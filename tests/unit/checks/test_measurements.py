@@ -35,6 +35,7 @@ SPOILED = {
     "drift": (replace(MEASUREMENT, repeats=DRIFTING), set(), "12.0%"),
     "efficiency": (replace(MEASUREMENT, efficiency=1.2), set(), "1.200"),
     "mfu": (replace(MEASUREMENT, mfu=1.25), set(), "1.250"),
+    "power": (replace(MEASUREMENT, power_w=481.0), set(), "481 W"),
 }  # fmt: skip
 
 
@@ -62,7 +63,7 @@ def test_check_goes_red_on_its_fixture_alone(check):
     (own,) = [r for r in red if r.check == check]
     assert own.observed == observed
     assert own.severity is (
-        Severity.WARN if check in {"all_repeats", "efficiency"} else Severity.FAIL
+        Severity.WARN if check in {"all_repeats", "efficiency", "power"} else Severity.FAIL
     )
 
 

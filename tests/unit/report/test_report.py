@@ -167,21 +167,29 @@ def test_the_report_says_what_medians_took_of_their_devices() -> None:
     rows = from_measurements(
         RUN,
         [
-            measured(TWO, 19.0, **flops, mfu=0.4, peak_resident_bytes=3 << 30),
-            measured(ONE, 10.0, **flops, mfu_absent="no peak of X1 at fp32 is known"),
+            measured(
+                TWO, 19.0, **flops, mfu=0.4, peak_resident_bytes=3 << 30, joules_per_unit=1.25
+            ),
+            measured(
+                ONE,
+                10.0,
+                **flops,
+                mfu_absent="no peak of X1 at fp32 is known",
+                energy_absent="n1: no",
+            ),
             measured(Case("net", "other", Strategy.SINGLE), None),
         ],
     )
     report = RunReport(RUN, rows)
     names = ("net-fake-collective-2x1-bs2", "net-fake-collective-1x1-bs2")
     figures = (
-        ("X1", "200.0", "40.0 %", "10,000", "3,072 MiB"),
-        ("X1", "400.0", "-", "20,000", "-"),
+        ("X1", "200.0", "40.0 %", "10,000", "3,072 MiB", "1.250 J/image"),
+        ("X1", "400.0", "-", "20,000", "-", "-"),
     )
-    why = "No MFU: no peak of X1 at fp32 is known (1 case)."
     text, page = report_text(report), report_page(report, RUN.started_at)
-    assert why in text
-    assert why in page
+    for why in ("No MFU: no peak of X1 at fp32 is known (1 case).", "No energy: n1: no (1 case)."):
+        assert why in text
+        assert why in page
     for name, cells_of_it in zip(names, figures, strict=True):
         assert " | ".join((name, *cells_of_it)) in text
         row = page[page.index(f">{name}<", page.index("Use of the devices")) :].split("</tr>")[0]

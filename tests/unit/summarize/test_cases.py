@@ -93,6 +93,19 @@ def test_the_median_and_what_stands_beside_it() -> None:
     assert made.half_width == pytest.approx(math.exp(4.302653 * deviation / math.sqrt(3)) - 1)
 
 
+def test_energy_is_power_over_throughput_and_says_why_it_is_absent() -> None:
+    powers = [
+        dataclasses.replace(repeat(n, x), power_w=w)
+        for n, x, w in [(1, 10.0, 200.0), (2, 12.0, 252.0), (3, 11.0, 242.0)]
+    ]
+    made = summarise(*powers)
+    assert (made.power_w, made.joules_per_unit, made.energy_absent) == (242.0, 21.0, None)
+    silent = dataclasses.replace(repeat(1, 10.0), power_absent="n1: power was not recorded")
+    assert summarise(silent, powers[1]).joules_per_unit == 21.0
+    made = summarise(silent, repeat(2, None))
+    assert (made.joules_per_unit, made.energy_absent) == (None, "n1: power was not recorded")
+
+
 def test_two_repeats_have_no_half_width() -> None:
     assert describe([1.0, 2.0]).half_width is None
     assert describe([]).median is None

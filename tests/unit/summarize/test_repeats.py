@@ -11,7 +11,7 @@ from measured_ranks import ASYNC, COLLECTIVE, rank, record
 
 from nightbench.core.model import RankResult, Reason, ReasonCode
 from nightbench.core.sentences import sentences
-from nightbench.core.summarize import steps_within, summarize_repeat
+from nightbench.core.summarize import repeat_record, steps_within, summarize_repeat
 
 
 def test_collective_counts_all_samples_over_the_slowest_window() -> None:
@@ -29,6 +29,27 @@ def test_collective_counts_all_samples_over_the_slowest_window() -> None:
     assert summary.sent_bytes_per_step == 501
     assert summary.data_wait_s == 0.25
     assert (summary.loss_first, summary.loss_median) == (7.0, 6.0)
+
+
+def test_power_is_that_of_all_nodes_and_of_one_machine_s_packages_once() -> None:
+    def result(source: str, mean_w: float | None, boot_id: str | None) -> dict[str, object]:
+        absent = None if mean_w else "the counter cannot be read"
+        power = {"source": source, "mean_w": mean_w, "samples": 9, "absent": absent}
+        return {"processes": [], "power": power, "boot_id": boot_id}
+
+    def power(**results: object) -> tuple[float | None, str | None]:
+        made = repeat_record({"repeat": 1, "status": "ok"}, results)
+        return made.power_w, made.power_absent
+
+    one = result("rapl", 100.0, "a")
+    assert power(n1=one, n2=result("rapl", 150.0, "b")) == (250.0, None)
+    assert power(n1=one, n2=result("rapl", 101.0, "a")) == (100.0, None)
+    gpu = result("nvidia-smi", 600.0, "a")
+    assert power(n1=gpu, n2=gpu) == (1200.0, None)
+    silent = result("rapl", None, "b")
+    assert power(n1=one, n2=silent) == (None, "n2: the counter cannot be read")
+    older = {"processes": []}
+    assert power(n1=one, n2=older) == (None, "n2: power was not recorded")
 
 
 def test_drift_compares_the_thirds_of_the_window() -> None:

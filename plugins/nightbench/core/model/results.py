@@ -141,6 +141,10 @@ class RepeatRecord:
     """Node -> fingerprint id."""
     started_at: datetime | None = None
     log_tail: str | None = None
+    power_w: float | None = None
+    """Mean power of all devices in the windows, W."""
+    power_absent: str | None = None
+    """Why there is no power; None where there is one."""
     error: str | None = None
     """End of the traceback (or of the output) of the process that failed first, with its name."""
 
@@ -167,6 +171,10 @@ class RepeatSummary:
     """The largest rank's."""
     data_wait_s: float | None = None
     """Of a step of the rank that waited longest; None for synthetic data."""
+    power_w: float | None = None
+    """Mean power of all devices in the windows, W."""
+    power_absent: str | None = None
+    """Why there is no power; None where there is one."""
     loss_first: float | None = None
     loss_median: float | None = None
     problem: Reason | None = None
@@ -230,6 +238,12 @@ class Measurement:
     sent_bytes_per_step: int | None = None
     data_wait_s: float | None = None
     """Median of the repeats; None for synthetic data."""
+    power_w: float | None = None
+    """Mean power of all devices in the windows, W: median of the repeats."""
+    joules_per_unit: float | None = None
+    """Energy of the devices for a unit of work: median of power / throughput of the repeats."""
+    energy_absent: str | None = None
+    """Why there is no energy; None where there is one, and where there is no median."""
     found_batch_size: int | None = None
     """Samples in a step of one trainer, as found where the case says `max`."""
     tokens_per_s: float | None = None

@@ -55,7 +55,7 @@ function Figures({ detail }: { detail: CaseDetail }) {
       {found.speedup !== null && (
         <Fact name="Speed-up, efficiency">{`${found.speedup.toFixed(2)}, ${percent(found.efficiency, 0)}`}</Fact>
       )}
-      {found.throughput !== null && <UseFacts of={found} />}
+      {found.throughput !== null && <UseFacts of={found} unit={found.unit} />}
       <Fact name="Framework">{found.framework_version ?? "–"}</Fact>
       <Fact name="Nodes">{detail.nodes.join(", ") || "–"}</Fact>
       <Fact name="Build">{found.build_id ?? "–"}</Fact>
@@ -106,6 +106,12 @@ const WAITED: Column<RepeatResult> = {
   cell: (each) => figure(each.data_wait_s === null ? null : 1000 * each.data_wait_s),
 };
 
+const POWER: Column<RepeatResult> = {
+  name: "Power, W",
+  isNumber: true,
+  cell: (each) => figure(each.power_w),
+};
+
 /** Columns of the repeats; synthetic data are not waited for. */
 function repeatColumns(
   repeats: RepeatResult[],
@@ -137,6 +143,7 @@ function repeatColumns(
       cell: (each) => figure(each.median_step_s === null ? null : 1000 * each.median_step_s),
     },
     ...(repeats.some((each) => each.data_wait_s !== null) ? [WAITED] : []),
+    ...(repeats.some((each) => each.power_w !== null) ? [POWER] : []),
     { name: "Drift", isNumber: true, cell: (each) => percent(each.drift) },
     { name: "First step after, s", isNumber: true, cell: (each) => figure(each.time_to_first_step_s) },
     {

@@ -20,7 +20,7 @@ import {
 import { routes } from "./routes";
 import { Grouped, SmallMultiples } from "./small-multiples";
 import { type Column, DataTable, Pager, Sparkline } from "./table";
-import { FIGURES, NoMfu } from "./use";
+import { FIGURES, NotKnown } from "./use";
 
 const SIZES = { table: 50, plots: 24 };
 const STATES = ["alert", "noisy", "drifting", "ok", "improved", "regressed", "failed", "missing"];
@@ -216,7 +216,7 @@ export function Explore() {
                 A median over n fresh launches; spread is (largest − smallest) / median; speed-up and
                 efficiency are against the smallest case of the same run at the same batch per device.
                 Per device: model FLOPs and their share of the peak (MFU), and the memory of the
-                largest rank. <NoMfu of={found.items} />
+                largest rank. <NotKnown of={found.items} />
                 Synthetic data unless the case says otherwise.
               </Text>
             </>

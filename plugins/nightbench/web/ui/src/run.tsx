@@ -21,7 +21,7 @@ import {
 } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable, Pager } from "./table";
-import { FIGURES, NoMfu } from "./use";
+import { FIGURES, NotKnown } from "./use";
 
 /** Cases of a page. */
 const SIZE = 100;
@@ -143,7 +143,7 @@ function Results({ results }: { results: RunResults }) {
       )}
       <Cases results={results} />
       <Text color="fg.muted" fontSize="xs" mt={2}>
-        <NoMfu of={results.cases} />
+        <NotKnown of={results.cases} />
         {run.code_digest && `Code ${run.code_digest.slice(0, 12)}. `}A quarantined figure is shown with its
         reasons and never becomes a median.
       </Text>

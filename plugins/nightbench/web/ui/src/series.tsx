@@ -51,7 +51,7 @@ function pointColumns(caseId: string, unit: string): Column<SeriesPoint>[] {
     },
     { name: "Spread", isNumber: true, cell: (point) => percent(point.spread) },
     { name: "n", isNumber: true, cell: (point) => point.n ?? "–" },
-    USE,
+    { ...USE, cell: (point) => USE.cell({ ...point, unit }) },
     { name: "Version", cell: (point) => point.framework_version ?? "–" },
     { name: "Nodes", cell: (point) => point.node_names?.join(", ") || "–" },
     { name: "Because", cell: (point) => <bdi>{point.sentence || "–"}</bdi> },
@@ -221,7 +221,7 @@ function History({ series }: { series: SeriesHistory }) {
           {detectable && (
             <Fact name="Smallest slowdown that would be found">{percent(detectable.smallest_slowdown)}</Fact>
           )}
-          <UseFacts of={latest} />
+          <UseFacts of={latest} unit={unit} />
         </Facts>
       )}
       {series.noisy && (

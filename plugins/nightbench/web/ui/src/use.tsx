@@ -8,7 +8,8 @@ import type { Column } from "./table";
 
 type Use = Pick<
   RunCase,
-  "tflops_per_device" | "mfu" | "mfu_absent" | "tokens_per_s_per_device" | "device" | "peak_resident_bytes"
+  | "tflops_per_device" | "mfu" | "mfu_absent" | "tokens_per_s_per_device" | "device" | "peak_resident_bytes"
+  | "power_w" | "joules_per_unit" | "energy_absent"
 >;
 
 type Figures = Use &
@@ -26,12 +27,17 @@ function perDevice({ tflops_per_device: tflops, tokens_per_s_per_device: tokens 
   ].filter(Boolean);
 }
 
-/** Model FLOPs and tokens of a device, and its share of the peak; memory of the largest rank. */
-export const USE: Column<Use> = {
+/** Energy of all devices for one unit of work; nothing where it is not known. */
+function joules({ joules_per_unit: each }: Use, unit: string | null): string {
+  return each === null ? "" : `${figure(each)} J/${(unit ?? "units").replace(/s$/, "")}`;
+}
+
+/** Model FLOPs and tokens of a device, and its share of the peak; memory of the largest rank; energy. */
+export const USE: Column<Use & { unit: string | null }> = {
   name: "Per device",
   isNumber: true,
   cell: (row) => {
-    const more = [...perDevice(row), bytes(row.peak_resident_bytes)].filter(Boolean);
+    const more = [...perDevice(row), bytes(row.peak_resident_bytes), joules(row, row.unit)].filter(Boolean);
     if (row.mfu === null && !more.length) return "–";
     return (
       <Box title={row.mfu_absent ? `no MFU: ${row.mfu_absent}` : (row.device ?? undefined)}>
@@ -65,7 +71,7 @@ export const FIGURES: Column<Figures>[] = [
 ];
 
 /** The same as facts of one median; without an MFU why there is none. */
-export function UseFacts({ of }: { of: Use }) {
+export function UseFacts({ of, unit }: { of: Use; unit: string | null }) {
   const done = perDevice(of);
   return (
     <>
@@ -78,16 +84,25 @@ export function UseFacts({ of }: { of: Use }) {
       {of.peak_resident_bytes !== null && (
         <Fact name="Peak memory, largest rank">{bytes(of.peak_resident_bytes)}</Fact>
       )}
+      <Fact name="Energy of the devices">
+        {of.joules_per_unit === null
+          ? `none: ${of.energy_absent ?? "it was not recorded"}`
+          : `${joules(of, unit)} at ${figure(of.power_w)} W`}
+      </Fact>
     </>
   );
 }
 
-/** Why medians have no MFU, each reason once. */
-export function NoMfu({ of }: { of: (Use & { throughput: number | null })[] }) {
-  const reasons = new Map<string, number>();
-  for (const { mfu, mfu_absent: why, throughput } of of) {
-    if (mfu === null && why && throughput !== null) reasons.set(why, (reasons.get(why) ?? 0) + 1);
-  }
-  if (!reasons.size) return null;
-  return <>No MFU: {[...reasons].map(([why, cases]) => `${why} (${cases})`).join("; ")}. </>;
+/** Why medians have no MFU or energy, each reason once. */
+export function NotKnown({ of }: { of: (Use & { throughput: number | null })[] }) {
+  const said = ([["MFU", "mfu_absent"], ["energy", "energy_absent"]] as const).map(([name, column]) => {
+    const reasons = new Map<string, number>();
+    for (const row of of) {
+      const why = row.throughput !== null && row[column];
+      if (why) reasons.set(why, (reasons.get(why) ?? 0) + 1);
+    }
+    const each = [...reasons].map(([why, cases]) => `${why} (${cases})`);
+    return each.length ? `No ${name}: ${each.join("; ")}. ` : "";
+  });
+  return <>{said.join("")}</>;
 }
