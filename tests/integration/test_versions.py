@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import httpx
 import pytest
 from tests.contained import folder_of_server
 from tests.integration.terminal import TRIAL
+from tests.integration.test_new_line import SUITE as FILMS
 
 REPO = Path(__file__).resolve().parents[2]
 UV = Path(sys.prefix) / "bin" / "uv"
@@ -98,8 +100,13 @@ def test_all_dags_keep_to_what_every_dag_keeps_to(installed: Installed) -> None:
 
 def test_a_suite_of_a_project_is_measured_loaded_and_shown(installed: Installed) -> None:
     installed.nightbench("init", ".")
-    suite = installed.place / "project" / "suites" / "trial.yaml"
-    suite.write_text(TRIAL, encoding="utf-8")
+    project = installed.place / "project"
+    # A line, a workload and a suite that are the project's alone.
+    shutil.copytree(Path(__file__).parent / "newcomer", project, dirs_exist_ok=True)
+    for name, text in (("trial", TRIAL), ("films", FILMS)):
+        (project / "suites" / f"{name}.yaml").write_text(text, encoding="utf-8")
+    # What nodes make the environments of lines with.
+    assert (installed.place / "venv" / "bin" / "uv").is_file()
     installed.nightbench("up")
     checked = {
         each["subject"]: each for each in json.loads(installed.nightbench("check", "--json"))
@@ -110,8 +117,12 @@ def test_a_suite_of_a_project_is_measured_loaded_and_shown(installed: Installed)
         ("3.1", "3.2")
     )
 
+    installed.nightbench("run", "films")
+    (row,) = json.loads(installed.nightbench("results", "--json"))
+    assert row["case_id"] == "film-relay-ps-2ps2tr-bs4-rounded"
+    assert row["throughput"] > 0
     installed.nightbench("run", "trial")
-    (run,) = (installed.place / "home" / "spool" / "runs").iterdir()
+    (run,) = (installed.place / "home" / "spool" / "runs").glob("trial-*")
     rows = json.loads(installed.nightbench("results", "--json"))
     assert len(rows) == 3
     assert all(row["throughput"] > 0 for row in rows)

@@ -123,7 +123,7 @@ def lock(
         # A folder that holds the wheel takes the place of the variant's index.
         extra = []
     command = [
-        *(str(uv), "pip", "compile", "--generate-hashes", "--no-header"),
+        *(str(uv), "pip", "compile", "-q", "--generate-hashes", "--no-header"),
         *("--python-version", described["python"], "--python-platform", _PLATFORM, *extra),
         *(wanted.name, "-o", made.name),
     ]
@@ -132,3 +132,4 @@ def lock(
         raise typer.Exit(done.returncode)
     head = f"# Made from {wanted.name} by\n#   nightbench lock {line} {variant}\n"
     made.write_text(head + made.read_text(encoding="utf-8"), encoding="utf-8")
+    say(f"wrote {made}")
