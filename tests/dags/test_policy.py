@@ -74,6 +74,7 @@ def test_a_suite_has_a_dag_when_it_has_a_schedule(parsed: Parsed) -> None:
         "nightbench_confirm",
         "nightbench_maintenance",
         "nightbench_deadlines",
+        "nightbench_publish",
         "nightly_nightly_cpu",
         "nightly_nightly_wide",
         # Cannot be read: shown with the reason, and never scheduled.
@@ -245,4 +246,8 @@ def test_runs_are_judged_each_for_itself_and_confirmed_whatever_came_of_their_me
     # The end of a DAG run is that of its last tasks: this one alone would hide what failed.
     assert tasks[f"{dag}.all_judged"]["trigger_rule"] == "none_failed"
     assert tasks[f"{dag}.all_judged"]["upstream"] == ["judge"]
+    # The site follows what was judged, and what was measured again.
+    assert tasks[f"{dag}.all_judged"]["outlets"] == ["nightbench_verdicts"]
+    assert tasks["nightbench_confirm.send_message"]["outlets"] == ["nightbench_verdicts"]
+    assert parsed["dags"]["nightbench_publish"]["schedule"] == "AssetTriggeredTimetable"
     assert parsed["dags"][dag]["timeout_s"] > 8 * tasks[f"{dag}.judge"]["timeout_s"]

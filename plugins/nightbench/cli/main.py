@@ -51,6 +51,7 @@ COMMANDS = {
         "runs": "runs",
         "table": "table",
         "report": "report",
+        "publish": "publish",
         "export": "export",
         "import": "history_import",
         "nights": "nights",

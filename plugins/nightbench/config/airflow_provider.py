@@ -13,6 +13,9 @@ SETTINGS = {
     "brings.",
     "uv": "The uv binary that is shipped to the nodes. Without it: the one beside the interpreter, "
     "else the one on PATH.",
+    "site": "Folder, or fsspec URL, that the DAG nightbench_publish writes the site for everybody "
+    "to. Without it: the DAG fails.",
+    "site_url": "Address of that site, for its feed and permanent links.",
     "wheels": "Folder whose wheels a run may name as a build. Without it: wheels/ in the home.",
 }
 """Option -> what it sets. `NIGHTBENCH_HOME` and its like, where they are set, come first."""

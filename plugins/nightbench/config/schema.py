@@ -306,6 +306,21 @@ class NightFile(StrictModel):
     unless given."""
 
 
+class PublishFile(StrictModel):
+    """What `nightbench publish` may take out of the house. `{}`: figures of all cases, no names."""
+
+    frameworks: v.Many[FrameworkName] = ()
+    """Only cases of these framework lines."""
+    workloads: v.Many[WorkloadName] = ()
+    """Only cases of these workloads."""
+    nodes: bool = False
+    """The names of nodes as well, and the sentences about causes, which name them."""
+    owner: bool = False
+    """The suite's owner as well."""
+    notes: bool = False
+    """The suite's description as well, and what people wrote about its alerts."""
+
+
 class SuiteFile(StrictModel):
     """A suite: `dags/suites/<suite>.yaml`."""
 
@@ -349,3 +364,5 @@ class SuiteFile(StrictModel):
     """When a repeat is given up."""
     night: NightFile = NightFile()
     """What scheduled runs may take of a night."""
+    publish: PublishFile | None = None
+    """What `nightbench publish` may show to everybody; nothing unless given."""

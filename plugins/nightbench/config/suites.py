@@ -25,6 +25,7 @@ from nightbench.core.model import (
     Cluster,
     NightPolicy,
     Protocol,
+    Publication,
     RegressionPolicy,
     Route,
     Suite,
@@ -96,6 +97,7 @@ def load_suite(
         progress_timeout_s=file.timeouts.progress,
         source=str(path),
         night=file.night.to(NightPolicy),
+        publish=None if file.publish is None else file.publish.to(Publication),
         priorities={
             placed.case.case_id: placed.priority for placed in cases if placed.priority != PRIORITY
         },

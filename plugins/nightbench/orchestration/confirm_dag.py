@@ -14,6 +14,7 @@ from nightbench.core.errors import UserError
 from nightbench.orchestration.airflow_versions import AirflowException, AirflowSkipException
 from nightbench.orchestration.dag_common import (
     SUSPECTS,
+    VERDICTS,
     base_url,
     experiment_context,
     log_refused,
@@ -97,7 +98,11 @@ def confirm(confirmation: int, **context: Any) -> dict[str, Any]:
         return _confirm(request, last_try=instance.try_number > instance.max_tries)
 
 
-@task(trigger_rule="all_done", doc_md="Sends the night's message, which has waited for this.")
+@task(
+    trigger_rule="all_done",
+    outlets=[VERDICTS],
+    doc_md="Sends the night's message, which has waited for this.",
+)
 def send_message(**context: Any) -> list[str]:
     """Send the messages of the runs whose suspects were measured; a failure stops no other."""
     from nightbench.alerts.notify import Notifier, notify_run

@@ -26,6 +26,9 @@ SUSPECTS = Asset("nightbench_suspects", uri="x-nightbench://suspects")
 SUSPECTS_ALIAS = AssetAlias("nightbench_suspects")
 """The outlet of a task that updates `SUSPECTS` only where there are any."""
 
+VERDICTS = Asset("nightbench_verdicts", uri="x-nightbench://warehouse/marts/fct_verdict")
+"""Updated when a night was judged, and when its suspects were measured again."""
+
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DEFAULTS: dict[str, Any] = {
     "owner": "nightbench",

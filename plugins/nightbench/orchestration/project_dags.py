@@ -10,6 +10,7 @@ from nightbench.orchestration.bisect_dag import bisect_dag
 from nightbench.orchestration.confirm_dag import confirm_dag
 from nightbench.orchestration.deadlines_dag import deadlines_dag
 from nightbench.orchestration.maintenance_dag import maintenance_dag
+from nightbench.orchestration.publish_dag import publish_dag
 from nightbench.orchestration.regressions_dag import regressions_dag
 from nightbench.orchestration.suite_dags import nightly_dags, on_demand_dag
 
@@ -22,7 +23,7 @@ def project_dags(project: Path) -> dict[str, DAG]:
     """
     os.environ[variable("dags")] = str(project)
     dags = [
-        *(bisect_dag(), confirm_dag(), deadlines_dag(), maintenance_dag(), regressions_dag()),
-        *(on_demand_dag(), *nightly_dags().values()),
+        *(bisect_dag(), confirm_dag(), deadlines_dag(), maintenance_dag(), publish_dag()),
+        *(regressions_dag(), on_demand_dag(), *nightly_dags().values()),
     ]
     return {dag.dag_id: dag for dag in dags if dag is not None}

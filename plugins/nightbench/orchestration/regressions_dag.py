@@ -15,6 +15,7 @@ from nightbench.orchestration.dag_common import (
     MEDIANS,
     SUSPECTS,
     SUSPECTS_ALIAS,
+    VERDICTS,
     base_url,
     log_refused,
     optional_names,
@@ -56,7 +57,9 @@ def regressions_dag() -> DAG:
         judged = judge.expand(loaded=loaded_runs())
         judged >> request_confirmations()
         # The run's state says whether each was judged, and its message taken by a channel.
-        judged >> EmptyOperator(task_id="all_judged", trigger_rule="none_failed")
+        judged >> EmptyOperator(
+            task_id="all_judged", trigger_rule="none_failed", outlets=[VERDICTS]
+        )
     return dag
 
 

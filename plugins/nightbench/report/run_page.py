@@ -72,7 +72,7 @@ def report_page(report: RunReport, written_at: datetime) -> str:
     counts = Counter(verdict(row) for row in rows)
     most = max((abs(row["change"]) for row in rows if row["change"] is not None), default=0.0)
     return (
-        _templates()
+        templates()
         .get_template("run_report.html")
         .render(
             run=report.run,
@@ -152,7 +152,8 @@ def _history(row: Row, nights: Sequence[Row]) -> History:
 
 
 @cache
-def _templates() -> Environment:
+def templates() -> Environment:
+    """Return the templates of pages, with the filters that they use."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).resolve().parent / "templates"),
         autoescape=True,
@@ -162,9 +163,14 @@ def _templates() -> Environment:
     )
     environment.filters |= {
         "figure": figure,
+        "night": _night,
         "percent": percent,
         "change": change,
         "verdict": verdict,
         "live": live,
     }
     return environment
+
+
+def _night(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}"

@@ -149,7 +149,7 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
         "DAG.",
         'dags/suites/trial.yaml:2: ownr: found the unknown key "ownr"; expected one of alerts, '
         "builds, cluster, commands, description, env, matrix, night, owner, policy, protocol, "
-        "role_env, routes, scale, schedule, suite, tables, timeouts, untried "
+        "publish, role_env, routes, scale, schedule, suite, tables, timeouts, untried "
         '(did you mean "owner"?)',
         'dags/suites/trial.yaml:6: matrix[0].frameworks[1]: found "padle3"; expected one of fake, '
         'paddle1, paddle3, pytorch (did you mean "paddle3"?)',

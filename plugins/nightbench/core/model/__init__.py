@@ -53,6 +53,7 @@ from nightbench.core.model.suites import (
     Combination,
     FrameworkInfo,
     NightPolicy,
+    Publication,
     RegressionPolicy,
     Role,
     Route,

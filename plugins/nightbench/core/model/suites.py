@@ -61,6 +61,17 @@ class Route:
     """Channels; the suite's where None."""
 
 
+@dataclass(frozen=True)
+class Publication:
+    """What of a suite may leave the house; an empty selection means all cases."""
+
+    frameworks: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    nodes: bool = False
+    owner: bool = False
+    notes: bool = False
+
+
 TableMetric = Literal[
     "throughput", "minibatches", "speedup", "efficiency", "tokens_per_device", "mfu", "tflops"
 ]
@@ -149,6 +160,8 @@ class Suite:
     """case_id -> 0 to 9, the higher first; 5 where absent."""
     routes: tuple[Route, ...] = ()
     """Whose alerts are whose: the first that matches counts, else the suite's owner and alerts."""
+    publish: Publication | None = None
+    """What a site for everybody may show of it; None: nothing."""
 
 
 @dataclass(frozen=True)

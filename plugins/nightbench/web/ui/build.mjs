@@ -23,19 +23,26 @@ const hostLibraries = {
   },
 };
 
-await build({
-  entryPoints: { nightbench: "src/index.tsx" },
+const common = {
   outdir: process.argv[2],
-  chunkNames: "[name]-[hash]",
-  splitting: true,
   bundle: true,
-  format: "esm",
   target: "es2022",
-  jsx: "automatic",
   minify: true,
   charset: "utf8",
   legalComments: "inline",
   loader: { ".css": "text" },
-  plugins: [hostLibraries],
   logLevel: "warning",
+};
+
+await build({
+  ...common,
+  entryPoints: { nightbench: "src/index.tsx" },
+  chunkNames: "[name]-[hash]",
+  splitting: true,
+  format: "esm",
+  jsx: "automatic",
+  plugins: [hostLibraries],
 });
+
+// The script of `nightbench publish` stands alone: from file:// no module can be loaded.
+await build({ ...common, entryPoints: { site: "src/site.ts" }, format: "iife" });

@@ -1,0 +1,5 @@
+"""The Airflow DAG `nightbench_publish`: the static site of what suites let leave."""
+
+from nightbench.orchestration.publish_dag import publish_dag
+
+dag = publish_dag()

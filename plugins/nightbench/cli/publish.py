@@ -1,0 +1,46 @@
+"""publish: a site for everybody, of what the suites let leave."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from typing import Annotated
+
+import typer
+
+from nightbench.cli import common
+from nightbench.cli.common import say
+
+app = typer.Typer()
+
+
+@app.command()
+def publish(
+    folder: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIR",
+            help="An empty folder, or one that this has written; or its fsspec URL "
+            "(s3://bucket/site).",
+        ),
+    ],
+    url: Annotated[
+        str,
+        typer.Option("--url", help="Where the site will stand, for the feed and permanent links."),
+    ] = "",
+) -> None:
+    """Write the site: series, changes, comparisons, public tables, method; JSON beside each page.
+
+    Shown is what the key `publish` of suites names. Written is what has changed.
+    """
+    from nightbench.report.site import SiteWriter, published_suites
+    from nightbench.report.site_folder import SiteFolder
+    from nightbench.warehouse.site import SiteRepository
+
+    began = time.monotonic()
+    suites = published_suites()
+    made = SiteFolder(folder)
+    with closing(common.open_warehouse("nightbench_reader")) as connection:
+        count = SiteWriter(suites, SiteRepository(connection, suites), made, url).write()
+    say(f"{made.root}: {count:,} series of {len(suites)} suites; {made.said}")
+    say(f"{time.monotonic() - began:.1f} s; open {made.root}/index.html")

@@ -1,0 +1,382 @@
+"""The site for everybody: pages, JSON beside them and a feed, of what `publish:` lets leave."""
+
+from __future__ import annotations
+
+import json
+import math
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from functools import cache
+from typing import Any
+
+from jinja2 import Template
+
+from nightbench.config import find_suites, load_catalog, load_suite, locations
+from nightbench.config.source import read_document
+from nightbench.core.errors import UserError
+from nightbench.core.model import Suite
+from nightbench.core.model.alerts import CauseKind, ConfirmationResult
+from nightbench.core.own_files import PACKAGE
+from nightbench.core.sentences import CAUSE_LABELS
+from nightbench.report.run_page import templates
+from nightbench.report.site_folder import SiteFolder
+from nightbench.report.site_series import (
+    RECENT,
+    SITE,
+    SiteSeries,
+    change_document,
+    five_digits,
+    hardware_text,
+    held_from,
+    our_figure,
+    reference_document,
+    scaling,
+    series_document,
+    series_of,
+    suite_document,
+    version_key,
+    work_digest,
+)
+from nightbench.warehouse.site import SiteRepository
+
+Row = Mapping[str, Any]
+
+DRAWN = 1000
+"""Nights that a page holds; its JSON has all."""
+LISTED = 30
+"""Nights of the table that needs no script."""
+_CSS = PACKAGE / "report" / "templates" / "site" / "site.css"
+_SCRIPT = PACKAGE / "web" / "static" / "site.js"
+"""Built from `web/ui/src/site.ts` with the plotting library of the pages inside Airflow."""
+NEWEST = 20
+"""Changes on the first page; the feed has five times as many."""
+
+
+def published_suites() -> list[Suite]:
+    """Return the suites with `publish`, by name.
+
+    Raises:
+        UserError: a file of a suite is wrong, so that nobody knows what may leave; or none has it.
+    """
+    catalog = load_catalog()
+    paths = find_suites(locations.dags_folder())
+    found = [
+        load_suite(path, catalog)
+        for path in paths.values()
+        if read_document(path).data.get("publish") is not None
+    ]
+    if not found:
+        raise UserError(
+            f"{locations.dags_folder() / 'suites'}: found no suite with `publish:`; expected at "
+            "least one. Without it nothing leaves (docs/publish.md)"
+        )
+    return found
+
+
+class SiteWriter:
+    """Writes the site of some suites; `url` is where it will stand, for the feed."""
+
+    def __init__(
+        self, suites: Sequence[Suite], stored: SiteRepository, folder: SiteFolder, url: str = ""
+    ) -> None:
+        self._suites, self._stored, self._folder = suites, stored, folder
+        self._url = url.rstrip("/") + "/" if url else ""
+        self._shown: list[SiteSeries] = []
+
+    def write(self) -> int:
+        """Write what differs; return how many series the site has."""
+        series, references = self._stored.series(), self._stored.references()
+        changes = self._changes(series)
+        groups = {(row["workload"], row["framework"]) for row in series}
+        self._folder.begin(_names(series, groups, references))
+        beside: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        for row in references:
+            if row["published_value"] is not None and row["case_id"]:
+                beside[row["case_id"], row["cluster"]].append(row)
+        own: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        for change in changes:
+            own[change["case_id"], change["cluster"]].append(change)
+        for row, points in self._stored.points(series):
+            key = (row["case_id"], row["cluster"])
+            one = series_of(row, points, own[key])
+            self._shown.append(one)
+            self._series_page(one, points, beside[key])
+        for group in sorted(groups):
+            self._group_page(*group)
+        self._compare_page()
+        self._published_pages(references)
+        self._method_page()
+        self._changes_pages(changes)
+        self._index_page(changes)
+        for path in (_CSS, _SCRIPT):
+            self._folder.put(path.name, path.read_text(encoding="utf-8"))
+        self._folder.finish()
+        return len(series)
+
+    def _changes(self, series: Sequence[Row]) -> list[dict[str, Any]]:
+        """Return the changes of these series, each with the pages that changed with it."""
+        shown = {(row["case_id"], row["cluster"]) for row in series}
+        found = [
+            dict(row) for row in self._stored.changes() if (row["case_id"], row["cluster"]) in shown
+        ]
+        groups: dict[tuple[str, date, str], list[Row]] = defaultdict(list)
+        for row in found:
+            if row["group_key"]:
+                groups[row["cluster"], row["opened_at"].date(), row["group_key"]].append(row)
+        for row in found:
+            # It may name a node: it is compared, and goes no further.
+            key = (row["cluster"], row["opened_at"].date(), row.pop("group_key"))
+            row["with"] = [
+                f"s/{x['cluster']}/{x['case_id']}" for x in groups.get(key, ()) if x is not row
+            ]
+            row["page"] = f"s/{row['cluster']}/{row['case_id']}"
+            row["is_confirmed"] = row["confirmation"] == ConfirmationResult.CONFIRMED
+            kind = row["cause"]
+            row["cause_label"] = CAUSE_LABELS.get(CauseKind(kind)) if kind else None
+        return found
+
+    def _put(self, name: str, template: str, title: str, document: Any, **values: Any) -> None:
+        """Write a page with its JSON beside it."""
+        root = "../" * name.count("/")
+        page = _template(template).render(
+            root=root, name=name, title=title, url=self._url, **values
+        )
+        self._folder.put(f"{name}.html", page)
+        self._folder.put(f"{name}.json", _json(document))
+
+    def _series_page(self, one: SiteSeries, points: Row, beside: Sequence[Row]) -> None:
+        row, at = one.row, points["at"]
+        document = {
+            "schema": "nightbench.site.series/1",
+            **{name: row[name] for name in ("case_id", "cluster", "axes", "is_synthetic")},
+            "unit": f"{one.unit}/s",
+            "untried": one.untried,
+            "points": {
+                "at": at,
+                **{
+                    name: list(map(five_digits, points[name])) for name in ("median", "low", "high")
+                },
+                "n": points["n"],
+            },
+            "versions": held_from(points["version"]),
+            "builds": held_from(points["build"]),
+            "definitions": held_from(points["definition"]),
+            "nodes": held_from(points["node_names"]),
+            "changes": [change_document(change) for change in one.changes],
+            "published": [reference_document(each) for each in beside],
+        }
+        first = max(0, len(at) - DRAWN)
+        cut = {
+            **document,
+            "first": first,
+            "points": {name: values[first:] for name, values in document["points"].items()},
+        }
+        newest = range(len(at) - 1, max(-1, len(at) - 1 - LISTED), -1)
+        self._put(
+            one.page,
+            "series.html",
+            f"{row['case_id']} on {row['cluster']}",
+            document,
+            series=one,
+            nights=[
+                {name: x[i] for name, x in points.items() if isinstance(x, list)} for i in newest
+            ],
+            left_out=first,
+            count=len(at),
+            beside=beside,
+            has_nodes=any(points["node_names"]),
+            data=_safe(cut),
+        )
+
+    def _group_page(self, workload: str, line: str) -> None:
+        own = [
+            one
+            for one in self._shown
+            if (one.row["workload"], one.row["framework"]) == (workload, line)
+        ]
+        document = {
+            "schema": "nightbench.site.series_list/1",
+            "series": [series_document(one) for one in own],
+        }
+        self._put(
+            f"w/{workload}/{line}",
+            "group.html",
+            f"{workload} with {line}",
+            document,
+            workload=workload,
+            line=line,
+            series=own,
+            plots=list(scaling(own)),
+        )
+
+    def _compare_page(self) -> None:
+        sides: dict[str, list[str]] = {}
+        by_line: dict[str, list[SiteSeries]] = defaultdict(list)
+        for one in self._shown:
+            by_line[one.row["framework"]].append(one)
+        for line, own in sorted(by_line.items()):
+            newest: dict[str, datetime] = {}
+            for one in own:
+                for side, *_ in one.sides:
+                    newest[side] = max(one.at, newest.get(side, one.at))
+            sides[line] = sorted(newest, key=version_key, reverse=True)
+            number = {side: i for i, side in enumerate(sides[line])}
+            rows = [
+                [
+                    one.row["case_id"],
+                    one.row["cluster"],
+                    one.unit,
+                    work_digest(one.row),
+                    [[number[s], five_digits(v), five_digits(h), d] for s, v, h, d in one.sides],
+                ]
+                for one in own
+            ]
+            data = _json({"line": line, "series": rows})
+            self._folder.put(f"compare/{line}.js", f"nightbenchSite({data})\n")
+        document = {"schema": "nightbench.site.compare/1", "builds": sides}
+        self._put(
+            "compare", "compare.html", "Compare builds and lines", document, data=_safe(sides)
+        )
+
+    def _published_pages(self, references: Sequence[Row]) -> None:
+        documents: dict[str, dict[str, dict[str, list[Row]]]] = {}
+        for row in references:
+            figures = documents.setdefault(row["source_document"], {})
+            figures.setdefault(row["figure"], {}).setdefault(row["reference_id"], []).append(row)
+        listed = []
+        for source, figures in documents.items():
+            tables: dict[str, list[tuple[Row, list[Row]]]] = {
+                named: [(each[0], [x for x in each if x["case_id"]]) for each in cells.values()]
+                for named, cells in figures.items()
+            }
+            cells = [cell for each in tables.values() for cell in each]
+            listed.append((source, len(cells), sum(bool(ours) for _, ours in cells)))
+            self._put(
+                f"published/{source}",
+                "published.html",
+                f"{source}: published figures beside ours",
+                {
+                    "schema": "nightbench.site.published/1",
+                    "cells": [
+                        {**reference_document(first), "ours": [our_figure(x) for x in ours]}
+                        for first, ours in cells
+                    ],
+                },
+                source=source,
+                tables=tables,
+            )
+        self._put(
+            "published",
+            "published_list.html",
+            "Public tables beside ours",
+            {"schema": "nightbench.site.published_list/1", "documents": listed},
+            documents=listed,
+        )
+
+    def _method_page(self) -> None:
+        hardware = [
+            {**row, "hardware": hardware_text(row["hardware"])} for row in self._stored.hardware()
+        ]
+        suites = [suite_document(suite) for suite in self._suites]
+        self._put(
+            "method",
+            "method.html",
+            "Hardware and method",
+            {"schema": "nightbench.site.method/1", "hardware": hardware, "suites": suites},
+            hardware=hardware,
+            suites=suites,
+        )
+
+    def _changes_pages(self, changes: Sequence[Row]) -> None:
+        confirmed = [change for change in changes if change["is_confirmed"]][: 5 * NEWEST]
+        self._put(
+            "changes",
+            "changes.html",
+            "Confirmed changes",
+            {
+                "schema": "nightbench.site.changes/1",
+                "changes": [change_document(change) for change in confirmed],
+            },
+            changes=confirmed,
+        )
+        newest = max((one.at for one in self._shown), default=datetime.fromtimestamp(0, UTC))
+        feed = _template("changes.xml").render(
+            changes=confirmed,
+            url=self._url,
+            feed_id=uuid.uuid5(SITE, self._url),
+            ids={
+                change["alert_id"]: uuid.uuid5(SITE, f"{change['page']}#{change['alert_id']}")
+                for change in confirmed
+            },
+            updated=confirmed[0]["opened_at"] if confirmed else newest,
+        )
+        self._folder.put("changes.xml", feed)
+
+    def _index_page(self, changes: Sequence[Row]) -> None:
+        lines = sorted({one.row["framework"] for one in self._shown})
+        cells: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+        groups: dict[tuple[str, str], list[SiteSeries]] = defaultdict(list)
+        for one in self._shown:
+            groups[one.row["workload"], one.row["framework"]].append(one)
+        for (workload, line), own in sorted(groups.items()):
+            best = max(own, key=lambda one: one.newest)
+            trends = [math.log1p(one.trend) for one in own if one.trend is not None]
+            cells[workload][line] = {
+                "series": len(own),
+                "best": best,
+                "trend": math.expm1(sum(trends) / len(trends)) if trends else None,
+            }
+        documents = [series_document(one) for one in self._shown]
+        rows = [
+            [each["case_id"], each["cluster"], each["median"], each["unit"], each["trend"]]
+            for each in documents
+        ]
+        self._folder.put("search.js", f"nightbenchSite({_json({'search': rows})})\n")
+        newest = max((one.at for one in self._shown), default=None)
+        self._put(
+            "index",
+            "index.html",
+            "Benchmarks by night",
+            {"schema": "nightbench.site.series_list/1", "series": documents},
+            lines=lines,
+            cells=cells,
+            clusters=sorted({one.row["cluster"] for one in self._shown}),
+            count=len(self._shown),
+            newest=newest,
+            recent=RECENT,
+            changes=[change for change in changes if change["is_confirmed"]][:NEWEST],
+        )
+
+
+def _names(
+    series: Sequence[Row], groups: set[tuple[str, str]], references: Sequence[Row]
+) -> set[str]:
+    """Return the names of all files that the site will have."""
+    pages = {f"s/{row['cluster']}/{row['case_id']}" for row in series}
+    pages |= {f"w/{workload}/{line}" for workload, line in groups}
+    pages |= {f"published/{row['source_document']}" for row in references}
+    pages |= {"index", "compare", "published", "method", "changes"}
+    scripts = {f"compare/{line}.js" for _, line in groups}
+    other = {"changes.xml", "search.js", "site.css", "site.js"}
+    return {f"{page}.{kind}" for page in pages for kind in ("html", "json")} | scripts | other
+
+
+def _json(document: Any) -> str:
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False, default=_plain)
+
+
+def _safe(document: Any) -> str:
+    return _json(document).replace("<", "\\u003c")
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, date):
+        return value.isoformat()
+    raise TypeError(f"no JSON: {type(value)}")
+
+
+@cache
+def _template(name: str) -> Template:
+    return templates().get_template(f"site/{name}")

@@ -1,0 +1,224 @@
+"""A series of the site, and what its pages and JSON say of it. Pure."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from statistics import median
+from typing import Any
+
+from nightbench.core.model import Suite
+from nightbench.report.site_plots import ScalingLine, ScalingPlot, sparkline
+
+Row = Mapping[str, Any]
+
+RECENT = 30
+"""Nights that a trend is of."""
+ENDS = 5
+"""Nights at both ends of a trend, whose medians are compared."""
+SPARK = 40
+"""Nights of a sparkline."""
+LINES_DRAWN = 12
+_SIZE_AXES = ("nodes", "devices_per_node", "trainers")
+"""What a line of a scaling plot goes over."""
+SITE = uuid.UUID("5d2c1a0e-7c1f-4a53-9b43-6a1d6f0c2f11")
+"""Ids of the feed's entries are made from it, for ever."""
+
+
+@dataclass
+class SiteSeries:
+    """A series with what other pages show of it."""
+
+    row: Row
+    unit: str
+    newest: float
+    half_width: float | None
+    version: str | None
+    untried: str | None
+    at: datetime
+    trend: float | None
+    recent: list[float]
+    sides: list[tuple[str, float, float | None, str]]
+    """Build, newest median with it, its half-width, and the definition of the work."""
+    changes: list[Row] = field(default_factory=list)
+
+    @property
+    def page(self) -> str:
+        """Name of its page, without an ending."""
+        return f"s/{self.row['cluster']}/{self.row['case_id']}"
+
+    @property
+    def label(self) -> str:
+        """The case without its workload and line."""
+        prefix = f"{self.row['workload']}-{self.row['framework']}-"
+        return str(self.row["case_id"]).removeprefix(prefix)
+
+    @property
+    def spark(self) -> str:
+        """Points of its sparkline."""
+        return sparkline(self.recent)
+
+
+def series_of(row: Row, points: Row, changes: list[Row]) -> SiteSeries:
+    """Return a series from its nights, oldest first."""
+    values, versions, builds = points["median"], points["version"], points["build"]
+    several: dict[str, set[str]] = defaultdict(set)
+    for version, build in zip(versions, builds, strict=True):
+        several[version or ""].add(build)
+    sides: dict[str, tuple[str, float, float | None, str]] = {}
+    for i, value in enumerate(values):
+        version, build = versions[i] or "", builds[i]
+        # The build is said where the version does not say it.
+        side = f"{version} ({build})" if len(several[version]) > 1 or not version else version
+        sides[side] = (side, value, points["half_width"][i], points["definition"][i] or "")
+    return SiteSeries(
+        row=row,
+        unit=points["unit"],
+        newest=values[-1],
+        half_width=points["half_width"][-1],
+        version=versions[-1],
+        untried=row["untried"],
+        at=datetime.fromtimestamp(points["at"][-1], UTC),
+        trend=trend(values),
+        recent=values[-SPARK:],
+        sides=list(sides.values()),
+        changes=changes,
+    )
+
+
+def trend(values: Sequence[float]) -> float | None:
+    """Return the relative change over the last nights; None for a history that is too short."""
+    recent = values[-RECENT:]
+    if len(recent) < 2 * ENDS:
+        return None
+    return median(recent[-ENDS:]) / median(recent[:ENDS]) - 1
+
+
+def scaling(series: Sequence[SiteSeries]) -> Iterator[tuple[str, ScalingPlot]]:
+    """Yield a plot for each cluster where the same work was measured on several sizes."""
+    found: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
+    labels: dict[tuple[str, str], str] = {}
+    for one in series:
+        work = {k: x for k, x in one.row["axes"].items() if k not in _SIZE_AXES}
+        key = (one.row["cluster"], json.dumps(work, sort_keys=True))
+        found[key].append((one.row["trainers"], one.newest))
+        size = f"{one.row['axes']['nodes']}x{one.row['axes']['devices_per_node']}-"
+        labels.setdefault(key, one.label.replace(size, "", 1))
+    plots: dict[str, list[ScalingLine]] = defaultdict(list)
+    for key, points in found.items():
+        best = {n: max(v for m, v in points if m == n) for n, _ in points}
+        if len(best) > 1:
+            plots[key[0]].append(ScalingLine(labels[key], tuple(sorted(best.items()))))
+    for cluster, lines in sorted(plots.items()):
+        widest = sorted(lines, key=lambda line: (-line.points[-1][0], line.label))
+        yield cluster, ScalingPlot(widest[:LINES_DRAWN])
+
+
+def work_digest(row: Row) -> str:
+    """Return what two lines have to share to be compared, short."""
+    axes = {k: x for k, x in row["axes"].items() if k != "framework"}
+    return uuid.uuid5(SITE, json.dumps(axes, sort_keys=True)).hex[:12]
+
+
+def held_from(values: Sequence[Any]) -> list[list[Any]]:
+    """Return from which night on each value holds."""
+    return [
+        [i, x] for i, x in enumerate(values) if x is not None and (i == 0 or values[i - 1] != x)
+    ]
+
+
+def version_key(text: str) -> list[tuple[int, int | str]]:
+    """Return what versions are sorted by: numbers as numbers."""
+    parts = text.replace("-", ".").replace("+", ".").split(".")
+    return [(1, int(part)) if part.isdigit() else (0, part) for part in parts]
+
+
+def five_digits(value: float | None) -> float | None:
+    """Return a figure to five significant digits."""
+    return None if value is None else float(f"{value:.5g}")
+
+
+def series_document(one: SiteSeries) -> dict[str, Any]:
+    """Return a series as JSON, without its nights."""
+    return {
+        "page": f"{one.page}.html",
+        **{name: one.row[name] for name in ("case_id", "cluster", "workload", "framework")},
+        "median": five_digits(one.newest),
+        "unit": f"{one.unit}/s",
+        "half_width": five_digits(one.half_width),
+        "trend": None if one.trend is None else round(one.trend, 4),
+        "version": one.version,
+        "at": one.at.isoformat(),
+        "is_synthetic": one.row["is_synthetic"],
+        "untried": one.untried,
+    }
+
+
+_CHANGE = (
+    *("alert_id", "page", "state", "opened_at", "since", "closed_at", "change", "change_low"),
+    *("change_high", "confirmation", "confirmation_ratio", "confirmation_low"),
+    *("confirmation_high", "confirmation_rounds", "cause", "cause_sentence", "notes", "with"),
+)
+_REFERENCE = (
+    *("source_document", "figure", "workload", "framework_text", "published_version"),
+    *("published_device", "nodes", "devices_per_node", "trainers", "batch_size_per_device"),
+    *("precision", "variant_text", "unit", "published_value", "remark"),
+)
+
+
+def change_document(row: Row) -> dict[str, Any]:
+    """Return a change as JSON."""
+    return {name: row[name] for name in _CHANGE}
+
+
+def reference_document(row: Row) -> dict[str, Any]:
+    """Return a cell of a public table as JSON."""
+    return {name: row[name] for name in _REFERENCE}
+
+
+def our_figure(row: Row) -> dict[str, Any]:
+    """Return our figure beside a published one as JSON."""
+    return {
+        "page": f"s/{row['cluster']}/{row['case_id']}.html",
+        "value": five_digits(row["measured_value"]),
+        "is_synthetic": row["measured_is_synthetic"],
+    }
+
+
+def suite_document(suite: Suite) -> dict[str, Any]:
+    """Return how a suite measures, as JSON."""
+    publish, protocol = suite.publish, suite.protocol
+    return {
+        "suite": suite.name,
+        "cluster": suite.cluster,
+        "scale": suite.scale,
+        "schedule": suite.schedule,
+        "warmup_steps": protocol.warmup_steps,
+        "measured_steps": protocol.measured_steps,
+        "repeats": protocol.repeats,
+        "min_repeats": protocol.min_repeats,
+        "confidence": protocol.confidence,
+        "reported_from": suite.policy.reported_from,
+        "owner": suite.owner if publish and publish.owner else None,
+        "description": suite.description if publish and publish.notes else None,
+    }
+
+
+def hardware_text(found: Mapping[str, str]) -> str:
+    """Return what a node is from the fields of its fingerprint."""
+    cpu = [f"{found['cpu.model']}"] if "cpu.model" in found else []
+    cpu += [
+        f"{found[f'cpu.{x}']} {x}" for x in ("sockets", "cores", "threads") if f"cpu.{x}" in found
+    ]
+    if memory := found.get("memory_bytes"):
+        cpu.append(f"{int(memory) / 2**30:.0f} GiB")
+    gpus: dict[str, int] = defaultdict(int)
+    for name, value in sorted(found.items()):
+        if name.startswith("gpus.") and name.endswith(".model"):
+            driver = found.get(name.replace(".model", ".driver"), "unknown")
+            gpus[f"{value} (driver {driver})"] += 1
+    return "; ".join([", ".join(cpu), *(f"{count} x {name}" for name, count in gpus.items())])

@@ -1,0 +1,48 @@
+"""What a site for everybody may show: reads that return nothing which no rule lets leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+
+from psycopg2.extras import Json
+
+from nightbench.core.model import Suite
+from nightbench.warehouse.connection import Connection
+from nightbench.warehouse.repository import Repository, Row
+
+SERIES_AT_ONCE = 100
+
+
+class SiteRepository(Repository):
+    """Reads nights of the suites that have `publish`, and of these what it names."""
+
+    def __init__(self, connection: Connection, suites: Iterable[Suite]) -> None:
+        super().__init__(connection)
+        self._rules = Json(
+            [{"suite": each.name, **asdict(each.publish)} for each in suites if each.publish]
+        )
+
+    def series(self) -> list[Row]:
+        """Return the series, by workload, line, cluster and case."""
+        return self._read("site_series", rules=self._rules)
+
+    def points(self, series: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
+        """Yield each of some series with its nights: lists of the same length, oldest first."""
+        for start in range(0, len(series), SERIES_AT_ONCE):
+            some = {row["series_key"]: row for row in series[start : start + SERIES_AT_ONCE]}
+            rows = self._read("site_points", series_keys=list(some), rules=self._rules)
+            found = {row["series_key"]: row for row in rows}
+            yield from ((row, found[key]) for key, row in some.items())
+
+    def changes(self) -> list[Row]:
+        """Return the falls that nights found, the newest first."""
+        return self._read("site_changes", rules=self._rules)
+
+    def references(self) -> list[Row]:
+        """Return the cells of the public tables, and ours beside those that may be shown."""
+        return self._read("site_references", rules=self._rules)
+
+    def hardware(self) -> list[Row]:
+        """Return what the nodes of each cluster are, and how many are equal."""
+        return self._read("site_hardware", rules=self._rules)
