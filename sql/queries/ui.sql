@@ -264,6 +264,18 @@ order by
     cluster asc
 limit :max_rows offset :skipped;
 
+-- name: ui_roofline(case_id, cluster, run_id)
+-- What a step of a case in a run was bound by.
+select
+    bound,
+    absent,
+    input_share,
+    compute_share,
+    memory_share,
+    network_share
+from marts.roofline
+where case_id = :case_id and cluster = :cluster and run_id = :run_id;
+
 -- name: ui_choices()
 -- The axes of all series, for filters: an axis, a value as text, and how many cases have it.
 with latest as (

@@ -40,6 +40,7 @@ VIEWS = (
     "staging/node",
     "marts/fct_measurement",
     "marts/latest_median",
+    "marts/roofline",
     "marts/fct_repeat",
     "marts/fct_reason",
     "marts/fct_verdict",

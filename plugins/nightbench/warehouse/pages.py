@@ -233,6 +233,11 @@ class PageRepository(Repository):
             "ui_series_points", case_id=case_id, cluster=cluster, since=since, until=until
         )
 
+    def roofline(self, case_id: str, cluster: str, run_id: str) -> Row | None:
+        """What a step of a case in a run was bound by; None where it was not measured."""
+        rows = self._read("ui_roofline", case_id=case_id, cluster=cluster, run_id=run_id)
+        return rows[0] if rows else None
+
     def fingerprint_fields(self, fingerprint_ids: Sequence[str]) -> Sequence[Row]:
         """What some states of nodes were: `fingerprint_id`, `field`, `value`."""
         return self._read("ui_fingerprint_fields", fingerprint_ids=fingerprint_ids)

@@ -153,6 +153,11 @@ class UiApi:
             key = (case_id, cluster)
             noisy = [row for row in repository.noisy() if (row["case_id"], row["cluster"]) == key]
             drifts = [row for row in repository.drifts() if (row["case_id"], row["cluster"]) == key]
+            counted = [
+                row["run_id"]
+                for row in points
+                if row["throughput"] and not (row["is_quarantined"] or row["is_private_build"])
+            ]
             return SeriesHistory.of(
                 case_id=case_id,
                 cluster=cluster,
@@ -165,6 +170,7 @@ class UiApi:
                 published=repository.series_references(*key),
                 noisy=noisy[0] if noisy else None,
                 drifting=drifts[0] if drifts else None,
+                roofline=repository.roofline(*key, counted[-1]) if counted else None,
             )
 
 

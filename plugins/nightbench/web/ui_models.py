@@ -314,6 +314,21 @@ class PublishedFigure(ApiModel):
     is_unit_doubtful: bool
 
 
+class Roofline(ApiModel):
+    """What a step is bound by, see `marts.roofline`."""
+
+    bound: str | None
+    """input, compute, memory or network."""
+    absent: str | None
+    """Why no bound is told."""
+    input_share: float | None
+    """Shares of a step; null where they are not known."""
+    compute_share: float | None
+    memory_share: float | None
+    """The least that it can be."""
+    network_share: float | None
+
+
 class SeriesHistory(ApiModel):
     """One series with its history."""
 
@@ -326,3 +341,5 @@ class SeriesHistory(ApiModel):
     published: list[PublishedFigure]
     noisy: NoisySeries | None
     drifting: DriftingSeries | None
+    roofline: Roofline | None
+    """Of the newest median."""

@@ -179,6 +179,9 @@ class Rows:
     def bisects(self, alert_id: int) -> Sequence[Row]:
         return self.known.get("bisects", [])
 
+    def roofline(self, case_id: str, cluster: str, run_id: str) -> Row | None:
+        return self.known.get("roofline")
+
     def noisy(self) -> Sequence[Row]:
         return self.known.get("noisy", [])
 

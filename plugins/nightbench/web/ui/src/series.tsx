@@ -4,7 +4,7 @@ import { useMemo, useState } from "react";
 import { useNavigate, useSearchParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
-import type { SeriesHistory, SeriesAlert, SeriesPoint } from "./api-types";
+import type { Roofline, SeriesHistory, SeriesAlert, SeriesPoint } from "./api-types";
 import { HistoryChart, type Range } from "./chart";
 import { byDay, counts, describe, events, pointState, references, seconds } from "./chart-marks";
 import { day, figure, moment, percent, words } from "./format";
@@ -56,6 +56,21 @@ function pointColumns(caseId: string, unit: string): Column<SeriesPoint>[] {
     { name: "Nodes", cell: (point) => point.node_names?.join(", ") || "–" },
     { name: "Because", cell: (point) => <bdi>{point.sentence || "–"}</bdi> },
   ];
+}
+
+/** What a step is bound by, with the shares of it that are known. */
+function boundBy(found: Roofline): string {
+  const shares = [
+    ["input", found.input_share, ""],
+    ["compute", found.compute_share, ""],
+    ["memory", found.memory_share, "at least "],
+    ["network", found.network_share, ""],
+  ] as const;
+  const known = shares.flatMap(([name, share, least]) =>
+    share === null ? [] : [`${name} ${least}${percent(share, 0)}`],
+  );
+  const rests = known.length ? ` (of a step: ${known.join(", ")})` : "";
+  return `${found.bound ?? `not told: ${found.absent}`}${rests}`;
 }
 
 const ALERT_COLUMNS: Column<SeriesAlert>[] = [
@@ -222,6 +237,7 @@ function History({ series }: { series: SeriesHistory }) {
             <Fact name="Smallest slowdown that would be found">{percent(detectable.smallest_slowdown)}</Fact>
           )}
           <UseFacts of={latest} unit={unit} />
+          {series.roofline && <Fact name="Bound">{boundBy(series.roofline)}</Fact>}
         </Facts>
       )}
       {series.noisy && (
