@@ -79,6 +79,21 @@ export function events(series: SeriesHistory): Event[] {
   return found.sort((one, other) => one.at - other.at);
 }
 
+/** Labels of marks at places on an axis, sorted: those that would cover each other are one, which names an alert first. */
+export function mergeLabels<T extends { x: number; label: string; kind: Event["kind"] }>(marks: T[], gap: number): T[] {
+  const groups: T[][] = [];
+  for (const each of marks) {
+    const group = groups.at(-1);
+    if (group?.[0] && each.x < group[0].x + gap) group.push(each);
+    else groups.push([each]);
+  }
+  return groups.flatMap((group) => {
+    const named = group.find((each) => each.kind === "alert") ?? group[0];
+    const label = named && group.length > 1 ? `${named.label} +${group.length - 1}` : named?.label;
+    return named && label !== undefined && group[0] ? [{ ...named, x: group[0].x, label }] : [];
+  });
+}
+
 /** Changes day by day, oldest first. */
 export function byDay(changes: Event[]): { at: number; events: Event[] }[] {
   const found = new Map<string, Event[]>();

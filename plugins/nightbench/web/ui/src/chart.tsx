@@ -6,7 +6,7 @@ import uPlot from "uplot";
 import style from "uplot/dist/uPlot.min.css";
 
 import type { SeriesHistory } from "./api-types";
-import { counts, events, mustShow, pointState, type Reference, robustRange, seconds } from "./chart-marks";
+import { counts, events, mergeLabels, mustShow, pointState, type Reference, robustRange, seconds } from "./chart-marks";
 import { figure } from "./format";
 
 const HEIGHT = 340;
@@ -124,25 +124,24 @@ export function HistoryChart({
     const drawLines = (u: uPlot) => {
       const { ctx, bbox } = u;
       const unit = devicePixelRatio;
-      let free = -Infinity;
       ctx.save();
       ctx.font = `${11 * unit}px sans-serif`;
       ctx.lineWidth = unit;
-      for (const event of changes) {
-        const x = u.valToPos(event.at, "x", true);
-        if (x < bbox.left || x > bbox.left + bbox.width) continue;
-        const ink = colour(event.kind === "alert" ? "red-fg" : "fg-muted");
-        ctx.strokeStyle = ink;
-        ctx.fillStyle = ink;
-        ctx.setLineDash([3 * unit, 3 * unit]);
+      ctx.setLineDash([3 * unit, 3 * unit]);
+      const marks = changes
+        .map((event) => ({ ...event, x: u.valToPos(event.at, "x", true) }))
+        .filter(({ x }) => x >= bbox.left && x <= bbox.left + bbox.width);
+      for (const { x, kind } of marks) {
+        ctx.strokeStyle = colour(kind === "alert" ? "red-fg" : "fg-muted");
         ctx.beginPath();
         ctx.moveTo(x, bbox.top);
         ctx.lineTo(x, bbox.top + bbox.height);
         ctx.stroke();
-        if (x < free) continue;
+      }
+      for (const { x, kind, label } of mergeLabels(marks, LABEL_GAP * unit)) {
+        ctx.fillStyle = colour(kind === "alert" ? "red-fg" : "fg-muted");
         ctx.textAlign = x > bbox.left + bbox.width - LABEL_GAP * unit ? "right" : "left";
-        ctx.fillText(event.label, x + (ctx.textAlign === "left" ? 3 : -3) * unit, bbox.top - 4 * unit);
-        free = x + LABEL_GAP * unit;
+        ctx.fillText(label, x + (ctx.textAlign === "left" ? 3 : -3) * unit, bbox.top - 4 * unit);
       }
       for (const reference of published) {
         const y = u.valToPos(reference.value, "y", true);

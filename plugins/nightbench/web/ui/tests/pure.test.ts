@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import type { NodeUse, PublishedCell, SeriesHistory, SeriesPoint } from "../src/api-types";
-import { byDay, counts, describe, events, mustShow, pointState, references, robustRange } from "../src/chart-marks";
+import { byDay, counts, describe, events, mergeLabels, mustShow, pointState, references, robustRange } from "../src/chart-marks";
 import { panels } from "../src/figure-cells";
 import { ago, change, count, figure, interval, moment, percent, words } from "../src/format";
 import { loads } from "../src/node-load";
@@ -189,4 +189,18 @@ test("addresses in what a person wrote", () => {
   const text = "a https://b.example/c. d";
   assert.equal(pieces(text).map((piece) => piece.text).join(""), text);
   assert.deepEqual(pieces(""), []);
+});
+
+test("labels that would cover each other are one, and an alert is named first", () => {
+  const at = (x: number, label: string, kind: "alert" | "version" | "other" = "other") => ({ x, label, kind });
+  const marks = [at(0, "code"), at(30, "2.1", "version"), at(60, "alert 7", "alert"), at(75, "code"), at(160, "node")];
+  assert.deepEqual(
+    mergeLabels(marks, 70).map(({ x, label, kind }) => [x, label, kind]),
+    [
+      [0, "alert 7 +2", "alert"],
+      [75, "code", "other"],
+      [160, "node", "other"],
+    ],
+  );
+  assert.deepEqual(mergeLabels([], 70), []);
 });
