@@ -112,7 +112,9 @@ def test_every_page_is_a_chunk_of_its_own() -> None:
 
 def test_the_pages_code_names_no_other_host() -> None:
     for path in STATIC.glob("*.js"):
-        assert re.findall(r"\w+://[\w.]+", path.read_text(encoding="utf-8")) == [], path.name
+        # SVG's namespace is a name that nothing is asked from.
+        text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+        assert re.findall(r"\w+://[\w.]+", text) == [], path.name
 
 
 def test_a_quarantined_case_says_which_check_failed() -> None:
