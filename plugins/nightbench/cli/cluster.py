@@ -43,11 +43,6 @@ class Inventory(StrEnum):
 _STYLES = {"new": "yellow", "same": "green", "by authority": "green"}
 
 
-@app.callback()
-def group() -> None:
-    """YAML, host keys and wheels of a cluster."""
-
-
 @app.command("from")
 def from_inventory(
     source: Annotated[Inventory, typer.Argument(help="What the inventory is.")],

@@ -1,7 +1,7 @@
 """The FastAPI app behind the pages in Airflow's UI: their code, and the JSON that they read."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,40 +14,18 @@ from starlette.exceptions import HTTPException
 from nightbench.core.errors import UserError
 from nightbench.warehouse.pages import OpenPages
 from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
-from nightbench.web.alert_models import (
-    AlertDetail,
-    AlertGroups,
-    AlertList,
-    NodeActivities,
-    Nodes,
-    Trust,
-)
+from nightbench.web.alert_models import AlertDetail, AlertList
 from nightbench.web.answer_cache import AnswerCache, SharedAnswers
 from nightbench.web.compare_api import CompareApi
-from nightbench.web.compare_models import (
-    ComparedPairs,
-    ComparedSides,
-    ProposedSides,
-    PublishedCells,
-    PublishedTables,
-)
+from nightbench.web.compare_models import ComparedPairs, PublishedCells
 from nightbench.web.errors import BadInput, status_of
 from nightbench.web.experiment_api import ExperimentApi, OpenComparisons
-from nightbench.web.experiment_models import BisectDetail, ComparisonDetail, Experiments
 from nightbench.web.guard import HEADERS, PageAccess, PageUser, hosts_of
 from nightbench.web.health_api import HealthApi
 from nightbench.web.run_api import CaseApi, OpenSpool, RunApi
-from nightbench.web.run_models import (
-    CaseDetail,
-    DagRunRun,
-    RepeatLog,
-    RepeatSteps,
-    RepeatTelemetry,
-    RunPage,
-    RunResults,
-)
+from nightbench.web.run_models import RunResults
 from nightbench.web.ui_api import UiApi
-from nightbench.web.ui_models import ApiModel, AxisValues, Morning, SeriesHistory, SeriesPage
+from nightbench.web.ui_models import ApiModel, SeriesHistory, SeriesPage
 
 STATIC = Path(__file__).resolve().parent / "static"
 ENTRY = "nightbench.js"
@@ -61,6 +39,15 @@ CACHED_S = 10.0
 BODY_BYTES = 64 * 1024
 API = "/api"
 REPEAT = "runs/{run_id}/{case_id}/repeats/{generation}/{repeat}"
+
+ALSO_CSV: Mapping[str, type[ApiModel]] = {
+    "series": SeriesPage,
+    "series/{cluster}/{case_id:path}": SeriesHistory,
+    "compare": ComparedPairs,
+    "published/cells": PublishedCells,
+    "runs/{run_id}": RunResults,
+}
+"""Path -> answer of what can be had as CSV too; of all others the handlers' annotations say it."""
 
 
 class AlertNumber(Convertor[int]):
@@ -111,19 +98,14 @@ def create_app(
         dependencies=[Depends(access.reader), Depends(remember), Depends(_refuse_nul)],
     )
     alerts = AlertApi(repository, triage, hosts_of(base_url))
-    for path, handler, answer in _reads(repository, spool, comparisons, alerts):
-        app.add_api_route(
-            f"{API}/{path}",
-            handler,
-            methods=["GET"],
-            response_model=answer,
-            dependencies=[Depends(_headers)],
-        )
+    for path, handler in _reads(repository, spool, comparisons, alerts):
+        answer: dict[str, Any] = {"response_model": ALSO_CSV[path]} if path in ALSO_CSV else {}
+        headers = [Depends(_headers)]
+        app.add_api_route(f"{API}/{path}", handler, methods=["GET"], dependencies=headers, **answer)
     app.add_api_route(
         f"{API}/{REPEAT}/log",
         CaseApi(repository, spool).log,
         methods=["GET"],
-        response_model=RepeatLog,
         dependencies=[Depends(access.logs), Depends(_headers)],
     )
     one = f"{API}/alerts/{{alert_id:alert}}"
@@ -146,35 +128,35 @@ def create_app(
 
 def _reads(
     repository: OpenPages, spool: OpenSpool, comparisons: OpenComparisons, alerts: AlertApi
-) -> tuple[tuple[str, Callable[..., Any], type[ApiModel]], ...]:
-    """Path, handler and answer of what the pages read, but for single alerts and logs."""
+) -> tuple[tuple[str, Callable[..., Any]], ...]:
+    """Path and handler of what the pages read, but for single alerts and logs."""
     shared = SharedAnswers(repository).of
     ui, runs, cases = UiApi(repository), RunApi(repository), CaseApi(repository, spool)
     health, compare = HealthApi(repository, spool), CompareApi(repository)
     experiments = ExperimentApi(repository, comparisons, AnswerCache(CACHED_S))
     return (
-        ("morning", shared(ui.morning), Morning),
-        ("series", shared(ui.series_list), SeriesPage),
-        ("series/{cluster}/{case_id:path}", shared(ui.series), SeriesHistory),
-        ("axes", shared(ui.axis_values), AxisValues),
-        ("trust", shared(health.trust), Trust),
-        ("nodes", shared(health.nodes), Nodes),
-        ("nodes/activity", health.activity, NodeActivities),
-        ("compare", shared(compare.pairs), ComparedPairs),
-        ("compare/proposal", shared(compare.proposal), ProposedSides),
-        ("compare/sides", shared(compare.sides), ComparedSides),
-        ("experiments", experiments.index, Experiments),
-        ("experiments/ab/{comparison_id}", experiments.comparison, ComparisonDetail),
-        ("experiments/bisects/{bisect_id}", experiments.bisect, BisectDetail),
-        ("alerts/groups", shared(alerts.groups), AlertGroups),
-        ("published", shared(compare.tables), PublishedTables),
-        ("published/cells", shared(compare.cells), PublishedCells),
-        ("runs", shared(runs.index), RunPage),
-        ("runs/of-dag-run", runs.of_dag_run, DagRunRun),
-        ("runs/{run_id}", shared(runs.show), RunResults),
-        (f"{REPEAT}/steps", cases.steps, RepeatSteps),
-        (f"{REPEAT}/telemetry", cases.telemetry, RepeatTelemetry),
-        ("runs/{run_id}/{case_id}", cases.show, CaseDetail),
+        ("morning", shared(ui.morning)),
+        ("series", shared(ui.series_list)),
+        ("series/{cluster}/{case_id:path}", shared(ui.series)),
+        ("axes", shared(ui.axis_values)),
+        ("trust", shared(health.trust)),
+        ("nodes", shared(health.nodes)),
+        ("nodes/activity", health.activity),
+        ("compare", shared(compare.pairs)),
+        ("compare/proposal", shared(compare.proposal)),
+        ("compare/sides", shared(compare.sides)),
+        ("experiments", experiments.index),
+        ("experiments/ab/{comparison_id}", experiments.comparison),
+        ("experiments/bisects/{bisect_id}", experiments.bisect),
+        ("alerts/groups", shared(alerts.groups)),
+        ("published", shared(compare.tables)),
+        ("published/cells", shared(compare.cells)),
+        ("runs", shared(runs.index)),
+        ("runs/of-dag-run", runs.of_dag_run),
+        ("runs/{run_id}", shared(runs.show)),
+        (f"{REPEAT}/steps", cases.steps),
+        (f"{REPEAT}/telemetry", cases.telemetry),
+        ("runs/{run_id}/{case_id}", cases.show),
     )
 
 
