@@ -23,9 +23,9 @@ from nightbench.core.model import (
     VerdictKind,
 )
 from nightbench.core.run_plan import RunPlan
-from nightbench.night.case_history import case_histories
 from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
+from nightbench.night.planning import case_histories
 from nightbench.spool import CaseOutcome, Spool
 from nightbench.spool.plans import mark_ended, read_plan, store_plan
 from nightbench.warehouse import Warehouse, WarehouseUnavailable, connect

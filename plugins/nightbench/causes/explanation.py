@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from nightbench.causes import node_causes, software_causes
+from nightbench.causes import node_causes
 from nightbench.causes.facts import CauseFacts
 from nightbench.causes.possible_cause import ENOUGH, PossibleCause, fallen_controls
 from nightbench.core.model import Reason, ReasonCode
@@ -61,8 +61,8 @@ def possible_causes(facts: CauseFacts) -> list[PossibleCause]:
             node_causes.drivers,
             node_causes.neighbours,
             node_causes.slow_nodes,
-            software_causes.framework_versions,
-            software_causes.benchmark_code,
+            node_causes.framework_versions,
+            node_causes.benchmark_code,
         )
         for suspect in make(facts)
     ]

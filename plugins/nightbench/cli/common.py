@@ -272,7 +272,7 @@ def past(cluster: str) -> dict[str, CaseHistory]:
 
     From the warehouse; where it does not answer, from the runs that are still in the spool.
     """
-    from nightbench.night.case_history import case_histories
+    from nightbench.night.planning import case_histories
 
     return case_histories(cluster, open_warehouse, spool())
 

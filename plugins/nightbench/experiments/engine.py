@@ -57,9 +57,8 @@ from nightbench.gang import (
 from nightbench.gang.case_runner import clean_up
 from nightbench.gang.progress import GangEvent
 from nightbench.night import cluster_preflight, run_preflight
-from nightbench.night.case_history import case_histories
 from nightbench.night.code_snapshot import shipment_of_now
-from nightbench.night.planning import open_now
+from nightbench.night.planning import case_histories, open_now
 from nightbench.nodes import NodesOut, NodeState
 from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome, RunSpool, Spool
 from nightbench.warehouse import Warehouse, WarehouseUnavailable

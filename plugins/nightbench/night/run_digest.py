@@ -23,8 +23,7 @@ from nightbench.report import (
     suite_tables,
     write_report,
 )
-from nightbench.report.digest import headline
-from nightbench.report.run_report import RunReport
+from nightbench.report.run_report import RunReport, headline
 from nightbench.spool import RunSpool
 from nightbench.spool.plans import read_plan
 from nightbench.warehouse import Warehouse

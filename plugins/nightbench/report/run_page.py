@@ -13,7 +13,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from nightbench.core.plot_geometry import PlotArea, PlotGeometry
 from nightbench.core.sentences import percent
 from nightbench.report import suite_tables
-from nightbench.report.digest import headline
 from nightbench.report.run_report import (
     USE_COLUMNS,
     WORST_FIRST,
@@ -21,6 +20,7 @@ from nightbench.report.run_report import (
     absent_figures,
     caveats,
     hardware_rows,
+    headline,
     method_lines,
     use_rows,
     version_rows,

@@ -16,8 +16,7 @@ from nightbench.warehouse.pages import OpenPages
 from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
 from nightbench.web.alert_models import AlertDetail, AlertList
 from nightbench.web.answer_cache import AnswerCache, SharedAnswers
-from nightbench.web.compare_api import CompareApi
-from nightbench.web.compare_models import ComparedPairs, PublishedCells
+from nightbench.web.compare_api import CompareApi, ComparedPairs, PublishedCells
 from nightbench.web.errors import BadInput, status_of
 from nightbench.web.experiment_api import ExperimentApi, OpenComparisons
 from nightbench.web.guard import HEADERS, PageAccess, PageUser, hosts_of

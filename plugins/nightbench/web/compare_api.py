@@ -1,21 +1,147 @@
-"""The read-only JSON API of the pages: comparisons, published figures beside ours."""
+"""The JSON API of the pages, and its answers: comparisons, published figures beside ours."""
 
+from datetime import datetime
 from typing import Annotated, Any, Literal, get_args
 
 from fastapi import Query
 
 from nightbench.warehouse.pages import OpenPages
-from nightbench.web.compare_models import (
-    ComparedPair,
-    ComparedPairs,
-    ComparedSides,
-    ProposedSides,
-    PublishedCell,
-    PublishedCells,
-    PublishedTables,
-    Standing,
-)
 from nightbench.web.ui_api import csv_response
+from nightbench.web.ui_models import ApiModel
+
+Standing = Literal["faster", "slower", "unclear", "only_one", "only_other"]
+"""How the other side stands beside the one; unclear where the interval of the ratio holds 1."""
+
+
+class ComparedPair(ApiModel):
+    """Two medians of equal work, or the only one where one side has none."""
+
+    standing: Standing
+    one_case_id: str | None
+    other_case_id: str | None
+    one_cluster: str | None
+    other_cluster: str | None
+    one_run_id: str | None
+    other_run_id: str | None
+    one_version: str | None
+    other_version: str | None
+    one_throughput: float | None
+    other_throughput: float | None
+    one_n: int | None
+    other_n: int | None
+    one_tflops_per_device: float | None
+    other_tflops_per_device: float | None
+    one_mfu: float | None
+    other_mfu: float | None
+    unit: str
+    ratio: float | None
+    """other / one: above 1 the other is faster."""
+    ratio_low: float | None
+    """With high: from the confidence half-widths of both medians; null where one has none."""
+    ratio_high: float | None
+
+
+class RatioMean(ApiModel):
+    """The geometric mean of the ratios of some pairs; each pair counts once."""
+
+    workload: str | None
+    """None: the pairs of all workloads."""
+    pairs: int
+    ratio: float
+
+
+class ComparedPairs(ApiModel):
+    """A page of a comparison: clear differences first, and of these the largest."""
+
+    items: list[ComparedPair]
+    faster: int
+    """Pairs of all pages whose other side is clearly faster; so the next ones."""
+    slower: int
+    unclear: int
+    only_one: int
+    """Work that the other side did not do."""
+    only_other: int
+    means: list[RatioMean]
+    """Over all pairs, then over those of each workload, whatever standing is chosen."""
+    total: int
+    """Rows of all pages."""
+    page: int
+    size: int
+
+
+class ComparedSides(ApiModel):
+    """What can be compared, the newest first."""
+
+    items: list[str]
+
+
+class ProposedSides(ApiModel):
+    """The two newest versions of what moved most between them; null where nothing has two."""
+
+    one: str | None
+    """The older one."""
+    other: str | None
+
+
+class PublishedTable(ApiModel):
+    """A figure or table of a public benchmark's document."""
+
+    source_document: str
+    figure: str | None
+    cells: int
+    measured: int
+    """Cells with a median of ours beside."""
+    empty: int
+    """Cells that the original leaves empty."""
+
+
+class PublishedTables(ApiModel):
+    """All of them."""
+
+    items: list[PublishedTable]
+
+
+class PublishedCell(ApiModel):
+    """A published value, beside a median of ours that matches it on every axis that it states."""
+
+    reference_id: str
+    workload: str
+    framework: str
+    published_version: str | None
+    strategy: str | None
+    nodes: int | None
+    devices_per_node: int | None
+    trainers: int | None
+    pservers: int | None
+    batch_size: str | None
+    precision: str | None
+    compiler: str | None
+    variant: str | None
+    metric: str
+    unit: str | None
+    is_unit_doubtful: bool
+    """The original's axis label contradicts its magnitude: compare ratios only."""
+    published_value: float | None
+    """None: the original leaves the cell empty; `remark` says how."""
+    published_device: str | None
+    published_dataset: str | None
+    remark: str | None
+    case_id: str | None
+    cluster: str | None
+    run_id: str | None
+    measured_at: datetime | None
+    measured_version: str | None
+    measured_value: float | None
+    """In the published unit, on other hardware."""
+    measured_n: int | None
+    measured_is_synthetic: bool | None
+
+
+class PublishedCells(ApiModel):
+    """The cells of one figure."""
+
+    items: list[PublishedCell]
+
 
 By = Literal["framework", "cluster", "version", "build", "run"]
 Format = Literal["json", "csv"]
