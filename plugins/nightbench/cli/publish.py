@@ -1,7 +1,5 @@
 """publish: a site for everybody, of what the suites let leave."""
 
-from __future__ import annotations
-
 import time
 from contextlib import closing
 from typing import Annotated

@@ -1,7 +1,5 @@
 """The DAG that writes the site for everybody after a night."""
 
-from __future__ import annotations
-
 import logging
 import os
 from contextlib import closing

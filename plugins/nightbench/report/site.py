@@ -1,7 +1,5 @@
 """The site for everybody: pages, JSON beside them and a feed, of what `publish:` lets leave."""
 
-from __future__ import annotations
-
 import json
 import math
 import uuid

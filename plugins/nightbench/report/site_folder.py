@@ -1,7 +1,5 @@
 """The folder of a site, on a disk or in an object store: writes what differs, and nothing else."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Small plots of the site, as SVG without a script: a sparkline, and speed-up over devices."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

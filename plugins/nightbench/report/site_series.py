@@ -1,7 +1,5 @@
 """A series of the site, and what its pages and JSON say of it. Pure."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections import defaultdict

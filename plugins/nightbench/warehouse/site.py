@@ -1,7 +1,5 @@
 """What a site for everybody may show: reads that return nothing which no rule lets leave."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
