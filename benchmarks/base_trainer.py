@@ -184,6 +184,14 @@ class Base:
         """Returns the precision found in the network; raises where the case asks for another."""
         return self.context.precision
 
+    def modes_used(self):
+        """Returns axis -> the value that was really used, as the framework's own state shows.
+
+        Called after the window. An axis that nothing tells of is left out: what a case asks of it
+        is then neither proved nor refuted.
+        """
+        return {}
+
     def serve(self):
         """Runs a parameter server until it is ended."""
         raise RuntimeError("this line has no parameter server")

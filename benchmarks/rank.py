@@ -234,6 +234,9 @@ def main():
         rank["sent_bytes_per_step"] = sent_bytes
     if sleep_s:
         rank["drill_sleep_s"] = sleep_s
+    modes = trainer.modes_used() if hasattr(trainer, "modes_used") else {}
+    if modes:
+        rank["modes"] = modes
     arrive = trainer.gradients_arrive()
     if arrive is not None:
         rank["gradients_arrive"] = arrive

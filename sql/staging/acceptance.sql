@@ -22,15 +22,17 @@ with tried as (
                 or m.reasons -> 0 ->> 'code' = 'no_outcome'
                 then 'interrupted'
             when m.status = 'unavailable' then 'skipped'
-            when m.is_good then 'passed'
-            else 'failed'
+            when not m.is_good then 'failed'
+            when u.reason is not null then 'not told'
+            else 'passed'
         end as outcome,
         -- Of a launch that failed the first reason says that, and those after it why.
         coalesce(
             jsonb_path_query_first(m.reasons, '$[*] ? (@.code == "exception")'),
             m.reasons -> 1,
             m.reasons -> 0,
-            m.quarantine_reasons -> 0
+            m.quarantine_reasons -> 0,
+            u.reason
         ) as reason
     from raw.run as r
     inner join raw.planned_case as p on r.run_key = p.run_key
@@ -43,6 +45,26 @@ with tried as (
             and p.series_key = m.series_key
             and p.run_at = m.run_at
             and not m.is_superseded
+    -- A mode that no trainer tells of may have run as another.
+    left join lateral (
+        select
+            jsonb_build_object(
+                'code', 'check_failed',
+                'node', null,
+                'subject', f.check_name,
+                'observed', f.observed,
+                'expected', f.expected
+            ) as reason
+        from raw.failed_check as f
+        where
+            f.run_key = m.run_key
+            and f.series_key = m.series_key
+            and f.run_at = m.run_at
+            and f.generation = m.generation
+            and f.check_name = 'mode_told'
+        order by f.repeat, f.ordinal
+        limit 1
+    ) as u on true
     where r.run_kind = 'acceptance'
 )
 
@@ -87,7 +109,8 @@ comment on column staging.acceptance.driver is
 comment on column staging.acceptance.untried is
 'Why nobody had run the mode on such devices before; null where it was no news';
 comment on column staging.acceptance.outcome is
-'passed, failed, skipped (a node cannot have the build), interrupted';
+'passed, failed, not told (measured well, but no trainer says that the mode was used), skipped '
+'(a node cannot have the build), interrupted';
 comment on column staging.acceptance.code is 'Why it did not pass, as a code; null where it did';
 comment on column staging.acceptance.node is 'Node that the reason is about; null where none';
 comment on column staging.acceptance.subject is

@@ -14,7 +14,15 @@ from tests.integration.terminal import TRIAL, Terminal, terminal
 from tests.sql.conftest import Database
 from tests.sql.given import Given
 
-from nightbench.core.model import LINE_AXES, Case, PlannedCase, RunKind, Strategy
+from nightbench.core.model import (
+    LINE_AXES,
+    Case,
+    CheckResult,
+    PlannedCase,
+    RunKind,
+    Severity,
+    Strategy,
+)
 from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connection
 
@@ -82,6 +90,8 @@ def test_killed_and_resumed_it_tries_each_mode_once_and_again_with_another_build
     assert running.stdout is not None
     running.stdout.close()
     first = here.newest().run_id
+    modes(here)
+    assert not rows("select 1 from marts.fct_acceptance"), "a dry run writes nothing"
 
     done = here.run("accept", "local", "--line", "toy")
     assert done.returncode == 1, done.stdout + done.stderr
@@ -161,6 +171,29 @@ def test_what_an_acceptance_passed_is_untried_no_more_there_with_its_build_and_d
     load(7, "590.00")
     (mode,) = loader.acceptance.modes("local")
     assert not mode.is_driver_same
+
+
+def test_a_mode_that_no_trainer_tells_of_is_not_passed(
+    loader: Warehouse, given: Given, connection: Connection
+) -> None:
+    run = given.run(1, suite="acceptance", run_kind=RunKind.ACCEPTANCE)
+    with connection, connection.cursor() as cursor:
+        cursor.execute(PREFLIGHT, (run.started_at, run.run_id, json.dumps({"gpus": []})))
+    said = "trainer-0: compiler xla"
+    untold = CheckResult(
+        "repeat", 1, "mode_told", Severity.WARN, False, said, "every trainer tells"
+    )
+    cases = [given.case(compiler="xla"), given.case(compiler="inductor")]
+    came = [
+        given.came_back(run, case, (10.0,), checks=checks)
+        for case, checks in zip(cases, ((untold,), ()), strict=True)
+    ]
+    loader.runs.load(given.bundle(run, *came))
+    found = {mode.mode: (mode.outcome, mode.reason) for mode in loader.acceptance.modes("local")}
+    assert found["collective inductor"] == ("passed", None)
+    outcome, reason = found["collective xla"]
+    assert outcome == "not told"
+    assert said in (reason or "")
 
 
 MODES = {

@@ -247,6 +247,15 @@ class Trainer(Base):
             name: channels_last.weight_of_data(_own(weight)) for name, weight in weights.items()
         }
 
+    def modes_used(self):
+        """Whether XLA holds a compiled step, and whether this rank holds a part of each weight."""
+        found = {"compiler": "xla" if self.train._cache_size() else "none"}
+        if self.context.case.get("shard_stage") == 2:
+            parts = [w for name, w in self.state["weights"].items() if self.split[name] is not None]
+            split = parts and all(_own(part).size < part.size for part in parts)
+            found["shard_stage"] = "2" if split else "none"
+        return found
+
     def precision_proof(self):
         """Looks at what a product keeps of 1 + 2^-12: TF32 and bfloat16 round it to 1."""
         fine, unit = self._cast((jnp.full((256, 256), 1 + 2.0**-12), jnp.eye(256)))

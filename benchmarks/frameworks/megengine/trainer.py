@@ -81,6 +81,11 @@ class Trainer(Base):
             name: _as_in_data(weight.numpy(), matrix) for name, weight, matrix in self._parameters()
         }
 
+    def modes_used(self):
+        """Whether the step was traced."""
+        traced = isinstance(self.train, trace) and self.train._trace is not None
+        return {"execution": "graph" if traced else "default"}
+
     def precision_proof(self):
         """Looks at what a product keeps of 1 + 2^-12: bfloat16 rounds it to 1."""
         fine = functional.full((256, 256), 1 + 2.0**-12)

@@ -101,6 +101,10 @@ class Trainer(Base):
             for name, weight, turned in self._parameters()
         }
 
+    def modes_used(self):
+        """Whether the network runs as a cached graph."""
+        return {"execution": "graph" if _is_cached(self.model) else "default"}
+
     def precision_proof(self):
         """Looks at what a layer's product keeps of 1 + 2^-12: all but float32 round it to 1."""
         fine = mxnet.nd.full((256, 256), 1 + 2.0**-12, self.device)
@@ -117,6 +121,13 @@ def _held(block, prefix):
         yield prefix + name, weight, isinstance(block, nn.Dense) and name == "weight"
     for name, child in block._children.items():
         yield from _held(child, prefix + name + ".")
+
+
+def _is_cached(block):
+    """Whether a block, or a part of one that is none itself, holds a cached graph."""
+    return bool(getattr(block, "_cached_op", None)) or any(
+        map(_is_cached, block._children.values())
+    )
 
 
 def _array(weight):

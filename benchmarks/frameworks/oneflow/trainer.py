@@ -180,6 +180,11 @@ class Trainer(Base):
     def _own(tensor):
         return (tensor.to_local() if tensor.is_global else tensor).detach().cpu().numpy()
 
+    def modes_used(self):
+        """Whether the step is a graph that OneFlow has compiled."""
+        compiled = self.graphed and self.graph._is_compiled
+        return {"execution": "graph" if compiled else "default"}
+
     def precision_proof(self):
         """Looks at what a product keeps of 1 + 2^-12: all but float32 round it to 1.
 

@@ -6,7 +6,7 @@ share a copy, the copies are kept equal by an all-reduce of what each device hol
 
 import torch
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 
@@ -49,3 +49,18 @@ def split_states(optimizer, context, device):
     """
     group = mesh_of(context, device)["shards"].get_group()
     return ZeroRedundancyOptimizer(optimizer.param_groups, type(optimizer), group)
+
+
+def stage_of(model, optimizer):
+    """The stage that parameters and states are really split by: "1", "2", "3" or "none"."""
+    layers = [layer for layer in model.modules() if isinstance(layer, FSDPModule)]
+    if layers:
+        # The root is never gathered again: its layers say which stage it is.
+        groups = [layer._get_fsdp_state()._fsdp_param_group for layer in layers[1:]]
+        again = [group.post_forward_mesh_info is not None for group in groups if group]
+        return "3" if again and all(again) else "2"
+    if isinstance(optimizer, ZeroRedundancyOptimizer):
+        held = sum(len(group["params"]) for group in optimizer.optim.param_groups)
+        if held < sum(len(group["params"]) for group in optimizer.param_groups):
+            return "1"
+    return "none"

@@ -139,6 +139,40 @@ class Trainer(Base):
         dtype = AUTOCAST.get(self.context.precision)
         return torch.autocast(self.device.type, dtype, enabled=dtype is not None)
 
+    def modes_used(self):
+        """What Dynamo compiled, how convolutions lay results out, what ranks send and hold."""
+        case, found = self.context.case, {}
+        if case["compiler"] != "none":
+            compiled = torch._dynamo.utils.counters["aot_autograd"]["ok"]
+            found["compiler"] = "inductor" if compiled else "none"
+        if case["layout"] != "default":
+            found["layout"] = "channels_last" if self._channels_are_last() else "default"
+        if case["compression"] != "none":
+            less = (self.sent_bytes_per_step or 0) < 4 * self.parameters
+            found["compression"] = "dgc" if self.compression and less else "none"
+        if case.get("shard_stage") is not None:
+            from frameworks.pytorch import sharding
+
+            found["shard_stage"] = sharding.stage_of(self.model, self.optimizer)
+        return found
+
+    def _channels_are_last(self):
+        """Whether all convolutions leave their results so, in a forward outside of the window."""
+        seen = []
+        hooks = [
+            layer.register_forward_hook(lambda _, __, result: seen.append(result))
+            for layer in self.model.modules()
+            if isinstance(layer, nn.Conv2d)
+        ]
+        with torch.no_grad(), self.autocast():
+            self.loss(self.model, self._on_device(self.example()))
+        for hook in hooks:
+            hook.remove()
+        large = [each for each in seen if min(each.shape[1:]) > 1]  # others lie in both orders
+        return bool(large) and all(
+            each.is_contiguous(memory_format=torch.channels_last) for each in large
+        )
+
     def precision_proof(self):
         """Looks at what a product keeps of 1 + 2^-12: TF32 and bfloat16 round it to 1.
 

@@ -131,6 +131,20 @@ class RankTrainer(Base):
         named = self.scope.weights
         return {name: channels_last.weight_of_data(w.numpy()) for name, w in named.items()}
 
+    def modes_used(self):
+        """Whether Python runs each step, and whether XLA must compile what is traced.
+
+        Where XLA must, TensorFlow raises what it cannot compile, and runs nothing otherwise.
+        """
+        graph = hasattr(self.train, "get_concrete_function")
+        steps = [self._backward, self._update]
+        compiled = all(getattr(step, "_jit_compile", None) for step in steps)
+        traced = compiled and all(step.experimental_get_tracing_count() for step in steps)
+        return {
+            "execution": "default" if graph else "eager",
+            "compiler": "xla" if traced else "none",
+        }
+
     def precision_proof(self):
         """Looks at what a product keeps of 1 + 2^-12: TF32 and bfloat16 round it to 1."""
         fine = tf.cast(tf.fill([256, 256], 1 + 2.0**-12), self.dtype)

@@ -23,6 +23,7 @@ from nightbench.core.model import (
     Process,
     Protocol,
     RankResult,
+    ReferenceLosses,
     RepeatRecord,
     RepeatSummary,
     Severity,
@@ -47,6 +48,9 @@ class CheckContext:
     """None where the run finds its batch."""
     parameters: int | None = None
     """Trainable parameters of the workload at this scale, where it fixes them."""
+    losses: ReferenceLosses | None = None
+    """Losses of the first steps that the workload states for the case's scale and batch."""
+    has_dropout: bool = False
     converges: bool = False
     """The workload's loss is proved to fall within the protocol at this scale."""
     shared: bool = False
@@ -71,6 +75,8 @@ class CheckContext:
             unit=job.unit,
             units_per_trainer_step=job.units_per_trainer_step,
             parameters=scale.get("parameters", workload.parameters),
+            losses=workload.losses and workload.losses.of(job.case),
+            has_dropout=bool(scale.get("dropout")),
             converges=bool(scale.get("converges", False)),
             shared=shared,
             requested_version=job.build.version,

@@ -24,6 +24,7 @@ from nightbench.checks.engine import (
     equal_to,
     hold,
 )
+from nightbench.checks.modes import MODE_CHECKS
 from nightbench.checks.training import TRAINING_CHECKS, is_number
 from nightbench.core.model import (
     CheckResult,
@@ -316,6 +317,7 @@ REPEAT_CHECKS: tuple[Check, ...] = (
         applies=lambda c: c.asynchronous,
     ),
     *TRAINING_CHECKS,
+    *MODE_CHECKS,
 )  # fmt: skip
 
 

@@ -52,9 +52,9 @@ def accept(
     catalog = common.catalog()
     where = common.cluster_of(cluster, catalog)
     cells = cells_of(line or (), where, catalog)
-    close_interrupted(where.name)
     interrupted = False
     if not dry_run:
+        close_interrupted(where.name)
         interrupted = try_modes(cells, where, catalog, again=again, outside_hours=outside_hours)
     states = states_of(cells, where, catalog, again=again and dry_run)
     if json:
@@ -202,7 +202,13 @@ def document(state: ModeState) -> dict[str, Any]:
     }
 
 
-_COLOURS = {"passed": "green", "failed": "red", "due": "yellow", "skipped": "dim"}
+_COLOURS = {
+    "passed": "green",
+    "failed": "red",
+    "not told": "yellow",
+    "due": "yellow",
+    "skipped": "dim",
+}
 
 
 def show(states: Sequence[ModeState], cluster: Cluster) -> None:

@@ -36,6 +36,7 @@ from nightbench.core.model import (
     Catalog,
     Combination,
     FrameworkInfo,
+    ReferenceLosses,
     Role,
     Strategy,
     Support,
@@ -356,6 +357,7 @@ def _workload(
             )
         ),
         strategies=tuple(Strategy(name) for name in file.strategies),
+        losses=file.losses and file.losses.to(ReferenceLosses),
         tokens=file.cost and file.cost.tokens,
         forward_flops=file.cost.forward if file.cost else {},
         digest=digest_of(defining),

@@ -213,6 +213,19 @@ class CostFile(StrictModel):
     """Formula of the tokens of one example, of a language model."""
 
 
+class LossesFile(StrictModel):
+    """Losses of the first and third step in float32 on a CPU, without dropout."""
+
+    scale: v.Name
+    """Scale that they were computed at."""
+    batch_size_per_device: v.Count
+    """Samples of a step."""
+    first: v.Some[float]
+    """Of rank 0, 1, ...: the loss of the initial weights on the rank's first batch."""
+    third: Annotated[dict[v.Name, v.Some[float]], Field(min_length=1)]
+    """Number of ranks: the loss of each rank's third step, after two updates."""
+
+
 class SpecFile(StrictModel):
     """A workload: `benchmarks/workloads/<workload>/spec.json`."""
 
@@ -241,6 +254,8 @@ class SpecFile(StrictModel):
     """Samples of the one step by which lines are held against each other; 8 unless given."""
     seed: v.Whole = 1
     """Seed of weights and data."""
+    losses: LossesFile | None = None
+    """What the first losses of every mode of every line are held against."""
     cost: CostFile | None = None
     """What an example costs; without it there is neither MFU nor tokens per second."""
     replaces: bool = False

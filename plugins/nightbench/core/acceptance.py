@@ -89,7 +89,8 @@ def _modes(framework: FrameworkInfo, cluster: Cluster) -> Iterator[Case]:
 
     strategies = values("strategy")
     two = (1, 2) if cluster.devices_per_node > 1 else (2, 1)
-    pair = Case("", framework.line, Strategy.COLLECTIVE, *two, trainers=2)
+    own: dict[str, Any] = {axis: values(axis)[0] for axis in _COMBINED}
+    pair = Case("", framework.line, Strategy.COLLECTIVE, *two, trainers=2, **own)
     if two[0] > len(cluster.nodes):
         strategies = [each for each in strategies if each == Strategy.SINGLE]
     for combined in itertools.product(*map(values, _COMBINED)):

@@ -31,7 +31,7 @@ class ModeState:
 
     @property
     def outcome(self) -> str:
-        """skipped, due, passed or failed."""
+        """skipped, due, passed, not told or failed."""
         if self.cell.skipped is not None:
             return "skipped"
         return "due" if self.known is None or self.due else self.known.outcome

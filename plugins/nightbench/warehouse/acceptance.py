@@ -26,7 +26,7 @@ class AcceptedMode:
     run_id: str
     started_at: datetime
     outcome: str
-    """passed, failed or skipped."""
+    """passed, failed, not told or skipped."""
     reason: str | None
     """Why it did not pass."""
 

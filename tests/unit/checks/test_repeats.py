@@ -27,6 +27,7 @@ from nightbench.core.model import (
     Movement,
     Reason,
     ReasonCode,
+    ReferenceLosses,
     Severity,
     Strategy,
     WorkloadInfo,
@@ -59,6 +60,15 @@ def test_good_repeat_is_green(context, record, summary):
 
 
 EXITED = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-1", "code 1", "code 0")
+COMPILED = replace(CONTEXT, case=replace(CONTEXT.case, compiler="inductor"))
+
+
+def modes(*found):
+    """The record whose ranks say so of their modes."""
+    ranks = (replace(r, modes=each) for r, each in zip(RANKS, found, strict=True))
+    return replace(RECORD, ranks=tuple(ranks))
+
+
 SPOILED = {
     "repeat_ended_well": (
         CONTEXT, replace(RECORD, status="failed", reasons=(EXITED,), ranks=()),
@@ -159,6 +169,18 @@ SPOILED = {
         "trainer-0: what it pulls stays the same while it alone trains, "
         "trainer-1: whether its gradients arrive is not stated",
     ),
+    "mode_used": (
+        COMPILED, modes({"compiler": "inductor"}, {"compiler": "none"}), SUMMARY, set(),
+        "trainer-1: compiler is none, not inductor",
+    ),
+    "mode_told": (
+        COMPILED, modes({"compiler": "inductor"}, {}), SUMMARY, set(),
+        "trainer-1: compiler inductor",
+    ),
+    "losses_of_reference": (
+        replace(CONTEXT, losses=ReferenceLosses("smoke", 2, (7.0, 7.0), {"2": (6.5, 6.6)})),
+        RECORD, SUMMARY, set(), "trainer-1: third step 6.5, on a CPU 6.6",
+    ),
     "loss_falls": (
         CONTEXT, rank(loss_again=8.5), replace(SUMMARY, loss_median=6.0), set(), "-0.3 below"
     ),
@@ -203,7 +225,8 @@ def test_check_goes_red_on_its_fixture_alone(check):
     (result,) = [r for r in check_repeats(context, [record], [summary]) if r.check == check]
     assert result.observed == observed
     assert result.expected
-    assert result.severity is (Severity.WARN if check == "no_slow_step" else Severity.FAIL)
+    warns = check in ("no_slow_step", "mode_told")
+    assert result.severity is (Severity.WARN if warns else Severity.FAIL)
 
 
 @pytest.mark.parametrize(
@@ -227,6 +250,57 @@ def test_ranks_are_those_that_were_planned(record, observed):
         r for r in check_repeats(CONTEXT, [record], [SUMMARY]) if r.check == "ranks_present"
     ]
     assert (result.success, result.observed) == (False, observed)
+
+
+REFERENCE = ReferenceLosses("smoke", 2, (7.0, 7.0), {"2": (6.5, 6.5)})
+
+
+@pytest.mark.parametrize(
+    ("precision", "first", "third", "differs"),
+    [
+        ("fp32", 7.005, 6.505, ""),
+        ("fp32", 7.01, 6.5, "first"),
+        ("fp32", 7.0, 6.51, "third"),
+        ("tf32", 7.03, 6.53, ""),
+        ("bf16", 7.1, 6.4, ""),
+        ("bf16", 7.2, 6.5, "first"),
+        ("fp16", 7.03, 9.0, ""),
+        ("fp16", 7.1, 6.5, "first"),
+        ("fp32", None, 6.5, "first"),
+    ],
+)
+def test_losses_are_the_cpus_within_what_a_precision_keeps(precision, first, third, differs):
+    context = replace(CONTEXT, losses=REFERENCE, case=replace(CONTEXT.case, precision=precision))
+    found = rank(precision=precision, loss_first=first, loss_window=(third, 6.4, 6.3, 6.2))
+    found = replace(found, ranks=(replace(RANKS[0], precision=precision), found.ranks[1]))
+    (result,) = [
+        r for r in check_repeats(context, [found], [SUMMARY]) if r.check == "losses_of_reference"
+    ]
+    assert (result.success, differs in result.observed) == (not differs, True)
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_plain"),
+    [
+        ({}, True),
+        ({"scale": "full"}, False),
+        ({"batch_size_per_device": 4}, False),
+        ({"data": "sample"}, False),
+        ({"sequence_length": 7}, False),
+    ],
+)
+def test_a_reference_is_for_its_scale_batch_and_data(changed, is_plain):
+    assert bool(REFERENCE.of(replace(CONTEXT.case, **changed))) is is_plain
+
+
+@pytest.mark.parametrize(
+    ("transport", "red_ones"),
+    [("nccl/p2p", set()), ("gloo/socket/lo", {"mode_used"}), (None, {"mode_told"})],
+)
+def test_gradients_between_gpus_go_over_nccl(transport, red_ones):
+    processes = tuple(replace(p, device=str(p.rank)) for p in CONTEXT.processes)
+    record = replace(RECORD, ranks=tuple(replace(r, transport=transport) for r in RANKS))
+    assert red(replace(CONTEXT, processes=processes), record) == red_ones
 
 
 def test_missing_pserver_is_seen():

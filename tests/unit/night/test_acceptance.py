@@ -42,6 +42,10 @@ def test_precision_compiler_and_layout_are_tried_in_every_combination(catalog: C
     }
 
 
+def test_a_line_without_the_common_default_is_tried_with_its_own(catalog: Catalog) -> None:
+    assert {"collective xla shard2"} <= {*tried(mode_cells("jax", PAIR, catalog))}
+
+
 def test_two_devices_lie_on_one_node_where_it_has_them(catalog: Catalog) -> None:
     def places(cluster: Cluster) -> set[tuple[int, int]]:
         cells = mode_cells("pytorch", cluster, catalog)

@@ -54,6 +54,7 @@ from nightbench.core.model.suites import (
     FrameworkInfo,
     NightPolicy,
     Publication,
+    ReferenceLosses,
     RegressionPolicy,
     Role,
     Route,

@@ -64,6 +64,8 @@ class RankResult:
     """Seconds that a step waited for its batch, mean over the window; None for synthetic data."""
     precision: str | None = None
     transport: str | None = None
+    modes: Mapping[str, str] = field(default_factory=dict)
+    """Axis -> the value that was really used; without one nothing is told of it."""
     batch_size: int | None = None
     """What was found where the case says `max`."""
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -93,6 +95,7 @@ class RankResult:
             peak_resident_bytes=peak["resident_bytes"],
             peak_allocator_bytes=peak["allocator_bytes"],
             batch_size=doc.get("batch_size_per_device"),
+            modes=doc.get("modes", {}),
             versions=dict(doc["versions"]),
         )
 

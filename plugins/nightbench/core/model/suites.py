@@ -265,6 +265,24 @@ class FrameworkInfo:
 
 
 @dataclass(frozen=True)
+class ReferenceLosses:
+    """Losses of the first and third step of a workload: float32, on a CPU, without dropout."""
+
+    scale: str
+    batch_size_per_device: int
+    first: tuple[float, ...]
+    """Of rank 0, 1, ...: the loss of the initial weights on the rank's first batch."""
+    third: Mapping[str, tuple[float, ...]]
+    """Number of ranks -> each rank's loss after two updates."""
+
+    def of(self, case: Case) -> ReferenceLosses | None:
+        """Return them where they are those of a case, else None."""
+        same = (case.scale, case.batch_size_per_device) == (self.scale, self.batch_size_per_device)
+        plain = case.data == Case.data and case.sequence_length is None
+        return self if same and plain else None
+
+
+@dataclass(frozen=True)
 class WorkloadInfo:
     """What the control plane knows of a workload: its `spec.json`, as data."""
 
@@ -286,6 +304,8 @@ class WorkloadInfo:
     """Format of the real data that it can train on."""
     shards: str | None = None
     """List of the network's layers that `shard` gathers one by one; None: no case has it."""
+    losses: ReferenceLosses | None = None
+    """What the first steps' losses have to be; None where nobody states them."""
     tokens: str | None = None
     """Formula of the tokens of an example, from the parameters; None for no language model."""
     forward_flops: Mapping[str, str] = field(default_factory=dict)
