@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -39,6 +40,9 @@ def accept(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only list the modes and how each stands.")
     ] = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write how each mode stands to this page, too.")
+    ] = None,
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
 ) -> None:
@@ -57,6 +61,12 @@ def accept(
         close_interrupted(where.name)
         interrupted = try_modes(cells, where, catalog, again=again, outside_hours=outside_hours)
     states = states_of(cells, where, catalog, again=again and dry_run)
+    if html is not None:
+        from nightbench.report.acceptance_page import acceptance_page
+
+        page = acceptance_page(where.name, [document(each) for each in states], datetime.now(UTC))
+        html.write_text(page)
+        say(f"written: {html}")
     if json:
         common.print_json([document(state) for state in states])
     else:
@@ -179,13 +189,15 @@ def try_modes(
 
 def document(state: ModeState) -> dict[str, Any]:
     """A mode as an object of the JSON: its newest result, or why there is none that holds."""
-    known = state.known
+    known, case = state.known, state.cell.case
     return {
         "line": state.cell.line,
         "mode": state.cell.mode,
         "outcome": state.outcome,
         "reason": state.reason,
-        "case_id": state.cell.case.case_id if state.cell.case else None,
+        "case_id": case and case.case_id,
+        "strategy": case and str(case.strategy),
+        "devices": case and f"{case.nodes}x{case.devices_per_node}",
         "build_id": state.build.build_id if state.build else None,
         "last": known
         and {
