@@ -16,6 +16,7 @@ from tests.integration.openssh import end, free_port
 from tests.integration.terminal import TRIAL, marked, terminal
 
 from nightbench.core.errors import UserError
+from nightbench.report.site_folder import SiteFolder
 from nightbench.spool import Spool, steering
 
 pytestmark = pytest.mark.slow
@@ -147,3 +148,27 @@ def test_a_run_is_measured_and_its_results_come_from_the_store(
     ] * 3
     assert run.is_steered() is False
     assert marked(run.run_id) == []
+
+
+def test_a_site_is_published_into_the_store(
+    store: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in store.items():
+        monkeypatch.setenv(name, value)
+    fsspec.filesystem("s3").makedirs("bucket", exist_ok=True)
+    pages = {"index.html": "<p>", "s/a/b.json": "{}"}
+    for names, said in (
+        (pages, "2 of 2 files written (0.0 MB), 0 removed"),
+        (pages, "0 of 2 files written (0.0 MB), 0 removed"),
+        (["index.html"], "0 of 1 files written (0.0 MB), 1 removed"),
+    ):
+        folder = SiteFolder("s3://bucket/site")
+        folder.begin(names)
+        for name in names:
+            folder.put(name, pages[name])
+        folder.finish()
+        assert folder.said == said
+    found = fsspec.filesystem("s3").info("bucket/site/index.html")
+    # Without it a browser would save the page instead of showing it.
+    assert found["ContentType"] == "text/html; charset=utf-8"
+    assert not fsspec.filesystem("s3").exists("bucket/site/s/a/b.json")
