@@ -21,7 +21,7 @@ def sparkline(values: Sequence[float]) -> str:
     middle = (low + high) / 2
     step = width / max(1, len(values) - 1)
     return " ".join(
-        f"{step * i:.0f},{height / 2 - (value - middle) / air * (height - 6):.1f}"
+        f"{step * i:.0f},{height / 2 - (value - middle) / air * (height - 6):.0f}"
         for i, value in enumerate(values)
     )
 

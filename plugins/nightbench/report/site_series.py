@@ -18,7 +18,7 @@ RECENT = 30
 """Nights that a trend is of."""
 ENDS = 5
 """Nights at both ends of a trend, whose medians are compared."""
-SPARK = 40
+SPARK = 30
 """Nights of a sparkline."""
 LINES_DRAWN = 12
 _SIZE_AXES = ("nodes", "devices_per_node", "trainers")

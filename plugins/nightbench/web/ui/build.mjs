@@ -44,5 +44,6 @@ await build({
   plugins: [hostLibraries],
 });
 
-// The script of `nightbench publish` stands alone: from file:// no module can be loaded.
-await build({ ...common, entryPoints: { site: "src/site.ts" }, format: "iife" });
+// The scripts of `nightbench publish` stand alone: from file:// no module can be loaded.
+const site = { site: "src/site.ts", "site-plot": "src/site-plot.ts" };
+await build({ ...common, entryPoints: site, format: "iife" });
