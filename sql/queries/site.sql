@@ -91,6 +91,7 @@ select
     a.alert_id,
     a.case_id,
     a.cluster,
+    s.framework,
     a.state,
     a.opened_at,
     coalesce(a.since, a.opened_at) as since,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ NIGHTS = 120
 FALLS = 90
 CASE = "vgg16-pytorch-collective-1x1-bs8"
 DAY = 86400
+FIRST = 1_790_000_000
 
 
 class Stored:
@@ -44,7 +46,7 @@ class Stored:
                 row,
                 {
                     "unit": "images",
-                    "at": [1_790_000_000 + DAY * i for i in range(NIGHTS)],
+                    "at": [FIRST + DAY * i for i in range(NIGHTS)],
                     "median": levels,
                     "low": [0.99 * x for x in levels],
                     "high": [1.01 * x for x in levels],
@@ -58,9 +60,24 @@ class Stored:
             )
 
     def changes(self) -> list[dict[str, Any]]:
+        names = ("closed_at", "dismissed_as", "group_key", "cause_sentence", "notes")
+        confirmed = {f"confirmation_{name}": None for name in ("ratio", "low", "high", "rounds")}
+        fell = datetime.fromtimestamp(FIRST + DAY * FALLS, UTC)
+        return [
+            {
+                **dict.fromkeys(names),
+                **confirmed,
+                **{"alert_id": 7, "case_id": CASE, "cluster": "a100", "framework": "pytorch"},
+                **{"state": "open", "opened_at": fell, "since": fell, "change": -0.1},
+                **{"change_low": -0.11, "change_high": -0.09, "confirmation": "confirmed"},
+                "cause": "framework_version",
+            }
+        ]
+
+    def references(self) -> list[dict[str, Any]]:
         return []
 
-    references = hardware = changes
+    hardware = references
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +130,10 @@ def test_a_series_is_searched_opened_and_compared_without_a_server(
     expect(visitor.locator("#readout")).to_contain_text("180 images/s, 178.2 to 181.8, n 7")
     expect(visitor.locator("#readout")).to_contain_text("version 2.1")
     assert fits(visitor)
-    visitor.get_by_role("link", name="Compare").click()
+    visitor.goto(f"{site}/index.html")
+    visitor.get_by_role("link", name=f"{CASE} on a100").click()
+    expect(visitor.locator("#change-7")).to_contain_text("Likely cause: the framework's version")
+    visitor.get_by_role("link", name="Compare 2.0 with 2.1").click()
     expect(visitor.locator("#found")).to_have_text(
         "2 pairs: 2 slower, 0 faster, geometric mean −10.0 %"
     )

@@ -230,6 +230,7 @@ def test_a_second_call_writes_what_changed_and_removes_only_its_own(
     left = files(site)
     assert "CNAME" in left
     assert not [name for name in left if name.startswith(("s/", "w/"))]
+    assert not (site / "s").exists()
 
 
 def test_without_a_suite_that_says_so_nothing_leaves(

@@ -68,7 +68,7 @@ def published_suites() -> list[Suite]:
     if not found:
         raise UserError(
             f"{locations.dags_folder() / 'suites'}: found no suite with `publish:`; expected at "
-            "least one. Without it nothing leaves (docs/publish.md)"
+            "least one, such as `publish: {}` (docs/publish.md). Without it nothing leaves"
         )
     return found
 
@@ -93,7 +93,7 @@ class SiteWriter:
         for row in references:
             if row["published_value"] is not None and row["case_id"]:
                 beside[row["case_id"], row["cluster"]].append(row)
-        own: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        own: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
         for change in changes:
             own[change["case_id"], change["cluster"]].append(change)
         for row, points in self._stored.points(series):
@@ -129,6 +129,7 @@ class SiteWriter:
             row["with"] = [
                 f"s/{x['cluster']}/{x['case_id']}" for x in groups.get(key, ()) if x is not row
             ]
+            row["builds"] = None
             row["page"] = f"s/{row['cluster']}/{row['case_id']}"
             row["is_confirmed"] = row["confirmation"] == ConfirmationResult.CONFIRMED
             kind = row["cause"]

@@ -59,6 +59,7 @@ class SiteFolder:
             UserError: the folder holds other files and no manifest, or cannot be written.
         """
         with self._reached():
+            self._fs.invalidate_cache()
             there = {
                 path.removeprefix(self._path).lstrip("/") for path in self._fs.find(self._path)
             }
@@ -71,8 +72,7 @@ class SiteFolder:
             wanted = set(names)
             for name in sorted(known.keys() - wanted):
                 if name in there:
-                    self._fs.rm_file(f"{self._path}/{name}")
-                    self.removed += 1
+                    self._remove(name)
             self._old = {name: known[name] for name in wanted & there if name in known}
             self._new = {name: self._old.get(name, "") for name in sorted(wanted)}
             # A publication that is cut short leaves no file that nobody knows of.
@@ -96,8 +96,6 @@ class SiteFolder:
         if self.written or self.removed:
             with self._reached():
                 self._write_manifest()
-        if self._is_local:
-            self._remove_empty_folders()
 
     def _known(self) -> dict[str, str]:
         path = f"{self._path}/{MANIFEST}"
@@ -112,6 +110,14 @@ class SiteFolder:
                 "another folder, or remove this one"
             ) from None
         return dict(files)
+
+    def _remove(self, name: str) -> None:
+        self._fs.rm_file(f"{self._path}/{name}")
+        self.removed += 1
+        if self._is_local:
+            for folder in [*Path(name).parents][:-1]:
+                if not any(Path(self._path, folder).iterdir()):
+                    Path(self._path, folder).rmdir()
 
     def _write_manifest(self) -> None:
         document = {"schema": SCHEMA, "files": self._new}
@@ -135,11 +141,6 @@ class SiteFolder:
             some = {f"{self._path}/{n}": data for n, data in files.items() if n.endswith(suffix)}
             if some:
                 self._fs.pipe(some, **({"ContentType": kind} if s3 else {}))
-
-    def _remove_empty_folders(self) -> None:
-        for folder in sorted(Path(self._path).rglob("*"), reverse=True):
-            if folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
 
     @contextmanager
     def _reached(self) -> Iterator[None]:

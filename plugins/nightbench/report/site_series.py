@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,7 +43,7 @@ class SiteSeries:
     recent: list[float]
     sides: list[tuple[str, float, float | None, str]]
     """Build, newest median with it, its half-width, and the definition of the work."""
-    changes: list[Row] = field(default_factory=list)
+    changes: Sequence[Row] = field(default_factory=list)
 
     @property
     def page(self) -> str:
@@ -61,18 +62,24 @@ class SiteSeries:
         return sparkline(self.recent)
 
 
-def series_of(row: Row, points: Row, changes: list[Row]) -> SiteSeries:
-    """Return a series from its nights, oldest first."""
+def series_of(row: Row, points: Row, changes: list[dict[str, Any]]) -> SiteSeries:
+    """Return a series from its nights, oldest first; changes get the builds on both sides."""
     values, versions, builds = points["median"], points["version"], points["build"]
     several: dict[str, set[str]] = defaultdict(set)
     for version, build in zip(versions, builds, strict=True):
         several[version or ""].add(build)
     sides: dict[str, tuple[str, float, float | None, str]] = {}
+    nights: list[str] = []
     for i, value in enumerate(values):
         version, build = versions[i] or "", builds[i]
         # The build is said where the version does not say it.
         side = f"{version} ({build})" if len(several[version]) > 1 or not version else version
+        nights.append(side)
         sides[side] = (side, value, points["half_width"][i], points["definition"][i] or "")
+    for change in changes:
+        after = bisect_left(points["at"], int(change["since"].timestamp()))
+        if 0 < after < len(nights) and nights[after] != nights[after - 1]:
+            change["builds"] = (nights[after - 1], nights[after])
     return SiteSeries(
         row=row,
         unit=points["unit"],
@@ -159,7 +166,8 @@ def series_document(one: SiteSeries) -> dict[str, Any]:
 _CHANGE = (
     *("alert_id", "page", "state", "opened_at", "since", "closed_at", "change", "change_low"),
     *("change_high", "confirmation", "confirmation_ratio", "confirmation_low"),
-    *("confirmation_high", "confirmation_rounds", "cause", "cause_sentence", "notes", "with"),
+    *("confirmation_high", "confirmation_rounds", "builds", "cause", "cause_sentence"),
+    *("notes", "with"),
 )
 _REFERENCE = (
     *("source_document", "figure", "workload", "framework_text", "published_version"),

@@ -1,0 +1,48 @@
+"""The task that writes the site."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException
+
+from nightbench.core.model import Publication, Suite
+from nightbench.orchestration import connections, publish_dag
+from nightbench.report import site
+from nightbench.warehouse.site import SiteRepository
+
+
+def write_site() -> str:
+    task: Any = publish_dag.write_site
+    said: str = task.function()
+    return said
+
+
+def test_without_a_place_the_task_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NIGHTBENCH_SITE", raising=False)
+    with pytest.raises(AirflowException, match="NIGHTBENCH_SITE: found nothing; expected a folder"):
+        write_site()
+
+
+def test_the_site_is_read_with_the_rights_of_a_reader_and_written_to_its_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    opened: list[str] = []
+
+    def connect(conn_id: str) -> Any:
+        opened.append(conn_id)
+        return StringIO()  # It is closed, and asked for nothing.
+
+    suite = Suite("demo", "somebody", "local", (), publish=Publication())
+    monkeypatch.setattr(connections, "connect", connect)
+    monkeypatch.setattr(site, "published_suites", lambda: [suite])
+    for name in ("series", "changes", "references", "hardware"):
+        monkeypatch.setattr(SiteRepository, name, lambda _: [])
+    monkeypatch.setenv("NIGHTBENCH_SITE", str(tmp_path / "site"))
+    monkeypatch.setenv("NIGHTBENCH_SITE_URL", "https://bench.example")
+    assert "files written" in write_site()
+    assert opened == ["nightbench_warehouse_reader"]
+    assert "https://bench.example/" in (tmp_path / "site/changes.xml").read_text()
