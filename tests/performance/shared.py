@@ -6,7 +6,8 @@ Each episode is a cluster of four nodes: four lines with six workloads each, on 
 and two controls a node. Series, lines and the cluster vary by a noise of their own; single nights
 are slow, nights and values are missing, some series swap nodes, lines have releases that change
 nothing. Then what the episode is about happens, and fourteen nights follow. Each of the last three
-weeks' nights is judged as if it were the last; an alert counts once for each series or movement.
+weeks' nights is judged as if it were the last, and opens, continues and resolves alerts as a live
+night does; every alert that opens counts.
 """
 
 from __future__ import annotations
@@ -15,24 +16,20 @@ import argparse
 import math
 import multiprocessing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from statistics import median
 
 import numpy as np
 
-from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
-from nightbench.detection import ChangeDetector, Judgement
-from nightbench.detection.factors import (
-    APART,
-    Factor,
-    FactorKind,
-    NightRow,
-    SharedMovement,
-    without_shared,
-)
+from nightbench.alerts.alert_changes import LiveAlert, alerts_for
+from nightbench.alerts.shared_alerts import SharedAlerts, StandingMovement, share_alerts
+from nightbench.core.model import HistoryPoint, RegressionPolicy, Verdict
+from nightbench.detection import ChangeDetector
+from nightbench.detection.case_verdicts import verdict_of
+from nightbench.detection.factors import Factor, FactorKind, NightRow, SharedMovement
 from nightbench.detection.robust import Floats
-from nightbench.detection.shared_movements import shared_movements
+from nightbench.night.shared_night import JudgedCase, remaining, share
 
 FIRST = datetime(2026, 1, 1, 1, tzinfo=UTC)
 LINES, WORKLOADS, NODES = 4, 6, 4
@@ -232,6 +229,55 @@ class Score:
     movements: int = 0
 
 
+class _Alerts:
+    """The alerts of an episode, as the warehouse would keep them."""
+
+    def __init__(self) -> None:
+        self._live: dict[str, LiveAlert] = {}
+        self.standing: list[StandingMovement] = []
+        self._opened = 0
+
+    @property
+    def live(self) -> list[LiveAlert]:
+        """Those that stand."""
+        return list(self._live.values())
+
+    def night(self, verdicts: Sequence[Verdict], at: datetime) -> list[Verdict]:
+        """Change the alerts by a night's verdicts, and return those that open one."""
+        changes = alerts_for(verdicts, self.live, at)
+        for alert in changes.to_resolve:
+            del self._live[alert.case_id]
+            self.standing = [s for s in self.standing if s.alert_id != alert.alert_id]
+        for alert, suspect in changes.to_watch:
+            watched = replace(
+                alert, suspect=suspect, suspect_run_id=verdicts[0].run_id, suspect_at=at
+            )
+            self._live[alert.case_id] = watched
+        for verdict in changes.to_continue:
+            old = self._live[verdict.case_id]
+            self._live[verdict.case_id] = replace(
+                old, value=verdict.value, baseline=verdict.baseline, suspect=None
+            )
+        for verdict in changes.to_open:
+            self._opened += 1
+            self._live[verdict.case_id] = LiveAlert(
+                verdict.case_id, "lab", verdict.kind, verdict.value, verdict.baseline, self._opened
+            )
+        return changes.to_open
+
+    def keep(self, movements: Sequence[SharedMovement], shared: SharedAlerts) -> None:
+        """Keep what the series of a night share with its alert."""
+        for number, case_id in shared.lead.items():
+            each = movements[number]
+            if case_id in self._live:
+                alert_id = self._live[case_id].alert_id
+                known = next((s for s in self.standing if s.alert_id == alert_id), None)
+                if known is not None:
+                    self.standing.remove(known)
+                new = known or StandingMovement(alert_id, case_id, each.factor, each.since, {})
+                self.standing.append(replace(new, members={**new.members, **each.members}))
+
+
 class _Player:
     """Judges one episode night by night, and counts what is told."""
 
@@ -239,75 +285,75 @@ class _Player:
         self.episode = _Maker(kind, seed).episode()
         causes = len(self.episode.truths)
         self.scores = {True: Score(causes), False: Score(causes)}
-        self._known: list[tuple[SharedMovement, set[str]]] = []
-        """Movements that have an alert, with all series that were ever among their members."""
-        self._opened: dict[bool, set[str]] = {True: set(), False: set()}
+        self._alerts = {True: _Alerts(), False: _Alerts()}
         self._named: dict[bool, set[int]] = {True: set(), False: set()}
         self._policy, self._detector = RegressionPolicy(), ChangeDetector(with_smallest=False)
 
     def play(self) -> None:
         """Judge every night."""
         for night in range(self.episode.event - BEFORE, self.episode.event + AFTER):
-            rows = up_to(self.episode.rows, night)
-            judged = {row.name: self._judge(row.points) for row in rows if not row.is_control}
-            movements = shared_movements(rows, self._policy, _alone(judged))
-            for each in movements:
-                if each.falls:
-                    self._movement(each, night)
-            for row in rows:
-                if not row.is_control:
-                    self._series(row, judged.get(row.name), movements, night)
+            at = FIRST + timedelta(days=night)
+            every = up_to(self.episode.rows, night)
+            controls = [row for row in every if row.is_control]
+            rows = {row.name: row for row in every if not row.is_control}
+            cases = [self._judge(row) for row in rows.values()]
+            shared = share(rows, controls, cases, self._policy)
+            verdicts = [verdict for verdict, _ in shared.cases]
+            alerts = self._alerts[True]
+            given = share_alerts(
+                verdicts,
+                shared.movements,
+                alerts.standing,
+                shared.own,
+                alerts=alerts.live,
+                remaining=remaining(alerts.standing, rows),
+            )
+            opened = alerts.night(given.verdicts, at)
+            alerts.keep(shared.movements, given)
+            for number in given.lead:
+                self._name(shared.movements[number], night)
+            leads = {case_id: shared.movements[n] for n, case_id in given.lead.items()}
+            for is_shared, some in (
+                (True, opened),
+                (False, self._alerts[False].night([verdict for verdict, _ in cases], at)),
+            ):
+                self.scores[is_shared].series_nights += len(rows)
+                for verdict in some:
+                    self._tell(is_shared, night, verdict, leads if is_shared else {})
 
-    def _movement(self, found: SharedMovement, night: int) -> None:
-        for known, members in self._known:
-            if known.continues(found.factor, found.since):
-                members.update(found.members)
-                return
-        self._known.append((found, set(found.members)))
+    def _name(self, found: SharedMovement, night: int) -> None:
+        """Count a movement that is told with its factor, the first time."""
         truth = self._truth_of(found.factor, found.since)
-        self._tell(True, night, truth)
-        if truth is not None:
+        if truth is not None and truth not in self._named[True]:
+            self._hit(True, truth, night)
             step = self.episode.truths[truth].step
             self.scores[True].movements += 1
             self.scores[True].held += found.low <= -step <= found.high
 
-    def _series(
-        self,
-        row: NightRow,
-        found: Judgement | None,
-        movements: Sequence[SharedMovement],
-        night: int,
+    def _judge(self, row: NightRow) -> JudgedCase:
+        *history, tonight = row.points
+        judged = self._detector.judge(history, tonight, self._policy)
+        return verdict_of(row.name, "lab", tonight, judged), judged
+
+    def _tell(
+        self, is_shared: bool, night: int, verdict: Verdict, leads: Mapping[str, SharedMovement]
     ) -> None:
-        for score in self.scores.values():
-            score.series_nights += 1
-        judged = _fall(found)
-        if judged is None:
-            return
-        left: date | None = judged
-        if any(row.name in each.members for each in movements):
-            left = _fall(self._judge(without_shared(row, movements)))
-        covered = left is None or any(
-            row.name in members and abs((left - known.since).days) <= APART
-            for known, members in self._known
-        )
-        for is_shared in (True, False):
-            if row.name not in self._opened[is_shared] and not (covered and is_shared):
-                self._opened[is_shared].add(row.name)
-                truth = self._truth_of_series(row.name, judged, night)
-                if is_shared and truth is not None and self.episode.truths[truth].factor:
-                    self.scores[True].alerts += 1  # One of the many that one alert should replace.
-                else:
-                    self._tell(is_shared, night, truth)
-
-    def _judge(self, points: Sequence[HistoryPoint]) -> Judgement:
-        return self._detector.judge(points[:-1], points[-1], self._policy)
-
-    def _tell(self, is_shared: bool, night: int, truth: int | None) -> None:
+        """Count an alert that opens."""
         score = self.scores[is_shared]
         score.alerts += 1
+        if verdict.case_id in leads:
+            movement = leads[verdict.case_id]
+            score.false += self._truth_of(movement.factor, movement.since) is None
+            return
+        truth = verdict.since and self._truth_of_series(verdict.case_id, verdict.since, night)
         if truth is None:
             score.false += 1
-        elif truth not in self._named[is_shared]:
+        elif not is_shared or self.episode.truths[truth].factor is None:
+            self._hit(is_shared, truth, night)
+
+    def _hit(self, is_shared: bool, truth: int, night: int) -> None:
+        score = self.scores[is_shared]
+        if truth not in self._named[is_shared]:
             self._named[is_shared].add(truth)
             score.named += 1
             score.delays.append(night - self.episode.truths[truth].night)
@@ -318,9 +364,9 @@ class _Player:
                 return number
         return None
 
-    def _truth_of_series(self, name: str, since: date, night: int) -> int | None:
+    def _truth_of_series(self, name: str, since: datetime, night: int) -> int | None:
         for number, truth in enumerate(self.episode.truths):
-            near = abs((since - _day(truth.night)).days) <= 7
+            near = abs((since.date() - _day(truth.night)).days) <= 7
             if name in truth.series and night >= truth.night and near:
                 return number
         return None
@@ -331,20 +377,6 @@ def play(job: tuple[str, int]) -> tuple[str, Score, Score]:
     player = _Player(*job)
     player.play()
     return job[0], player.scores[True], player.scores[False]
-
-
-def _fall(judged: Judgement | None) -> date | None:
-    """Return the first night of a fall; None without one."""
-    is_fall = judged is not None and judged.kind is VerdictKind.REGRESSED
-    return judged.since.date() if is_fall and judged and judged.since else None
-
-
-def _alone(judged: Mapping[str, Judgement]) -> dict[str, tuple[date, float]]:
-    return {
-        name: (each.since.date(), each.level_change)
-        for name, each in judged.items()
-        if each.since is not None and each.level_change is not None
-    }
 
 
 def _day(night: int) -> date:

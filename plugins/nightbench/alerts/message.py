@@ -190,7 +190,12 @@ def _title(
 def _headline(item: AlertItem) -> str:
     verdict = item.verdict
     words = str(verdict.kind)
-    if verdict.change is not None and item.grown_from is not None:
+    # One that became that of many series may not have grown itself.
+    if (
+        verdict.change is not None
+        and item.grown_from is not None
+        and abs(verdict.change) > abs(item.grown_from)
+    ):
         words += f", grew from {abs(item.grown_from):.1%} to {abs(verdict.change):.1%}"
     elif verdict.change is not None:
         words += f" by {abs(verdict.change):.1%}"

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
+from nightbench.alerts.alert_changes import LiveAlert
 from nightbench.core.model import Verdict, VerdictKind
 from nightbench.detection.factors import APART, Factor, FactorKind, SharedMovement
+from nightbench.detection.shared_movements import MAJORITY
 
 MOST_MEMBERS = 20
 """Members that the sentence of an alert names."""
+
+RECOVERED_BELOW = 0.5
+"""Part of a movement below which a night shows it recovered, as for the alert of one series."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +29,8 @@ class StandingMovement:
     """The series that has the alert."""
     factor: Factor
     since: date
-    members: frozenset[str]
-    """Every series that was a member on some night."""
+    members: Mapping[str, float]
+    """Every series that was a member on some night -> its own relative change, the newest one."""
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Any]]) -> list[StandingMovement]:
@@ -32,15 +38,14 @@ class StandingMovement:
         found: dict[int, StandingMovement] = {}
         for row in rows:
             factor = Factor(FactorKind(row["factor"]), row["name"])
-            new = cls(row["alert_id"], row["case_id"], factor, row["since"], frozenset())
+            new = cls(row["alert_id"], row["case_id"], factor, row["since"], {})
             known = found.get(new.alert_id, new)
-            found[new.alert_id] = replace(known, members=known.members | set(row["members"]))
+            found[new.alert_id] = replace(known, members={**known.members, **row["members"]})
         return list(found.values())
 
     def has(self, verdict: Verdict) -> bool:
         """Return whether a verdict on a member dates its fall as this movement."""
-        near = verdict.since and abs((verdict.since.date() - self.since).days) <= APART
-        return verdict.case_id in self.members and bool(near)
+        return verdict.case_id in self.members and _is_near(verdict, self.since)
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,8 @@ class SharedAlerts:
     """Those of covered members are `ok`, since another series has the alert."""
     lead: Mapping[int, str]
     """Index of a movement that falls -> case_id of the member that has its alert."""
+    adopted: Sequence[LiveAlert] = ()
+    """Alerts of one series that are a movement's from tonight on: people are notified again."""
 
 
 def share_alerts(
@@ -59,8 +66,14 @@ def share_alerts(
     standing: Sequence[StandingMovement],
     own: Collection[str] = (),
     noisy: Collection[str] = (),
+    alerts: Iterable[LiveAlert] = (),
+    remaining: Mapping[int, float] | None = None,
 ) -> SharedAlerts:
     """Give each falling movement one member that alerts, and silence the others.
+
+    A member that showed the fall before the others, and has an alert of it, becomes the one. While
+    a movement's alert stands, its members together say whether it has recovered: the value of the
+    one that has the alert counts no more.
 
     Args:
         verdicts: of one run that may change alerts.
@@ -68,16 +81,25 @@ def share_alerts(
         standing: movements that have an alert.
         own: case_ids of members that show a change of their own: they alert beside it.
         noisy: case_ids of noisy series, which cannot alert.
+        alerts: those that stand.
+        remaining: alert_id of a standing movement -> part of it that its members show tonight.
     """
     by_case = {verdict.case_id: verdict for verdict in verdicts}
+    falls = {alert.alert_id: alert for alert in alerts if alert.kind is VerdictKind.REGRESSED}
+    fallen = {alert.case_id: alert for alert in falls.values() if not alert.is_dismissed}
     lead: dict[int, str] = {}
     covered: set[str] = set()
+    adopted: list[LiveAlert] = []
     for number, movement in enumerate(movements):
         if not movement.falls:
             continue
-        known = next((s for s in standing if s.factor == movement.factor), None)
-        if known is not None and abs((known.since - movement.since).days) <= APART:
+        known = next((s for s in standing if movement.continues(s.factor, s.since)), None)
+        alert = falls.get(known.alert_id) if known else None
+        if known is not None:
             chosen = known.case_id
+        elif _is_known(movement, standing):
+            covered |= movement.members.keys() - own
+            continue
         else:
             able = [
                 verdict
@@ -87,30 +109,70 @@ def share_alerts(
                 and verdict.case_id not in own
                 and verdict.case_id not in lead.values()
             ]
+            early = [v for v in able if v.case_id in fallen and _is_near(v, movement.since)]
             if not able:
                 continue
-            chosen = min(able, key=lambda v: (v.smallest_slowdown or 1.0, v.case_id)).case_id
+            chosen = min(
+                early or able, key=lambda v: (v.smallest_slowdown or 1.0, v.case_id)
+            ).case_id
+            if early:
+                alert = fallen[chosen]
+                adopted.append(alert)
         lead[number] = chosen
         covered |= movement.members.keys() - own
         if chosen in by_case and by_case[chosen].value is not None:
-            by_case[chosen] = _of_movement(by_case[chosen], movement)
+            by_case[chosen] = _of_movement(by_case[chosen], movement, alert)
     for verdict in by_case.values():
         if verdict.case_id not in own and any(s.has(verdict) for s in standing):
             covered.add(verdict.case_id)
     covered -= set(lead.values()) | {s.case_id for s in standing}
+    for each in standing:
+        part = (remaining or {}).get(each.alert_id)
+        alert, told = falls.get(each.alert_id), by_case.get(each.case_id)
+        if part is None or alert is None or told is None or told.value is None:
+            continue
+        is_further = told.kind is VerdictKind.REGRESSED and not _is_near(told, each.since)
+        if each.case_id not in lead.values() and not is_further:
+            value = alert.value if part >= RECOVERED_BELOW else alert.baseline
+            by_case[each.case_id] = replace(told, kind=VerdictKind.OK, value=value)
     quiet = [
         replace(verdict, kind=VerdictKind.OK)
         if case_id in covered and verdict.kind is VerdictKind.REGRESSED
         else verdict
         for case_id, verdict in by_case.items()
     ]
-    return SharedAlerts(quiet, lead)
+    return SharedAlerts(quiet, lead, adopted)
 
 
-def _of_movement(verdict: Verdict, movement: SharedMovement) -> Verdict:
-    """Return the verdict of the series that has a movement's alert, in the movement's words."""
+def _is_known(movement: SharedMovement, standing: Sequence[StandingMovement]) -> bool:
+    """Return whether most members of a movement have an alert under other names already."""
+    near = [s for s in standing if abs((s.since - movement.since).days) <= APART]
+    known = sum(any(case_id in s.members for s in near) for case_id in movement.members)
+    return known >= MAJORITY * len(movement.members)
+
+
+def _is_near(verdict: Verdict, since: date) -> bool:
+    """Return whether a verdict dates a change as a movement that began on a day."""
+    return verdict.since is not None and abs((verdict.since.date() - since).days) <= APART
+
+
+def _of_movement(verdict: Verdict, movement: SharedMovement, alert: LiveAlert | None) -> Verdict:
+    """Return the verdict of the series that has a movement's alert, in the movement's words.
+
+    Its value is what the movement makes of the level before: its own of one night may be anywhere.
+    """
     ranked = sorted(movement.members.items(), key=lambda member: member[1])
     named = ", ".join(f"{case_id} {change:+.1%}" for case_id, change in ranked[:MOST_MEMBERS])
     more = len(ranked) - MOST_MEMBERS
     sentence = f"{movement.sentence}. Series: {named}{f' and {more} more' if more > 0 else ''}."
-    return replace(verdict, kind=VerdictKind.REGRESSED, sentence=sentence)
+    # Its own baseline may have followed the fall; that of the alert has not.
+    baseline = (alert.baseline if alert else None) or verdict.baseline or verdict.value or math.nan
+    change = movement.members.get(verdict.case_id, movement.change)
+    return replace(
+        verdict,
+        kind=VerdictKind.REGRESSED,
+        sentence=sentence,
+        value=baseline * (1 + change),
+        baseline=baseline,
+        change=change,
+    )

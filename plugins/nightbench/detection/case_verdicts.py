@@ -62,6 +62,28 @@ def point_of(run: Run, measurement: Measurement) -> HistoryPoint:
     )
 
 
+def verdict_of(case_id: str, cluster: str, tonight: HistoryPoint, judgement: Judgement) -> Verdict:
+    """Return a judgement of tonight's point of a series as its verdict."""
+    return Verdict(
+        case_id=case_id,
+        cluster=cluster,
+        run_id=tonight.run_id,
+        kind=judgement.kind,
+        sentence=judgement.sentence,
+        value=tonight.value,
+        baseline=judgement.baseline,
+        change=judgement.change,
+        history=judgement.history,
+        smallest_slowdown=judgement.smallest_slowdown,
+        level_change=judgement.level_change,
+        low=judgement.low,
+        high=judgement.high,
+        since=judgement.since,
+        first_bad_run_id=_run_id(judgement.first_bad),
+        last_good_run_id=_run_id(judgement.last_good),
+    )
+
+
 def _judge(
     run: Run,
     case_id: str,
@@ -97,26 +119,9 @@ def _judge(
         reasons = measurement.quarantine_reasons or measurement.reasons
         return without_value(VerdictKind.FAILED, f"Quarantined: {sentences(reasons)}")
 
-    judgement = detector.judge(before, point_of(run, measurement), policy)
-    verdict = Verdict(
-        case_id=case_id,
-        cluster=run.cluster,
-        run_id=run.run_id,
-        kind=judgement.kind,
-        sentence=judgement.sentence,
-        value=measurement.throughput,
-        baseline=judgement.baseline,
-        change=judgement.change,
-        history=judgement.history,
-        smallest_slowdown=judgement.smallest_slowdown,
-        level_change=judgement.level_change,
-        low=judgement.low,
-        high=judgement.high,
-        since=judgement.since,
-        first_bad_run_id=_run_id(judgement.first_bad),
-        last_good_run_id=_run_id(judgement.last_good),
-    )
-    return verdict, judgement
+    tonight = point_of(run, measurement)
+    judgement = detector.judge(before, tonight, policy)
+    return verdict_of(case_id, run.cluster, tonight, judgement), judgement
 
 
 def _run_id(point: HistoryPoint | None) -> str | None:

@@ -52,6 +52,10 @@ PRIOR = 1.0
 """Log odds that series which move together have moved for good, beside those of one series alone:
 a second mode or a slow week is one series' own, and hardly shows in the common of many."""
 
+ALIKE = 2.0
+"""A series that shows a change by itself, on these nights and of a size that differs from the
+common one by this factor at most, moved with it."""
+
 SECOND = 5.0
 """Log likelihood that a second movement of a night costs."""
 
@@ -205,14 +209,16 @@ class _Night:
 
     def _starts_of_series(self) -> list[_Start]:
         """Return nights from which on several series show a change by themselves, in one sense."""
-        by_night: dict[tuple[int, bool], list[float]] = {}
-        for first, step in self._alone.values():
-            by_night.setdefault((first, step < 0), []).append(step)
-        return [
-            _Start(first, median(np.array(steps)))
-            for (first, _), steps in sorted(by_night.items())
-            if len(steps) >= SMALLEST_GROUP
-        ]
+        found = []
+        for first, falls in sorted({(first, step < 0) for first, step in self._alone.values()}):
+            steps = [
+                step
+                for night, step in self._alone.values()
+                if abs(night - first) <= 1 and (step < 0) == falls
+            ]
+            if len(steps) >= SMALLEST_GROUP:
+                found.append(_Start(first, median(np.array(steps))))
+        return found
 
     def take_out(self, found: _Candidate) -> None:
         """Take a movement out of the series that moved with it."""
@@ -352,6 +358,10 @@ class _Night:
         after_share = np.where(n_after < 3, 1.0, math.pi / 2) / n_after
         errors = self._noise[rows] * np.sqrt(after_share + math.pi / 2 / n_before)
         found = two_groups(steps, errors, begun.step)
+        for k, row in enumerate(map(int, rows)):
+            night, step = self._alone.get(row, (-math.inf, 0.0))
+            if abs(night - first) <= 2 and 1 / ALIKE <= step / found.step <= ALIKE:
+                found.moved[k] = 1.0
         members = (found.moved > 0.5) & ~self._is_control[rows]
         if members.sum() < max(SMALLEST_GROUP, MAJORITY * int((~self._is_control[rows]).sum())):
             return None

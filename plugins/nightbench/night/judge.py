@@ -6,7 +6,7 @@ Every run gets verdicts; only nightly runs open and close alerts and send messag
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nightbench.alerts import AlertChanges, Delivery, LiveAlert, alerts_for, drifts
 from nightbench.alerts.explain import explain_alerts
@@ -28,9 +28,9 @@ from nightbench.core.model import (
 )
 from nightbench.core.run_plan import RunPlan
 from nightbench.detection import NIGHTS_READ, ChangeDetector, Judgement, judge_cases
-from nightbench.detection.factors import SharedMovement
+from nightbench.detection.factors import NightRow, SharedMovement
 from nightbench.night.detector_grade import DetectorGrades, grade_detector
-from nightbench.night.shared_night import CHANGES, judge_shared
+from nightbench.night.shared_night import CHANGES, judge_shared, remaining
 from nightbench.night.suspected_regressions import confirm_suspects
 from nightbench.nodes.node_preflight import ALL_REDUCE
 from nightbench.spool import Spool
@@ -72,6 +72,8 @@ class JudgedCases:
     """What they share; of nightly runs alone."""
     own: frozenset[str] = frozenset()
     """Members of a movement that changed by themselves as well."""
+    rows: Mapping[str, NightRow] = field(default_factory=dict)
+    """Series of the night that have a value; of nightly runs alone."""
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -113,20 +115,25 @@ def judge_run(
         noisy = quarantine(warehouse, plan, judged.histories)
         drifts.follow(warehouse, plan, judged.cases, judged.histories, later, noisy)
         cluster = plan.run.cluster
+        standing = StandingMovement.of(warehouse.alerts.standing_movements(cluster))
+        live = [LiveAlert.from_row(row) for row in warehouse.alerts.standing(cluster)]
         shared = share_alerts(
             [verdict for verdict in verdicts if verdict.case_id not in later],
             judged.movements,
-            StandingMovement.of(warehouse.alerts.standing_movements(cluster)),
+            standing,
             judged.own,
             noisy,
+            live,
+            remaining(standing, judged.rows),
         )
         changes = alerts_for(
             shared.verdicts,
-            [LiveAlert.from_row(row) for row in warehouse.alerts.standing(cluster)],
+            live,
             plan.run.started_at,
             plan.policy.clear_change,
             noisy,
         )
+        changes.to_grow += (each for each in shared.adopted if each not in changes.to_grow)
         opened, resolved = _store(warehouse, changes, run_id)
         _store_movements(warehouse, plan.run, judged.movements, shared)
         explain_alerts(warehouse.causes, plan.run, plan.policy.clear_change)
@@ -230,7 +237,7 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
     judged = JudgedCases(cases, histories)
     if run.run_kind is RunKind.NIGHTLY:
         shared = judge_shared(warehouse, run, by_id, measured, histories, cases, plan.policy)
-        judged = JudgedCases(shared.cases, histories, shared.movements, shared.own)
+        judged = JudgedCases(shared.cases, histories, shared.movements, shared.own, shared.rows)
     warehouse.series.store_verdicts(judged.verdicts)
     return judged
 

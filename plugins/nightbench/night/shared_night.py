@@ -1,10 +1,13 @@
 """Judges a night as one: what many of its series moved by together, and what is left of each."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
+from statistics import median
 
+from nightbench.alerts.shared_alerts import StandingMovement
 from nightbench.core.model import (
     HistoryPoint,
     Measurement,
@@ -15,9 +18,13 @@ from nightbench.core.model import (
     VerdictKind,
 )
 from nightbench.detection import ChangeDetector, Judgement, point_of
-from nightbench.detection.changes import TAIL
+from nightbench.detection.case_verdicts import verdict_of
+from nightbench.detection.changes import LEAST_REFERENCE, TAIL
+from nightbench.detection.common_movement import SMALLEST_GROUP
 from nightbench.detection.detector import segment, segment_before
+from nightbench.detection.evidence import REFERENCE
 from nightbench.detection.factors import (
+    APART,
     Factor,
     FactorKind,
     NightRow,
@@ -41,6 +48,8 @@ class SharedNight:
     movements: Sequence[SharedMovement]
     own: frozenset[str]
     """Members of a movement that show a change of their own when it is taken out."""
+    rows: Mapping[str, NightRow]
+    """Of the cases that have a value, by case_id."""
 
 
 def judge_shared(
@@ -66,33 +75,121 @@ def judge_shared(
         case_id: _row(run, planned[case_id], measured[case_id], histories.get(case_id, ()), placed)
         for case_id in judged
     }
-    alone = {
-        case_id: (each.since.date(), each.level_change)
-        for case_id, each in judged.items()
-        if each.since is not None and each.level_change is not None
-    }
     days = {p.run_id: p.at for row in rows.values() for p in row.points}
-    controls = _controls(warehouse, run, days)
+    return share(rows, list(_controls(warehouse, run, days)), cases, policy)
+
+
+def share(
+    rows: Mapping[str, NightRow],
+    controls: Sequence[NightRow],
+    cases: Sequence[JudgedCase],
+    policy: RegressionPolicy,
+) -> SharedNight:
+    """Find the movements that series share, and judge what is left of each. Pure.
+
+    Args:
+        rows: of the cases that have a value, by case_id.
+        controls: control measurements of the same night.
+        cases: each judged by itself.
+        policy: of the suite.
+    """
+    alone = {
+        verdict.case_id: (each.since.date(), each.level_change)
+        for verdict, each in cases
+        if each is not None and each.since is not None and each.level_change is not None
+    }
     movements = shared_movements([*rows.values(), *controls], policy, alone)
+    lines: dict[Factor, list[str]] = defaultdict(list)
+    for case_id, row in rows.items():
+        lines[_line(row)].append(case_id)
     own = set()
     found: list[JudgedCase] = []
     for verdict, judgement in cases:
         mine = [each for each in movements if verdict.case_id in each.members]
-        if not mine or judgement is None:
+        if judgement is None or not (mine or verdict.kind in CHANGES):
             found.append((verdict, judgement))
             continue
         row = rows[verdict.case_id]
-        if verdict.kind in CHANGES:
-            *before, tonight = without_shared(row, movements)
-            left = ChangeDetector(with_smallest=False).judge(before, tonight, policy)
-            if left.kind in CHANGES:
+        if not mine:
+            others = [rows[case_id] for case_id in lines[_line(row)] if case_id != row.name]
+            found.append(_without_release(row, others, alone, (verdict, judgement), policy))
+        elif verdict.kind in CHANGES:
+            left = _judge(_unversioned(without_shared(row, movements)), policy)
+            # By how much a member moved may differ; what began on another night is its own.
+            if left.kind is verdict.kind and not any(
+                left.since and abs((left.since.date() - each.since).days) <= APART for each in mine
+            ):
                 own.add(verdict.case_id)
             shared = "; ".join(each.sentence for each in mine)
             sentence = f"{verdict.sentence.rstrip('.')}; shared: {shared}."
             found.append((replace(verdict, sentence=sentence), judgement))
         else:
             found.append(_moved(row, verdict, judgement, mine[0]))
-    return SharedNight(found, movements, frozenset(own))
+    return SharedNight(found, movements, frozenset(own), rows)
+
+
+def remaining(
+    standing: Sequence[StandingMovement], rows: Mapping[str, NightRow]
+) -> dict[int, float]:
+    """Return alert_id -> part of a standing movement that its members show tonight: 1 all of it.
+
+    The median over the members: each one's distance tonight from its level before, as a part of its
+    own step. A movement of which too few members have a value has none.
+    """
+    found: dict[int, float] = {}
+    for movement in standing:
+        parts = []
+        for case_id in sorted(movement.members.keys() & rows.keys()):
+            points = rows[case_id].points
+            before = [p.value for p in points if p.at.date() < movement.since][-REFERENCE:]
+            if len(before) >= LEAST_REFERENCE and movement.members[case_id]:
+                off = math.log(points[-1].value / median(before))
+                parts.append(off / math.log1p(movement.members[case_id]))
+        if len(parts) >= SMALLEST_GROUP:
+            found[movement.alert_id] = median(parts)
+    return found
+
+
+def _judge(points: Sequence[HistoryPoint], policy: RegressionPolicy) -> Judgement:
+    return ChangeDetector(with_smallest=False).judge(points[:-1], points[-1], policy)
+
+
+def _unversioned(points: Sequence[HistoryPoint]) -> list[HistoryPoint]:
+    return [replace(point, framework_version=None) for point in points]
+
+
+def _line(row: NightRow) -> Factor:
+    return next(factor for factor in row.factors if factor.kind is FactorKind.LINE)
+
+
+def _without_release(
+    row: NightRow,
+    others: Sequence[NightRow],
+    alone: Mapping[str, tuple[date, float]],
+    case: tuple[Verdict, Judgement],
+    policy: RegressionPolicy,
+) -> JudgedCase:
+    """Return the verdict on a series that moved with no other.
+
+    A new version makes a change that begins with it likelier. Where it moved fewer than three
+    series of its line, it does not, and the nights speak for themselves.
+    """
+    verdict, judgement = case
+    since = alone[row.name][0] if row.name in alone else None
+    before = [each for each in others if since and each.points[0].at.date() < since]
+    moved = [each for each in before if each.name in alone and alone[each.name][0] == since]
+    if len(before) < SMALLEST_GROUP or len(moved) + 1 >= SMALLEST_GROUP:
+        return case
+    left = _judge(_unversioned(row.points), policy)
+    if left.kind in CHANGES:
+        return case
+    left = replace(
+        left,
+        smallest_slowdown=judgement.smallest_slowdown,
+        sentence=f"{left.sentence.rstrip('.')}; the new version of {since} moved {len(moved)} of "
+        f"{len(before)} other series of {_line(row).name}.",
+    )
+    return verdict_of(verdict.case_id, verdict.cluster, row.points[-1], left), left
 
 
 def _moved(

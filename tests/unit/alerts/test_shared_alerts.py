@@ -1,7 +1,11 @@
 """One member of a movement alerts, the others are silent; who changed by itself is not."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 
+import pytest
+
+from nightbench.alerts.alert_changes import LiveAlert, alerts_for
 from nightbench.alerts.shared_alerts import StandingMovement, share_alerts
 from nightbench.core.model import Verdict, VerdictKind
 from nightbench.detection.factors import Factor, FactorKind, SharedMovement
@@ -34,7 +38,7 @@ def loud(shared):
 
 
 def standing(case_id="b", since=date(2026, 3, 2)):
-    return [StandingMovement(7, case_id, LINE, since, frozenset(MEMBERS))]
+    return [StandingMovement(7, case_id, LINE, since, MEMBERS)]
 
 
 def test_the_least_noisy_member_speaks_for_all_and_names_them():
@@ -62,3 +66,46 @@ def test_on_a_night_that_does_not_show_the_movement_its_members_stay_silent():
 def test_a_movement_of_weeks_ago_covers_no_new_fall():
     old = standing(since=date(2026, 2, 1))
     assert loud(share_alerts(VERDICTS, [MOVEMENT], old)) == ["b", "c", "other"]
+
+
+ALERT = LiveAlert("b", "lab", VerdictKind.REGRESSED, 95.0, 100.0, 7)
+
+
+def test_a_member_that_has_an_alert_of_the_fall_keeps_it_for_all():
+    shared = share_alerts(VERDICTS, [MOVEMENT], [], alerts=[ALERT])
+    assert loud(shared) == ["b", "other"]
+    assert shared.adopted == [ALERT]
+
+
+def test_an_alert_of_an_earlier_fall_stays_apart():
+    old = [replace(fell("b", 0.02), since=datetime(2026, 2, 1, 1, tzinfo=UTC)), *VERDICTS[2:]]
+    shared = share_alerts(old, [MOVEMENT], [], alerts=[ALERT])
+    assert shared.lead == {0: "c"}
+    assert shared.adopted == []
+
+
+def test_the_same_event_under_another_name_opens_no_second_alert():
+    cluster = replace(MOVEMENT, factor=Factor(FactorKind.CLUSTER, "lab"))
+    shared = share_alerts(VERDICTS, [cluster], standing(), alerts=[ALERT])
+    assert (loud(shared), shared.lead) == (["b", "other"], {})
+
+
+def test_an_alert_of_many_has_the_level_of_the_movement_not_of_one_night():
+    lucky = [replace(fell("b", 0.02), value=104.0, baseline=96.0), *VERDICTS[2:]]
+    shared = share_alerts(lucky, [MOVEMENT], standing(), alerts=[ALERT])
+    (told,) = [v for v in shared.verdicts if v.case_id == "b"]
+    assert (told.value, told.baseline, told.change) == (95.0, 100.0, -0.05)
+
+
+@pytest.mark.parametrize(("part", "suspected"), [(0.9, []), (0.1, [(ALERT, "recovered")])])
+def test_the_members_together_say_whether_it_recovered(part, suspected):
+    own = {0.9: 101.0, 0.1: 95.0}[part]
+    verdict = replace(fell("b", 0.02), kind=VerdictKind.OK, value=own, since=None)
+    shared = share_alerts([verdict], [], standing(), alerts=[ALERT], remaining={7: part})
+    assert alerts_for(shared.verdicts, [ALERT], SINCE).to_watch == suspected
+
+
+def test_a_further_fall_of_the_one_that_has_the_alert_counts_as_its_own():
+    further = replace(fell("b", 0.02), value=80.0, since=datetime(2026, 3, 20, 1, tzinfo=UTC))
+    shared = share_alerts([further], [], standing(), alerts=[ALERT], remaining={7: 0.9})
+    assert loud(shared) == ["b"]
