@@ -20,6 +20,12 @@ USUAL_DEPTH = 0.05
 """A visit of this depth is as rare whatever `Weights.rarer` is."""
 
 
+EPISODE, ALIKE, OUTLASTED, WEEKS, DISTINCT = 6.0, 1.4, 1.5, 14, 4.0
+"""Two earlier visits and more are episodes of one length where they last so many nights in the
+mean, the longest by this factor longer at most. What has outlasted the longest by this factor, has
+lasted so many nights, and lies so many noise scales off is none of them."""
+
+
 @dataclass(frozen=True)
 class Weights:
     """Coefficients of the odds; `visit_*` of the stay's length, `chain_*` of the two states."""
@@ -66,6 +72,8 @@ def log_odds(evidence: Evidence) -> float:
     )
     distinct = abs(evidence.shift.step) / evidence.before.noise
     nothing += w.young * 8 / evidence.before.reference * min(1.0, CLEAR / distinct)
+    if _outlasts(evidence.visits, evidence.after, distinct):
+        return -nothing
     unseen = math.exp(w.seen)
     visits = evidence.visits.towards(evidence.visits_before, w.before)
     depth = USUAL_DEPTH * (abs(evidence.shift.step) / USUAL_DEPTH) ** w.rarer
@@ -73,6 +81,22 @@ def log_odds(evidence: Evidence) -> float:
     return -_sum_of_odds(
         _sum_of_odds(nothing, _one_stay(evidence, visits, w) + w.visit - rarity),
         _chain(evidence, visits, w) + w.chain - rarity - w.indistinct * max(0.0, 3 - distinct),
+    )
+
+
+def _outlasts(visits: Visits, nights: int, distinct: float) -> bool:
+    """Return whether a stay is longer than episodes that were all about as long as each other.
+
+    Their lengths say more than that stays end by chance: two weeks, twice, do not make a month a
+    visit. A series that jumps between modes has stays of all lengths.
+    """
+    usual = visits.nights / max(visits.count, 1)
+    return (
+        visits.count >= 2
+        and distinct >= DISTINCT
+        and usual >= EPISODE
+        and visits.longest <= ALIKE * usual
+        and nights >= max(OUTLASTED * visits.longest, WEEKS)
     )
 
 

@@ -31,6 +31,8 @@ class Visits:
     """Nights that they took together."""
     elsewhere: float
     """Nights that were not there."""
+    longest: int
+    """Nights of the longest of them."""
 
     def towards(self, other: Visits, part: float) -> Visits:
         """Return counts between these and those of the other, `part` of the way, never fewer."""
@@ -38,6 +40,7 @@ class Visits:
             self.count + part * max(0.0, other.count - self.count),
             self.nights + part * max(0.0, other.nights - self.nights),
             self.elsewhere - part * max(0.0, self.elsewhere - other.elsewhere),
+            self.longest,
         )
 
 
@@ -69,7 +72,8 @@ def earlier_visits(depth: Floats, distinct: float) -> Visits:
     edges = np.flatnonzero(np.diff(is_away)) + 1
     # The first run has no beginning, the last one no end.
     inner = np.diff(edges)[is_away[edges[:-1]]]
-    return Visits(len(inner), int(inner.sum()), int((~is_away).sum()))
+    longest = int(inner.max(initial=0))
+    return Visits(len(inner), int(inner.sum()), int((~is_away).sum()), longest)
 
 
 def _likeliest_path(odds: Floats) -> NDArray[np.bool_]:

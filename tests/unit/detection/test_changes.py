@@ -166,6 +166,23 @@ def test_stays_at_a_second_level_are_told_less_and_less():
     assert false <= 6
 
 
+@pytest.mark.parametrize("weeks", [7, 10])
+def test_a_fall_that_outlasts_episodes_of_one_length_is_told(weeks):
+    """Two slow stays of so many nights do not teach that a third one of a month is a visit."""
+    episode = [*[100] * 30, *[94] * weeks] * 2
+    values = noisy([*episode, *[100] * 30, *[94] * 30], 0.01, seed=3)
+    last = len(values) - 30
+    assert [c for c in found(values) if c.falls and abs(c.first - last) <= 5]
+    assert not [c for c in found(values[: last + weeks]) if c.falls and c.first > 40 + weeks]
+
+
+def test_a_fourth_stay_of_stays_of_all_lengths_is_no_fall():
+    stays = [3, 12, 5]
+    values = [v for n in stays for v in [*[100] * 25, *[94] * n]]
+    values = noisy([*values, *[100] * 25, *[94] * 15], 0.01, seed=3)
+    assert not [c for c in found(values) if c.falls and c.first > len(values) - 20]
+
+
 def test_slow_nights_of_one_in_ten_are_no_falls():
     rng = random.Random(7)
     histories = [[80 if rng.random() < 0.1 else 100 for _ in range(150)] for _ in range(12)]

@@ -14,10 +14,10 @@ def depths(text):
 @pytest.mark.parametrize(
     ("past", "expected"),
     [
-        ("....................", Visits(0, 0, 20)),
-        (".....#.........###..", Visits(2, 4, 16)),
-        ("####......##........", Visits(1, 2, 14)),
-        ("..........##......##", Visits(1, 2, 16)),
+        ("....................", Visits(0, 0, 20, 0)),
+        (".....#.........###..", Visits(2, 4, 16, 3)),
+        ("####......##........", Visits(1, 2, 14, 2)),
+        ("..........##......##", Visits(1, 2, 16, 2)),
     ],
 )
 def test_stays_that_ended_are_counted_where_levels_are_distinct(past, expected):
