@@ -1,21 +1,32 @@
-"""grade: the power, false alarms and delay of the detector on shadow series."""
+"""grade, backtest: how good the detector is, on shadow series and by people's labels of alerts.
+
+grade has the power, false alarms and delay on planted slowdowns; backtest replays the past under
+another policy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from datetime import datetime
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
 from nightbench.cli import common
-from nightbench.cli.common import out, say
+from nightbench.cli.common import out, say, warn
 from nightbench.config import find_clusters, find_suites, locations
 from nightbench.config.source import one_of
 from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
+    from nightbench.alerts.backtest import Backtest, PastSeries
+    from nightbench.alerts.replay import LabelledAlert, RaisedAlert, Score
+    from nightbench.core.model import RegressionPolicy
     from nightbench.warehouse import Warehouse
 
 app = typer.Typer()
@@ -114,3 +125,230 @@ def _order(row: Row) -> tuple[int, str]:
     names = [sizes.name for sizes in FALLS]
     measure = str(row["measure"])
     return (names.index(measure) if measure in names else len(names), measure)
+
+
+KEYS = ("min_change", "min_history", "max_spread")
+"""Keys of a policy that decide which alerts are raised."""
+
+_SHOWN = 30
+
+
+@app.command()
+def backtest(
+    series: Annotated[
+        list[str] | None,
+        typer.Option("--series", help="A case, or a pattern with *; all unless given. Repeatable."),
+    ] = None,
+    suite: common.OnlySuiteOption = None,
+    cluster: common.OnlyClusterOption = None,
+    policy: Annotated[
+        str,
+        typer.Option("--policy", help=f"Proposed: min_change=2%,… Keys: {', '.join(KEYS)}."),
+    ] = "",
+    since: Annotated[
+        str | None, typer.Option("--since", help="First night that counts, as 2026-03-31.")
+    ] = None,
+    history: Annotated[
+        Path | None,
+        typer.Option("--history", help="A CSV file as `nightbench import` takes; nothing is kept."),
+    ] = None,
+    json: common.JsonOption = False,
+) -> None:
+    """Replay history night by night under the suites' policies, and under a proposed one.
+
+    Shows which alerts on falls each would have raised, and how many of those that people labelled
+    (acknowledged, resolved, dismissed) were right: precision and recall.
+    """
+    from nightbench.alerts.backtest import backtest as replayed
+    from nightbench.alerts.backtest import labels_of, pasts_in, pasts_of
+    from nightbench.core.history_file import HistoryFile
+
+    proposed = policy_changes(policy)
+    first = common.instant("--since", since) if since else None
+    names = tuple(series or ())
+    if history is not None:
+        if cluster or suite:
+            raise UserError("--history: found with --suite or --cluster, expected alone")
+        pasts, labelled = pasts_in(HistoryFile(history), names), []
+    else:
+        with closing(common.open_warehouse("nightbench_reader")) as connection:
+            pasts = pasts_of(connection, names, suite, cluster)
+            labelled = labels_of(connection)
+    policies, notes = _policies(pasts)
+    with common.progress_bar() as progress:
+        task = progress.add_task("replaying", total=None)
+
+        def show(done: int, of: int, case: str) -> None:
+            progress.update(task, completed=done, total=of, description=case)
+
+        found = replayed(pasts, labelled, policies.__getitem__, proposed, first, progress=show)
+    if json:
+        common.print_json(document(found, policies, proposed))
+        return
+    for note in notes:
+        warn(note)
+    _show(found, policies, proposed, first)
+
+
+def policy_changes(text: str) -> dict[str, Any]:
+    """Read `min_change=2%,min_history=14`.
+
+    Raises:
+        UserError: a key decides no alert, or its value is not what a suite's file takes.
+    """
+    from pydantic import ValidationError
+
+    from nightbench.config.schema import PolicyFile
+
+    given: dict[str, Any] = {}
+    for part in common.words(text):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if key not in KEYS or not equals or key in given:
+            raise UserError(
+                f'--policy: found "{part}", expected KEY=VALUE with each of {", ".join(KEYS)} at '
+                "most once"
+            )
+        given[key] = int(value) if value.isdigit() and key == "min_history" else value
+    try:
+        file = PolicyFile.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key, said = str(first["loc"][0]), first["msg"].removeprefix("Value error, ")
+        found = "" if said.startswith("found") else f'found "{given[key]}"; '
+        raise UserError(f"--policy: {key}: {found}{said}") from None
+    return {key: getattr(file, key) for key in given}
+
+
+def _policies(pasts: Sequence[PastSeries]) -> tuple[dict[str, RegressionPolicy], list[str]]:
+    """Return the policies of the suites from their files, and the suites without one."""
+    from nightbench.config import find_suites, load_suite
+    from nightbench.core.model import RegressionPolicy
+
+    files = find_suites(locations.dags_folder())
+    catalog = common.catalog()
+    policies, unknown = {}, []
+    for name in sorted({past.suite for past in pasts}):
+        if name in files:
+            policies[name] = load_suite(files[name], catalog).policy
+        else:
+            policies[name] = RegressionPolicy()
+            unknown.append(name)
+    said = f"No suite file of {', '.join(unknown)}: their series have the default policy."
+    return policies, [said] if unknown else []
+
+
+# --- output -----------------------------------------------------------------------------
+
+
+def _show(
+    found: Backtest,
+    policies: Mapping[str, RegressionPolicy],
+    proposed: Mapping[str, Any],
+    since: datetime | None,
+) -> None:
+    from nightbench.alerts.replay import apart
+
+    span = f" since {since:%Y-%m-%d}" if since else ""
+    say(f"{found.nights:,} nights of {found.series} series replayed{span}.")
+    sides = [("current", found.current)]
+    if found.proposed:
+        sides.append((f"proposed: {policy_words(proposed)}", found.proposed))
+    names = [name for name, _ in sides]
+    rows = ((title, *(cell(side) for _, side in sides)) for title, cell in _ROWS.items())
+    out.print(common.table(("alerts on falls", *names), rows, right=names))
+    current = {policy_words(_plain(policy)) for policy in policies.values()}
+    say(f"Current: {'; '.join(sorted(current))}.")
+    if not found.labelled:
+        say(
+            "People have labelled none of these series' alerts: precision and recall are not "
+            "known. `nightbench alert ack`, `resolve` and `dismiss` label one."
+        )
+    if found.proposed is None:
+        _list("Raised", found.current.raised)
+    else:
+        _list("Only by the current policy", apart(found.current.raised, found.proposed.raised))
+        _list("Only by the proposed one", apart(found.proposed.raised, found.current.raised))
+    for name, side in sides:
+        for known in side.missed:
+            say(f"missed, {name}: alert {known.alert_id}, {_where(known)}")
+
+
+_ROWS: Mapping[str, Callable[[Score], str]] = {
+    "raised": lambda side: str(len(side.raised)),
+    "  right, by people's labels": lambda side: str(side.right),
+    "  false": lambda side: str(side.wrong),
+    "  without a label": lambda side: str(side.unlabelled),
+    "labelled right, not raised": lambda side: str(len(side.missed)),
+    "labelled false, not raised": lambda side: str(len(side.silenced)),
+    "precision": lambda side: _share(side.precision, side.precision_interval),
+    "  if all without a label are false": lambda side: _share(side.worst_precision),
+    "recall": lambda side: _share(side.recall, side.recall_interval),
+}
+
+
+def _share(share: float | None, interval: tuple[float, float] | None = None) -> str:
+    if share is None:
+        return "-"
+    if interval is None:
+        return f"{share:.0%}"
+    return f"{share:.0%} ({interval[0]:.0%} to {interval[1]:.0%})"
+
+
+def _list(title: str, alerts: Sequence[RaisedAlert]) -> None:
+    if alerts:
+        say(f"{title}:")
+    for alert in alerts[:_SHOWN]:
+        change = "" if alert.change is None else f" {alert.change:+.1%}"
+        since = f", down since {alert.since:%Y-%m-%d}" if alert.since else ""
+        say(f"  {alert.at:%Y-%m-%d} {alert.case_id} on {alert.cluster}{change}{since}")
+    if len(alerts) > _SHOWN:
+        say(f"  and {len(alerts) - _SHOWN} more: --json lists them")
+
+
+def _where(known: LabelledAlert) -> str:
+    return f"{known.opened_at:%Y-%m-%d} {known.case_id} on {known.cluster}"
+
+
+def policy_words(policy: Mapping[str, Any]) -> str:
+    """A policy as `--policy` takes it."""
+    return ",".join(
+        f"{key}={value}" if key == "min_history" or value == "auto" else f"{key}={value * 100:g}%"
+        for key, value in policy.items()
+    )
+
+
+def _plain(policy: RegressionPolicy) -> dict[str, Any]:
+    return {key: getattr(policy, key) for key in KEYS}
+
+
+def document(
+    found: Backtest, policies: Mapping[str, RegressionPolicy], proposed: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A backtest as JSON."""
+    return {
+        "series": found.series,
+        "nights": found.nights,
+        "labelled": len(found.labelled),
+        "policies": {name: _plain(policy) for name, policy in policies.items()},
+        "current": _side(found.current),
+        "proposed": _side(found.proposed) | {"policy": dict(proposed)} if found.proposed else None,
+    }
+
+
+def _side(side: Score) -> dict[str, Any]:
+    return {
+        "raised": [
+            dataclasses.asdict(alert) | {"label": side.labels.get(place)}
+            for place, alert in enumerate(side.raised)
+        ],
+        "right": side.right,
+        "false": side.wrong,
+        "unlabelled": side.unlabelled,
+        "missed": side.missed,
+        "silenced": side.silenced,
+        "precision": side.precision,
+        "precision_interval": side.precision_interval if side.labels else None,
+        "worst_precision": side.worst_precision,
+        "recall": side.recall,
+        "recall_interval": side.recall_interval if side.recall is not None else None,
+    }

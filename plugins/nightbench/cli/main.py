@@ -53,7 +53,7 @@ COMMANDS = {
         "report": "report",
         "publish": "publish",
         "export": "export",
-        "import": "history_import",
+        "import": "export",
         "nights": "nights",
         "noisy": "nights",
         "drifts": "nights",
@@ -61,7 +61,7 @@ COMMANDS = {
     "Judge": {
         "detect": "detect",
         "grade": "grade",
-        "backtest": "backtest",
+        "backtest": "grade",
         "drill": "drill",
         "alert": "alert",
     },

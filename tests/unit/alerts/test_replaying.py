@@ -17,7 +17,7 @@ from nightbench.alerts.replay import (
     replay,
     score,
 )
-from nightbench.cli.backtest import policy_changes
+from nightbench.cli.grade import policy_changes
 from nightbench.core.errors import UserError
 from nightbench.core.model import HistoryPoint, RegressionPolicy
 from nightbench.detection import ChangeDetector
