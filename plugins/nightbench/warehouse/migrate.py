@@ -7,8 +7,10 @@ drops with the connection (docs/adr/0007-migrations.md).
 """
 
 import hashlib
+import re
 from collections.abc import Mapping
 from contextlib import closing, suppress
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -25,50 +27,12 @@ from nightbench.warehouse.references import FILES, load_references
 
 OWNER = "nightbench_owner"
 
-VIEWS = (
-    "staging/run",
-    "staging/build",
-    "staging/series",
-    "staging/run_driver",
-    "staging/acceptance",
-    "staging/tried_mode",
-    "staging/result",
-    "staging/repeat",
-    "staging/repeat_rank",
-    "staging/reference_result",
-    "staging/control_series",
-    "staging/node",
-    "marts/fct_measurement",
-    "marts/latest_median",
-    "marts/roofline",
-    "marts/fct_repeat",
-    "marts/fct_reason",
-    "marts/fct_verdict",
-    "marts/fct_planned_case",
-    "marts/fct_acceptance",
-    "marts/fct_left_out",
-    "marts/fct_measurement_node",
-    "marts/fingerprint_field",
-    "marts/fct_alert",
-    "marts/fct_alert_event",
-    "marts/fct_shared_movement",
-    "marts/fct_noise_event",
-    "marts/noisy_series",
-    "marts/fct_drift",
-    "marts/drifting_series",
-    "marts/series_state",
-    "marts/fct_night",
-    "marts/detector_grade",
-    "marts/fct_bisect",
-    "marts/fct_bisect_step",
-    "marts/dim_case",
-    "marts/dim_cluster",
-    "marts/fct_reference",
-    "marts/dim_node",
-    "marts/fct_node_finding",
-    "marts/control_history",
-)
-"""Files below `sql/` in the order in which they need each other."""
+SCHEMAS = ("staging", "marts")
+"""Folders of `sql/` with a file for each view."""
+
+_NO_NAMES = re.compile(r"--.*|'(?:[^']|'')*'")
+"""Comments and texts, in which a view may be spoken of that is not needed."""
+_NAME = re.compile(r"\b\w+\.\w+")
 
 _BOOK = "migrations"
 _PURPOSE = "Views for analysts and pages; the grain stands in the header of each"
@@ -200,7 +164,17 @@ def is_current(connection: Connection) -> bool:
 
 
 def _views() -> dict[str, str]:
-    return {view: statements.text(f"{view}.sql") for view in VIEWS}
+    """Return the text of each view in an order in which they need each other."""
+    texts = {
+        f"{schema}/{file.stem}": statements.text(f"{schema}/{file.name}")
+        for schema in SCHEMAS
+        for file in sorted((statements.SQL / schema).glob("*.sql"))
+    }
+    needs: dict[str, list[str]] = {}
+    for view, text in texts.items():
+        named = {name.replace(".", "/") for name in _NAME.findall(_NO_NAMES.sub("", text))}
+        needs[view] = sorted(named & texts.keys() - {view})
+    return {view: texts[view] for view in TopologicalSorter(needs).static_order()}
 
 
 def _digest(views: Mapping[str, str]) -> str:
@@ -247,7 +221,8 @@ def _run_files(cursor: psycopg2.extensions.cursor, texts: Mapping[str, str]) -> 
 def _existing(connection: Connection) -> list[tuple[str, str]]:
     with connection.cursor() as cursor:
         cursor.execute(
-            "select schemaname, viewname from pg_views where schemaname in ('staging', 'marts')"
+            "select schemaname, viewname from pg_views where schemaname = any(%s)",
+            (list(SCHEMAS),),
         )
         return [(schema, view) for schema, view in cursor.fetchall()]
 
