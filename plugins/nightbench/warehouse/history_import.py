@@ -6,13 +6,12 @@ One line is one median of one series. Columns (in any order; `COLUMNS` says whic
 whole file is stored or nothing; importing it again changes nothing.
 """
 
-import dataclasses
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from nightbench.core.errors import UserError
 from nightbench.core.history_file import (
@@ -104,6 +103,18 @@ def _instant(cell: Any) -> datetime:
     return at.astimezone(UTC)
 
 
+def _axis(kind: Any) -> Column:
+    """The column of an axis, by the type of its values."""
+    kinds = get_args(kind) or (kind,)
+    if str in kinds:
+        return slug()
+    return number(0) if float in kinds else whole(1)
+
+
+_AXES = get_type_hints(Case)
+_WORK = ("workload", "framework", "strategy")
+"""Axes that a file has to name."""
+
 COLUMNS = {
     "at": Column(
         _instant, "an ISO-8601 time with its zone, as 2026-03-31T01:00:00Z", is_required=True
@@ -117,27 +128,9 @@ COLUMNS = {
     "suite": slug(),
     "run_kind": one_of(RunKind),
     "case_id": slug(),
-    "nodes": whole(1),
-    "devices_per_node": whole(1),
-    "trainers": whole(1),
+    **{axis: _axis(kind) for axis, kind in _AXES.items() if axis not in _WORK},
     "pservers": whole(0),
-    "batch_size_per_device": whole(1),
-    "shard": whole(1),
-    "shard_stage": whole(1),
-    "precision": slug(),
     "sync": one_of(("sync", "async", "half_async", "geo")),
-    "compiler": slug(),
-    "execution": slug(),
-    "layout": slug(),
-    "sequence_length": whole(1),
-    "compression": slug(),
-    "link_bandwidth": slug(),
-    "threads": whole(1),
-    "sparsity": number(0),
-    "cpus": whole(1),
-    "memory_mb": whole(1),
-    "data": slug(),
-    "scale": slug(),
     "framework_version": text("a text"),
     "n": whole(1),
     "minimum": number(0, exclusive=True),
@@ -150,9 +143,6 @@ COLUMNS = {
     "fingerprint_id": text("a text"),
 }
 """What the columns mean, and their defaults, is said in docs/warehouse.md."""
-
-_AXES = tuple(f.name for f in dataclasses.fields(Case))
-
 
 _FIGURES = (
     *("minimum", "maximum", "mad", "spread", "time_to_first_step_s", "peak_resident_bytes"),

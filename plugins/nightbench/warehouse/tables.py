@@ -7,11 +7,6 @@ from nightbench.core.sentences import sentences
 from nightbench.core.tables import METRICS, CellResult, Published
 from nightbench.warehouse.repository import Repository, Row
 
-_AXES = (
-    *("workload", "framework", "strategy", "nodes", "devices_per_node", "trainers", "pservers"),
-    *("batch_size_per_device", "precision", "compiler", "sync", "compression", "link_bandwidth"),
-)
-
 
 class TableRepository(Repository):
     """Reads for `nightbench table`."""
@@ -41,7 +36,7 @@ class TableRepository(Repository):
         )
         return [
             Published(
-                axes={axis: row[axis] for axis in _AXES},
+                axes=row,
                 framework=row["framework_text"],
                 value=row["value"],
                 unit=row["unit_text"],
