@@ -15,7 +15,6 @@ from nightbench.cli import common
 from nightbench.cli.alert_groups import (
     LIVE,
     acted_on,
-    alert_of,
     cause_of,
     others_of,
     others_of_cause,
@@ -244,7 +243,7 @@ def _change(
 def _show(warehouse: Warehouse, alert: int, json: bool) -> None:
     from nightbench.cli.bisect import lines_of
 
-    row, events = alert_of(warehouse, alert), warehouse.alerts.events(alert)
+    row, events = warehouse.alerts.get(alert), warehouse.alerts.events(alert)
     if json:
         details = {
             "events": events,

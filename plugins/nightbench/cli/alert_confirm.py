@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from nightbench.cli import common, experiment_common
-from nightbench.cli.alert_groups import alert_of
 from nightbench.cli.common import say
 from nightbench.cli.selection import Selection
 from nightbench.core.errors import UserError
@@ -75,7 +74,7 @@ def _request(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, Experime
     with closing(common.open_warehouse()) as connection:
         warehouse = Warehouse(connection)
         repository = warehouse.confirmations
-        alert = alert_of(warehouse, alert_id)
+        alert = warehouse.alerts.get(alert_id)
         if alert["verdict"] != VerdictKind.REGRESSED:
             raise UserError(
                 f"alert {alert_id}: found {alert['verdict']}; only a regressed case has a level "

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from nightbench.core.documents import from_document
-from nightbench.core.errors import UserError
 from nightbench.core.model.alerts import CauseEvidence
 from nightbench.core.sentences import evidence_sentence
 
@@ -67,18 +66,6 @@ def cause_of(row: Row) -> list[str]:
     lines = [f"cause: {_words(row['cause'])}: {row['cause_sentence']}"]
     evidence = [from_document(CauseEvidence, each) for each in row["evidence"]]
     return lines + [f"  - {evidence_sentence(each)}" for each in evidence]
-
-
-def alert_of(warehouse: Warehouse, alert_id: int) -> Row:
-    """Return an alert.
-
-    Raises:
-        UserError: there is none.
-    """
-    rows = warehouse.alerts.find(states=None, alert_id=alert_id)
-    if not rows:
-        raise UserError(f"There is no alert {alert_id}. `nightbench alert list --all` lists them.")
-    return rows[0]
 
 
 def others_of_cause(warehouse: Warehouse, alert_id: int) -> list[Row]:

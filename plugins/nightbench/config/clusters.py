@@ -9,6 +9,7 @@ from socket import gethostname
 from nightbench.config import locations, values
 from nightbench.config.cluster_schema import ClusterFile, EnvironmentsFile, JumpFile, NodeFile
 from nightbench.config.source import Document, Key, display, read_document
+from nightbench.config.suite_heads import find_clusters
 from nightbench.config.validate import validate
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
@@ -32,11 +33,6 @@ OF_FILE = "${CLUSTER_FILE}"
 
 RESERVED = frozenset({"cluster", "controller"})
 """Names of documents that lie in the spool beside those of the nodes."""
-
-
-def find_clusters(dags: Path) -> dict[str, Path]:
-    """Return the cluster files below a `dags` folder by the names of their clusters."""
-    return {path.stem: path for path in sorted((dags / "clusters").glob("[!.]*.yaml"))}
 
 
 def clusters_for(suite: Path | None, dags: Path) -> tuple[dict[str, Path], list[Path]]:

@@ -52,15 +52,15 @@ def suite_heads(dags: Path) -> list[SuiteHead]:
     return [read_head(path) for path in find_suites(dags).values()]
 
 
-def cluster_names(dags: Path) -> list[str]:
-    """The clusters below a `dags` folder."""
-    return sorted(path.stem for path in (dags / "clusters").glob("[!.]*.yaml"))
+def find_clusters(dags: Path) -> dict[str, Path]:
+    """Return the cluster files below a `dags` folder by the names of their clusters."""
+    return {path.stem: path for path in sorted((dags / "clusters").glob("[!.]*.yaml"))}
 
 
 def parallel_cases(dags: Path) -> dict[str, int]:
     """How many cases each cluster takes at once; 1 where its file does not say so readably."""
     found: dict[str, int] = {}
-    for path in sorted((dags / "clusters").glob("[!.]*.yaml")):
+    for name, path in find_clusters(dags).items():
         try:
             document = yaml.safe_load(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, yaml.YAMLError):
@@ -70,7 +70,7 @@ def parallel_cases(dags: Path) -> dict[str, int]:
         number = limits.get("parallel_cases") if isinstance(limits, dict) else None
         if not isinstance(number, int) or isinstance(number, bool):
             number = 1
-        found[path.stem] = max(1, number)
+        found[name] = max(1, number)
     return found
 
 
@@ -107,22 +107,19 @@ def is_schedule(value: object) -> bool:
 
 def framework_names(benchmarks: Path, project: Path | None = None) -> list[str]:
     """Framework lines, without those for tests."""
-    found = layers("frameworks", benchmarks, project).items()
-    return sorted(
-        name
-        for name, folders in found
-        if not _description(folders[-1] / "framework.json").get("for_tests")
-    )
+    lines = _lines(benchmarks, project).items()
+    return [name for name, described in lines if not described.get("for_tests")]
 
 
 def command_lines(benchmarks: Path, project: Path | None = None) -> tuple[str, ...]:
     """Framework lines that run a suite's commands."""
+    lines = _lines(benchmarks, project).items()
+    return tuple(name for name, described in lines if described.get("commands"))
+
+
+def _lines(benchmarks: Path, project: Path | None) -> dict[str, dict[str, Any]]:
     found = sorted(layers("frameworks", benchmarks, project).items())
-    return tuple(
-        name
-        for name, folders in found
-        if _description(folders[-1] / "framework.json").get("commands")
-    )
+    return {name: _description(folders[-1] / "framework.json") for name, folders in found}
 
 
 def workload_scales(benchmarks: Path, project: Path | None = None) -> dict[str, list[str]]:

@@ -105,12 +105,10 @@ def complete_goal(goal: BisectGoal, connect: Connect) -> BisectGoal:
 
 def _of_alert(goal: BisectGoal, alert_id: int, warehouse: Warehouse) -> BisectGoal:
     """Take the versions on both sides of the last change before the alert was opened."""
-    rows = warehouse.alerts.find(states=None, alert_id=alert_id)
-    if not rows:
-        raise UserError(f"There is no alert {alert_id}. `nightbench alert list --all` lists them.")
-    case_id, cluster = rows[0]["case_id"], rows[0]["cluster"]
+    alert = warehouse.alerts.get(alert_id)
+    case_id, cluster = alert["case_id"], alert["cluster"]
     if goal.good and goal.bad:
-        run = warehouse.runs.get(rows[0]["opened_run_id"])
+        run = warehouse.runs.get(alert["opened_run_id"])
         assert run is not None  # no alert without its run
         change = {"suite": run.suite, "good": goal.good, "bad": goal.bad}
     else:

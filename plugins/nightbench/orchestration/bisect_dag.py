@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, Param, task
 
 from nightbench.config import locations
-from nightbench.config.suite_heads import cluster_names, suite_heads
+from nightbench.config.suite_heads import find_clusters, suite_heads
 from nightbench.core.errors import UserError
 from nightbench.orchestration.airflow_versions import AirflowException, AirflowFailException
 from nightbench.orchestration.dag_common import (
@@ -60,7 +60,7 @@ def bisect_dag() -> DAG:
 
 def _form() -> dict[str, Param]:
     suites = [head.name for head in suite_heads(locations.dags_folder()) if head.problem is None]
-    clusters = cluster_names(locations.dags_folder())
+    clusters = list(find_clusters(locations.dags_folder()))
     return {
         "alert": optional(
             "integer",

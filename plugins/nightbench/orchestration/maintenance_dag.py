@@ -10,7 +10,7 @@ from typing import Any
 from airflow.sdk import DAG, Param, task
 
 from nightbench.config import locations
-from nightbench.config.suite_heads import cluster_names
+from nightbench.config.suite_heads import find_clusters
 from nightbench.core.errors import UserError
 from nightbench.core.sentences import KEPT_DAYS
 from nightbench.orchestration.airflow_versions import AirflowSkipException
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 def maintenance_dag() -> DAG:
     """The DAG of retention and of the orphan sweep."""
-    clusters = cluster_names(locations.dags_folder())
+    clusters = list(find_clusters(locations.dags_folder()))
     with our_dag(
         "nightbench_maintenance",
         schedule="30 12 * * *",
@@ -189,7 +189,7 @@ def expire_logs(folder: Path, days: float) -> int:
 def clusters_to_sweep(**context: Any) -> list[str]:
     """The clusters that the form names; all where it names none."""
     named = context["params"].get("clusters")
-    return list(named or cluster_names(locations.dags_folder()))
+    return list(named or find_clusters(locations.dags_folder()))
 
 
 @task(

@@ -6,7 +6,7 @@ checks) is imported in the body of a task.
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from socket import gethostname
 from typing import Any
@@ -18,7 +18,7 @@ from nightbench.config import locations
 from nightbench.config.run_request import MOST_REPEATS
 from nightbench.config.suite_heads import (
     SuiteHead,
-    cluster_names,
+    find_clusters,
     framework_names,
     parallel_cases,
     suite_heads,
@@ -138,7 +138,9 @@ def _form(suites: Sequence[str]) -> dict[str, Param]:
             description="What is measured: a file of dags/suites.",
         ),
         "cluster": _choice(
-            "Cluster", "Where: a file of dags/clusters.", cluster_names(locations.dags_folder())
+            "Cluster",
+            "Where: a file of dags/clusters.",
+            list(find_clusters(locations.dags_folder())),
         ),
         **_which_cases(suites, scales),
         "builds": optional(
@@ -208,7 +210,7 @@ def _which_cases(suites: Sequence[str], scales: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def _choice(title: str, description: str, names: Sequence[str], **more: Any) -> Param:
+def _choice(title: str, description: str, names: Iterable[str], **more: Any) -> Param:
     """One of several names, or the suite's own."""
     shown = {"null": "the suite's own"}
     return optional("string", title, description, enum=[None, *names], values_display=shown, **more)

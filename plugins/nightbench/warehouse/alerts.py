@@ -8,6 +8,7 @@ from typing import Any
 import psycopg2.errors
 from psycopg2.extras import Json
 
+from nightbench.core.errors import UserError
 from nightbench.core.model import Verdict
 from nightbench.warehouse import to_row
 from nightbench.warehouse.connection import (
@@ -116,6 +117,16 @@ class AlertRepository(Repository):
             group_key=group,
             max_rows=limit,
         )
+
+    def get(self, alert_id: int) -> Row:
+        """An alert: a row of `marts.fct_alert`.
+
+        Raises:
+            UserError: there is none.
+        """
+        for row in self.find(states=None, alert_id=alert_id):
+            return row
+        raise UserError(f"There is no alert {alert_id}. `nightbench alert list --all` lists them.")
 
     def standing(self, cluster: str) -> list[Row]:
         """Live alerts, and dismissed ones whose event goes on, oldest first."""

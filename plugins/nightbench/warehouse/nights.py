@@ -57,17 +57,12 @@ class NightRepository(Repository):
     ) -> None:
         """Store the state of a night; when it was notified is kept."""
         row = {
+            **vars(night),
+            **vars(found),
             "suite": suite,
             "cluster": cluster,
-            "scheduled_at": night.scheduled_at,
-            "until": night.until,
-            "due_at": night.due_at,
-            "why": night.why,
             "state": found.state.value,
-            "sentence": found.sentence,
-            "run_id": found.run_id,
             "without": list(found.without),
-            "is_empty": found.is_empty,
             "was_paused": was_paused,
             "is_silence": is_silence,
             "now": now,

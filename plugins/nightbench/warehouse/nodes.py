@@ -119,14 +119,10 @@ def _preflight(cluster: str, run_id: str, judged: JudgedNode) -> Row:
 
 def _control(cluster: str, run_id: str, control: Control, at: datetime) -> Row:
     return {
+        **vars(control),
         "cluster": cluster,
-        "node": control.node,
-        "metric": control.metric,
-        "device": control.device,
-        "backend": control.backend,
         "at": at,
         "run_id": run_id,
-        "unit": control.unit,
         "median": control.median,
         "minimum": min(control.values),
         "maximum": max(control.values),

@@ -1,6 +1,7 @@
 """Series: their medians and verdicts over the nights, noise and drift."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
@@ -192,13 +193,5 @@ class SeriesRepository(Repository):
 
 def point_of(row: Row) -> HistoryPoint:
     """A point of a series' history from a row of `marts.fct_measurement`."""
-    return HistoryPoint(
-        at=row["started_at"],
-        value=row["throughput"],
-        run_id=row["run_id"],
-        n=row["n"],
-        spread=row["spread"],
-        fingerprint_id=row["fingerprint_id"],
-        definition_digest=row["definition_digest"],
-        framework_version=row["framework_version"],
-    )
+    named = {"at": row["started_at"], "value": row["throughput"], **row}
+    return HistoryPoint(**{field.name: named[field.name] for field in fields(HistoryPoint)})

@@ -17,7 +17,7 @@ from nightbench.config import (
     load_suite,
     parse_build,
 )
-from nightbench.config.suite_heads import cluster_names, suite_heads
+from nightbench.config.suite_heads import suite_heads
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     Build,
@@ -331,12 +331,12 @@ def test_no_file_is_an_error_of_the_user(dags: Path, catalog: Catalog) -> None:
 
 def test_what_an_editor_leaves_beside_suites_and_clusters_is_none(dags: Path) -> None:
     suites, clusters = find_suites(dags), find_clusters(dags)
-    heads, names = suite_heads(dags), cluster_names(dags)
+    heads = suite_heads(dags)
     for folder in ("suites", "clusters"):
         (dags / folder / ".#demo.yaml").symlink_to("me@host.4711")
         (dags / folder / "._demo.yaml").write_bytes(b"\x00\x05\x16")
     assert (find_suites(dags), find_clusters(dags)) == (suites, clusters)
-    assert (suite_heads(dags), cluster_names(dags)) == (heads, names)
+    assert suite_heads(dags) == heads
 
 
 def test_a_suite_in_a_folder_of_suites_is_found_and_has_the_clusters_of_all(
