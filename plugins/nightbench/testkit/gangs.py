@@ -21,7 +21,7 @@ import pytest
 from nightbench.checks import CheckContext, check_repeats
 from nightbench.config.locations import benchmarks_folder, dags_folder
 from nightbench.core.code_digest import shipped_files
-from nightbench.core.model import Case, Process, Protocol, Strategy
+from nightbench.core.model import Case, Process, Protocol, ReferenceLosses, Strategy
 from nightbench.core.summarize import repeat_record, summarize_repeat
 from nightbench.local.home import find_home, venv_bin
 
@@ -250,20 +250,28 @@ def refused(job: Any, ranks: list[dict[str, Any]]) -> dict[str, str]:
         entry = {key: process[key] for key in ("name", "role", "rank", "measured")}
         entry["summary"] = next(measured) if process["measured"] else None
         results[process["node"]]["processes"].append(entry)
+    planned = Case(
+        case["workload"],
+        case["framework"],
+        Strategy(case["strategy"]),
+        nodes=len(job["nodes"]),
+        trainers=len(job["nodes"]),
+        pservers=sum(p["role"] == "pserver" for p in job["processes"]),
+        batch_size_per_device=case["batch_size_per_device"],
+        compiler=case["compiler"],
+        execution=case["execution"],
+        layout=case["layout"],
+        shard=case.get("shard", 1),
+        shard_stage=case.get("shard_stage"),
+        sync=case["sync"],
+        scale="smoke",
+    )
+    spec = json.loads((BENCHMARKS / "workloads" / case["workload"] / "spec.json").read_text())
+    stated = ReferenceLosses(**spec["losses"]) if "losses" in spec else None
     context = CheckContext(
-        case=Case(
-            case["workload"],
-            case["framework"],
-            Strategy(case["strategy"]),
-            nodes=len(job["nodes"]),
-            trainers=len(job["nodes"]),
-            pservers=sum(p["role"] == "pserver" for p in job["processes"]),
-            batch_size_per_device=case["batch_size_per_device"],
-            shard=case.get("shard", 1),
-            shard_stage=case.get("shard_stage"),
-            sync=case["sync"],
-            scale="smoke",
-        ),
+        case=planned,
+        losses=stated and stated.of(planned),
+        has_dropout=bool(job["workload"]["params"].get("dropout")),
         protocol=Protocol(**job["protocol"], repeats=1),
         processes=processes,
         unit="units",

@@ -1,0 +1,58 @@
+"""A mode that silently runs as another, or computes something else, is refused by its own check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.broken_lines import broken
+
+from nightbench.testkit.gangs import BENCHMARKS, job_of, refused, run_gang
+
+pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(900)]
+
+COMPILED, LAST = {"compiler": "inductor"}, {"layout": "channels_last"}
+BACKWARD = "        self.scaler.scale(loss).backward()\n"
+LEFT_OUT = BACKWARD.replace("(loss)", "(loss / 2)")
+MADE = "        self.model = network.model(params)\n"
+CONTIGUOUS = f"""{MADE}        self.model.register_forward_pre_hook(
+            lambda model, given: [
+                x.contiguous() for x in given if model.to(memory_format=torch.contiguous_format)
+            ][0]
+        )
+"""
+
+
+@pytest.mark.parametrize(
+    ("workload", "axes", "breakage", "expected"),
+    [
+        pytest.param("gpt2", COMPILED, None, set(), id="compiled"),
+        pytest.param(
+            "gpt2", COMPILED, ("torch.compile(self.loss)", "self.loss"), {"mode_used"},
+            id="not compiled",
+        ),
+        pytest.param(
+            "resnet50_v1.5", LAST, (MADE, CONTIGUOUS), {"mode_used"},
+            id="layout ignored",
+        ),
+        pytest.param(
+            "simnet_bow", {}, (BACKWARD, LEFT_OUT), {"losses_of_reference"}, id="half a gradient"
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_mode_really_does(
+    workload: str,
+    axes: dict[str, Any],
+    breakage: tuple[str, str] | None,
+    expected: set[str],
+    interpreter: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    code = broken(tmp_path, "pytorch", breakage) if breakage else BENCHMARKS
+    axes = {"trainers": 1, "strategy": "single", "batch_size_per_device": 8, **axes}
+    job = job_of("pytorch", workload, code=code, **axes)
+    job["protocol"] |= {"warmup_steps": 2, "min_seconds": 0.0}
+    ranks = run_gang(tmp_path, job, interpreter("pytorch"), code=code)
+    assert set(refused(job, ranks)) == expected
