@@ -23,7 +23,7 @@ with tried as (
                 then 'interrupted'
             when m.status = 'unavailable' then 'skipped'
             when not m.is_good then 'failed'
-            when u.reason is not null then 'not told'
+            when u.check_name = 'mode_told' then 'not told'
             else 'passed'
         end as outcome,
         -- Of a launch that failed the first reason says that, and those after it why.
@@ -31,8 +31,8 @@ with tried as (
             jsonb_path_query_first(m.reasons, '$[*] ? (@.code == "exception")'),
             m.reasons -> 1,
             m.reasons -> 0,
-            m.quarantine_reasons -> 0,
-            u.reason
+            u.reason,
+            m.quarantine_reasons -> 0
         ) as reason
     from raw.run as r
     inner join raw.planned_case as p on r.run_key = p.run_key
@@ -45,9 +45,11 @@ with tried as (
             and p.series_key = m.series_key
             and p.run_at = m.run_at
             and not m.is_superseded
-    -- A mode that no trainer tells of may have run as another.
+    -- The check that refused the repeat; else that no trainer tells of the mode, which may have
+    -- run as another.
     left join lateral (
         select
+            f.check_name,
             jsonb_build_object(
                 'code', 'check_failed',
                 'node', null,
@@ -61,8 +63,9 @@ with tried as (
             and f.series_key = m.series_key
             and f.run_at = m.run_at
             and f.generation = m.generation
-            and f.check_name = 'mode_told'
-        order by f.repeat, f.ordinal
+            and f.subject = 'repeat'
+            and (f.severity = 'fail' or f.check_name = 'mode_told')
+        order by f.severity, f.repeat, f.check_name, f.ordinal
         limit 1
     ) as u on true
     where r.run_kind = 'acceptance'

@@ -173,7 +173,7 @@ def test_what_an_acceptance_passed_is_untried_no_more_there_with_its_build_and_d
     assert not mode.is_driver_same
 
 
-def test_a_mode_that_no_trainer_tells_of_is_not_passed(
+def test_a_mode_that_is_refused_or_that_no_trainer_tells_of_is_not_passed(
     loader: Warehouse, given: Given, connection: Connection
 ) -> None:
     run = given.run(1, suite="acceptance", run_kind=RunKind.ACCEPTANCE)
@@ -183,10 +183,19 @@ def test_a_mode_that_no_trainer_tells_of_is_not_passed(
     untold = CheckResult(
         "repeat", 1, "mode_told", Severity.WARN, False, said, "every trainer tells"
     )
-    cases = [given.case(compiler="xla"), given.case(compiler="inductor")]
+    fell_back = "trainer-0: execution is default, not graph"
+    refused = [
+        CheckResult("measurement", None, "enough_repeats", Severity.FAIL, False, "0", "1 or more"),
+        CheckResult("repeat", 1, "mode_used", Severity.FAIL, False, fell_back, "as the case asks"),
+        untold,
+    ]
+    cases = [
+        *(given.case(compiler=compiler) for compiler in ("xla", "inductor")),
+        given.case(execution="graph"),
+    ]
     came = [
         given.came_back(run, case, (10.0,), checks=checks)
-        for case, checks in zip(cases, ((untold,), ()), strict=True)
+        for case, checks in zip(cases, ((untold,), (), tuple(refused)), strict=True)
     ]
     loader.runs.load(given.bundle(run, *came))
     found = {mode.mode: (mode.outcome, mode.reason) for mode in loader.acceptance.modes("local")}
@@ -194,6 +203,10 @@ def test_a_mode_that_no_trainer_tells_of_is_not_passed(
     outcome, reason = found["collective xla"]
     assert outcome == "not told"
     assert said in (reason or "")
+    assert found["collective graph"] == (
+        "failed",
+        f"mode_used: {fell_back}, expected as the case asks",
+    )
 
 
 MODES = {
