@@ -264,6 +264,73 @@ order by
     cluster asc
 limit :max_rows offset :skipped;
 
+-- name: ui_overview()
+-- Workloads by framework lines: how the newest medians of a line stand to the best line at equal
+-- work on the same cluster, how they moved against the 30 days before, and what is published.
+-- Means are geometric; null where nothing can be compared.
+with latest as (
+    select
+        l.workload,
+        l.framework,
+        l.started_at,
+        l.untried is not null as is_untried,
+        l.throughput / max(l.throughput) over equal_work as share,
+        min(l.framework) over equal_work <> max(l.framework) over equal_work as is_compared,
+        l.throughput / b.median as moved
+    from marts.latest_median as l
+    cross join
+        lateral (
+            select percentile_cont(0.5) within group (order by m.throughput) as median
+            from raw.measurement as m
+            where
+                m.series_key = l.series_key
+                and m.is_good
+                and m.run_kind not in ('drill', 'confirm', 'acceptance')
+                and not m.is_private_build
+                and m.run_at < l.started_at
+                and m.run_at >= l.started_at - interval '30 days'
+        ) as b
+    window equal_work as (partition by l.cluster, l.axes - 'framework', l.unit)
+),
+
+measured as (
+    select
+        workload,
+        framework,
+        count(*) as series,
+        count(*) filter (where is_compared) as compared,
+        count(*) filter (where is_untried) as untried,
+        exp(avg(ln(share)) filter (where is_compared)) as share_of_best,
+        exp(avg(ln(moved))) - 1 as moved,
+        max(started_at) as newest_at
+    from latest
+    group by workload, framework
+),
+
+published as (
+    select
+        workload,
+        framework,
+        count(*) as published
+    from staging.reference_result
+    where value is not null
+    group by workload, framework
+)
+
+select
+    coalesce(m.workload, p.workload) as workload,
+    coalesce(m.framework, p.framework) as framework,
+    coalesce(m.series, 0) as series,
+    coalesce(m.compared, 0) as compared,
+    coalesce(m.untried, 0) as untried,
+    m.share_of_best,
+    m.moved,
+    m.newest_at,
+    coalesce(p.published, 0) as published
+from measured as m
+full join published as p on m.workload = p.workload and m.framework = p.framework
+order by workload asc, framework asc;
+
 -- name: ui_roofline(case_id, cluster, run_id)
 -- What a step of a case in a run was bound by.
 select

@@ -20,7 +20,16 @@ PAGES = (
     SERIES,
     *(
         f"{HOME}/{each}"
-        for each in ("explore", "runs", "compare", "experiments", "published", "nodes", "trust")
+        for each in (
+            "overview",
+            "explore",
+            "runs",
+            "compare",
+            "experiments",
+            "published",
+            "nodes",
+            "trust",
+        )
     ),
 )
 HOSTILE = "<img src=x onerror=alert(1)>\"'"

@@ -15,7 +15,7 @@ from tests.sql.conftest import Database
 from tests.sql.given import NIGHT, Given
 from tests.sql.page_client import page_client
 
-from nightbench.core.model import Build, RunKind, Verdict, VerdictKind
+from nightbench.core.model import Build, Case, RunKind, Verdict, VerdictKind
 from nightbench.spool import Spool
 from nightbench.warehouse import Warehouse, connect
 
@@ -442,3 +442,37 @@ def test_nodes_say_who_holds_them_and_how_full_their_night_was(
     }
     # The two nights before took 100 and 140 s.
     assert use == {"n1": (2, 600.0, 240.0), "n2": (1, 300.0, 120.0)}
+
+
+def test_the_overview_holds_each_line_against_the_best_at_equal_work(
+    app: TestClient, loader: Warehouse, given: Given
+) -> None:
+    def levels(night: int) -> dict[Case, float]:
+        return {
+            given.case(): 100.0 if night else 10.0,
+            given.case(nodes=2): 400.0 if night < 40 else 440.0,
+            given.case(framework="jax"): 200.0,
+            given.case(framework="jax", nodes=2): 110.0,
+            given.case(framework="jax", nodes=2, precision="bf16"): 900.0,
+            given.case(workload="vgg16"): 7.0,
+        }
+
+    for night in (0, 20, 40):  # the first one is not of the last 30 days
+        run = given.run(night)
+        backs = [given.came_back(run, case, (level,) * 3) for case, level in levels(night).items()]
+        loader.runs.load(given.bundle(run, *backs))
+    items = app.get("/api/overview").json()["items"]
+    found = {(each["workload"], each["framework"]): each for each in items if each["series"]}
+    torch, jax = (found["resnet50_v1.5", line] for line in ("pytorch", "jax"))
+    # One node 100 : 200, two nodes 440 : 110; no other line has bf16.
+    assert (torch["series"], torch["compared"]) == (2, 2)
+    assert torch["share_of_best"] == pytest.approx(0.5**0.5)
+    assert torch["moved"] == pytest.approx(1.1**0.5 - 1)
+    assert (jax["series"], jax["compared"], jax["moved"]) == (3, 2, 0)
+    assert jax["share_of_best"] == pytest.approx(0.25**0.5)
+    alone = found["vgg16", "pytorch"]
+    assert (alone["compared"], alone["share_of_best"]) == (0, None)
+    only = [each for each in items if not each["series"]]
+    assert only, "the public benchmarks have lines that nobody measured here"
+    assert all(each["published"] and each["share_of_best"] is None for each in only)
+    assert len(app.get("/api/overview?format=csv").text.splitlines()) == 1 + len(items)

@@ -304,6 +304,10 @@ class PageRepository(Repository):
         """The two newest versions of the framework that moved most between them."""
         return self._first("ui_compare_proposal")
 
+    def overview(self) -> Sequence[Row]:
+        """Workloads by framework lines: newest medians against the best, and what is published."""
+        return self._read("ui_overview")
+
     def published_figures(self) -> Sequence[Row]:
         """The figures of the public benchmarks' documents."""
         return self._read("ui_published_figures")

@@ -16,7 +16,7 @@ from nightbench.warehouse.pages import OpenPages
 from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
 from nightbench.web.alert_models import AlertDetail, AlertList
 from nightbench.web.answer_cache import AnswerCache, SharedAnswers
-from nightbench.web.compare_api import CompareApi, ComparedPairs, PublishedCells
+from nightbench.web.compare_api import CompareApi, ComparedPairs, Overview, PublishedCells
 from nightbench.web.errors import BadInput, status_of
 from nightbench.web.experiment_api import ExperimentApi, OpenComparisons
 from nightbench.web.guard import HEADERS, PageAccess, PageUser, hosts_of
@@ -43,6 +43,7 @@ ALSO_CSV: Mapping[str, type[ApiModel]] = {
     "series": SeriesPage,
     "series/{cluster}/{case_id:path}": SeriesHistory,
     "compare": ComparedPairs,
+    "overview": Overview,
     "published/cells": PublishedCells,
     "runs/{run_id}": RunResults,
 }
@@ -143,6 +144,7 @@ def _reads(
         ("nodes/activity", health.activity),
         ("compare", shared(compare.pairs)),
         ("compare/proposal", shared(compare.proposal)),
+        ("overview", shared(compare.overview)),
         ("compare/sides", shared(compare.sides)),
         ("experiments", experiments.index),
         ("experiments/ab/{comparison_id}", experiments.comparison),

@@ -13,6 +13,32 @@ Standing = Literal["faster", "slower", "unclear", "only_one", "only_other"]
 """How the other side stands beside the one; unclear where the interval of the ratio holds 1."""
 
 
+class OverviewCell(ApiModel):
+    """A workload in a framework line: all its series, and what is published of it."""
+
+    workload: str
+    framework: str
+    series: int
+    """That have a median."""
+    compared: int
+    """Of these, that another line has measured at equal work on the same cluster."""
+    untried: int
+    """Of these, in a mode that nobody had run on such devices before."""
+    share_of_best: float | None
+    """Newest median over the best line's at equal work: geometric mean of those compared."""
+    moved: float | None
+    """Newest median over the median of the 30 days before, less one: geometric mean."""
+    newest_at: datetime | None
+    published: int
+    """Published figures of it."""
+
+
+class Overview(ApiModel):
+    """Workloads by framework lines."""
+
+    items: list[OverviewCell]
+
+
 class ComparedPair(ApiModel):
     """Two medians of equal work, or the only one where one side has none."""
 
@@ -194,6 +220,14 @@ class CompareApi:
         """What is compared where nothing was chosen, by version."""
         with self._repository() as repository:
             return ProposedSides.of(repository.compare_proposal() or {"one": None, "other": None})
+
+    def overview(self, format: Format = "json") -> Any:
+        """Workloads by framework lines: newest medians against the best, and what is published."""
+        with self._repository() as repository:
+            rows = repository.overview()
+        if format == "csv":
+            return csv_response(rows, list(OverviewCell.model_fields))
+        return Overview.of(items=rows)
 
     def tables(self) -> PublishedTables:
         """The figures and tables of the public benchmarks' documents."""

@@ -34,6 +34,7 @@ READ = [
     "/api/runs/of-dag-run?dag_id=a&dag_run_id=b",
     "/api/compare?by=run&one=a&other=b",
     "/api/compare/sides?by=run",
+    "/api/overview",
     "/api/nodes/activity",
     "/api/published",
     "/api/published/cells?source_document=a",

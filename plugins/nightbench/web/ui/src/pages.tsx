@@ -9,6 +9,7 @@ import { HOME, routes } from "./routes";
 type Page = OnDemand<object>;
 
 const Morning = onDemand(() => import("./morning").then((chunk) => chunk.MorningPage));
+const Overview = onDemand(() => import("./overview").then((chunk) => chunk.OverviewPage));
 const Explore = onDemand(() => import("./explore").then((chunk) => chunk.Explore));
 const Compare = onDemand(() => import("./compare").then((chunk) => chunk.Compare));
 const Experiments = onDemand(() => import("./experiments").then((chunk) => chunk.ExperimentsPage));
@@ -21,6 +22,7 @@ const Trust = onDemand(() => import("./trust").then((chunk) => chunk.TrustPage))
 /** Those that the navigation names: name, address, page. */
 const TABS: [string, string, Page][] = [
   ["Morning", routes.morning(), Morning],
+  ["Overview", routes.overview(), Overview],
   ["Series", routes.explore(), Explore],
   ["Compare", routes.compare(), Compare],
   ["Experiments", routes.experiments(), Experiments],

@@ -4,6 +4,7 @@ export const HOME = "/plugin/benchmarks";
 
 export const routes = {
   morning: () => HOME,
+  overview: () => `${HOME}/overview`,
   explore: (query = "") => `${HOME}/explore${query && `?${query}`}`,
   series: (caseId: string, cluster: string) =>
     `${HOME}/series?${new URLSearchParams({ case: caseId, cluster })}`,

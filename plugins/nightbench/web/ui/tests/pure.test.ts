@@ -2,11 +2,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import type { NodeUse, PublishedCell, SeriesHistory, SeriesPoint } from "../src/api-types";
+import type { NodeUse, OverviewCell, PublishedCell, SeriesHistory, SeriesPoint } from "../src/api-types";
 import { byDay, counts, describe, events, mergeLabels, mustShow, pointState, references, robustRange } from "../src/chart-marks";
 import { panels } from "../src/figure-cells";
 import { ago, change, count, figure, interval, moment, percent, words } from "../src/format";
 import { loads } from "../src/node-load";
+import { grid } from "../src/overview";
 import { routes } from "../src/routes";
 import { consecutive } from "../src/series-groups";
 import { pieces } from "../src/text-links";
@@ -203,4 +204,11 @@ test("labels that would cover each other are one, and an alert is named first", 
     ],
   );
   assert.deepEqual(mergeLabels([], 70), []);
+});
+
+test("what is measured stands before what is only published", () => {
+  const cell = (workload: string, framework: string, series: number) =>
+    ({ workload, framework, series }) as OverviewCell;
+  const found = grid([cell("a", "paddle1", 0), cell("b", "tf", 2), cell("c", "jax", 1), cell("b", "jax", 0)]);
+  assert.deepEqual(found, { workloads: ["b", "c", "a"], lines: ["jax", "tf", "paddle1"] });
 });
