@@ -40,11 +40,17 @@ class Lab:
         self._loader = Warehouse(connection)
         self._rng = random.Random(7)
 
-    def load(self, until: int, since: int = 0, fall: float = 0.04, noise: float = 0.004) -> str:
-        """Load nights; return the last one's run_id."""
+    def load(
+        self, until: int, since: int = 0, fall: float = 0.04, noise: float = 0.004, early: int = 0
+    ) -> str:
+        """Load nights; return the last one's run_id. The first case fell so many nights `early`."""
         for night in range(since, until):
             run = self._given.run(night, suite="seeded")
-            came = [self._came(run, case, night, fall, noise) for case in (*ON_N1, *ON_N2)]
+            ahead = {ON_N1[0]: early}
+            came = [
+                self._came(run, case, night + ahead.get(case, 0), fall, noise)
+                for case in (*ON_N1, *ON_N2)
+            ]
             self._loader.runs.load(self._given.bundle(run, *came))
         store_plan(plan(run, [*ON_N1, *ON_N2], [self._inbox.url]), self._spool)
         return run.run_id
@@ -115,3 +121,17 @@ def test_a_fall_that_no_series_shows_alone_is_told(lab: Lab, reader: Warehouse) 
     assert sum("its own nights do not show" in v.sentence for v in result.verdicts) >= 2
     (alert,) = reader.alerts.find()
     assert alert["sentence"].startswith("node n1: ")
+
+
+def test_the_alert_of_a_series_that_fell_first_becomes_that_of_all_and_is_sent_again(
+    lab: Lab, reader: Warehouse, inbox: Inbox
+) -> None:
+    lab.judge(lab.load(FELL, fall=0.08, early=3))
+    (first,) = reader.alerts.find()
+    lab.judge(lab.load(FELL + 3, since=FELL, fall=0.08))
+    (alert,) = reader.alerts.find()
+    assert (alert["alert_id"], alert["case_id"]) == (first["alert_id"], ON_N1[0].case_id)
+    assert alert["sentence"].startswith("node n1: 6 of 6 series slower by ")
+    alone, shared = inbox.messages
+    assert "node n1" not in alone["title"]
+    assert "node n1: 6 of 6 series slower by" in shared["title"]
