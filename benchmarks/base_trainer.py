@@ -37,13 +37,14 @@ class Base:
     """
 
     samples_per_step = None
-    """Units of work (the workload's `unit`) in one step of this rank."""
+    """Units of work (the workload's `unit`) in one step of this rank: its part of those that it
+    computes together with others."""
 
     parameters = None
     """Number of trainable parameters; set by `initial_weights`."""
 
     sent_bytes_per_step = None
-    """Bytes of gradients that this rank sends in a step, where a trainer exchanges them itself."""
+    """Bytes that this rank sends in a step, where a trainer counts them (`count_sent`)."""
 
     data_waits_s = None
     """Seconds that each step so far has waited for its batch, where real data are read."""
@@ -135,6 +136,9 @@ class Base:
         self.step()
         return True
 
+    def count_sent(self):
+        """Finds out, after the window, what this rank sends in a step: `sent_bytes_per_step`."""
+
     def gradients_arrive(self):
         """Returns whether what this trainer sends changes what it pulls; None: not asked.
 
@@ -221,17 +225,19 @@ class Base:
             made = [self.example()]
             made += [self._synthetic() for _ in range(context.params["batches"] - 1)]
             return itertools.cycle([place(batch) for batch in made])
-        part = Part(context.data_path, context.rank, context.world_size, context.seed)
-        read = self._data.read(context.params, context.batch_size, part, self._new_random())
+        part = Part(context.data_path, context.data_rank, context.data_ranks, context.seed)
+        size = context.batch_size * context.together
+        read = self._data.read(context.params, size, part, self._new_random())
         prefetched = Prefetched(read)
         self.data_waits_s = prefetched.waits_s
         return map(place, prefetched)
 
     def _new_random(self):
-        return numpy.random.RandomState([self.context.seed, 1 + self.context.rank])
+        return numpy.random.RandomState([self.context.seed, 1 + self.context.data_rank])
 
     def _synthetic(self):
-        return self._data.batch(self.context.params, self.context.batch_size, self._random)
+        size = self.context.batch_size * self.context.together
+        return self._data.batch(self.context.params, size, self._random)
 
     def initial_weights(self, shapes):
         """Name -> float32 array to start from, held against the network's parameters.

@@ -53,6 +53,10 @@ class Context:
         """Trainable parameters that the network must have: the scale's, else the workload's."""
         self.shards = spec.get("shards")
         """The network's list of layers that `shard` gathers one by one."""
+        self.matrices = spec.get("tensor")
+        """How `tensor` splits the network's modules."""
+        self.ends = spec.get("pipeline")
+        """What the first and the last stage of a `pipeline` have beside layers."""
         self.seed = job["workload"]["seed"]
         self.role = self.process["role"]
         self.rank = self.process["rank"]
@@ -66,6 +70,15 @@ class Context:
         process group, no DataParallel): `collective` at 1x1 is the same program as `single`."""
         self.batch_size = self.case["batch_size_per_device"]
         """Samples of a rank's step; "max" until it has been searched."""
+        self.tensor = self.case.get("tensor", 1)
+        """Ranks that split each matrix; neighbours."""
+        self.stages = self.case.get("pipeline", 1)
+        """Ranks that split the layers, one after another."""
+        self.together = self.tensor * self.stages
+        """Ranks that compute the same samples: the batches of all of them as one."""
+        self.data_ranks = self.world_size // self.together
+        self.data_rank = self.rank // self.tensor % self.data_ranks
+        """Whose samples these are, of so many."""
         self.precision = self.case["precision"]
         self.data_path = data_path(job, spec)
         """Folder or file of real data on this node; None where batches are synthetic."""
@@ -229,6 +242,8 @@ def main():
         rank["data_wait_s"] = sum(waits_s[begin : begin + steps]) / steps
     if searched:
         rank["batch_size_per_device"] = context.batch_size
+    if hasattr(trainer, "count_sent"):
+        trainer.count_sent()
     sent_bytes = getattr(trainer, "sent_bytes_per_step", None)
     if sent_bytes is not None:
         rank["sent_bytes_per_step"] = sent_bytes

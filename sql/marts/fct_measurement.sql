@@ -21,6 +21,11 @@ select
     s.batch_size_per_device is null as is_batch_found,
     s.shard,
     s.shard_stage,
+    s.tensor,
+    s.pipeline,
+    s.schedule,
+    s.micro_batches,
+    s.recompute,
     s.precision,
     s.sync,
     s.compiler,
@@ -116,8 +121,8 @@ comment on column marts.fct_measurement.time_to_first_step_s is
 'Process start to the end of the first step, seconds';
 comment on column marts.fct_measurement.peak_resident_bytes is 'Largest rank''s, bytes';
 comment on column marts.fct_measurement.sent_bytes_per_step is
-'Bytes of gradients that a rank sends in a step, the largest rank''s; null where the framework '
-'exchanges them and does not count';
+'Bytes that a rank sends in a step, the largest rank''s; null where the line does not '
+'count them';
 comment on column marts.fct_measurement.data_wait_s is
 'Seconds that a step waited for its batch, median of the repeats; null for synthetic data. '
 'Times minibatches_per_s it is the share of a step';

@@ -43,7 +43,7 @@ comment on column marts.fct_repeat.median_step_s is 'Median step of the slowest 
 comment on column marts.fct_repeat.error is
 'End of the traceback of the process that failed, or of its output; null where none did';
 comment on column marts.fct_repeat.sent_bytes_per_step is
-'Bytes of gradients that a rank sent in a step, the largest rank''s; null where they are not '
+'Bytes that a rank sent in a step, the largest rank''s; null where they are not '
 'counted';
 comment on column marts.fct_repeat.data_wait_s is
 'Seconds that a step of the rank that waited longest waited for its batch, mean over the window; '

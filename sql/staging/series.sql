@@ -15,6 +15,11 @@ select
     c.batch_size_per_device * c.trainers as global_batch_size,
     c.shard,
     c.shard_stage,
+    c.tensor,
+    c.pipeline,
+    c.schedule,
+    c.micro_batches,
+    c.recompute,
     c.precision,
     c.sync,
     c.compiler,
@@ -40,7 +45,11 @@ select
         nullif(c.execution, 'default'),
         nullif(c.layout, 'default'),
         nullif(c.compression, 'none'),
-        'shard' || c.shard_stage
+        'shard' || c.shard_stage,
+        case when c.tensor > 1 then 'tensor' end,
+        c.schedule,
+        case when c.micro_batches > 1 then 'micro_batches' end,
+        'recompute_' || nullif(c.recompute, 'none')
     ) as mode
 from raw.series as s
 inner join raw."case" as c on s.case_key = c.case_key;
@@ -50,5 +59,5 @@ comment on column staging.series.global_batch_size is
 'Samples in a step of all trainers; null where the case says max';
 comment on column staging.series.mode is
 'Strategy, then what is not the default of synchronisation, precision, compiler, execution, '
-'layout, compression and sharding, such as `single bf16 xla`';
+'layout, compression and how work is split, such as `single bf16 xla`';
 comment on column staging.series.is_synthetic is 'Made from synthetic data';

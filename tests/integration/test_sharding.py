@@ -93,14 +93,20 @@ def losses_of(rank: Any) -> list[float]:
 
 
 def alone(
-    folder: Path, python: str, line: str, workload: str, ranks: int, changes: dict[str, Any]
+    folder: Path,
+    python: str,
+    line: str,
+    workload: str,
+    ranks: int,
+    changes: dict[str, Any],
+    samples: int | None = None,
 ) -> list[float]:
-    """The losses of one rank that gets the batches of so many."""
+    """The losses of one rank that gets the batches of so many, two samples of each if not given."""
     code = folder / "code"
     shutil.copytree(BENCHMARKS, code, ignore=shutil.ignore_patterns("__pycache__"))
     data = code / "workloads" / workload / "data.py"
     data.write_text(data.read_text() + JOINED.format(ranks=ranks))
-    size = {"batch_size_per_device": 2 * ranks}
+    size = {"batch_size_per_device": samples or 2 * ranks}
     job = job_like(line, workload, changes, trainers=1, strategy="single", **size)
     (folder / "alone").mkdir()
     (rank,) = run_gang(folder / "alone", job, python, code=code)
@@ -126,6 +132,16 @@ def predicted(job: Any, ranks: int) -> dict[str, float]:
     if case.shard_stage == 2:  # What is gathered is there within a step.
         held["weights"] -= 4 * params["parameters"]
     return held
+
+
+def sent_by(ranks: int, shard: int, stage: int) -> float:
+    """Bytes that a rank of llama at smoke sends in a step."""
+    most, layers, rotations = 4 * 220480, 4 * (220480 - 2 * 64000 - 64), 4 * 2 * 128 * 8
+    apart, copies = (shard - 1) / shard, ranks // shard
+    if stage == 1:  # Gradients are summed for all; each parameter comes from its owner.
+        return (2 * most + rotations) * (ranks - 1) / ranks + most * apart
+    gathered = 2 * most + (layers if stage == 3 else 0)
+    return gathered * apart + 2 * most / shard * (copies - 1) / copies
 
 
 @pytest.mark.parametrize(
@@ -165,5 +181,8 @@ def test_shards_train_as_one_device_does(
         ), (shard, stage)
         assert losses[0] != losses[1], "ranks had the same data"
         assert refused(job, found) == {}
+        if (line, workload) == ("pytorch", "llama"):
+            sent = max(rank["sent_bytes_per_step"] for rank in found)
+            assert sent == pytest.approx(sent_by(ranks, shard, stage), rel=1e-3), (shard, stage)
         held, expected_bytes = held_by(folder, ranks), predicted(job, ranks)
         assert held == pytest.approx({part: expected_bytes[part] for part in held}, rel=0.01)

@@ -217,6 +217,16 @@ MODES = {
     "layout": "channels_last",
     "compression": "dgc",
     "shard_stage": 2,
+    "tensor": 2,
+    "schedule": "1f1b",
+    "micro_batches": 4,
+    "recompute": "full",
+}
+
+
+WORDS = {
+    **{"shard_stage": "shard2", "tensor": "tensor", "micro_batches": "micro_batches"},
+    **{"recompute": "recompute_full"},
 }
 
 
@@ -233,5 +243,5 @@ def test_sql_names_a_mode_by_the_same_words(
     assert [row["mode"] for row in rows("select mode from staging.series")] == [case.mode]
     assert {"strategy", "data", *MODES} == LINE_AXES.keys()
     assert case.mode.split()[1:] == (
-        [] if axis in ("strategy", "data") else [{2: "shard2"}.get(changed, changed)]
+        [] if axis in ("strategy", "data") else [WORDS.get(axis, changed)]
     )

@@ -4,23 +4,32 @@ The stages are those of Rajbhandari et al. 2019 (arXiv:1910.02054). Where fewer 
 share a copy, the copies are kept equal by an all-reduce of what each device holds (HSDP).
 """
 
+import functools
+
 import torch
+from frameworks.pytorch import pipeline, tensor
+from torch.distributed._composable.replicate_with_fsdp import replicate
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
+DIMENSIONS = ("stages", "copies", "shards", "tensor")
+
 
 def mesh_of(context, device):
-    """All ranks as copies x shards; shards are neighbours, on one node where it has enough."""
+    """All ranks as stages x copies x shards x parts of matrices.
+
+    Neighbours split most, on one node where it has enough devices.
+    """
     if device.type == "cuda":
         torch.cuda.init()  # Else the mesh chooses a device by LOCAL_RANK: a rank sees only its own.
-    shards = context.case["shard"]
-    shape = (context.world_size // shards, shards)
-    return init_device_mesh(device.type, shape, mesh_dim_names=("copies", "shards"))
+    shards = context.case.get("shard", 1)
+    shape = (context.stages, context.data_ranks // shards, shards, context.tensor)
+    return init_device_mesh(device.type, shape, mesh_dim_names=DIMENSIONS)
 
 
-def split(model, context, device, dtype):
-    """Splits a model's parameters and moves what is left to the device, for stages 2 and 3.
+def split(model, context, mesh, dtype):
+    """Splits a model by `tensor` and by stages 2 and 3, and moves what is left to the device.
 
     A layer's parameters are gathered for its forward and backward (stage 3), or once for both
     (stage 2); what lies outside of the layers is gathered for the whole step.
@@ -28,26 +37,34 @@ def split(model, context, device, dtype):
     Args:
         model: with the weights to begin with.
         context: see `rank.Context`; its workload's `shards` names the list of layers.
-        device: of this rank.
+        mesh: of all ranks.
         dtype: in which products are computed; None: as weights are.
     """
-    mesh = mesh_of(context, device)
-    mesh = mesh["shards"] if mesh.size(0) == 1 else mesh
+    stage = context.case.get("shard_stage")
+    if context.stages > 1:
+        pipeline.cut(model, context, mesh["stages"].get_local_rank())
+    if context.tensor > 1:
+        tensor.split(model, mesh["tensor"], context.matrices)
     reduced = None if dtype is None else torch.float32
     # Inputs keep their type: a layer's table of rotations is float32.
     policy = MixedPrecisionPolicy(dtype, reduced, cast_forward_inputs=False)
+    if stage is None:
+        wrap = functools.partial(replicate, mesh=mesh["copies"], mp_policy=policy)
+    else:
+        data = mesh["shards"] if mesh["copies"].size() == 1 else mesh["copies", "shards"]
+        again = {"reshard_after_forward": stage == 3}
+        wrap = functools.partial(fully_shard, mesh=data, mp_policy=policy)
     for layer in getattr(model, context.shards):
-        again = context.case["shard_stage"] == 3
-        fully_shard(layer, mesh=mesh, reshard_after_forward=again, mp_policy=policy)
-    fully_shard(model, mesh=mesh, mp_policy=policy)
+        wrap(layer, **({} if stage is None else again))
+    wrap(model)
 
 
-def split_states(optimizer, context, device):
+def split_states(optimizer, mesh):
     """The optimiser with each state on one of the devices that share a copy, for stage 1.
 
     That one updates the parameter and broadcasts it.
     """
-    group = mesh_of(context, device)["shards"].get_group()
+    group = mesh["shards"].get_group()
     return ZeroRedundancyOptimizer(optimizer.param_groups, type(optimizer), group)
 
 

@@ -1,13 +1,27 @@
 """Training in PyTorch: eager or compiled, replicated or split between ranks, autocast."""
 
+import contextlib
 import os
 import shutil
+from functools import partial
 
 import torch
 from base_trainer import Base, DoesNotFit, expect_precision, optimizer_of
 from frameworks.pytorch.dgc import SPARSITY, Dgc
 from frameworks.pytorch.optimizers import OPTIMIZERS
 from torch import nn
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+
+aten = torch.ops.aten
+KEPT = [
+    aten.mm.default,
+    aten.addmm.default,
+    aten._scaled_dot_product_flash_attention_for_cpu.default,
+    aten._scaled_dot_product_flash_attention.default,
+    aten._scaled_dot_product_efficient_attention.default,
+    aten._scaled_dot_product_cudnn_attention.default,
+]
+"""What costs most to compute again."""
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -28,24 +42,37 @@ class Trainer(Base):
         if context.case["layout"] == "channels_last":
             layout = torch.channels_last
         stage = context.case.get("shard_stage")
-        if stage is not None:
+        parted = stage in (2, 3) or context.together > 1
+        if parted or stage == 1:
             from frameworks.pytorch import sharding  # Takes seconds, which no other case pays.
-        if stage in (2, 3):
-            sharding.split(self.model, context, device, AUTOCAST.get(context.precision))
+
+            mesh = sharding.mesh_of(context, device)
+        recompute = context.case.get("recompute", "none")
+        if recompute != "none":
+            self._recompute(recompute)
+        if parted:
+            sharding.split(self.model, context, mesh, AUTOCAST.get(context.precision))
         else:
             self.model.to(device, memory_format=layout)
         self.forward = self.model
         self.compression = None
         if context.case["compression"] == "dgc":
             params = self._compress(params)
-        elif context.grouped and stage in (None, 1):
+        elif context.grouped and not parted:
             self.forward = nn.parallel.DistributedDataParallel(self.model)
         self.optimizer = optimizer_of(params, OPTIMIZERS)(self.model.parameters(), params)
         if stage == 1:
-            self.optimizer = sharding.split_states(self.optimizer, context, device)
+            self.optimizer = sharding.split_states(self.optimizer, mesh)
         self.scaler = torch.amp.GradScaler(device.type, enabled=context.precision == "fp16")
         self.batches = self.feed(self._on_device)
         self.loss = network.loss
+        self.pipeline = None
+        if context.stages > 1:
+            one = mesh["stages"]
+            self.pipeline = sharding.pipeline.Pipeline(self.model, context, one, device, self.loss)
+        self.loss_in_parts = contextlib.nullcontext
+        if context.tensor > 1:
+            self.loss_in_parts = sharding.tensor.loss_parallel
         if context.case["compiler"] == "inductor":
             self._compile()
         self.kept = []
@@ -81,6 +108,14 @@ class Trainer(Base):
         )
         return {**params, "optimizer": "sgd", "weight_decay": 0.0}
 
+    def _recompute(self, what):
+        """Layers keep their inputs alone (full), or products and attention too (selective)."""
+        more = {}
+        if what == "selective":
+            more["context_fn"] = partial(create_selective_checkpoint_contexts, KEPT)
+        for layer in getattr(self.model, self.context.shards):
+            layer.forward = partial(checkpoint, layer.forward, use_reentrant=False, **more)
+
     def _compile(self):
         """Compiles network and loss, forward and backward: before the first step, on no weight."""
         cxx = os.environ.get("CXX", "g++")
@@ -113,26 +148,62 @@ class Trainer(Base):
         """Forward, backward, update. The loss stays on the device."""
         batch = next(self.batches)
         self.optimizer.zero_grad(set_to_none=True)
-        with self.autocast():
-            loss = self.loss(self.forward, batch)
-        self.scaler.scale(loss).backward()
+        with self.loss_in_parts():
+            if self.pipeline:
+                with self.autocast():
+                    loss = self.pipeline.step(batch)
+            else:
+                loss = self._forward_and_backward(batch)
         if self.compression:
             self.compression.exchange()
             self.sent_bytes_per_step = self.compression.sent_bytes
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        self.kept.append(loss.detach())
+        self.kept.append(_whole(loss.detach()))
+
+    def _forward_and_backward(self, batch):
+        """Of a batch, in as many parts as the case says; returns the loss."""
+        parts = self.context.case.get("micro_batches", 1)
+        total = 0
+        cut = {name: tensor.chunk(parts) for name, tensor in batch.items()}
+        for number in range(parts):
+            part = {name: tensors[number] for name, tensors in cut.items()}
+            with self._exchanging(number == parts - 1):
+                with self.autocast():
+                    loss = self.loss(self.forward, part) / parts
+                self.scaler.scale(loss).backward()
+            total = total + loss.detach()
+        return total
+
+    def _exchanging(self, is_last):
+        """Gradients are summed up where they are, and exchanged once a step."""
+        if hasattr(self.model, "set_requires_gradient_sync"):
+            self.model.set_requires_gradient_sync(is_last)
+        elif not is_last and self.context.grouped:
+            return self.forward.no_sync()
+        return contextlib.nullcontext()
+
+    def count_sent(self):
+        """Steps once more, and adds up what its collectives send."""
+        if self.context.grouped and not self.compression:
+            from frameworks.pytorch.sent import Sent
+
+            with Sent() as sent:
+                self.step()
+            self.sent_bytes_per_step = sent.bytes
 
     def losses(self):
         """The losses of all steps so far."""
-        return torch.stack(self.kept).float().tolist()
+        kept = torch.stack(self.kept).float()
+        return (self.pipeline.shared(kept) if self.pipeline else kept).tolist()
 
     def weights(self):
         """Name -> value of all trainable parameters."""
-        return {
+        own = {
             name: _whole(weight.detach()).float().cpu().numpy()
             for name, weight in self._in_layout_of_data()
         }
+        return self.pipeline.joined(own) if self.pipeline else own
 
     def autocast(self):
         """Mixed precision where the case asks for it; otherwise nothing."""

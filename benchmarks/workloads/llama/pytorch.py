@@ -62,11 +62,13 @@ class Llama(nn.Module):
         self.logits = None if params["tied"] else nn.Linear(hidden, vocabulary, bias=False)
         self.register_buffer("rotations", torch.from_numpy(rotations(params)))
 
-    def forward(self, tokens):
-        """Logits of the token that follows each."""
-        x = self.words(tokens)
+    def forward(self, x):
+        """Logits of the token that follows each; a stage of it has not all of these modules."""
+        x = self.words(x) if self.words else x
         for layer in self.layers:
             x = layer(x, self.rotations)
+        if not self.norm:
+            return x
         x = self.norm(x)
         return self.logits(x) if self.logits else functional.linear(x, self.words.weight)
 

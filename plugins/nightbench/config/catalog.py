@@ -287,7 +287,7 @@ def _known_values(file: FrameworkFile, key: str, tree: _Tree) -> list[str] | Non
     if key not in LINE_AXES:
         return None
     default = LINE_AXES[key]
-    return sorted({*file.axes.get(key, {}), *([default] if default else [])})
+    return sorted({*file.axes.get(key, {}), *([str(default)] if default else [])})
 
 
 def _missing_locks(file: FrameworkFile, folder: Path) -> dict[str, str]:
@@ -358,6 +358,8 @@ def _workload(
         ),
         strategies=tuple(Strategy(name) for name in file.strategies),
         losses=file.losses and file.losses.to(ReferenceLosses),
+        tensor=file.tensor and tuple(file.tensor.divides),
+        pipeline=file.pipeline is not None,
         tokens=file.cost and file.cost.tokens,
         forward_flops=file.cost.forward if file.cost else {},
         digest=digest_of(defining),

@@ -226,6 +226,32 @@ class LossesFile(StrictModel):
     """Number of ranks: the loss of each rank's third step, after two updates."""
 
 
+class TensorFile(StrictModel):
+    """Matrices that devices split, by the last name of the module that holds them."""
+
+    columns: v.Some[v.Text]
+    """Each device computes a part of what comes out."""
+    rows: v.Some[v.Text]
+    """Each device takes a part of what goes in; sums follow."""
+    norms: v.Some[v.Text]
+    """Norms, of which each device has a part of every sequence."""
+    divides: v.Some[v.Text]
+    """Parameters of a scale that the number of devices has to divide."""
+
+
+class StagesFile(StrictModel):
+    """What the first and the last stage have beside layers (`shards`), and what they take."""
+
+    first: v.Some[v.Text]
+    """Modules of the first stage."""
+    last: v.Some[v.Text]
+    """Modules of the last one."""
+    input: v.Text
+    """What of a batch the first takes."""
+    target: v.Text
+    """What of a batch the last one's loss takes."""
+
+
 class SpecFile(StrictModel):
     """A workload: `benchmarks/workloads/<workload>/spec.json`."""
 
@@ -248,6 +274,10 @@ class SpecFile(StrictModel):
     shards: v.Name | None = None
     """List of the network's layers, `layers`, each of which is gathered by itself where `shard`
     splits training over devices. Without it the workload is never split."""
+    tensor: TensorFile | None = None
+    """How `tensor` splits matrices; without it none is."""
+    pipeline: StagesFile | None = None
+    """How `pipeline` splits the network; without it no case has it."""
     parameters: v.Count | None = None
     """Trainable parameters, where the workload fixes them."""
     first_step_batch_size: v.Count | None = None

@@ -85,6 +85,11 @@ def expand(block: BlockFile, scale: str, document: Document, key: Key) -> Iterat
         "batch_size_per_device": block.batch_size_per_device,
         "shard": block.shard,
         "shard_stage": block.shard_stage or (3,),
+        "tensor": block.tensor,
+        "pipeline": block.pipeline,
+        "schedule": block.schedule or ("1f1b",),
+        "micro_batches": block.micro_batches,
+        "recompute": block.recompute,
         "precision": block.precision,
         "compiler": block.compiler,
         "execution": block.execution,
@@ -104,15 +109,20 @@ def expand(block: BlockFile, scale: str, document: Document, key: Key) -> Iterat
         document.complain((*key, "sparsity"), message)
     if block.shard_stage is not None and block.shard == (1,):
         document.complain((*key, "shard_stage"), "is for a `shard`; found none")
+    if block.schedule is not None and block.pipeline == (1,):
+        document.complain((*key, "schedule"), "is for a `pipeline`; found none")
     made: set[Case] = set()
     for values in itertools.product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
         if chosen["compression"] == NONE:
             chosen["sparsity"] = None
         if chosen["shard"] == AS_DEVICES:
-            chosen["shard"] = chosen["size"]["trainers"]
+            together = chosen["tensor"] * chosen["pipeline"]
+            chosen["shard"] = max(1, chosen["size"]["trainers"] // together)
         if chosen["shard"] == 1:
             chosen["shard_stage"] = None
+        if chosen["pipeline"] == 1:
+            chosen["schedule"] = None
         case = Case(strategy=strategy, **chosen.pop("size"), **chosen)
         if case not in made:
             yield case

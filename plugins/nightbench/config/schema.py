@@ -61,8 +61,8 @@ RoleName = Annotated[str, _known("roles"), v.Words("role")]
 Url = Annotated[str, AfterValidator(_url), v.Words("URL")]
 
 AS_DEVICES = "devices"
-"""Instead of a number of shards: as many as devices."""
-ShardCount = Annotated[Any, *_number_or(AS_DEVICES, "as many as devices")]
+"""Instead of a number of shards: all devices that `tensor` and `pipeline` leave."""
+ShardCount = Annotated[Any, *_number_or(AS_DEVICES, "all that `tensor` and `pipeline` leave")]
 ShardStage = Annotated[int, Field(ge=1, le=3), v.Words("1 to 3")]
 PserverCount = Annotated[Any, *_number_or(AS_TRAINERS, "as many as trainers")]
 BatchSize = Annotated[Any, *_number_or(MAX_BATCH, "the largest batch that fits")]
@@ -169,10 +169,25 @@ class BlockFile(StrictModel):
     memory."""
     shard: v.Axis[ShardCount] = (1,)
     """Devices over which `shard_stage` splits the training; between more devices than these what
-    is left is replicated (HSDP). `devices`: all of them."""
+    is left is replicated (HSDP). `devices`: all that `tensor` and `pipeline` leave."""
     shard_stage: v.Axis[ShardStage] | None = None
     """What a `shard` splits: 1 the optimiser's states, 2 gradients as well, 3 parameters as well (3
     unless given)."""
+    tensor: v.Axis[v.Count] = (1,)
+    """Devices that split each matrix (tensor parallel), and compute the batches of all of them
+    together."""
+    pipeline: v.Axis[v.Count] = (1,)
+    """Devices that split the layers, a stage each, and compute the batches of all of them
+    together."""
+    schedule: v.Axis[v.Name] | None = None
+    """Order in which the parts of a batch go through a `pipeline`: `1f1b`, `gpipe` (`1f1b` unless
+    given)."""
+    micro_batches: v.Axis[v.Count] = (1,)
+    """Parts of a step's batch that are computed one after another, through a `pipeline` or, without
+    one, by summing up gradients."""
+    recompute: v.Axis[v.Name] = ("none",)
+    """What of a layer's forward is computed again for its backward: `full` keeps its input alone,
+    `selective` products and attention too, `none` everything."""
     precision: v.Axis[v.Name] = ("fp32",)
     """`fp32`, `tf32`, `bf16` or `fp16`, as the line has it."""
     compiler: v.Axis[v.Name] = ("none",)

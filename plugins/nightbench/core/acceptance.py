@@ -14,6 +14,7 @@ from nightbench.core.capabilities import refusal_of
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     LINE_AXES,
+    SEVERAL,
     Case,
     Catalog,
     Cluster,
@@ -80,7 +81,7 @@ def _modes(framework: FrameworkInfo, cluster: Cluster) -> Iterator[Case]:
     def values(axis: str) -> list[str]:
         known = framework.axes.get(axis, {})
         default = LINE_AXES[axis]
-        every = dict.fromkeys(known if default is None else (default, *known))
+        every = dict.fromkeys(known if default is None else (str(default), *known))
         return [
             value
             for value in every
@@ -106,6 +107,14 @@ def _modes(framework: FrameworkInfo, cluster: Cluster) -> Iterator[Case]:
             yield replace(pair, compression=compression)
         for stage in values("shard_stage"):
             yield replace(pair, shard=2, shard_stage=int(stage))
+        if SEVERAL in values("tensor"):
+            yield replace(pair, tensor=2)
+        for schedule in values("schedule"):
+            yield replace(pair, pipeline=2, schedule=schedule, micro_batches=2)
+        if SEVERAL in values("micro_batches"):
+            yield replace(pair, micro_batches=2)
+        for what in values("recompute")[1:]:
+            yield replace(pair, recompute=what)
     if Strategy.PARAMETER_SERVER in strategies:
         served = replace(pair, strategy=Strategy.PARAMETER_SERVER, pservers=1)
         for sync in values("sync"):

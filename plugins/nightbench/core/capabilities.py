@@ -8,6 +8,7 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import (
     LINE_AXES,
     MAX_BATCH,
+    SEVERAL,
     Build,
     Case,
     Catalog,
@@ -19,6 +20,7 @@ from nightbench.core.model import (
     WorkloadInfo,
 )
 from nightbench.core.model_memory import does_not_fit
+from nightbench.core.splits import not_split
 from nightbench.core.variants import Refusal, builds_of, image_of, prefix_of, variant_of
 
 FULL_LINK = Case.link_bandwidth
@@ -135,7 +137,7 @@ def _not_by_line(
         refusal = _refused(framework, _value(case, axis, workload), axis, cluster)
         if refusal is not None:
             return refusal
-    refusal = _combined(case, framework, workload) or _not_split(case, workload)
+    refusal = _combined(case, framework, workload) or not_split(case, workload)
     if refusal is not None:
         return refusal
     if case.batch_size_per_device == MAX_BATCH:
@@ -148,26 +150,6 @@ def _not_by_line(
         have = ", ".join(sorted(workload.scales))
         return Refusal("scale", f"{case.workload} has no scale {case.scale} (it has {have})")
     return _wrong_length(case, workload.scales[case.scale])
-
-
-def _not_split(case: Case, workload: WorkloadInfo) -> Refusal | None:
-    """Refuse shards that the workload has not, or that do not make up its devices."""
-    if case.shard == 1:
-        return None
-    if workload.shards is None:
-        said = f"{workload.name} is never split: found {case.shard}; expected 1"
-        return Refusal("shard", said)
-    devices = case.nodes * case.devices_per_node
-    if case.strategy is not Strategy.COLLECTIVE or devices % case.shard:
-        return Refusal(
-            "shard",
-            f"found {case.shard} with {case.strategy} on {case.nodes}x{case.devices_per_node}; "
-            f"expected collective, and a divisor of the devices, of which there are {devices}",
-        )
-    if case.batch_size_per_device == MAX_BATCH:
-        said = "max is searched by a process alone, which cannot hold what is split"
-        return Refusal("batch_size_per_device", f"{said}: expected a number with `shard`")
-    return None
 
 
 def _wrong_data(case: Case, workload: WorkloadInfo) -> str | None:
@@ -249,6 +231,8 @@ def _value(case: Case, axis: str, workload: WorkloadInfo) -> str | None:
     if axis == "data" and case.data != SYNTHETIC:
         return workload.reads
     value = getattr(case, axis)
+    if isinstance(LINE_AXES[axis], int):
+        return None if value == LINE_AXES[axis] else SEVERAL
     return None if value is None else str(value)
 
 
@@ -307,7 +291,7 @@ def _refused(
     default = LINE_AXES[axis]
     values = dict(framework.axes.get(axis, {}))
     if default is not None:
-        values.setdefault(default, dict.fromkeys(kinds))
+        values.setdefault(str(default), dict.fromkeys(kinds))
     reasons = values.get(value, {})
     if any(_runs(reasons.get(k, "")) for k in kinds):
         return None

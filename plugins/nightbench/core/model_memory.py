@@ -18,7 +18,9 @@ def held_bytes(case: Case, workload: WorkloadInfo) -> dict[str, float] | None:
     parameters = params.get("parameters", workload.parameters)
     if parameters is None:
         return None
-    whole, stage = FLOAT32 * parameters, case.shard_stage or 0
+    # Norms are on all devices, and ends of a pipeline hold more than others: still at least this.
+    whole = FLOAT32 * parameters / (case.tensor * case.pipeline)
+    stage = case.shard_stage or 0
     states = whole * _MOMENTS.get(params.get("optimizer", ""), 0)
     if case.strategy is Strategy.PARAMETER_SERVER:
         states = 0
@@ -45,7 +47,8 @@ def does_not_fit(case: Case, workload: WorkloadInfo, cluster: Cluster) -> str | 
     parts = ", ".join(f"{what} {_gb(size)}" for what, size in held.items() if size)
     return (
         f"{case.case_id} needs at least {_gb(sum(held.values()))} on each device ({parts}); "
-        f"cluster {cluster.name} has {_gb(limit)}: expected more `shard`, or a smaller scale"
+        f"cluster {cluster.name} has {_gb(limit)}: expected more `shard`, `tensor` or "
+        "`pipeline`, or a smaller scale"
     )
 
 

@@ -3,10 +3,10 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from nightbench.core.model import Measurement, Strategy, digest_of
+from nightbench.core.model import LATER_AXES, Measurement, Strategy, digest_of
 
 _SIZE = frozenset({"strategy", "nodes", "devices_per_node", "trainers"})
-_SHARDING = frozenset({"shard", "shard_stage"})
+_SPLIT = frozenset(LATER_AXES) - {"recompute"}
 _SERVERS = frozenset({"pservers", "sync"})
 
 
@@ -14,8 +14,8 @@ def scale(measurements: Sequence[Measurement]) -> list[Measurement]:
     """Add speed-up and efficiency to the measurements of one run.
 
     The baseline of a case is the smallest case of the run that differs from it by nothing but
-    its size: same cluster, build, batch per device and all other axes; over how many devices a
-    copy is split, and what of it, belongs to its size. Parameter servers are
+    its size: same cluster, build, batch per device and all other axes; how its devices split the
+    work belongs to its size. Parameter servers are
     counted beside the trainers: of a case with them it is the single process that does the same
     work, whatever their number and their updates (PaddlePaddle's VGG16 tables divide by it), and
     where the run holds none the smallest case with equally many servers and the same updates. A
@@ -42,7 +42,7 @@ def _family(measurement: Measurement) -> str:
 def _work(measurement: Measurement) -> str:
     """What a trainer of the case does, where, and by which build."""
     axes: Mapping[str, object] = {
-        k: x for k, x in measurement.case.axes().items() if k not in _SIZE | _SERVERS | _SHARDING
+        k: x for k, x in measurement.case.axes().items() if k not in _SIZE | _SERVERS | _SPLIT
     }
     return digest_of([axes, measurement.cluster, measurement.build.build_id])
 
@@ -52,10 +52,14 @@ def _scaled(
 ) -> Measurement:
     case = measurement.case
 
-    def size(other: Measurement) -> tuple[int, bool, bool, int, str]:
+    def size(other: Measurement) -> tuple[int, bool, bool, bool, int, str]:
         # Of two smallest cases (single and collective 1x1), the one of the same strategy and stage.
         its = other.case
-        unlike = its.strategy is not case.strategy, its.shard_stage != case.shard_stage
+        unlike = (
+            its.strategy is not case.strategy,
+            its.shard_stage != case.shard_stage,
+            its.micro_batches != case.micro_batches,
+        )
         return its.trainers, *unlike, its.nodes, its.case_id
 
     served = case.strategy is Strategy.PARAMETER_SERVER

@@ -54,8 +54,8 @@ FIELDS: dict[str, str] = {
     "baseline_case_id": "the baseline case",
     "time_to_first_step_s": "from process start to the end of the first step, seconds",
     "peak_resident_bytes": "largest resident memory of a trainer",
-    "sent_bytes_per_step": "bytes of gradients that a trainer sends in a step, where it counts "
-    "them (compression); null elsewhere",
+    "sent_bytes_per_step": "bytes that a trainer sends in a step, where the line counts them "
+    "(PyTorch); null elsewhere",
     "data_wait_s": "seconds that a step waited for its batch, median of the repeats; null for "
     "synthetic data",
     "tokens_per_s": "tokens per second of all devices; null for what is no language model",

@@ -187,7 +187,8 @@ def _trainer(workload: str, **changes: Any) -> Any:
     data = load_module(BENCHMARKS / "workloads" / workload / "data.py")
     about = CATALOG.workloads[workload]
     params = about.scales[smallest_scale(about.scales)]
-    known = {"params": params, "seed": 1, "rank": 0, "batch_size": 8, "data_path": None}
+    known = {"params": params, "seed": 1, "data_rank": 0, "together": 1}
+    known |= {"batch_size": 8, "data_path": None}
     context = SimpleNamespace(**{**known, "parameters": None, **changes})
     return base.Base(context, None, data), data, params
 
@@ -210,7 +211,7 @@ def test_batches_are_a_rank_s_own_and_weights_the_seed_s(workload: str) -> None:
     def equal(one: Any, other: Any) -> bool:
         return all(np.array_equal(value, other[name]) for name, value in one.items())
 
-    (first, data, params), (second, _, _) = _trainer(workload), _trainer(workload, rank=1)
+    (first, data, params), (second, _, _) = _trainer(workload), _trainer(workload, data_rank=1)
     batches = [x for each in (first, second) for x in itertools.islice(each.feed(dict), 2)]
     if params["batches"] > 1:
         pairs = itertools.combinations(batches, 2)

@@ -21,7 +21,14 @@ import pytest
 from nightbench.checks import CheckContext, check_repeats
 from nightbench.config.locations import benchmarks_folder, dags_folder
 from nightbench.core.code_digest import shipped_files
-from nightbench.core.model import Case, Process, Protocol, ReferenceLosses, Strategy
+from nightbench.core.model import (
+    LATER_AXES,
+    Case,
+    Process,
+    Protocol,
+    ReferenceLosses,
+    Strategy,
+)
 from nightbench.core.summarize import repeat_record, summarize_repeat
 from nightbench.local.home import find_home, venv_bin
 
@@ -261,8 +268,7 @@ def refused(job: Any, ranks: list[dict[str, Any]]) -> dict[str, str]:
         compiler=case["compiler"],
         execution=case["execution"],
         layout=case["layout"],
-        shard=case.get("shard", 1),
-        shard_stage=case.get("shard_stage"),
+        **{axis: case[axis] for axis in LATER_AXES if axis in case},
         sync=case["sync"],
         scale="smoke",
     )

@@ -18,6 +18,8 @@ SERVERS = {"strategy": Strategy.PARAMETER_SERVER, "trainers": 2, "pservers": 1, 
 RANKS = {"strategy": Strategy.COLLECTIVE, "nodes": 2, "trainers": 2}
 SHARDS = {**RANKS, "shard": 2, "shard_stage": 3}
 XLA = {**SHARDS, "compiler": "xla"}
+SPLIT = {**RANKS, "devices_per_node": 4, "trainers": 8, "scale": "smoke"}
+STAGES = {"pipeline": 2, "schedule": "1f1b"}
 ALONE = {"strategy": Strategy.COLLECTIVE, "trainers": 1}
 
 
@@ -53,6 +55,37 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ("jax", "llama", {**XLA, "shard_stage": 1}, "splits a parameter with its states"),
         ("jax", "llama", {**XLA, "precision": "fp16"}, "these ranks hold parts"),
         ("paddle3", "gpt2", SHARDS, "does not use group_sharded_parallel"),
+        ("pytorch", "llama", {**SPLIT, "tensor": 3}, "found 3 with collective on 2x4; expected"),
+        (
+            *("pytorch", "llama", {**SPLIT, "tensor": 2, "pipeline": 2, "shard": 4}),
+            "found 16, the product of shard 4 and tensor 2 and pipeline 2 with collective on 2x4; "
+            "expected collective, and a divisor of the devices, of which there are 8",
+        ),
+        (
+            "pytorch",
+            "llama",
+            {**SPLIT, "tensor": 4},
+            "expected a divisor of key_value_heads, which",
+        ),
+        (
+            "pytorch",
+            "llama",
+            {**SPLIT, **STAGES, "pipeline": 4},
+            "a divisor of layers, which are 2",
+        ),
+        ("pytorch", "llama", {**SPLIT, **STAGES, "scale": "full"}, "share the table of embeddings"),
+        ("pytorch", "gpt2", {**SPLIT, "tensor": 2}, "gpt2 is never split by it: found 2; expected"),
+        (
+            "pytorch",
+            "bert_base",
+            {**ALONE, "recompute": "full"},
+            "names no layers: found full; expected n",
+        ),
+        ("pytorch", "llama", {**ALONE, "micro_batches": 3}, "a divisor of the 2 samples of a step"),
+        ("pytorch", "llama", {**SPLIT, "tensor": 2, "micro_batches": 3}, "step, of 2 devices toge"),
+        ("pytorch", "llama", {**SPLIT, **STAGES, "schedule": "interleaved"}, "device one stage"),
+        ("pytorch", "llama", {**SPLIT, "tensor": 2, "shard": 2, "shard_stage": 1}, "whole states"),
+        ("paddle3", "llama", {**SPLIT, "tensor": 2}, "does not support tensor several. Supported"),
         ("pytorch", "bert_base", SHARDS, "bert_base is never split: found 2; expected 1"),
         ("pytorch", "llama", {**SHARDS, "batch_size_per_device": "max"}, "cannot hold what is"),
         (
@@ -81,6 +114,9 @@ def test_what_trainers_cannot_run_together_is_refused(
         ("pytorch", "resnet50_v1.5", {**RANKS, "compression": "dgc"}),
         *(("pytorch", "llama", {**SHARDS, "shard_stage": stage}) for stage in (1, 2, 3)),
         ("pytorch", "gpt2", {**SHARDS, "devices_per_node": 2}),
+        ("pytorch", "llama", {**SPLIT, "tensor": 2, "shard": 4, "shard_stage": 3}),
+        ("pytorch", "llama", {**SPLIT, **STAGES, "tensor": 2, "micro_batches": 4}),
+        ("pytorch", "gpt2", {**ALONE, "recompute": "selective"}),
         *(("jax", "gpt2", {**XLA, "shard_stage": stage}) for stage in (2, 3)),
     ],
 )

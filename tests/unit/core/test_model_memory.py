@@ -39,18 +39,29 @@ def test_each_stage_splits_more(shard: int, stage: int | None, bytes_per_paramet
     assert sum(held.values()) == pytest.approx(bytes_per_parameter * 8030261248)
 
 
+def test_matrices_and_layers_are_parts_of_what_shards_split() -> None:
+    held = held_bytes(llama("8b", 4, tensor=4, pipeline=2), LLAMA)
+    assert held
+    assert sum(held.values()) == 16 * 8030261248 / 8
+    held = held_bytes(llama("8b", 4, tensor=4, pipeline=2, shard=4, shard_stage=3), LLAMA)
+    assert held
+    assert sum(held.values()) == 16 * 8030261248 / 32
+
+
 def test_what_cannot_fit_is_refused_with_the_figure() -> None:
     case = llama("8b", 1)
     assert refusal(case, 80) == (
         f"{case.case_id} needs at least 128 GB on each device (weights 32.1 GB, gradients 32.1 GB, "
-        "optimiser states 64.2 GB); cluster lab has 80 GB: expected more `shard`, or a smaller "
-        "scale"
+        "optimiser states 64.2 GB); cluster lab has 80 GB: expected more `shard`, `tensor` or "
+        "`pipeline`, or a smaller scale"
     )
     assert refusal(case, None) == ""
     assert refusal(llama("8b", 1, shard=8, shard_stage=3), 80) == ""
     assert "needs at least 141 GB" in refusal(llama("70b", 1, shard=8, shard_stage=3), 80)
     assert refusal(llama("70b", 4, shard=32, shard_stage=3), 80) == ""
     assert refusal(llama("full", 1), 24) == ""
+    assert "needs at least 141 GB" in refusal(llama("70b", 1, tensor=8), 80)
+    assert refusal(llama("70b", 4, tensor=8, pipeline=4, schedule="1f1b"), 80) == ""
 
 
 def test_a_process_on_a_cpu_may_take_no_more_than_the_case_says() -> None:

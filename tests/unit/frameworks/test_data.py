@@ -30,7 +30,8 @@ def load(workload: str) -> Any:
 def trainer(workload: str, scale: str = "smoke", **changes: Any) -> Base:
     spec = json.loads((WORKLOADS / workload / "spec.json").read_text())
     params = spec["scales"][scale]
-    known = {"params": params, "seed": 1, "rank": 0, "batch_size": 8, "data_path": None}
+    known = {"params": params, "seed": 1, "data_rank": 0, "together": 1}
+    known |= {"batch_size": 8, "data_path": None}
     known["parameters"] = params.get("parameters", spec.get("parameters"))
     return Base(SimpleNamespace(**{**known, **changes}), None, load(workload))
 

@@ -28,8 +28,13 @@ READING = sorted(name for name, spec in SPECS.items() if "reads" in spec)
 
 def trainer(workload: str, path: Path | None = None, **changes: Any) -> Base:
     spec = SPECS[workload]
-    known = {"params": spec["scales"]["smoke"], "seed": 1, "rank": 0, "world_size": 1}
-    known |= {"batch_size": 4, "data_path": str(path or SAMPLES / spec["reads"])}
+    known = {"params": spec["scales"]["smoke"], "seed": 1, "together": 1}
+    known |= {
+        "data_rank": 0,
+        "data_ranks": 1,
+        "batch_size": 4,
+        "data_path": str(path or SAMPLES / spec["reads"]),
+    }
     return Base(SimpleNamespace(**{**known, **changes}), None, load(workload))
 
 
@@ -57,7 +62,7 @@ def test_synthetic_data_are_not_read(workload: str) -> None:
 
 @pytest.mark.parametrize("workload", ["resnet50_v1.5", "ctr_dnn", "bert_base", "llama", "word2vec"])
 def test_ranks_read_different_samples(workload: str) -> None:
-    first, second = (take(trainer(workload, rank=rank, world_size=2), 1)[0] for rank in (0, 1))
+    first, second = (take(trainer(workload, data_rank=rank, data_ranks=2), 1)[0] for rank in (0, 1))
     different = [name for name, x in first.items() if not np.array_equal(x, second[name])]
     assert {"images", "dense", "tokens", "word"} & set(different)
 

@@ -7,7 +7,15 @@ are described by the JSON Schemas under `benchmarks/contract/`; the classes here
 a `to_json`/`from_json` are the control plane's side of that contract.
 """
 
-from nightbench.core.model.cases import LINE_AXES, MAX_BATCH, Build, Case, Protocol
+from nightbench.core.model.cases import (
+    LATER_AXES,
+    LINE_AXES,
+    MAX_BATCH,
+    SEVERAL,
+    Build,
+    Case,
+    Protocol,
+)
 from nightbench.core.model.clusters import (
     Cluster,
     EnvironmentPolicy,

@@ -50,14 +50,25 @@ class Case:
     nodes: int = 1
     devices_per_node: int = 1
     trainers: int = 1
-    """Data-parallel ranks: nodes x devices for `collective`, the trainers of a parameter server."""
+    """Ranks: nodes x devices for `collective`, the trainers of a parameter server."""
     pservers: int = 0
     batch_size_per_device: int | Literal["max"] = 1
-    """Samples in a step of one trainer; `max`: the largest batch that fits, found by the run."""
+    """Samples in a step of one trainer, its part where several compute the same; `max`: the largest
+    batch that fits, found by the run."""
     shard: int = 1
     """Devices that share a copy of what `shard_stage` splits; the copies are replicas (HSDP)."""
     shard_stage: int | None = None
     """Of a sharded case: 1 splits optimiser states, 2 gradients as well, 3 parameters as well."""
+    tensor: int = 1
+    """Devices that split each matrix; they compute the same samples, those of all of them."""
+    pipeline: int = 1
+    """Devices that split the layers, a stage each; they compute the same samples, too."""
+    schedule: str | None = None
+    """Of a pipeline: the order in which parts of a batch go through it (1f1b, gpipe)."""
+    micro_batches: int = 1
+    """Parts of a step's batch, one after another; their gradients are summed up."""
+    recompute: str = "none"
+    """What of a layer's forward is computed again for its backward: none, selective, full."""
     precision: str = "fp32"
     sync: str = "sync"
     """Parameter server only: sync, or how trainers go ahead of each other (async, geo)."""
@@ -104,7 +115,10 @@ class Case:
         `single bf16 xla`, `collective shard2`; `staging.series` names modes by the same words.
         """
         axes = (axis for axis, default in LINE_AXES.items() if getattr(self, axis) != default)
-        words = {"data": "", "shard_stage": f"shard{self.shard_stage}"}
+        words = {
+            **{"data": "", "shard_stage": f"shard{self.shard_stage}", "tensor": "tensor"},
+            **{"micro_batches": "micro_batches", "recompute": f"recompute_{self.recompute}"},
+        }
         return " ".join(filter(None, (words.get(axis, str(getattr(self, axis))) for axis in axes)))
 
     def axes(self) -> dict[str, Any]:
@@ -116,7 +130,7 @@ class Case:
 
         Those that 0.1.0 had not are left out at their defaults, so that they cut no history.
         """
-        default = {axis: _AXIS_DEFAULTS[axis] for axis in ("shard", "shard_stage")}
+        default = {axis: _AXIS_DEFAULTS[axis] for axis in LATER_AXES}
         return {k: v for k, v in self.axes().items() if k not in default or v != default[k]}
 
     @classmethod
@@ -125,9 +139,19 @@ class Case:
         return cls(**{**axes, "strategy": Strategy(axes["strategy"])})
 
 
+LATER_AXES = (
+    *("shard", "shard_stage", "tensor", "pipeline", "schedule", "micro_batches", "recompute"),
+)
+"""How work is split: axes that 0.1.0 had not."""
+
 _OPTIONAL_AXES: tuple[tuple[str, str], ...] = (
     ("shard", "shard"),
     ("shard_stage", "stage"),
+    ("tensor", "tensor"),
+    ("pipeline", "pipeline"),
+    ("schedule", ""),
+    ("micro_batches", "micro"),
+    ("recompute", "recompute_"),
     ("sequence_length", "seq"),
     ("precision", ""),
     ("sync", ""),
@@ -147,17 +171,20 @@ _OPTIONAL_AXES: tuple[tuple[str, str], ...] = (
 
 _AXIS_DEFAULTS: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(Case)}
 
-LINE_AXES: Mapping[str, str | None] = {
+LINE_AXES: Mapping[str, str | int | None] = {
     "strategy": None,
     **{
         axis: _AXIS_DEFAULTS[axis]
         for axis in (
             *("sync", "precision", "compiler", "execution"),
             *("layout", "compression", "data", "shard_stage"),
+            *("tensor", "schedule", "micro_batches", "recompute"),
         )
     },
 }
-"""Axes whose values a framework line declares -> the value that every line has."""
+"""Axes whose values a framework line declares -> the value that every line has. Of a number a line
+declares whether it has more than one: `several`."""
+SEVERAL = "several"
 
 
 @dataclass(frozen=True)

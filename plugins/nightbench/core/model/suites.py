@@ -88,6 +88,11 @@ TableAxis = Literal[
     "batch_size_per_device",
     "shard",
     "shard_stage",
+    "tensor",
+    "pipeline",
+    "schedule",
+    "micro_batches",
+    "recompute",
     "sequence_length",
     "precision",
     "compiler",
@@ -278,7 +283,8 @@ class ReferenceLosses:
     def of(self, case: Case) -> ReferenceLosses | None:
         """Return them where they are those of a case, else None."""
         same = (case.scale, case.batch_size_per_device) == (self.scale, self.batch_size_per_device)
-        plain = case.data == Case.data and case.sequence_length is None
+        own = case.tensor == case.pipeline == 1  # Else ranks share their batches.
+        plain = own and case.data == Case.data and case.sequence_length is None
         return self if same and plain else None
 
 
@@ -306,6 +312,10 @@ class WorkloadInfo:
     """List of the network's layers that `shard` gathers one by one; None: no case has it."""
     losses: ReferenceLosses | None = None
     """What the first steps' losses have to be; None where nobody states them."""
+    tensor: tuple[str, ...] | None = None
+    """Parameters of a scale that `tensor` has to divide; None: no case has it."""
+    pipeline: bool = False
+    """Whether layers can be split into stages."""
     tokens: str | None = None
     """Formula of the tokens of an example, from the parameters; None for no language model."""
     forward_flops: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,66 @@
+"""How many bytes a rank sends in a step: collectives are seen as they are called."""
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+RING = {
+    "allreduce_": 2,
+    "all_reduce": 2,
+    "_allgather_base_": 1,
+    "allgather_": 1,
+    "all_gather_into_tensor": 1,
+    "_reduce_scatter_base_": 1,
+    "reduce_scatter_": 1,
+    "reduce_scatter_tensor": 1,
+    "broadcast_": 1,
+    "broadcast": 1,
+    "alltoall_base_": 1,
+    "all_to_all_single": 1,
+}
+"""Collective -> how often each of N ranks sends (N - 1) / N of the whole, at best."""
+PASSED_OVER = ("recv_", "barrier", "wait_tensor", "_wrap_tensor_autograd")
+
+
+class Sent(TorchDispatchMode):
+    """Counts, within its block, what this rank has to send: by rings, and to its neighbours."""
+
+    def __init__(self):
+        super().__init__()
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        """Counts a collective, and calls any function."""
+        if any(issubclass(each, DTensor) for each in types):
+            return NotImplemented  # It comes back as what it is made of.
+        found = func(*args, **(kwargs or {}))
+        name = func._schema.name
+        if name.startswith(("c10d::", "_c10d_functional::")):
+            self.bytes += _sent(name.rpartition("::")[2], args, found)
+        return found
+
+
+def _sent(name, args, found):
+    if name in PASSED_OVER:
+        return 0
+    if name == "send":
+        return _bytes(args[0])
+    if name not in RING:
+        raise RuntimeError("found the collective {}; nobody has said what it sends".format(name))
+    whole, ranks = max(_bytes(each) for each in (*args, found)), _ranks(args)
+    return RING[name] * whole * (ranks - 1) // ranks
+
+
+def _bytes(tensors):
+    return sum(each.nbytes for each in tree_leaves(tensors) if hasattr(each, "nbytes"))
+
+
+def _ranks(args):
+    """Of the group that a collective is given as an object, or names last."""
+    for each in args:
+        if isinstance(each, torch.ScriptObject) and each._type().name() == "ProcessGroup":
+            return dist.ProcessGroup.unbox(each).size()
+    name = [each for each in args if isinstance(each, str)][-1]
+    return dist.distributed_c10d._resolve_process_group(name).size()

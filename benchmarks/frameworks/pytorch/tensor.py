@@ -1,0 +1,48 @@
+"""Matrices split over devices that compute the same samples: tensor parallel by DTensor.
+
+As Megatron-LM does it (Shoeybi et al. 2019, arXiv:1909.08053): of two matrices in a row the first
+is split by columns, the second by rows. Between them, in norms and residuals, each device has a
+part of every sequence (Korthikanti et al. 2022, arXiv:2205.05198). Logits and loss stay split.
+"""
+
+import torch
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    SequenceParallel,
+    loss_parallel,
+    parallelize_module,
+)
+
+__all__ = ["loss_parallel", "split"]
+
+
+class Gathered(SequenceParallel):
+    """A norm of a part of each sequence, whose output is gathered once for all that read it."""
+
+    @staticmethod
+    def _prepare_output_fn(use_local_output, mod, outputs, device_mesh):
+        return outputs.redistribute(placements=[Replicate()])
+
+
+def split(model, mesh, names):
+    """Splits a network's matrices over a mesh of one dimension.
+
+    Args:
+        model: with the weights to begin with.
+        mesh: of the devices that compute the same samples.
+        names: last names of modules by how they are split, `columns`, `rows` and `norms`.
+    """
+    plan = {}
+    for path, module in model.named_modules():
+        name = path.rpartition(".")[2]
+        if name in names["columns"]:
+            whole = path != name  # A layer's: what follows reads its own part.
+            plan[path] = ColwiseParallel(use_local_output=whole)
+        elif name in names["rows"]:
+            inputs = Replicate() if isinstance(module, torch.nn.Embedding) else Shard(-1)
+            plan[path] = RowwiseParallel(input_layouts=inputs, output_layouts=Shard(1))
+        elif name in names["norms"]:
+            plan[path] = Gathered()
+    parallelize_module(model, mesh, plan)

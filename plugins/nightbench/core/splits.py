@@ -1,0 +1,71 @@
+"""How devices split a training between them, and what does not come out even. Pure."""
+
+from __future__ import annotations
+
+from nightbench.core.model import MAX_BATCH, Case, Strategy, WorkloadInfo
+from nightbench.core.variants import Refusal
+
+
+def not_split(case: Case, workload: WorkloadInfo) -> Refusal | None:
+    """Refuse parts that the workload has not, or that do not make up devices, matrices, layers."""
+    split = {axis: getattr(case, axis) for axis in ("shard", "tensor", "pipeline")}
+    split = {axis: number for axis, number in split.items() if number > 1}
+    for axis, can in (("tensor", workload.tensor), ("pipeline", workload.pipeline)):
+        if axis in split and not can:
+            said = f"{workload.name} is never split by it: found {split[axis]}; expected 1"
+            return Refusal(axis, said)
+    for axis in ("shard", "micro_batches"):
+        if getattr(case, axis) > 1 and workload.shards is None:
+            said = f"{workload.name} is never split: found {getattr(case, axis)}; expected 1"
+            return Refusal(axis, said)
+    if case.recompute != Case.recompute and workload.shards is None:
+        said = f"{workload.name} names no layers: found {case.recompute}; expected none"
+        return Refusal("recompute", said)
+    return _uneven_devices(case, split) or _uneven_parts(case, workload)
+
+
+def _uneven_devices(case: Case, split: dict[str, int]) -> Refusal | None:
+    if not split:
+        return None
+    devices, product = case.nodes * case.devices_per_node, 1
+    for number in split.values():
+        product *= number
+    first = next(iter(split))
+    if case.strategy is not Strategy.COLLECTIVE or devices % product:
+        found, of = str(product), ""
+        if len(split) > 1:
+            of = ", the product of " + " and ".join(f"{each} {n}" for each, n in split.items())
+        return Refusal(
+            first,
+            f"found {found}{of} with {case.strategy} on {case.nodes}x{case.devices_per_node}; "
+            f"expected collective, and a divisor of the devices, of which there are {devices}",
+        )
+    if case.batch_size_per_device == MAX_BATCH:
+        said = "max is searched by a process alone, which cannot hold what is split"
+        return Refusal("batch_size_per_device", f"{said}: expected a number with `{first}`")
+    return None
+
+
+def _uneven_parts(case: Case, workload: WorkloadInfo) -> Refusal | None:
+    params = workload.params_of(case)
+    divided = [("tensor", key) for key in workload.tensor or ()] + [("pipeline", "layers")]
+    for axis, key in divided:
+        number = getattr(case, axis)
+        if number > 1 and params.get(key, 0) % number:
+            said = f"found {number}; expected a divisor of {key}, which are {params[key]} here"
+            return Refusal(axis, said)
+    if case.pipeline > 1 and params.get("tied"):
+        said = "its first and last stage would share the table of embeddings (`tied`)"
+        return Refusal("pipeline", f"found {case.pipeline} at scale {case.scale}: {said}")
+    if case.micro_batches == 1:
+        return None
+    if case.batch_size_per_device == MAX_BATCH:
+        said = "expected a number with `micro_batches`"
+        return Refusal("batch_size_per_device", f"found max; {said}")
+    together = case.tensor * case.pipeline
+    samples = case.batch_size_per_device * together
+    if samples % case.micro_batches:
+        of = f", of {together} devices together" if together > 1 else ""
+        said = f"expected a divisor of the {samples} samples of a step{of}"
+        return Refusal("micro_batches", f"found {case.micro_batches}; {said}")
+    return None

@@ -1,0 +1,82 @@
+"""Devices that split matrices, layers and batches train as one device does with the same batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import pytest
+from tests.integration.test_sharding import MOMENTUM, TOLERANCE, alone, job_like, losses_of
+
+from nightbench.testkit.gangs import refused, run_gang
+
+pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(900)]
+
+TOKENS = 128
+"""Of a sequence at smoke."""
+MOST = 4 * 220480
+"""Bytes of the parameters."""
+ROTATIONS = 2 * TOKENS * 8 * 4
+"""Of the table that DistributedDataParallel broadcasts with each forward."""
+
+
+def hidden(samples: int) -> int:
+    """Bytes of what layers hand on, for so many samples."""
+    return samples * TOKENS * 64 * 4
+
+
+@pytest.mark.parametrize(
+    ("ranks", "same", "changes", "cases"),
+    [
+        (
+            *(2, 2, {}),
+            [
+                # Two layers of 8 exchanges each, 4 around them; the loss's sums, and norms.
+                ({"tensor": 2}, 20 * hidden(4) / 2 + 3 * 4 * TOKENS * 4 + 5 * 64 * 4),
+                ({"pipeline": 2, "schedule": "1f1b", "micro_batches": 2}, hidden(4)),
+            ],
+        ),
+        (
+            *(2, 1, {}),
+            [({"micro_batches": 2, "recompute": "full"}, MOST + ROTATIONS / 2)],
+        ),
+        (
+            *(4, 2, MOMENTUM),
+            [
+                ({"tensor": 2, "shard": 2, "shard_stage": 3, "recompute": "selective"}, None),
+                ({"pipeline": 2, "schedule": "gpipe", "micro_batches": 4}, None),
+            ],
+        ),
+        (
+            *(4, 4, MOMENTUM),
+            [({"tensor": 2, "pipeline": 2, "schedule": "1f1b", "micro_batches": 2}, None)],
+        ),
+    ],
+)
+def test_splits_train_as_one_device_does(
+    tmp_path: Path,
+    interpreter: Callable[[str], str],
+    ranks: int,
+    same: int,
+    changes: dict[str, Any],
+    cases: list[tuple[dict[str, Any], float | None]],
+) -> None:
+    python = interpreter("pytorch")
+    expected = alone(tmp_path, python, "pytorch", "llama", ranks // same, changes, 2 * ranks)
+    assert expected[-1] < expected[0]
+    for number, (axes, sent) in enumerate(cases):
+        job = job_like("pytorch", "llama", changes, trainers=ranks, strategy="collective", **axes)
+        (folder := tmp_path / str(number)).mkdir()
+        found = run_gang(folder, job, python)
+        losses = [losses_of(rank) for rank in found]
+        assert [mean(each) for each in zip(*losses, strict=True)] == pytest.approx(
+            expected, rel=TOLERANCE
+        ), axes
+        # Ranks that compute the same samples report one loss, and count each sample once.
+        assert len({tuple(each) for each in losses}) == ranks // same
+        assert sum(rank["samples_per_step"] for rank in found) == 2 * ranks * TOKENS
+        assert refused(job, found) == {}
+        most = max(rank["sent_bytes_per_step"] for rank in found)
+        assert most > 0 if sent is None else most == sent, axes
