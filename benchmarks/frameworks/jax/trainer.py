@@ -17,7 +17,8 @@ PRODUCTS = {"fp32": "highest", "tf32": "tensorfloat32", "bf16": "default", "fp16
 TYPES = {"bf16": jnp.bfloat16, "fp16": jnp.float16}
 
 RANKS = ("copies", "shards")
-"""Axes of the mesh: replicas, and the ranks that hold one together."""
+"""Axes of the mesh: replicas, and the ranks that hold one together. A third, `tensor`, splits
+matrices; what its ranks exchange is left to XLA."""
 
 FIRST_SCALE, GROWTH_STEPS = 2.0**16, 2000
 """Loss scaling of fp16, as in PyTorch: doubled after so many good steps, halved by an overflow."""
@@ -136,13 +137,15 @@ class Trainer(Base):
         self.split = {name: _split_axis(w.shape, shards) for name, w in weights.items()}
         place, train, self.state = jax.device_put, self._train, state
         if context.grouped:
-            mesh = Mesh(numpy.array(jax.devices()).reshape(-1, shards), RANKS)
+            devices = numpy.array(jax.devices()).reshape(-1, shards, context.tensor)
+            mesh = Mesh(devices, (*RANKS, "tensor"))
             own, parts = Split(RANKS), self._specs(state)
             place = functools.partial(self._global, mesh, own)
             # Every rank normalises and differentiates over its own batch, as elsewhere.
             specs = {"in_specs": (parts, own), "out_specs": (parts, own), "check_vma": False}
-            train = jax.shard_map(train, mesh=mesh, **specs)
-            self.state = jax.tree.map(functools.partial(_part, mesh), state, parts)
+            if context.data_ranks > 1:
+                train = jax.shard_map(train, mesh=mesh, axis_names=set(RANKS), **specs)
+            self.state = jax.tree.map(functools.partial(_part, mesh), state, self._matrices(parts))
         self.batches = self.feed(lambda batch: place(channels_last.batch(batch)))
         self.train = jax.jit(train, donate_argnums=0)
         self.kept = []
@@ -163,6 +166,26 @@ class Trainer(Base):
         specs = {**jax.tree.map(lambda _: Split(), state), "weights": parts}
         specs["slots"] = {name: [parts[name]] * len(each) for name, each in state["slots"].items()}
         return specs
+
+    def _matrices(self, specs):
+        """The same, with matrices split by `tensor`."""
+        if self.context.tensor == 1:
+            return specs
+        parts = {
+            name: self._in_columns_or_rows(name, spec) for name, spec in specs["weights"].items()
+        }
+        slots = {name: [parts[name]] * len(each) for name, each in specs["slots"].items()}
+        return {**specs, "weights": parts, "slots": slots}
+
+    def _in_columns_or_rows(self, name, spec):
+        """Matrices are (in, out): columns are their second axis, rows their first."""
+        module = name.split(".")[-2]
+        for axis, kind in enumerate(("rows", "columns")):
+            if module in self.context.matrices[kind]:
+                axes = [*spec, None, None][:2]
+                axes[axis] = ("tensor",) if axes[axis] is None else (axes[axis], "tensor")
+                return Split(*axes)
+        return spec
 
     @staticmethod
     def _global(mesh, spec, tree):
@@ -192,7 +215,7 @@ class Trainer(Base):
             scaled_loss = jax.checkpoint(scaled_loss, policy=_not_gathered)
         found = jax.value_and_grad(scaled_loss, has_aux=True)(state["weights"])
         (_, (loss, averages)), gradients = found
-        if self.context.grouped:
+        if self.context.data_ranks > 1:
             averages = jax.lax.pmean(averages, RANKS)
             gradients = {name: self._mean(name, each) for name, each in gradients.items()}
         new = {**state, "averages": averages, "weights": {}, "slots": {}, "step": state["step"] + 1}
@@ -207,7 +230,7 @@ class Trainer(Base):
     def _key(self, step):
         """Where the random numbers of this rank and step begin."""
         # The same program on every rank: a collective of JAX wants that.
-        rank = jax.lax.axis_index(RANKS) if self.context.grouped else 0
+        rank = jax.lax.axis_index(RANKS) if self.context.data_ranks > 1 else 0
         return jax.random.fold_in(jax.random.fold_in(jax.random.key(0), rank), step)
 
     def _mean(self, name, gradient):
@@ -241,7 +264,7 @@ class Trainer(Base):
     def weights(self):
         """Name -> value of all trainable parameters."""
         weights = self.state["weights"]
-        if any(axis is not None for axis in self.split.values()):
+        if self.context.tensor > 1 or any(axis is not None for axis in self.split.values()):
             weights = multihost_utils.process_allgather(weights, tiled=True)
         return {
             name: channels_last.weight_of_data(_own(weight)) for name, weight in weights.items()
