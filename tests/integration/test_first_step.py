@@ -7,6 +7,7 @@ The cells are those that the kit finds.
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from nightbench.testkit.cells import (
     gradients_of_no_loss,
     run_first_step,
 )
+from nightbench.testkit.gangs import BENCHMARKS
 
 __all__ = [
     "first_step",
@@ -152,6 +154,22 @@ def test_optimisers_do_the_same(line: str, workload: str, first_step: FirstStep)
         reference = [stated.first[0], stated.third["1"][0]]
         assert losses[::2] == pytest.approx(reference, rel=1e-4)
     assert first_step(line, workload, *words)["losses"] == pytest.approx(losses, rel=1e-4)
+
+
+@pytest.mark.slow
+def test_fluids_adamw_decays_matrices(interpreter: Callable[[str], str], tmp_path: Path) -> None:
+    """Fluid adds epsilon before Adam's bias is corrected: one so small leaves no difference."""
+    code = tmp_path / "code"
+    shutil.copytree(BENCHMARKS, code)
+    spec = code / "workloads" / "bert_base" / "spec.json"
+    text = spec.read_text().replace('"epsilon": 1e-6', '"epsilon": 1e-9')
+    spec.write_text(text.replace('"weight_decay": 0.01', '"weight_decay": 10.0'))
+    fluid, torch, weak = (
+        run_first_step(interpreter(line), line, "bert_base", ("--steps", "4"), folder)["losses"]
+        for line, folder in (("paddle1", code), ("pytorch", code), ("pytorch", BENCHMARKS))
+    )
+    assert fluid == pytest.approx(torch, rel=2e-5)
+    assert torch[-1] != pytest.approx(weak[-1], rel=1e-4)
 
 
 def test_the_program_of_servers_is_the_same_network(first_step: FirstStep) -> None:

@@ -56,9 +56,11 @@ def program(
     )
 
 
-def gpu_job(folder: Path, line: str, trainers: int, **axes: Any) -> Any:
+def gpu_job(
+    folder: Path, line: str, trainers: int, workload: str = "resnet50_v1.5", **axes: Any
+) -> Any:
     """A job whose trainers have a GPU each, which lies in `job.json` too."""
-    job = job_of(line, "resnet50_v1.5", trainers, **axes)
+    job = job_of(line, workload, trainers, **axes)
     for process in job["processes"]:
         process["device"] = "0"
     names = ["master", *(process["name"] for process in job["processes"])]
@@ -92,6 +94,18 @@ def test_products_have_the_precision_of_the_case(
 def test_gradients_are_compressed(python: str, tmp_path: Path) -> None:
     operators = proved(python, tmp_path, 2, strategy="collective", compression="dgc")["operators"]
     assert {"dgc", "dgc_momentum"} <= set(operators)
+
+
+def test_bert_is_cast_and_updated_in_float32(python: str, tmp_path: Path) -> None:
+    axes = {"workload": "bert_base", "strategy": "collective", "precision": "fp16"}
+    found = proved(python, tmp_path, 2, **axes)
+    operators = found["operators"]
+    products = ("mul", "matmul", "mul_grad", "matmul_grad")
+    assert {name for op in products for name in operators[op]} == {"FP16"}
+    for op in ("adam", "softmax_with_cross_entropy", "layer_norm"):
+        assert operators[op] == ["FP32"]
+    assert "isfinite" in operators
+    assert (found["precision"], found["ranks"]) == ("fp16", 2)
 
 
 def test_a_cast_that_is_left_out_is_seen(python: str, tmp_path: Path) -> None:
