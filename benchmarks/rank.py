@@ -77,8 +77,8 @@ class Context:
         self.together = self.tensor * self.stages
         """Ranks that compute the same samples: the batches of all of them as one."""
         self.data_ranks = self.world_size // self.together
-        self.data_rank = self.rank // self.tensor % self.data_ranks
-        """Whose samples these are, of so many."""
+        self.data_rank = self.rank // self.tensor % max(self.data_ranks, 1)
+        """Whose samples these are, of so many; a gang of servers alone has no samples."""
         self.precision = self.case["precision"]
         self.data_path = data_path(job, spec)
         """Folder or file of real data on this node; None where batches are synthetic."""

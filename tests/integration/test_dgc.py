@@ -50,7 +50,8 @@ def test_ranks_agree_and_bytes_follow_the_sparsity(root: Path, tmp_path: Path) -
 def test_the_loss_falls_as_that_of_the_dense_exchange(root: Path, tmp_path: Path) -> None:
     dense, _ = two_ranks(root, tmp_path / "dense")
     sparse, _ = two_ranks(root, tmp_path / "sparse", compression="dgc", sparsity=99.0)
-    assert "sent_bytes_per_step" not in dense
+    # A hundredth of the entries, each with its index.
+    assert sparse["sent_bytes_per_step"] < 0.025 * dense["sent_bytes_per_step"]
     ends = [mean(rank["loss"]["window"][-20:]) for rank in (dense, sparse)]
     fallen = [rank["loss"]["first"] - end for rank, end in zip((dense, sparse), ends, strict=True)]
     assert fallen[0] > 1.0

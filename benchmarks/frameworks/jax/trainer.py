@@ -135,6 +135,7 @@ class Trainer(Base):
         }
         shards = context.case.get("shard", 1)
         self.split = {name: _split_axis(w.shape, shards) for name, w in weights.items()}
+        self.averaged = context.grouped and context.data_ranks > 1
         place, train, self.state = jax.device_put, self._train, state
         if context.grouped:
             devices = numpy.array(jax.devices()).reshape(-1, shards, context.tensor)
@@ -143,7 +144,7 @@ class Trainer(Base):
             place = functools.partial(self._global, mesh, own)
             # Every rank normalises and differentiates over its own batch, as elsewhere.
             specs = {"in_specs": (parts, own), "out_specs": (parts, own), "check_vma": False}
-            if context.data_ranks > 1:
+            if self.averaged:
                 train = jax.shard_map(train, mesh=mesh, axis_names=set(RANKS), **specs)
             self.state = jax.tree.map(functools.partial(_part, mesh), state, self._matrices(parts))
         self.batches = self.feed(lambda batch: place(channels_last.batch(batch)))
@@ -215,7 +216,7 @@ class Trainer(Base):
             scaled_loss = jax.checkpoint(scaled_loss, policy=_not_gathered)
         found = jax.value_and_grad(scaled_loss, has_aux=True)(state["weights"])
         (_, (loss, averages)), gradients = found
-        if self.context.data_ranks > 1:
+        if self.averaged:
             averages = jax.lax.pmean(averages, RANKS)
             gradients = {name: self._mean(name, each) for name, each in gradients.items()}
         new = {**state, "averages": averages, "weights": {}, "slots": {}, "step": state["step"] + 1}
@@ -230,7 +231,7 @@ class Trainer(Base):
     def _key(self, step):
         """Where the random numbers of this rank and step begin."""
         # The same program on every rank: a collective of JAX wants that.
-        rank = jax.lax.axis_index(RANKS) if self.context.data_ranks > 1 else 0
+        rank = jax.lax.axis_index(RANKS) if self.averaged else 0
         return jax.random.fold_in(jax.random.fold_in(jax.random.key(0), rank), step)
 
     def _mean(self, name, gradient):

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 import psycopg2.errors
-from psycopg2.extras import RealDictCursor
+from psycopg2.extras import Json, RealDictCursor
 from tests.performance.warehouse.history import SUITES, History
 
 from nightbench.core.errors import UserError
@@ -74,6 +74,10 @@ WHOLE: Mapping[str, Mapping[str, Any]] = {
     "ui_compare_sides": {},
     "ui_published_figures": {},
     "ui_published": {},
+    "ui_overview": {},
+    "site_series": {},
+    "site_changes": {},
+    "site_references": {},
 }
 """Statements that can go over all series and years, with the parameters that make them do so.
 `every_case` stands for the cases of the largest suite."""
@@ -111,15 +115,13 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
         "order by n.run_at desc limit 1",
         f"{SUITES[0][0]}_{cluster}",
     )
-    cases = [
-        row
-        for (row,) in _all(
-            connection,
-            "select s.case_id from raw.planned_case as p inner join raw.series as s "
-            "using (series_key) where p.run_key = %s order by s.case_id",
-            run["run_key"],
-        )
-    ]
+    planned = _all(
+        connection,
+        "select s.case_id, s.series_key from raw.planned_case as p inner join raw.series as s "
+        "using (series_key) where p.run_key = %s order by s.case_id",
+        run["run_key"],
+    )
+    cases = [case_id for case_id, _ in planned]
     run_ids = [
         row
         for (row,) in _all(
@@ -148,6 +150,8 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
         "run_id": run["run_id"],
         "run_ids": run_ids,
         "run_keys": [run["run_key"]],
+        "series_keys": [series_key for _, series_key in planned[:20]],
+        "rules": Json([{"suite": run["suite"], "frameworks": [], "workloads": []}]),
         "generation": 0,
         "repeat": 1,
         "alert_id": alert_ids[0] if alert_ids else 0,
