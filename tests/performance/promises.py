@@ -1,4 +1,4 @@
-"""What verdicts promise: false alarms, 3 % by default, "catches", intervals, creeps, two falls.
+"""What verdicts promise: false alarms, 3 % by default, episodes, "catches", intervals, shapes.
 
 python -m tests.performance promises [intervals] [--series 120] [--seed 1]
 """
@@ -90,6 +90,18 @@ def told_after(job: tuple[int, float, float]) -> int | None:
     before = int(rng.integers(40, 100))
     logs = noise * rng.standard_normal(before + 14)
     logs[before:] += math.log1p(-fall)
+    return _told(points(logs, 0.6 * noise), before)
+
+
+def third_fall(job: tuple[int, int, float]) -> int | None:
+    """Return the nights until a lasting fall of 6 % is told after two episodes; None: not in 40."""
+    seed, stay, noise = job
+    rng = np.random.default_rng([seed, stay, round(1e4 * noise)])
+    before = 60 + 2 * (stay + 30)
+    logs = noise * rng.standard_normal(before + 40)
+    for begin in (60, 60 + stay + 30):
+        logs[begin : begin + stay] += math.log1p(-0.06)
+    logs[before:] += math.log1p(-0.06)
     return _told(points(logs, 0.6 * noise), before)
 
 
@@ -214,6 +226,19 @@ def told_by_default(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator
             )
 
 
+def episodes(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
+    """Yield a line for each length of two episodes, before a fall that lasts."""
+    for noise in (0.003, 0.01):
+        for stay in (7, 10, 14):
+            jobs = [(each, stay, noise) for each in seeds]
+            told = [n for n in pool.map(third_fall, jobs, chunksize=4) if n is not None]
+            when = f", the median on night {median(told):g}" if told else ""
+            yield (
+                f"-6 % for {stay} nights, twice, then for good, where nights vary by {noise:.1%}: "
+                f"{len(told)} of {len(jobs)} told within 40 nights{when}"
+            )
+
+
 def catches(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
     """Yield a line for each policy: how often a fall that is "caught" is told within a week."""
     for least in (0.0, 0.03):
@@ -260,6 +285,7 @@ def shapes(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
 PROMISES = {
     "false_alarms": (false_alarms, 1),
     "told_by_default": (told_by_default, 1),
+    "episodes": (episodes, 1),
     "catches": (catches, 3),
     "intervals": (intervals, 5),
     "shapes": (shapes, 1),

@@ -31,6 +31,8 @@ def test_every_query_and_a_night_have_their_line(capsys: pytest.CaptureFixture[s
     # Each median with its plan, seven repeats and their ranks.
     assert by_name["load_night"]["rows"] > 3 * (2 + 7 + 7)
     assert by_name["judge_night"]["rows"] == 3
+    assert by_name["publish"]["rows"] > 2 * 3
+    assert by_name["publish_again"]["rows"] == 0
     assert {"load_night_row_by_row", "judge_night_with_alerts"} <= by_name.keys()
 
 

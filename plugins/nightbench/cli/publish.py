@@ -41,4 +41,6 @@ def publish(
     with closing(common.open_warehouse("nightbench_reader")) as connection:
         count = SiteWriter(suites, SiteRepository(connection, suites), made, url).write()
     say(f"{made.root}: {count:,} series of {len(suites)} suites; {made.said}")
+    if not count:
+        say("no night of these suites has a median yet: runs by hand, as the demo's, do not leave")
     say(f"{time.monotonic() - began:.1f} s; open {made.root}/index.html")

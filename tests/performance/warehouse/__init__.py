@@ -6,7 +6,8 @@ A PostgreSQL of its own, as `nightbench up` starts one, is filled with a history
 one line of JSON on stdout: `name`, `milliseconds` (the median of up to five calls after a first
 one), `rows`, and `whole`, which is true where a query goes over all series and years. `_one`
 stands for a query of one thing where the same statement can go over all, `_unpartitioned` for the
-same query on a copy of raw.measurement without partitions. Where FOLDER holds a history of an
+same query on a copy of raw.measurement without partitions; `publish` and `publish_again` for the
+site of all suites, each called once, with the files that it wrote as rows. Where FOLDER holds a history of an
 earlier call, that is measured again.
 """
 
@@ -20,6 +21,7 @@ from pathlib import Path
 from tests.performance.warehouse.history import NIGHTS_OF_RANKS, opened
 from tests.performance.warehouse.night import measure_night
 from tests.performance.warehouse.reads import Figure, measure_reads
+from tests.performance.warehouse.site import measure_site
 
 from nightbench.core.errors import UserError
 
@@ -48,6 +50,9 @@ def main(words: list[str]) -> int:
         with opened(asked.series, asked.nights, asked.nights_of_ranks, asked.keep) as history:
             for figure in measure_reads(history, asked.only):
                 _print(figure)
+            if asked.only is None or asked.only in "publish":
+                for figure in measure_site(history):
+                    _print(figure)
             if asked.only is None:
                 for figure in measure_night(history):
                     _print(figure)
