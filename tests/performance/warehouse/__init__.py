@@ -7,8 +7,8 @@ one line of JSON on stdout: `name`, `milliseconds` (the median of up to five cal
 one), `rows`, and `whole`, which is true where a query goes over all series and years. `_one`
 stands for a query of one thing where the same statement can go over all, `_unpartitioned` for the
 same query on a copy of raw.measurement without partitions; `publish` and `publish_again` for the
-site of all suites, each called once, with the files that it wrote as rows. Where FOLDER holds a history of an
-earlier call, that is measured again.
+site of all suites, each called once, with the files that it wrote as rows. Where FOLDER
+holds a history of an earlier call, that is measured again.
 """
 
 from __future__ import annotations
