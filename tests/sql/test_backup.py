@@ -319,17 +319,27 @@ def test_an_upgrade_archives_the_warehouse_first_and_the_archive_brings_it_back(
     before = answers(warehouse.reader, REPEATS)
     assert before
     assert list(migrate_warehouse(stack, True, warehouse.name)) == []
-    file = stack.home.backups / "warehouse-before-0099_mistake.backup"
+    usual = stack.home.backups / "warehouse-before-0099_mistake.backup"
     with newer_release(monkeypatch, tmp_path):
-        assert list(migrate_warehouse(stack, True, warehouse.name)) == [
-            f"warehouse: archiving it as {file} before it changes",
-            "warehouse: applied 0099_mistake",
-        ]
+        said = list(migrate_warehouse(stack, True, warehouse.name))
+    (file,) = stack.home.backups.iterdir()
+    assert said == [
+        f"warehouse: archiving it as {usual} before it changes",
+        f"warehouse: the archive is {file}",
+        "warehouse: applied 0099_mistake",
+    ]
     assert answers(warehouse.reader, REPEATS) == []
     kept, applied = put_back(stack, warehouse, file)
     assert applied == []
     assert answers(warehouse.reader, REPEATS) == before
     warehouse.server.execute(f"drop database {kept} with (force)")
+    # A second upgrade leaves the first one's archive.
+    file = file.rename(file.with_stem(f"{usual.stem}-20260306T000000"))
+    first = file.read_bytes()
+    with newer_release(monkeypatch, tmp_path / "again"):
+        list(migrate_warehouse(stack, True, warehouse.name))
+    assert file.read_bytes() == first
+    assert len(list(stack.home.backups.iterdir())) == 2
 
 
 def test_what_cannot_be_archived_is_not_migrated_unless_told_to(

@@ -54,6 +54,16 @@ def test_every_view_file_is_made(empty):
     assert {row[0] for row in made} == files
 
 
+def test_a_view_whose_file_is_missing_stays_and_is_named(empty, tmp_path, monkeypatch):
+    migrate.apply(empty.owner)
+    shutil.copytree(statements.SQL, tmp_path / "sql")
+    (tmp_path / "sql" / "marts" / "roofline.sql").unlink()
+    monkeypatch.setattr(statements, "SQL", tmp_path / "sql")
+    with pytest.raises(WarehouseRefused, match=r"no file for marts\.roofline"):
+        migrate.apply(empty.owner)
+    _select(empty.owner, "select * from marts.roofline")
+
+
 def test_every_table_and_view_says_what_it_is(warehouse):
     silent = _select(
         warehouse.owner,
@@ -183,6 +193,7 @@ def test_a_view_whose_columns_change_and_a_view_that_is_gone(warehouse, monkeypa
     )
     monkeypatch.setattr(statements, "SQL", changed)
     (changed / "marts" / "dim_cluster.sql").unlink()
+    monkeypatch.setattr(migrate, "GONE", {("marts", "dim_cluster")})
     assert migrate.apply(warehouse.owner) == []
     columns = _select(
         warehouse.reader,

@@ -134,7 +134,8 @@ def table(
 
 def progress_bar(*columns: ProgressColumn) -> Progress:
     """Return a bar on a terminal, above which results are printed; none elsewhere."""
-    console = out if out.is_terminal else err
+    # Rich 13 ends a bar that is not shown with an empty line.
+    console = next((each for each in (out, err) if each.is_terminal), Console(quiet=True))
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),

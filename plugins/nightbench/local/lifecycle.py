@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 
 from nightbench.config.locations import dags_folder
 from nightbench.core.errors import UserError
@@ -154,6 +155,11 @@ def migrate_warehouse(
                 "without an archive"
             ) from error
     applied = migrate.apply(owner)
+    if pending:
+        # The next upgrade, after a restore, has an archive of its own.
+        kept = file.with_stem(f"{file.stem}-{datetime.now(UTC):%Y%m%dT%H%M%S}")
+        file.rename(kept)
+        yield f"warehouse: the archive is {kept}"
     if applied:
         yield "warehouse: applied " + ", ".join(applied)
 
