@@ -27,6 +27,7 @@ from nightbench.core.model import (
     Protocol,
     Reason,
     ReasonCode,
+    ReferenceLosses,
     RegressionPolicy,
     Route,
     Run,
@@ -184,6 +185,9 @@ class CasePlan:
     units_per_trainer_step: int | None
     from_log: bool = False
     """Its figures are read from the log of a command."""
+    losses: ReferenceLosses | None = None
+    """What the first steps' losses have to be, where its workload states that."""
+    has_dropout: bool = False
 
     @property
     def left_out(self) -> Reason | None:
@@ -321,4 +325,6 @@ def _case_plan(
         converges=bool(job.workload_params.get("converges", False)),
         units_per_trainer_step=job.units_per_trainer_step,
         from_log=job.from_log,
+        losses=workload.losses and workload.losses.of(job.case),
+        has_dropout=bool(job.workload_params.get("dropout")),
     )

@@ -41,7 +41,7 @@ def build_bundle(folder: RunSpool) -> RunBundle:
             found = _fingerprints(store, plan)
             fingerprints |= {document["id"]: document for document in found.values()}
             names = {node: document["id"] for node, document in found.items()}
-            contexts.append(_context(plan, case, found.values()))
+            contexts.append(check_context(plan, case, found.values()))
             bundles.append(_case(plan, case, contexts[-1], store, names, fingerprints))
 
     scaled = scale([each.measurement for each in bundles if each.measurement is not None])
@@ -63,7 +63,8 @@ def build_bundle(folder: RunSpool) -> RunBundle:
     )
 
 
-def _context(plan: RunPlan, case: CasePlan, nodes: Iterable[Document]) -> CheckContext:
+def check_context(plan: RunPlan, case: CasePlan, nodes: Iterable[Document]) -> CheckContext:
+    """What the results of a planned case are compared with; `nodes` are fingerprints."""
     limits = [gpu.get("power_limit_w") for node in nodes for gpu in node.get("gpus", ())]
     known = [limit for limit in limits if limit] if plan.cluster.device_kind == "gpu" else []
     return CheckContext(
@@ -73,6 +74,8 @@ def _context(plan: RunPlan, case: CasePlan, nodes: Iterable[Document]) -> CheckC
         unit=case.planned.unit or "",
         parameters=case.parameters,
         converges=case.converges,
+        losses=case.losses,
+        has_dropout=case.has_dropout,
         units_per_trainer_step=case.units_per_trainer_step,
         from_log=case.from_log,
         shared=plan.cluster.shared,

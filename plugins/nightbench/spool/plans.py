@@ -36,6 +36,8 @@ T = TypeVar("T")
 
 _OF_PLAN = ("owner", "protocol", "policy", "channels", "routes", "zone")
 _OF_CASE = ("processes", "parameters", "converges", "units_per_trainer_step", "from_log")
+_OF_LATER_CASE = ("losses", "has_dropout")
+"""What plans of older versions have not."""
 _OF_CLUSTER = (
     *("description", "device_kind", "devices_per_node", "shared", "transport", "peak_flops"),
 )
@@ -110,6 +112,7 @@ def read_plan(folder: RunSpool) -> RunPlan:
 def _case(entry: Document) -> Document:
     planned = {key: value for key, value in entry.items() if key not in ("case_id", "axes")}
     own = {name: planned.pop(name) for name in _OF_CASE}
+    own |= {name: planned.pop(name) for name in _OF_LATER_CASE if name in planned}
     return {**own, "planned": {"case": entry["axes"], **planned}}
 
 
