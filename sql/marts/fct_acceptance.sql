@@ -1,4 +1,5 @@
--- Grain: one row per acceptance of a cluster (a run of `nightbench accept`) and mode of a line.
+-- Grain: one row per acceptance of a cluster (a run of `nightbench accept`), mode of a line and
+-- shape (nodes x devices).
 create or replace view marts.fct_acceptance as
 select
     a.run_id,
@@ -7,7 +8,10 @@ select
     a.variant,
     a.mode,
     a.case_id,
+    a.nodes,
+    a.devices_per_node,
     a.trainers,
+    a.efficiency,
     a.build_id,
     a.framework_version,
     a.driver,
@@ -24,4 +28,4 @@ select
 from staging.acceptance as a;
 
 comment on view marts.fct_acceptance is
-'One row per acceptance of a cluster and mode of a line: whether the mode works there';
+'One row per acceptance of a cluster, mode of a line and shape: whether the mode works there';

@@ -1,7 +1,7 @@
 -- Acceptance of clusters: which modes of the lines were tried there, and what came of them.
 
 -- name: accepted_modes(cluster)
--- The newest result of each mode on a cluster with each build; interrupted ones do not count.
+-- The newest result of each mode and shape on a cluster with each build; interrupted ones do not count.
 with newest as (
     select d.driver
     from raw.node_preflight as p
@@ -14,6 +14,9 @@ with newest as (
 select
     a.line,
     a.mode,
+    a.nodes,
+    a.devices_per_node,
+    a.efficiency,
     a.variant,
     a.build_id,
     a.framework_version,

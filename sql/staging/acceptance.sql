@@ -1,4 +1,5 @@
--- Grain: one row per acceptance of a cluster (a run of `nightbench accept`) and mode of a line.
+-- Grain: one row per acceptance of a cluster (a run of `nightbench accept`), mode of a line and
+-- shape (nodes x devices).
 create or replace view staging.acceptance as
 with tried as (
     select
@@ -8,7 +9,10 @@ with tried as (
         b.variant,
         s.mode,
         s.case_id,
+        s.nodes,
+        s.devices_per_node,
         s.trainers,
+        m.efficiency,
         b.build_id,
         m.framework_version,
         d.driver,
@@ -78,7 +82,10 @@ select
     variant,
     mode,
     case_id,
+    nodes,
+    devices_per_node,
     trainers,
+    efficiency,
     build_id,
     framework_version,
     driver,
@@ -93,13 +100,14 @@ select
     reason ->> 'expected' as expected,
     outcome <> 'interrupted'
     and row_number() over (
-        partition by cluster, line, mode, build_id, outcome = 'interrupted'
+        partition by
+            cluster, line, mode, nodes, devices_per_node, build_id, outcome = 'interrupted'
         order by started_at desc, run_id asc
     ) = 1 as is_newest
 from tried;
 
 comment on view staging.acceptance is
-'One row per acceptance of a cluster and mode of a line: what came of it';
+'One row per acceptance of a cluster, mode of a line and shape: what came of it';
 comment on column staging.acceptance.line is 'Framework line';
 comment on column staging.acceptance.variant is 'Which of the line''s builds: cpu, cuda12';
 comment on column staging.acceptance.mode is
@@ -107,6 +115,8 @@ comment on column staging.acceptance.mode is
 'layout, compression and sharding, such as `single bf16 xla`';
 comment on column staging.acceptance.case_id is 'Smoke case that tried it';
 comment on column staging.acceptance.trainers is 'Devices that trained';
+comment on column staging.acceptance.efficiency is
+'Speed-up over one device in the same acceptance, divided by the devices; null where it has none';
 comment on column staging.acceptance.driver is
 'Of the GPUs that the preflight of the run found; null without GPUs';
 comment on column staging.acceptance.untried is
@@ -121,4 +131,4 @@ comment on column staging.acceptance.subject is
 comment on column staging.acceptance.observed is 'What was found: the author''s exception';
 comment on column staging.acceptance.expected is 'What should have been found';
 comment on column staging.acceptance.is_newest is
-'The newest that was not interrupted, of this mode with this build on this cluster';
+'The newest that was not interrupted, of this mode and shape with this build on this cluster';

@@ -1,17 +1,33 @@
--- Grain: one row per mode of a line that the newest acceptance of a cluster passed, with build and
--- driver. What an untried mode measured with these is no longer marked.
+-- Grain: one row per mode of a line that the newest acceptance of a cluster passed at every shape it
+-- was tried at, with build and driver. What an untried mode measured with these is no longer marked.
 create or replace view staging.tried_mode as
-select
-    a.cluster,
-    a.line,
-    a.mode,
-    a.build_id,
-    coalesce(a.framework_version, '') as framework_version,
-    coalesce(a.driver, '') as driver
-from staging.acceptance as a
-where a.is_newest and a.outcome = 'passed';
+with newest as (
+    select
+        a.cluster,
+        a.line,
+        a.mode,
+        a.build_id,
+        coalesce(a.framework_version, '') as framework_version,
+        coalesce(a.driver, '') as driver,
+        a.outcome,
+        bool_or(a.outcome = 'failed') over (
+            partition by a.cluster, a.line, a.mode, a.build_id
+        ) as has_failed
+    from staging.acceptance as a
+    where a.is_newest
+)
+
+select distinct
+    n.cluster,
+    n.line,
+    n.mode,
+    n.build_id,
+    n.framework_version,
+    n.driver
+from newest as n
+where n.outcome = 'passed' and not n.has_failed;
 
 comment on view staging.tried_mode is
-'One row per mode of a line that the newest acceptance of a cluster passed';
+'One row per mode of a line that the newest acceptance of a cluster passed at every shape';
 comment on column staging.tried_mode.framework_version is 'Empty where unknown';
 comment on column staging.tried_mode.driver is 'Empty without GPUs';

@@ -70,6 +70,7 @@ def test_a_suite_has_a_dag_when_it_has_a_schedule(parsed: Parsed) -> None:
     assert set(parsed["dags"]) == {
         "on_demand",
         "nightbench_regressions",
+        "nightbench_accept",
         "nightbench_bisect",
         "nightbench_confirm",
         "nightbench_maintenance",
@@ -117,6 +118,7 @@ def test_only_what_starts_nothing_by_itself_starts_unpaused(parsed: Parsed) -> N
     # What a night has asked for is confirmed: paused, its message would wait.
     assert unpaused == {
         "on_demand",
+        "nightbench_accept",
         "nightbench_bisect",
         "nightbench_regressions",
         "nightbench_confirm",
@@ -129,6 +131,7 @@ def test_a_deployment_of_our_own_keeps_house_from_the_start(tmp_path: Path) -> N
     unpaused = {dag_id for dag_id, dag in dags.items() if dag["paused"] is False}
     assert unpaused == {
         "on_demand",
+        "nightbench_accept",
         "nightbench_bisect",
         "nightbench_regressions",
         "nightbench_confirm",
@@ -199,6 +202,17 @@ def test_the_form_offers_what_there_is(parsed: Parsed) -> None:
     assert form["repeats"]["minimum"] == 1
     assert "smoke" in form["scale"]["enum"]
     assert form["run_kind"]["enum"][0] == "nightly"
+
+
+def test_the_form_of_an_acceptance_offers_clusters_and_lines(parsed: Parsed) -> None:
+    dag = parsed["dags"]["nightbench_accept"]
+    assert set(dag["tasks"]) == {"accept"}
+    form = dag["params"]
+    assert form["cluster"]["enum"] == ["pair", "wide"]
+    assert "pytorch" in form["lines"]["examples"]
+    assert "fake" not in form["lines"]["examples"]
+    assert form["modes"]["type"] == ["null", "array"]
+    assert set(form) == {"cluster", "lines", "modes", "again", "untried", "outside_hours"}
 
 
 def test_parsing_imports_nothing_heavy(parsed: Parsed) -> None:

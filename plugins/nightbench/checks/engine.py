@@ -61,6 +61,8 @@ class CheckContext:
     """Transport of gradients that the cluster declares; None without a declaration."""
     power_limit_w: float | None = None
     """Most that the devices of all trainers may draw together, W; None where it is not known."""
+    acceptance: bool = False
+    """It tries a mode."""
     from_log: bool = False
     """Its figures are read from the log of a command, which proves less than a rank of ours."""
 
@@ -179,6 +181,8 @@ class Check:
     """Format of a value."""
     applies: Callable[[CheckContext], bool] = lambda context: True
     warns_when_shared: bool = False
+    fails_acceptance: bool = False
+    """A warning elsewhere, it refuses a mode that is tried on nodes that share nothing."""
     from_rank: bool = False
     """It needs what only a rank of ours states; of a log it is recorded as not stated."""
     of_failed: bool = False
@@ -188,6 +192,8 @@ class Check:
         """Return the severity on the context's cluster."""
         if self.warns_when_shared and context.shared:
             return Severity.WARN
+        if self.fails_acceptance and context.acceptance and not context.shared:
+            return Severity.FAIL
         return self.severity
 
     def expected_in(self, context: CheckContext) -> str:

@@ -128,6 +128,7 @@ MEASUREMENT_CHECKS: tuple[Check, ...] = (
         "efficiency", WARN, "measurement", lambda c, m: m.efficiency, at_most(MAX_EFFICIENCY),
         f"scaling efficiency of {MAX_EFFICIENCY:g} or less",
         show="{:.3f}",
+        fails_acceptance=True,
     ),
     Check(
         "mfu", FAIL, "measurement", lambda c, m: m.mfu, at_most(1.0),

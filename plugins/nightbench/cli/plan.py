@@ -194,6 +194,8 @@ def _total(seconds: Sequence[float | None], unavailable: int, cluster: Cluster) 
     many = cluster.parallel_cases
     at_once = "one after another" if many == 1 else f"at most {many} at once"
     words = f"{len(seconds)} cases on {cluster.name}, {at_once}"
+    if unavailable == len(seconds):
+        return f"{words}; none of them can be measured there"
     if unknown and unknown == len(seconds) - unavailable:
         return f"{words}; no history yet to estimate the time from"
     more = f", and {unknown} without a history" if unknown else ""

@@ -30,6 +30,8 @@ SUITE = "acceptance"
 SCALE = "smoke"
 PROTOCOL = Protocol(warmup_steps=2, measured_steps=20, repeats=1)
 BATCH = 8
+FEW = 2
+"""Devices that a mode is tried at before it is tried at all of a node, and of two."""
 
 _COMBINED = ("precision", "compiler", "execution", "layout")
 
@@ -45,9 +47,24 @@ class ModeCell:
     skipped: str | None = None
     """Why no case tries it there."""
 
+    @property
+    def devices(self) -> str | None:
+        """Its shape, nodes x devices of each; None without a case."""
+        return f"{self.case.nodes}x{self.case.devices_per_node}" if self.case else None
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it has more than two devices: tried when its mode holds at fewer."""
+        return self.case is not None and self.case.trainers > FEW
+
+    @property
+    def narrower(self) -> tuple[str, str]:
+        """Line and what the mode is beside its strategy: a mode and the one of a single device."""
+        return self.line, self.mode.partition(" ")[2]
+
 
 def mode_cells(line: str, cluster: Cluster, catalog: Catalog) -> tuple[ModeCell, ...]:
-    """Return the modes of a line on a cluster: at one device, and at two where it has them.
+    """Return the modes of a line on a cluster: at one device, two, all of a node and of two nodes.
 
     Each is tried by the smallest workload that has it, at scale smoke, preferably one whose loss
     is proved to fall.
@@ -66,7 +83,9 @@ def mode_cells(line: str, cluster: Cluster, catalog: Catalog) -> tuple[ModeCell,
         for why in [support.get(cluster.device_kind, "")]
         if isinstance(why, str)
     ]
-    return (*(_tried(each, cluster, catalog) for each in _modes(framework, cluster)), *impossible)
+    tried = [_tried(each, cluster, catalog) for each in _modes(framework, cluster)]
+    wider = [wide for cell in tried for wide in _wider(cell, cluster, catalog)]
+    return (*tried, *wider, *impossible)
 
 
 def acceptance_suite(cells: tuple[ModeCell, ...], cluster: Cluster, owner: str) -> Suite:
@@ -121,6 +140,35 @@ def _modes(framework: FrameworkInfo, cluster: Cluster) -> Iterator[Case]:
             yield replace(served, sync=sync)
 
 
+def _wider(cell: ModeCell, cluster: Cluster, catalog: Catalog) -> Iterator[ModeCell]:
+    """A mode of two devices at all devices of a node, and of two nodes, where those are more."""
+    if cell.case is None or cell.case.strategy is not Strategy.COLLECTIVE:
+        return
+    for nodes in (1, 2):
+        devices = nodes * cluster.devices_per_node
+        if devices > cell.case.trainers and nodes <= len(cluster.nodes):
+            case = replace(
+                cell.case,
+                nodes=nodes,
+                devices_per_node=cluster.devices_per_node,
+                trainers=devices,
+            )
+            why = _refusal(case, cluster, catalog)
+            yield ModeCell(cell.line, cell.mode, case if why is None else None, why)
+
+
+def _refusal(case: Case, cluster: Cluster, catalog: Catalog) -> str | None:
+    """Why a case cannot be measured there."""
+    refusal = refusal_of(case, catalog, cluster, {}, untried=True)
+    if refusal is not None:
+        return refusal.message
+    try:
+        place(case, cluster, catalog.roles_of(case))
+    except UserError as error:
+        return str(error)
+    return None
+
+
 def _tried(mode: Case, cluster: Cluster, catalog: Catalog) -> ModeCell:
     """A mode with the smallest workload that has it, or why none has."""
     line = mode.framework
@@ -139,12 +187,8 @@ def _tried(mode: Case, cluster: Cluster, catalog: Catalog) -> ModeCell:
     why = f"no workload is written for {line}"
     for name in order:
         case = replace(named, workload=name)
-        refusal = refusal_of(case, catalog, cluster, {}, untried=True)
-        try:
-            if refusal is None:
-                place(case, cluster, catalog.roles_of(case))
-                return ModeCell(line, case.mode, case)
-            why = refusal.message
-        except UserError as error:
-            why = str(error)
+        refused = _refusal(case, cluster, catalog)
+        if refused is None:
+            return ModeCell(line, case.mode, case)
+        why = refused
     return ModeCell(line, mode.mode, skipped=why)

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import datetime
 
 from nightbench.core.acceptance import ModeCell, acceptance_suite
 from nightbench.core.errors import UserError
@@ -28,23 +29,31 @@ class ModeState:
     """Its newest result, perhaps with another build."""
     due: str | None = None
     """Why it has to be tried; None where the newest result still holds."""
+    waits: str | None = None
+    """Why it is not tried before something else is mended: fewer devices failed."""
 
     @property
     def outcome(self) -> str:
         """skipped, due, passed, not told or failed."""
-        if self.cell.skipped is not None:
+        if self.cell.skipped is not None or self.waits is not None:
             return "skipped"
         return "due" if self.known is None or self.due else self.known.outcome
 
     @property
     def to_try(self) -> bool:
         """Whether it is tried now: it is due, or no node could have the build the last time."""
-        return self.cell.case is not None and self.outcome in ("due", "skipped")
+        tried = self.cell.case is not None and self.waits is None
+        return tried and self.outcome in ("due", "skipped")
 
     @property
     def reason(self) -> str | None:
         """Why it was skipped, is due, or did not pass."""
-        return self.cell.skipped or self.due or (self.known.reason if self.known else None)
+        return (
+            self.cell.skipped
+            or self.waits
+            or self.due
+            or (self.known.reason if self.known else None)
+        )
 
 
 def mode_states(
@@ -53,11 +62,12 @@ def mode_states(
     cluster: Cluster,
     catalog: Catalog,
     *,
-    again: bool = False,
+    again: datetime | None = None,
 ) -> list[ModeState]:
     """Say of each mode whether it is due: never tried, or with another build or driver.
 
-    What failed is due again once the code has changed; with `again` everything is.
+    What failed is due again once the code has changed; with `again` everything is that was tried
+    before then. More than two devices wait for the same mode at fewer.
     """
     suite = acceptance_suite(tuple(cells), cluster, "")
     found = []
@@ -66,12 +76,25 @@ def mode_states(
             found.append(ModeState(cell))
             continue
         build = build_of(cell.line, suite, cluster, catalog)
-        of_mode = [each for each in known if (each.line, each.mode) == (cell.line, cell.mode)]
+        key = (cell.line, cell.mode, cell.devices)
+        of_mode = [each for each in known if (each.line, each.mode, each.devices) == key]
         of_mode.sort(key=lambda each: (each.build_id == build.build_id, each.started_at))
         newest = of_mode[-1] if of_mode else None
-        why = "asked for again" if again else _due(newest, build, catalog)
+        due = _due(newest, build, catalog)
+        asked = again is not None and newest is not None and newest.started_at < again
+        why = due or ("asked for again" if asked else None)
         found.append(ModeState(cell, build, newest, why))
-    return found
+    failed = {each.cell.narrower: each.cell for each in found if _fails(each)}
+    return [
+        dataclasses.replace(each, waits=f"{few.mode} did not pass at {few.devices}")
+        if each.cell.is_wide and each.due and (few := failed.get(each.cell.narrower))
+        else each
+        for each in found
+    ]
+
+
+def _fails(state: ModeState) -> bool:
+    return state.outcome == "failed" and not state.cell.is_wide
 
 
 def _due_now(known: AcceptedMode, cluster: Cluster, catalog: Catalog) -> str | None:
@@ -115,11 +138,27 @@ def accepting(catalog: Catalog, connect: Connect) -> Catalog:
             except (WarehouseUnavailable, WarehouseRefused) as error:
                 log.warning("untried modes stay untried, acceptances are unknown: %s", error)
                 modes = []
-            found[cluster.name] = {
-                (each.line, each.mode): _due_now(each, cluster, catalog)
-                for each in sorted(modes, key=lambda each: each.started_at)
-                if each.outcome == PASSED and each.line in catalog.frameworks
-            }
+            found[cluster.name] = accepted_modes(modes, cluster, catalog)
         return found[cluster.name]
 
     return dataclasses.replace(catalog, accepted=accepted)
+
+
+def accepted_modes(modes: Sequence[AcceptedMode], cluster: Cluster, catalog: Catalog) -> Accepted:
+    """What passed -> why it is due again; a shape that failed makes the whole mode due."""
+    found: dict[tuple[str, str], str | None] = {}
+    for each in sorted(modes, key=lambda each: (each.outcome != PASSED, each.started_at)):
+        key = each.line, each.mode
+        if each.line not in catalog.frameworks:
+            continue
+        if each.outcome == PASSED:
+            due = _due_now(each, cluster, catalog)
+            found[key] = due if key not in found else found[key] and due
+        elif each.outcome == "failed" and found.get(key, "") is None and _fits(each, cluster):
+            build = _due_now(dataclasses.replace(each, outcome=PASSED), cluster, catalog)
+            found[key] = None if build else f"it failed at {each.devices}"
+    return found
+
+
+def _fits(mode: AcceptedMode, cluster: Cluster) -> bool:
+    return mode.nodes <= len(cluster.nodes) and mode.devices_per_node <= cluster.devices_per_node

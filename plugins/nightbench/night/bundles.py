@@ -15,6 +15,7 @@ from nightbench.core.model import (
     RepeatBundle,
     RepeatRecord,
     RunBundle,
+    RunKind,
     reasons_from_json,
 )
 from nightbench.core.run_plan import CasePlan, RunPlan
@@ -77,6 +78,7 @@ def check_context(plan: RunPlan, case: CasePlan, nodes: Iterable[Document]) -> C
         losses=case.losses,
         has_dropout=case.has_dropout,
         units_per_trainer_step=case.units_per_trainer_step,
+        acceptance=plan.run.run_kind is RunKind.ACCEPTANCE,
         from_log=case.from_log,
         shared=plan.cluster.shared,
         transport=plan.cluster.transport,

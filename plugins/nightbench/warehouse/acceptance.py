@@ -12,10 +12,12 @@ PASSED = "passed"
 
 @dataclass(frozen=True)
 class AcceptedMode:
-    """The newest result of a mode on a cluster with one build."""
+    """The newest result of a mode and shape on a cluster with one build."""
 
     line: str
     mode: str
+    nodes: int
+    devices_per_node: int
     variant: str
     build_id: str
     framework_version: str | None
@@ -29,13 +31,20 @@ class AcceptedMode:
     """passed, failed, not told or skipped."""
     reason: str | None
     """Why it did not pass."""
+    efficiency: float | None = None
+    """Speed-up over one device in the same acceptance, divided by the devices."""
+
+    @property
+    def devices(self) -> str:
+        """Its shape, nodes x devices of each: `2x8`."""
+        return f"{self.nodes}x{self.devices_per_node}"
 
 
 class AcceptanceRepository(Repository):
     """Reads of `marts.fct_acceptance`; runs are stored as all runs are."""
 
     def modes(self, cluster: str) -> list[AcceptedMode]:
-        """The newest result of each mode on a cluster with each build."""
+        """The newest result of each mode and shape on a cluster with each build."""
         found = []
         for row in self._read("accepted_modes", cluster=cluster):
             why = {name: row[name] for name in ("code", "node", "subject", "observed", "expected")}

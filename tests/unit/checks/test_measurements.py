@@ -75,6 +75,14 @@ def test_shared_cluster_only_warns(check):
     assert not replace(measurement, checks=tuple(red)).quarantined
 
 
+def test_scaling_that_cannot_be_refuses_a_mode_where_nodes_share_nothing():
+    measurement = SPOILED["efficiency"][0]
+    for shared, severity in ((False, Severity.FAIL), (True, Severity.WARN)):
+        context = replace(CONTEXT, acceptance=True, shared=shared)
+        (red,) = [r for r in results(measurement, context) if not r.success]
+        assert (red.check, red.severity) == ("efficiency", severity)
+
+
 def test_spread_quarantines_on_a_cluster_of_its_own():
     measurement = SPOILED["spread"][0]
     assert replace(measurement, checks=results(measurement)).quarantined

@@ -11,7 +11,7 @@ from nightbench.config import load_catalog
 from nightbench.core.acceptance import ModeCell, mode_cells
 from nightbench.core.capabilities import refusal_of, untried_because
 from nightbench.core.model import Build, Catalog, Cluster, Node
-from nightbench.night.acceptance import mode_states
+from nightbench.night.acceptance import accepted_modes, mode_states
 from nightbench.warehouse.acceptance import AcceptedMode
 
 PAIR = Cluster("pair", (Node("n1", "n1", "ssh"), Node("n2", "n2", "ssh")))
@@ -48,12 +48,12 @@ def test_a_line_without_the_common_default_is_tried_with_its_own(catalog: Catalo
     assert {"collective xla shard2"} <= {*tried(mode_cells("jax", PAIR, catalog))}
 
 
-def test_two_devices_lie_on_one_node_where_it_has_them(catalog: Catalog) -> None:
+def test_two_devices_lie_on_one_node_where_it_has_them_and_then_come_all(catalog: Catalog) -> None:
     def places(cluster: Cluster) -> set[tuple[int, int]]:
         cells = mode_cells("pytorch", cluster, catalog)
         return {(c.case.nodes, c.case.devices_per_node) for c in cells if c.case}
 
-    assert places(GPUS) == {(1, 1), (1, 2)}
+    assert places(GPUS) == {(1, 1), (1, 2), (1, 8), (2, 8)}
     assert places(PAIR) == {(1, 1), (2, 1)}
     assert places(dataclasses.replace(PAIR, nodes=PAIR.nodes[:1])) == {(1, 1)}
 
@@ -70,6 +70,8 @@ def test_what_a_device_cannot_do_is_skipped_with_the_lines_own_reason(catalog: C
 KNOWN = AcceptedMode(
     line="pytorch",
     mode="single",
+    nodes=1,
+    devices_per_node=1,
     variant="cpu",
     build_id="pytorch-cpu-index-locked",
     framework_version=None,
@@ -105,8 +107,10 @@ def test_a_mode_is_due_with_another_build_version_or_driver(
     assert state.outcome == outcome
     assert (state.reason or "").startswith(reason or "")
     assert bool(state.reason) is bool(reason)
-    (again,) = mode_states(cells, [known], PAIR, catalog, again=True)
+    (again,) = mode_states(cells, [known], PAIR, catalog, again=datetime(2026, 11, 2, tzinfo=UTC))
     assert again.outcome == "due"
+    (tried,) = mode_states(cells, [known], PAIR, catalog, again=known.started_at)
+    assert tried.outcome == outcome
 
 
 def test_what_was_accepted_is_planned_until_it_is_due_and_never_for_another_build(
@@ -129,3 +133,46 @@ def test_what_was_accepted_is_planned_until_it_is_due_and_never_for_another_buil
     wheel = {"pytorch": Build("pytorch", source="wheel", digest="ab" * 32)}
     marked = untried_because(single, GPUS, accepting(None), wheel)
     assert str(marked).endswith("is due: this build is another")
+
+
+def test_many_devices_wait_for_few_and_what_failed_there_makes_the_mode_due(
+    catalog: Catalog,
+) -> None:
+    cells = [
+        c for c in mode_cells("pytorch", GPUS, catalog) if c.mode.split()[1:] in ([], ["bf16"])
+    ]
+    build = mode_states(cells, [], GPUS, catalog)[0].build
+    assert build is not None
+
+    def known(mode: str, devices: tuple[int, int], outcome: str) -> AcceptedMode:
+        nodes, each = devices
+        changed = {"mode": mode, "nodes": nodes, "devices_per_node": each, "outcome": outcome}
+        held = {"build_id": build.build_id, "code_digest": catalog.code_digest}
+        return dataclasses.replace(KNOWN, **changed, **held)  # type: ignore[arg-type]  # by name
+
+    results = [
+        known("single", (1, 1), "passed"),
+        known("collective", (1, 2), "passed"),
+        known("collective", (2, 8), "failed"),
+        known("single bf16", (1, 1), "failed"),
+    ]
+    states = {
+        (state.cell.mode, state.cell.devices): state
+        for state in mode_states(cells, results, GPUS, catalog)
+    }
+    assert [states["collective", d].outcome for d in ("1x2", "1x8", "2x8")] == [
+        "passed",
+        "due",
+        "failed",
+    ]
+    wide = states["collective bf16", "1x8"]
+    assert (wide.outcome, wide.to_try) == ("skipped", False)
+    assert wide.reason == "single bf16 did not pass at 1x1"
+    assert states["collective bf16", "1x2"].to_try
+    accepted = accepted_modes(results, GPUS, catalog)
+    assert accepted == {
+        ("pytorch", "single"): None,
+        ("pytorch", "collective"): "it failed at 2x8",
+    }
+    smaller = dataclasses.replace(GPUS, nodes=GPUS.nodes[:1])
+    assert accepted_modes(results, smaller, catalog)["pytorch", "collective"] is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,10 +32,13 @@ def test_a_loaded_case_is_checked_as_one_that_was_just_measured(tmp_path: Path) 
     plan = read_plan(store_plan(planned, Spool(tmp_path)))
     contexts = [check_context(plan, case, ()) for case in plan.cases]
     assert contexts == [
-        CheckContext.of(
-            jobs[each.planned.case.case_id],
-            catalog.workloads[each.planned.case.workload],
-            shared=True,
+        dataclasses.replace(
+            CheckContext.of(
+                jobs[each.planned.case.case_id],
+                catalog.workloads[each.planned.case.workload],
+                shared=True,
+            ),
+            acceptance=True,
         )
         for each in plan.cases
     ]

@@ -1,0 +1,273 @@
+"""Measures the acceptance of a cluster; the command and the DAG `nightbench_accept` both do it so.
+
+It is resumable: what an interrupted one measured is loaded first, and only what is due is tried.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+from nightbench.core.acceptance import SUITE, ModeCell, acceptance_suite, mode_cells
+from nightbench.core.capabilities import untried_because
+from nightbench.core.errors import UserError
+from nightbench.core.model import CaseStatus, Catalog, Cluster, JobSpec, RunKind
+from nightbench.core.run_plan import make_plan, new_run_id
+from nightbench.core.sentences import sentences
+from nightbench.gang import SshTarget, case_runner
+from nightbench.gang.progress import GangEvent
+from nightbench.night import cluster_preflight, run_preflight
+from nightbench.night.acceptance import ModeState, mode_states
+from nightbench.night.bundles import build_bundle
+from nightbench.night.cluster_preflight import ClusterHealth
+from nightbench.night.code_snapshot import shipment_of_now
+from nightbench.night.ingest import ingest_run
+from nightbench.night.planning import case_histories, open_now
+from nightbench.nodes import NodeState
+from nightbench.spool import RunSpool, Spool
+from nightbench.spool.plans import mark_ended, store_plan
+from nightbench.warehouse import Warehouse
+from nightbench.warehouse.connection import Connect
+
+
+class Watcher(Protocol):
+    """Shows how far cases are."""
+
+    def hear(self, event: GangEvent) -> None:
+        """Show an event."""
+
+    def refresh(self) -> None:
+        """Show what the spool says now; called every second."""
+
+
+class AcceptanceObserver(Protocol):
+    """Who shows an acceptance to its user."""
+
+    def say(self, text: str) -> None:
+        """Show a line."""
+
+    def examined(self, health: ClusterHealth, states: Mapping[str, NodeState]) -> None:
+        """Show how the nodes are."""
+
+    def watch(self, folder: RunSpool) -> AbstractContextManager[Watcher]:
+        """Show the cases of a run while they are measured."""
+
+
+@dataclass(frozen=True)
+class AcceptanceContext:
+    """Where an acceptance is measured, by what and for whom."""
+
+    cluster: Cluster
+    catalog: Catalog
+    targets: Mapping[str, SshTarget]
+    connect: Connect
+    spool: Spool
+    requested_by: str
+    outside_hours: bool = False
+    dag_id: str | None = None
+    dag_run_id: str | None = None
+
+    def states(
+        self, cells: Sequence[ModeCell], *, again: datetime | None = None
+    ) -> list[ModeState]:
+        """How each mode stands by the warehouse.
+
+        Raises:
+            UserError: the warehouse is away.
+        """
+        with closing(self.connect()) as connection:
+            known = Warehouse(connection).acceptance.modes(self.cluster.name)
+        return mode_states(cells, known, self.cluster, self.catalog, again=again)
+
+
+def chosen_cells(
+    lines: Collection[str],
+    modes: Collection[str],
+    cluster: Cluster,
+    catalog: Catalog,
+    *,
+    untried: bool = True,
+) -> list[ModeCell]:
+    """The modes of some lines, or of all that are not for tests, on a cluster.
+
+    Args:
+        lines: all unless given.
+        modes: only these, such as `single bf16`; all unless given.
+        cluster: where.
+        catalog: of the lines.
+        untried: also modes that nobody has run on such devices.
+
+    Raises:
+        UserError: there is no such line, or no such mode in any of them.
+    """
+    have = {name: each for name, each in catalog.frameworks.items() if not each.commands}
+    for name in lines:
+        if name not in have:
+            raise UserError(f"line: found {name}; expected one of {', '.join(sorted(have))}")
+    named = lines or [name for name, each in sorted(have.items()) if not each.for_tests]
+    cells = [cell for name in named for cell in mode_cells(name, cluster, catalog)]
+    known = dict.fromkeys(cell.mode for cell in cells if cell.case)
+    for mode in modes:
+        if mode not in known:
+            raise UserError(f"mode: found {mode}; expected one of {', '.join(known)}")
+    return [
+        cell
+        for cell in cells
+        if (not modes or cell.mode in modes)
+        and (untried or not cell.case or untried_because(cell.case, cluster, catalog, {}) is None)
+    ]
+
+
+def close_interrupted(cluster: str, spool: Spool, connect: Connect) -> None:
+    """Load what an interrupted acceptance of a cluster measured before its process died.
+
+    Raises:
+        UserError: another process measures one, or the warehouse is away.
+    """
+    for run in spool.runs():
+        document = run.run() or {}
+        ours = document.get("run_kind") == RunKind.ACCEPTANCE and document["cluster"] == cluster
+        if not ours or run.loaded() is not None:
+            continue
+        if run.is_steered():
+            raise UserError(
+                f"cluster {cluster}: {run.run_id} is measured by another process right now. Wait "
+                f"for it, or end it: nightbench cancel {run.run_id}"
+            )
+        mark_ended(run)
+        ingest_run(spool, run.run_id, connect)
+
+
+async def examine(context: AcceptanceContext, cells: Iterable[ModeCell]) -> ClusterHealth:
+    """Examine and measure the nodes for the lines of some cells."""
+    lines = sorted({cell.line for cell in cells})
+    return await cluster_preflight.examine(
+        context.cluster,
+        context.targets,
+        shipment_of_now(None, context.cluster.environments.wheelhouse),
+        [context.catalog.frameworks[name] for name in lines],
+        controls=True,
+        sweep=True,
+    )
+
+
+def try_modes(
+    cells: Sequence[ModeCell],
+    context: AcceptanceContext,
+    observer: AcceptanceObserver,
+    *,
+    again: datetime | None = None,
+) -> bool:
+    """Examine the nodes and try the modes that are due; return whether it was interrupted.
+
+    With `again` also what was last tried before then. A mode is tried at more than two devices once
+    it holds at fewer, with its single device beside it, from which scaling is counted.
+
+    Raises:
+        UserError: nothing is measured: closed hours, or the warehouse is away.
+    """
+    cluster, now = context.cluster, datetime.now(UTC)
+    span = None if context.outside_hours else open_now(cluster, now)
+    run_id = new_run_id(SUITE, now)
+    observer.say(f"cluster {cluster.name}: {len(cluster.nodes)} nodes are examined and measured")
+    health = asyncio.run(examine(context, cells))
+    with closing(context.connect()) as connection:
+        nodes = cluster_preflight.record_preflight(connection, run_id, health, cluster.health)
+    observer.examined(health, nodes)
+    states = context.states(cells, again=again)
+    due = _with_single_device(states)
+    if not due:
+        observer.say("no mode is due")
+        return False
+    plan = make_plan(
+        acceptance_suite(due, cluster, context.requested_by),
+        cluster,
+        context.catalog,
+        run_kind=RunKind.ACCEPTANCE,
+        run_id=run_id,
+        requested_by=context.requested_by,
+        started_at=now,
+        dag_id=context.dag_id,
+        dag_run_id=context.dag_run_id,
+        deadline=span.end if span else None,
+        past=case_histories(cluster.name, context.connect, context.spool),
+    )
+    folder = store_plan(plan, context.spool)
+    observer.say(f"run {run_id}: {len(plan.jobs)} cases on {cluster.name}")
+    out = run_preflight.nodes_out_tonight(health, nodes)
+    cluster_preflight.save(folder, health, cluster.health, out)
+    placement = run_preflight.place_around(plan.jobs, cluster, out)
+    run_preflight.save_placement(folder, placement)
+    for why in out.values():
+        observer.say(sentences(why))
+    interrupted = False
+    try:
+        _measure(placement.jobs, plan.run.code_digest, folder, context, states, observer)
+    except KeyboardInterrupt:
+        interrupted = True
+        observer.say(f"{run_id} was cancelled; its processes on the nodes have been ended")
+    mark_ended(folder)
+    observer.say(ingest_run(context.spool, run_id, context.connect).sentence())
+    return interrupted
+
+
+def _with_single_device(states: Sequence[ModeState]) -> tuple[ModeCell, ...]:
+    """What is due, and the single device of what is due at many."""
+    wide = {state.cell.narrower for state in states if state.to_try and state.cell.is_wide}
+    return tuple(
+        state.cell
+        for state in states
+        if state.to_try
+        or (state.cell.case and state.cell.case.trainers == 1 and state.cell.narrower in wide)
+    )
+
+
+def _measure(
+    jobs: Sequence[JobSpec],
+    code_digest: str,
+    folder: RunSpool,
+    context: AcceptanceContext,
+    states: Sequence[ModeState],
+    observer: AcceptanceObserver,
+) -> None:
+    """Measure the cases of few devices, and those of many whose mode holds at few.
+
+    Raises:
+        KeyboardInterrupt: the user ended it; no process is left on a node.
+    """
+    cluster = context.cluster
+    shipment = shipment_of_now(code_digest, cluster.environments.wheelhouse)
+    cells = {state.cell.case.case_id: state.cell for state in states if state.cell.case}
+    wide = [job for job in jobs if cells[job.case.case_id].is_wide]
+
+    def measure(some: Sequence[JobSpec]) -> None:
+        case_runner.measure_cases(
+            some,
+            folder,
+            context.targets,
+            shipment,
+            on_event=watcher.hear,
+            refresh=watcher.refresh,
+            at_once=cluster.parallel_cases,
+        )
+
+    with observer.watch(folder) as watcher:
+        measure([job for job in jobs if job not in wide])
+        failed = _failed(folder, cells) if wide else {}
+        for job in wide:
+            if why := failed.get(cells[job.case.case_id].narrower):
+                observer.say(f"{job.case.case_id} is not tried: {why} did not pass")
+        measure([job for job in wide if cells[job.case.case_id].narrower not in failed])
+
+
+def _failed(folder: RunSpool, cells: Mapping[str, ModeCell]) -> dict[tuple[str, str], str]:
+    """Modes that did not hold in a run -> the case that shows it."""
+    return {
+        cells[each.case.case_id].narrower: each.case.case_id
+        for each in build_bundle(folder).cases
+        if each.status is not CaseStatus.OK
+        or each.measurement is None
+        or each.measurement.quarantined
+    }

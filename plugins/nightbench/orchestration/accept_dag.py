@@ -1,0 +1,206 @@
+"""The DAG `nightbench_accept`: what `nightbench accept` does, by the same code, from a form."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, Param, task
+
+from nightbench.config import locations
+from nightbench.config.suite_heads import find_clusters, framework_names
+from nightbench.core.errors import UserError
+from nightbench.orchestration.airflow_versions import AirflowException, AirflowFailException
+from nightbench.orchestration.dag_common import optional_names, our_dag, user_errors_fail_task
+
+if TYPE_CHECKING:
+    from nightbench.gang.progress import GangEvent
+    from nightbench.night.cluster_preflight import ClusterHealth
+    from nightbench.nodes import NodeState
+    from nightbench.spool import RunSpool
+
+TIMEOUT = timedelta(hours=23)
+
+QUIET_S = 30.0
+"""Time between two lines that say how far a case is."""
+
+DOC = """\
+### Which modes work on a cluster
+
+**Trigger** names a cluster: its nodes are examined and measured, then every mode of every framework
+line is tried there that is due. What passes is no longer untried there. A task that was ended goes
+on where it was when it is cleared or retried. It fails where a mode fails; each mode's verdict
+stands in its log, and in `nightbench accept CLUSTER --dry-run`.
+"""
+
+log = logging.getLogger(__name__)
+
+
+def accept_dag() -> DAG | None:
+    """Return the DAG with the form; None where there is no cluster to offer."""
+    clusters = list(find_clusters(locations.dags_folder()))
+    if not clusters:
+        return None
+    with our_dag(
+        "nightbench_accept",
+        schedule=None,
+        dagrun_timeout=TIMEOUT,
+        params=_form(clusters),
+        # It runs only when somebody fills in its form.
+        is_paused_upon_creation=False,
+        description="Tries every mode of every framework line on a cluster",
+        doc_md=DOC,
+        tags=["on demand"],
+    ) as dag:
+        accept()
+    return dag
+
+
+def _form(clusters: list[str]) -> dict[str, Param]:
+    lines = framework_names(locations.benchmarks_folder(), locations.dags_folder())
+    return {
+        "cluster": Param(
+            clusters[0],
+            type="string",
+            enum=clusters,
+            title="Cluster",
+            description="Where: a file of dags/clusters.",
+        ),
+        "lines": optional_names(
+            "Lines", "Only these framework lines. Empty: all.", examples=list(lines)
+        ),
+        "modes": optional_names("Modes", "Only these modes, `single bf16` say. Empty: all."),
+        "again": _switch("Again", "Try also what holds from an earlier acceptance.", on=False),
+        "untried": _switch(
+            "Untried modes", "Try also what nobody has run on such devices.", on=True
+        ),
+        "outside_hours": _switch(
+            "Outside the hours", "Measure also when the cluster's hours do not hold.", on=False
+        ),
+    }
+
+
+def _switch(title: str, description: str, *, on: bool) -> Param:
+    return Param(on, type="boolean", title=title, description=description, section="How")
+
+
+@task(
+    retries=2,
+    execution_timeout=TIMEOUT,
+    doc_md="One long task: a retry, or a person who clears it, tries the modes that are left.",
+)
+def accept(**context: Any) -> dict[str, int]:
+    """Try the modes that are due; return how many stand how."""
+    with user_errors_fail_task():
+        return _accept(context["dag_run"], context["params"])
+
+
+class LogObserver:
+    """Writes an acceptance into the task's log."""
+
+    def __init__(self) -> None:
+        self._folder: RunSpool | None = None
+        self._said_s = 0.0
+
+    def say(self, text: str) -> None:
+        """Write a line."""
+        self._said_s = time.monotonic()
+        log.info("%s", text)
+
+    def examined(self, health: ClusterHealth, states: Mapping[str, NodeState]) -> None:
+        """Write what was found on the nodes, and their controls."""
+        for node in health.nodes:
+            for finding in node.findings:
+                log.info("%s: %s: %s", node.seen.node, finding.title, finding.found)
+        for between in health.between:
+            log.warning("%s: %s", between.title, between.found)
+        for name, state in states.items():
+            if state.quarantined:
+                log.warning("%s is in quarantine", name)
+        for each in health.controls:
+            log.info(
+                "%s %s on %s: %.4g %s", each.node, each.metric, each.device, each.median, each.unit
+            )
+
+    @contextmanager
+    def watch(self, folder: RunSpool) -> Iterator[LogObserver]:
+        """Write how far the cases of a run are."""
+        self._folder = folder
+        yield self
+
+    def hear(self, event: GangEvent) -> None:
+        """Write an event."""
+        self.say(str(event))
+
+    def refresh(self) -> None:
+        """Write how many cases have ended, once in a while."""
+        if self._folder is None or time.monotonic() - self._said_s < QUIET_S:
+            return
+        stores = [self._folder.latest(case_id) for case_id in self._folder.case_ids()]
+        ended = sum(store is not None and store.outcome() is not None for store in stores)
+        self.say(f"{ended} of {len(self._folder.planned())} cases have ended")
+
+
+def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
+    from collections import Counter
+
+    from nightbench.config import load_catalog
+    from nightbench.config.run_request import cluster_of
+    from nightbench.night import acceptance_run
+    from nightbench.orchestration.connections import connect
+    from nightbench.orchestration.ssh_targets import ssh_targets
+    from nightbench.spool import open_spool
+
+    catalog = load_catalog()
+    try:
+        cluster = cluster_of(params["cluster"], catalog)
+        cells = acceptance_run.chosen_cells(
+            params.get("lines") or (),
+            params.get("modes") or (),
+            cluster,
+            catalog,
+            untried=bool(params["untried"]),
+        )
+    except UserError as error:
+        # No retry mends what a person asked for.
+        log.error("%s", error)
+        raise AirflowFailException(str(error)) from None
+    context = acceptance_run.AcceptanceContext(
+        cluster,
+        catalog,
+        ssh_targets(cluster),
+        connect,
+        open_spool(),
+        dag_run.triggering_user_name or getpass.getuser(),
+        outside_hours=bool(params["outside_hours"]),
+        dag_id=dag_run.dag_id,
+        dag_run_id=dag_run.run_id,
+    )
+    acceptance_run.close_interrupted(cluster.name, context.spool, connect)
+    # The same moment for every try, so that a retry goes on.
+    again = dag_run.run_after if params["again"] else None
+    if acceptance_run.try_modes(cells, context, LogObserver(), again=again):
+        raise AirflowException("ended from outside; a retry tries the modes that are left")
+    states = context.states(cells)
+    for state in states:
+        where = state.cell.devices or "-"
+        log.info(
+            "%s %s %s: %s %s",
+            state.cell.line,
+            state.cell.mode,
+            where,
+            state.outcome,
+            state.reason or "",
+        )
+    counts = Counter(state.outcome for state in states)
+    if counts["failed"]:
+        raise AirflowFailException(
+            f"cluster {cluster.name}: {counts['failed']} modes failed; nightbench accept "
+            f"{cluster.name} --dry-run says which, and why"
+        )
+    return dict(counts)
