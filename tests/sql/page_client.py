@@ -35,4 +35,4 @@ def page_client(
     access = PageAccess(anyone, anyone, lambda: user, require_logs)
     reader = ExperimentReader(spool)
     repository, triage = page_app.pooled_repository(), page_app.open_triage
-    return TestClient(create_app(repository, triage, access, lambda: spool, lambda: reader))
+    return TestClient(create_app(repository, triage, access, lambda: spool, lambda: reader, list))

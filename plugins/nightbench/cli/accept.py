@@ -71,11 +71,11 @@ def accept(
     cells = acceptance_run.chosen_cells(line or (), mode or (), where, catalog, untried=untried)
     context = accept_context(where, catalog, outside_hours=outside_hours, reached=not dry_run)
     older = datetime.now(UTC) if again else None
-    interrupted = False
+    ended = acceptance_run.AcceptanceEnd()
     if not dry_run:
         acceptance_run.close_interrupted(where.name, context.spool, context.connect)
         observer = TerminalObserver(where.name)
-        interrupted = acceptance_run.try_modes(cells, context, observer, again=older)
+        ended = acceptance_run.try_modes(cells, context, observer, again=older)
     states = context.states(cells, again=older if dry_run else None)
     if html is not None:
         from nightbench.report.acceptance_page import acceptance_page
@@ -87,9 +87,9 @@ def accept(
         common.print_json([document(state) for state in states])
     else:
         show(states, where)
-    if interrupted:
+    if ended.interrupted:
         raise typer.Exit(INTERRUPTED)
-    if any(state.outcome == "failed" for state in states):
+    if ended.short or any(state.outcome == "failed" for state in states):
         raise typer.Exit(FAILED)
 
 

@@ -251,6 +251,12 @@ class HealthFile(StrictModel):
     """How far a node's clock may be off the controller's."""
     min_link_mbps: v.LinkSpeed | None = Field(None, alias="min_link")
     """Speed of the link of `interface`, `10Gbit/s`."""
+    min_controls: dict[
+        Literal["matrix_product", "memory_copy", "all_reduce"],
+        Annotated[float, Field(gt=0), v.Words("number")],
+    ] = Field({})
+    """Control measurement: least median that `nightbench accept` takes from every device or link,
+    `matrix_product` in GFLOP/s, `memory_copy` and `all_reduce` in GB/s (docs/accept.md)."""
 
 
 class LinkFile(StrictModel):

@@ -2,10 +2,12 @@
 
 import dataclasses
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from nightbench.core.acceptance import ModeCell, acceptance_suite
 from nightbench.core.errors import UserError
@@ -162,3 +164,28 @@ def accepted_modes(modes: Sequence[AcceptedMode], cluster: Cluster, catalog: Cat
 
 def _fits(mode: AcceptedMode, cluster: Cluster) -> bool:
     return mode.nodes <= len(cluster.nodes) and mode.devices_per_node <= cluster.devices_per_node
+
+
+def standing(known: Sequence[AcceptedMode], cluster: Cluster, catalog: Catalog) -> dict[str, Any]:
+    """How the modes that were tried on a cluster stand: counts, and why some are due again.
+
+    A mode and shape that was tried with several builds counts once, by the newest.
+    """
+    newest = {
+        (each.line, each.mode, each.devices): each
+        for each in sorted(known, key=lambda each: each.started_at)
+        if each.line in catalog.frameworks and _fits(each, cluster)
+    }
+    due = {key: why for key, each in newest.items() if (why := _due_now(each, cluster, catalog))}
+    counts = Counter("due" if key in due else each.outcome for key, each in newest.items())
+    last = max(known, key=lambda each: each.started_at)
+    return {
+        "cluster": cluster.name,
+        "passed": counts[PASSED],
+        "failed": counts["failed"],
+        "not_told": counts["not told"],
+        "due": counts["due"],
+        "reasons": sorted({f"{line}: {why}" for (line, *_), why in due.items()}),
+        "last_run_id": last.run_id,
+        "last_at": last.started_at,
+    }

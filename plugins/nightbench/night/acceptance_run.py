@@ -25,11 +25,20 @@ from nightbench.night.cluster_preflight import ClusterHealth
 from nightbench.night.code_snapshot import shipment_of_now
 from nightbench.night.ingest import ingest_run
 from nightbench.night.planning import case_histories, open_now
-from nightbench.nodes import NodeState
+from nightbench.nodes import FindingLevel, NodeState, short_controls
 from nightbench.spool import RunSpool, Spool
 from nightbench.spool.plans import mark_ended, store_plan
 from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connect
+
+
+@dataclass(frozen=True)
+class AcceptanceEnd:
+    """How an acceptance ended; the verdicts on modes are in the warehouse."""
+
+    short: tuple[str, ...] = ()
+    """Controls below what the cluster's file wants, or not measured."""
+    interrupted: bool = False
 
 
 class Watcher(Protocol):
@@ -159,8 +168,8 @@ def try_modes(
     observer: AcceptanceObserver,
     *,
     again: datetime | None = None,
-) -> bool:
-    """Examine the nodes and try the modes that are due; return whether it was interrupted.
+) -> AcceptanceEnd:
+    """Examine the nodes and try the modes that are due; return how it ended.
 
     With `again` also what was last tried before then. A mode is tried at more than two devices once
     it holds at fewer, with its single device beside it, from which scaling is counted.
@@ -176,11 +185,15 @@ def try_modes(
     with closing(context.connect()) as connection:
         nodes = cluster_preflight.record_preflight(connection, run_id, health, cluster.health)
     observer.examined(health, nodes)
+    found = short_controls(health.controls, health.busy, cluster.health.min_controls)
+    for each in found:
+        observer.say(f"{each.title}: {each.found}; expected {each.expected}. {each.advice}")
+    short = tuple(each.title for each in found if each.level is FindingLevel.FAIL)
     states = context.states(cells, again=again)
     due = _with_single_device(states)
     if not due:
         observer.say("no mode is due")
-        return False
+        return AcceptanceEnd(short)
     plan = make_plan(
         acceptance_suite(due, cluster, context.requested_by),
         cluster,
@@ -210,7 +223,7 @@ def try_modes(
         observer.say(f"{run_id} was cancelled; its processes on the nodes have been ended")
     mark_ended(folder)
     observer.say(ingest_run(context.spool, run_id, context.connect).sentence())
-    return interrupted
+    return AcceptanceEnd(short, interrupted)
 
 
 def _with_single_device(states: Sequence[ModeState]) -> tuple[ModeCell, ...]:

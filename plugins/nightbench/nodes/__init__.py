@@ -12,6 +12,7 @@ from nightbench.nodes.node_preflight import (
     JudgedNode,
     NodePreflight,
     controls_of,
+    short_controls,
     worst,
 )
 from nightbench.nodes.quarantine import (

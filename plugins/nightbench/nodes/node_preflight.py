@@ -6,7 +6,7 @@ slow framework only the case does.
 """
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -149,6 +149,30 @@ def controls_of(node: str, document: Mapping[str, Any] | None) -> tuple[Control,
         from_document(Control, {**each, "node": node})
         for each in (document or {}).get("controls", ())
     )
+
+
+def short_controls(
+    controls: Sequence[Control], busy: Collection[str], least: Mapping[str, float]
+) -> list[Finding]:
+    """What an acceptance misses: controls below the cluster's least, not measured, or disturbed."""
+    found = []
+    for metric, bound in least.items():
+        of_metric = [each for each in controls if each.metric == metric]
+        if not of_metric:
+            advice = (
+                "devices of nodes without CUDA's PyTorch, and single nodes, have no such control"
+            )
+            found.append(fail(metric, "not measured", f"{bound:g} or more", advice))
+        for each in of_metric:
+            where, said = f"{each.node} {each.device}", f"{each.median:.4g} {each.unit}"
+            wanted = f"{bound:g} {each.unit} or more (health.min_controls)"
+            if {*each.node.split("+")} & {*busy}:
+                advice = "foreign work distorts it: accept the cluster when its nodes are idle"
+                found.append(warn(metric, f"{said}, while others worked", wanted, advice, where))
+            elif each.median < bound:
+                advice = "compare it with the other nodes; clocks, power limits, links"
+                found.append(fail(metric, said, wanted, advice, where))
+    return found
 
 
 def all_reduce(nodes: Sequence[str], answers: Sequence[Mapping[str, Any]]) -> Control | None:

@@ -184,7 +184,8 @@ def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
     acceptance_run.close_interrupted(cluster.name, context.spool, connect)
     # The same moment for every try, so that a retry goes on.
     again = dag_run.run_after if params["again"] else None
-    if acceptance_run.try_modes(cells, context, LogObserver(), again=again):
+    ended = acceptance_run.try_modes(cells, context, LogObserver(), again=again)
+    if ended.interrupted:
         raise AirflowException("ended from outside; a retry tries the modes that are left")
     states = context.states(cells)
     for state in states:
@@ -198,9 +199,10 @@ def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
             state.reason or "",
         )
     counts = Counter(state.outcome for state in states)
-    if counts["failed"]:
+    if counts["failed"] or ended.short:
         raise AirflowFailException(
-            f"cluster {cluster.name}: {counts['failed']} modes failed; nightbench accept "
+            f"cluster {cluster.name}: {counts['failed']} modes failed, "
+            f"{len(ended.short)} controls fall short; nightbench accept "
             f"{cluster.name} --dry-run says which, and why"
         )
     return dict(counts)

@@ -7,10 +7,11 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request
 
+from nightbench.core.errors import UserError
 from nightbench.experiments.experiment_reader import ExperimentReader
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE, connect
 from nightbench.spool import open_spool
-from nightbench.warehouse import Triage
+from nightbench.warehouse import Triage, Warehouse
 from nightbench.warehouse.connection_pool import ConnectionPool
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.web import PageAccess, PageUser, create_app
@@ -40,6 +41,28 @@ def open_triage(by: str) -> Iterator[Triage]:
         yield Triage(connection, by)
 
 
+def open_acceptances() -> list[dict[str, Any]]:
+    """How the acceptance of every cluster that has one stands, by the files of today."""
+    from nightbench.config import find_clusters, load_catalog, locations
+    from nightbench.config.run_request import cluster_of
+    from nightbench.night.acceptance import standing
+
+    catalog = load_catalog()
+    found = []
+    for name in find_clusters(locations.dags_folder()):
+        try:
+            cluster = cluster_of(name, catalog)
+        except UserError as error:
+            # Of one whose file is wrong `nightbench validate` says so; the others are shown.
+            log.warning("cluster %s: %s", name, error)
+            continue
+        with closing(connect(WAREHOUSE_READER)) as connection:
+            known = Warehouse(connection).acceptance.modes(name)
+        if known:
+            found.append(standing(known, cluster, catalog))
+    return found
+
+
 def build_app() -> FastAPI:
     """The app, guarded by Airflow's own access rules."""
     from nightbench.orchestration.airflow_versions import conf, installed, lacking
@@ -53,6 +76,7 @@ def build_app() -> FastAPI:
         _access(),
         open_spool,
         lambda: ExperimentReader(open_spool()),
+        open_acceptances,
         base_url=conf.get("api", "base_url", fallback=""),
     )
 

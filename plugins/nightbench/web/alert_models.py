@@ -285,6 +285,27 @@ class NodeActivities(ApiModel):
     items: list[NodeActivity]
 
 
+class ClusterAcceptance(ApiModel):
+    """How the modes that were tried on a cluster stand."""
+
+    cluster: str
+    passed: int
+    failed: int
+    not_told: int
+    due: int
+    """What was tried, and has another build, driver or version since."""
+    reasons: list[str]
+    """Why they are due, each once."""
+    last_run_id: str
+    last_at: datetime
+
+
+class ClusterAcceptances(ApiModel):
+    """The acceptance of every cluster that has one."""
+
+    items: list[ClusterAcceptance]
+
+
 class NodeUse(ApiModel):
     """What a node spent on a suite in the last night."""
 

@@ -20,7 +20,7 @@ from nightbench.web.compare_api import CompareApi, ComparedPairs, Overview, Publ
 from nightbench.web.errors import BadInput, status_of
 from nightbench.web.experiment_api import ExperimentApi, OpenComparisons
 from nightbench.web.guard import HEADERS, PageAccess, PageUser, hosts_of
-from nightbench.web.health_api import HealthApi
+from nightbench.web.health_api import HealthApi, OpenAcceptances
 from nightbench.web.run_api import CaseApi, OpenSpool, RunApi
 from nightbench.web.run_models import RunResults
 from nightbench.web.ui_api import UiApi
@@ -33,7 +33,7 @@ ENTRY = "nightbench.js"
 FOR_EVER = "private, max-age=31536000, immutable"
 
 CACHED_S = 10.0
-"""How old the list of experiments may be, which is read from files as well."""
+"""How old an answer may be that is read from files as well: experiments, acceptances."""
 
 BODY_BYTES = 64 * 1024
 API = "/api"
@@ -73,6 +73,7 @@ def create_app(
     access: PageAccess,
     spool: OpenSpool,
     comparisons: OpenComparisons,
+    acceptances: OpenAcceptances,
     base_url: str = "",
 ) -> FastAPI:
     """Return the app.
@@ -83,6 +84,7 @@ def create_app(
         access: authorisation of requests.
         spool: opens the files of runs: logs, samples of nodes, and what goes on.
         comparisons: opens what the spool has of comparisons.
+        acceptances: says how the acceptance of clusters stands.
         base_url: the address by which browsers see the site, where it is known.
     """
 
@@ -98,7 +100,8 @@ def create_app(
         dependencies=[Depends(access.reader), Depends(remember), Depends(_refuse_nul)],
     )
     alerts = AlertApi(repository, triage, hosts_of(base_url))
-    for path, handler in _reads(repository, spool, comparisons, alerts):
+    health = HealthApi(repository, spool, acceptances, AnswerCache(CACHED_S))
+    for path, handler in _reads(repository, spool, comparisons, alerts, health):
         answer: dict[str, Any] = {"response_model": ALSO_CSV[path]} if path in ALSO_CSV else {}
         headers = [Depends(_headers)]
         app.add_api_route(f"{API}/{path}", handler, methods=["GET"], dependencies=headers, **answer)
@@ -127,12 +130,16 @@ def create_app(
 
 
 def _reads(
-    repository: OpenPages, spool: OpenSpool, comparisons: OpenComparisons, alerts: AlertApi
+    repository: OpenPages,
+    spool: OpenSpool,
+    comparisons: OpenComparisons,
+    alerts: AlertApi,
+    health: HealthApi,
 ) -> tuple[tuple[str, Callable[..., Any]], ...]:
     """Path and handler of what the pages read, but for single alerts and logs."""
     shared = SharedAnswers(repository).of
     ui, runs, cases = UiApi(repository), RunApi(repository), CaseApi(repository, spool)
-    health, compare = HealthApi(repository, spool), CompareApi(repository)
+    compare = CompareApi(repository)
     experiments = ExperimentApi(repository, comparisons, AnswerCache(CACHED_S))
     return (
         ("morning", shared(ui.morning)),
@@ -142,6 +149,7 @@ def _reads(
         ("trust", shared(health.trust)),
         ("nodes", shared(health.nodes)),
         ("nodes/activity", health.activity),
+        ("nodes/acceptance", health.acceptance),
         ("compare", shared(compare.pairs)),
         ("compare/proposal", shared(compare.proposal)),
         ("overview", shared(compare.overview)),

@@ -1,7 +1,7 @@
 """The read-only JSON API of the pages: how far verdicts can be trusted, and nodes."""
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
 from nightbench.core.model import reasons_from_json
@@ -9,7 +9,14 @@ from nightbench.core.sentences import percent, sentence
 from nightbench.spool import Spool
 from nightbench.warehouse.pages import OpenPages
 from nightbench.warehouse.repository import Row
-from nightbench.web.alert_models import NodeActivities, NodeActivity, Nodes, Trust
+from nightbench.web.alert_models import (
+    ClusterAcceptances,
+    NodeActivities,
+    NodeActivity,
+    Nodes,
+    Trust,
+)
+from nightbench.web.answer_cache import AnswerCache
 from nightbench.web.run_api import OpenSpool
 
 GRADED_SLOWDOWN = "5%"
@@ -21,12 +28,30 @@ UNDER_WAY = timedelta(days=3)
 """How long ago a run began at most that is looked for in the spool."""
 
 
+OpenAcceptances = Callable[[], list[Row]]
+"""Returns the rows of `ClusterAcceptance`: what is due depends on the lines' files, too."""
+
+
 class HealthApi:
     """Handlers of the API that the pages Trust and Nodes read."""
 
-    def __init__(self, repository: OpenPages, spool: OpenSpool) -> None:
+    def __init__(
+        self,
+        repository: OpenPages,
+        spool: OpenSpool,
+        acceptances: OpenAcceptances,
+        cache: AnswerCache[ClusterAcceptances],
+    ) -> None:
         self._repository = repository
         self._spool = spool
+        self._acceptances = acceptances
+        self._cache = cache
+
+    def acceptance(self) -> ClusterAcceptances:
+        """What of the clusters' acceptance holds, and what is due again and why."""
+        return self._cache.get(
+            "acceptance", "", lambda: ClusterAcceptances.of(items=self._acceptances())
+        )
 
     def trust(self) -> Trust:
         """Grades of the detector, noisy and drifting series, how alerts ended."""

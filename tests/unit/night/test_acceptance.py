@@ -11,7 +11,7 @@ from nightbench.config import load_catalog
 from nightbench.core.acceptance import ModeCell, mode_cells
 from nightbench.core.capabilities import refusal_of, untried_because
 from nightbench.core.model import Build, Catalog, Cluster, Node
-from nightbench.night.acceptance import accepted_modes, mode_states
+from nightbench.night.acceptance import accepted_modes, mode_states, standing
 from nightbench.warehouse.acceptance import AcceptedMode
 
 PAIR = Cluster("pair", (Node("n1", "n1", "ssh"), Node("n2", "n2", "ssh")))
@@ -176,3 +176,25 @@ def test_many_devices_wait_for_few_and_what_failed_there_makes_the_mode_due(
     }
     smaller = dataclasses.replace(GPUS, nodes=GPUS.nodes[:1])
     assert accepted_modes(results, smaller, catalog)["pytorch", "collective"] is None
+
+
+def test_a_cluster_says_what_of_its_acceptance_is_due_and_why(catalog: Catalog) -> None:
+    def known(mode: str, **changed: object) -> AcceptedMode:
+        held = {"mode": mode, "code_digest": catalog.code_digest, **changed}
+        return dataclasses.replace(KNOWN, **held)  # type: ignore[arg-type]  # by name
+
+    later = datetime(2026, 11, 3, tzinfo=UTC)
+    found = standing(
+        [
+            known("single", build_id="pytorch-cpu-path-1"),
+            known("single", started_at=later, run_id="r2"),
+            known("single inductor", outcome="failed", reason="why"),
+            known("single channels_last", driver="550.54", is_driver_same=False),
+            known("single bf16", nodes=9),
+        ],
+        PAIR,
+        catalog,
+    )
+    assert (found["passed"], found["failed"], found["not_told"], found["due"]) == (1, 1, 0, 1)
+    assert found["reasons"] == ["pytorch: another driver than 550.54"]
+    assert (found["last_run_id"], found["last_at"]) == ("r2", later)

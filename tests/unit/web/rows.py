@@ -281,5 +281,5 @@ def client(
         raise AssertionError("no test of this folder reads files of runs")
 
     access = PageAccess(reader, trigger, user, reader)
-    app = create_app(open_repository, open_triage, access, no_spool, no_spool, base_url)
+    app = create_app(open_repository, open_triage, access, no_spool, no_spool, list, base_url)
     return TestClient(app, follow_redirects=False)

@@ -24,6 +24,7 @@ READ = [
         for name in (
             "alerts",
             "alerts/groups",
+            "nodes/acceptance",
             "nodes/activity",
             "alerts/7",
             "runs/x",

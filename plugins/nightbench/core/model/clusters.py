@@ -69,6 +69,8 @@ class HealthPolicy:
     min_disk_bytes: int = 5_000_000_000
     max_clock_error_s: float = 60.0
     min_link_mbps: int | None = None
+    min_controls: Mapping[str, float] = field(default_factory=dict)
+    """Control measurement -> least median of every node, in its unit, for an acceptance."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 // Clusters, what holds their nodes now, what was last found on them, how full the night was.
 import { Box, Heading, List, Text } from "@chakra-ui/react";
 
+import { AcceptanceLine } from "./acceptance-line";
 import { useApi } from "./api";
 import type { ControlMedian, NodeActivities, NodeActivity, NodeHealth, Nodes } from "./api-types";
 import { ago, change, count, figure, moment } from "./format";
@@ -145,6 +146,7 @@ export function NodesPage() {
                       `${count(cluster.nodes, "node")} with ${cluster.devices_per_node} ${cluster.device_kind} each. `}
                     {count(cluster.runs, "run")}, the last {ago(cluster.last_run_at)}.
                   </Text>
+                  <AcceptanceLine cluster={cluster.cluster} />
                   <Answered answer={activity}>
                     {({ items }) => (
                       <Activity

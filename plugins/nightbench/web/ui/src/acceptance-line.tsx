@@ -1,0 +1,29 @@
+// How the acceptance of a cluster stands, in a line; nothing where it has none.
+import { Text } from "@chakra-ui/react";
+
+import { useApi } from "./api";
+import type { ClusterAcceptances } from "./api-types";
+import { ago, count } from "./format";
+import { Answered, Link } from "./parts";
+import { routes } from "./routes";
+
+export function AcceptanceLine({ cluster }: { cluster: string }) {
+  const answer = useApi<ClusterAcceptances>("nodes/acceptance");
+  return (
+    <Answered answer={answer}>
+      {({ items }) => {
+        const its = items.find((each) => each.cluster === cluster);
+        if (!its) return null;
+        return (
+          <Text mb={2}>
+            <Link to={routes.run(its.last_run_id)}>Acceptance</Link> {ago(its.last_at)}:{" "}
+            {count(its.passed, "mode")} passed
+            {its.failed > 0 && `, ${its.failed} failed`}
+            {its.not_told > 0 && `, ${its.not_told} not told`}
+            {its.due > 0 && `, ${its.due} due again (${its.reasons.join("; ")}): nightbench accept ${cluster}`}.
+          </Text>
+        );
+      }}
+    </Answered>
+  );
+}
