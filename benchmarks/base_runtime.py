@@ -15,6 +15,9 @@ class Base:
     line = None
     """Name of the framework line: the key of its version in `versions()`."""
 
+    package = None
+    """The framework's module, of a line on NumPy: `versions()` has the versions of both."""
+
     def __init__(self, context):
         self.context = context
 
@@ -35,6 +38,11 @@ class Base:
         """Returns a mark: a point in time in the device's work."""
         return time.perf_counter()
 
+    def idle_mark(self):
+        """The mark of lines that queue their work and show Python no device events."""
+        self.device_sync()
+        return time.perf_counter()
+
     def laps(self, marks):
         """Returns the seconds between neighbouring marks."""
         return [end - begin for begin, end in zip(marks, marks[1:])]
@@ -45,7 +53,13 @@ class Base:
 
     def versions(self):
         """Returns name -> version of software that affects results; the framework's is the line."""
-        return {"python": platform.python_version()}
+        versions = {"python": platform.python_version()}
+        if self.package is not None:
+            import numpy
+
+            versions[self.line] = self.package.__version__
+            versions["numpy"] = numpy.__version__
+        return versions
 
     def transport(self):
         """Returns the transport that the ranks really use; None for one rank."""

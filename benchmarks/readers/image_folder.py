@@ -13,6 +13,20 @@ DEVIATION = numpy.array([0.229, 0.224, 0.225], "float32")
 """Of ImageNet's red, green and blue, from 0 to 1."""
 
 
+def batch(params, batch_size, random):
+    """A synthetic batch: images (n, 3, size, size) of normal noise, and labels (n)."""
+    shape = (batch_size, 3, params["image_size"], params["image_size"])
+    return {
+        "images": random.standard_normal(shape).astype("float32"),
+        "labels": random.randint(0, params["classes"], batch_size).astype("int64"),
+    }
+
+
+def read(params, batch_size, part, random):
+    """Batches of a folder of images, as `batch` makes them."""
+    return batches(params["image_size"], params["classes"], batch_size, part, random)
+
+
 def batches(size, classes, batch_size, part, random):
     """Batches without end: images (n, 3, size, size), normalised, and labels (n).
 

@@ -37,6 +37,16 @@ def collective(job, process, ports):
     return env
 
 
+def collective_or_served(served):
+    """The environment of a rank, or what `served` makes of one where parameter servers serve it."""
+
+    def environment(job, process, ports):
+        with_pservers = any(each["role"] == "pserver" for each in job["processes"])
+        return (served if with_pservers else collective)(job, process, ports)
+
+    return environment
+
+
 def parameter_server(job, process, ports):
     """The environment of one trainer or parameter server; arguments as above."""
     addresses = {n["name"]: n["data_address"] for n in job["nodes"]}

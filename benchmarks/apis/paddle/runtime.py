@@ -1,9 +1,7 @@
 """A PaddlePaddle process on a node: its device, its process group over gloo or NCCL."""
 
 import os
-import time
 
-import numpy
 import paddle
 import paddle.distributed as dist
 import traffic
@@ -12,6 +10,9 @@ from base_runtime import Base
 
 class PaddleRuntime(Base):
     """One rank; a line says its name in `line`."""
+
+    package = paddle
+    mark = Base.idle_mark
 
     def init(self):
         """Chooses the device (the launcher shows the process only its own), joins the others."""
@@ -41,11 +42,6 @@ class PaddleRuntime(Base):
         if self.gpu:
             paddle.device.cuda.synchronize()
 
-    def mark(self):
-        """A reading of the clock when the device is idle."""
-        self.device_sync()
-        return time.perf_counter()
-
     def peak_memory(self):
         """Bytes of the process and, on GPUs, of PaddlePaddle's allocator."""
         peak = super().peak_memory()
@@ -56,8 +52,6 @@ class PaddleRuntime(Base):
     def versions(self):
         """PaddlePaddle's version, NumPy's and, on GPUs, CUDA's and cuDNN's."""
         versions = super().versions()
-        versions[self.line] = paddle.__version__
-        versions["numpy"] = numpy.__version__
         if self.gpu:
             versions["cuda"] = str(paddle.version.cuda())
             versions["cudnn"] = str(paddle.device.get_cudnn_version())

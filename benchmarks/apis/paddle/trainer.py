@@ -78,7 +78,6 @@ class EagerTrainer(Base):
         self.batches = self.feed(
             lambda batch: {name: paddle.to_tensor(value) for name, value in batch.items()}
         )
-        self.kept = []
 
     def step(self):
         """Forward, backward, update. The loss stays a tensor."""
@@ -103,10 +102,6 @@ class EagerTrainer(Base):
         if dtype is None:
             return contextlib.nullcontext()
         return paddle.amp.auto_cast(level="O1", dtype=dtype)
-
-    def losses(self):
-        """The losses of all steps so far."""
-        return [float(loss) for loss in self.kept]
 
     def weights(self):
         """Name -> value of all trainable parameters."""

@@ -17,6 +17,7 @@ class Runtime(Base):
     """One rank with one device."""
 
     line = "jax"
+    package = jax
 
     def init(self):
         """Chooses the device (the launcher shows the process only its own), joins the others."""
@@ -80,9 +81,7 @@ class Runtime(Base):
     def versions(self):
         """Versions of JAX, jaxlib, NumPy and, on GPUs, of CUDA."""
         versions = super().versions()
-        versions["jax"] = jax.__version__
         versions["jaxlib"] = jax.lib.__version__
-        versions["numpy"] = numpy.__version__
         if self.gpu:
             versions["cuda"] = jax.local_devices()[0].client.platform_version
         return versions

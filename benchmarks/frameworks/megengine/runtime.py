@@ -1,9 +1,6 @@
 """A MegEngine process on a node: alone, on the CPU or a GPU."""
 
-import time
-
 import megengine
-import numpy
 from base_runtime import Base
 
 
@@ -11,6 +8,8 @@ class Runtime(Base):
     """One rank."""
 
     line = "megengine"
+    package = megengine
+    mark = Base.idle_mark
 
     def init(self):
         """Chooses the CPU or the one GPU that the launcher has left visible."""
@@ -21,21 +20,9 @@ class Runtime(Base):
         """Waits until all that was queued has run: on the CPU, too, it runs behind Python."""
         megengine._full_sync()
 
-    def mark(self):
-        """A reading of the clock when nothing is queued: Python is shown no device events."""
-        self.device_sync()
-        return time.perf_counter()
-
     def peak_memory(self):
         """Also what MegEngine's allocator took at most of a GPU."""
         found = super().peak_memory()
         if self.context.device is not None:
             found["allocator_bytes"] = megengine.device.get_max_allocated_memory(self.device)
         return found
-
-    def versions(self):
-        """MegEngine's version and NumPy's."""
-        versions = super().versions()
-        versions["megengine"] = megengine.__version__
-        versions["numpy"] = numpy.__version__
-        return versions

@@ -44,7 +44,6 @@ class Trainer(Base):
         self.train = self._train
         if context.case["execution"] == "graph":
             self.train = trace(self._train, symbolic=True)
-        self.kept = []
 
     def _load(self):
         made = self.initial_weights({name: value.shape for name, value in self.weights().items()})

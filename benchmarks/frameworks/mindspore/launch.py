@@ -1,24 +1,6 @@
 """The processes of one node for MindSpore: what msrun sets, without it."""
 
-import os
-
-
-def processes(job, node, ports, python, code):
-    """This node's ranks, on the lead the scheduler too: a list of {"name", "argv", "env"}. Pure.
-
-    Args:
-        job: the job.json document.
-        node: name of the node.
-        ports: {name: port} of the whole gang.
-        python: interpreter of the line's environment on this node.
-        code: folder of the shipped code.
-    """
-    argv = [python, "-u", os.path.join(code, "rank.py")]
-    return [
-        {"name": process["name"], "argv": argv, "env": _environment(job, process, ports)}
-        for process in job["processes"]
-        if process["node"] == node
-    ]
+from base_launch import each_with
 
 
 def _environment(job, process, ports):
@@ -35,3 +17,6 @@ def _environment(job, process, ports):
     if process["role"] != "scheduler":
         env["MS_NODE_ID"] = str(process["rank"])
     return env
+
+
+processes = each_with(_environment)

@@ -1,9 +1,6 @@
 """A MindSpore process on a node: a rank on the CPU, or the scheduler that lets ranks meet."""
 
-import time
-
 import mindspore
-import numpy
 import traffic
 from base_runtime import Base
 from mindspore import communication, ops
@@ -13,6 +10,8 @@ class Runtime(Base):
     """One rank, or the scheduler."""
 
     line = "mindspore"
+    package = mindspore
+    mark = Base.idle_mark
 
     def init(self):
         """Joins the other ranks."""
@@ -34,18 +33,6 @@ class Runtime(Base):
     def device_sync(self):
         """Waits until all that was queued has run: on the CPU too it runs behind Python."""
         mindspore.runtime.synchronize()
-
-    def mark(self):
-        """A reading of the clock when nothing is queued: there are no events on the CPU."""
-        self.device_sync()
-        return time.perf_counter()
-
-    def versions(self):
-        """MindSpore's version and NumPy's."""
-        versions = super().versions()
-        versions["mindspore"] = mindspore.__version__
-        versions["numpy"] = numpy.__version__
-        return versions
 
     def transport(self):
         """Ranks on CPUs exchange gradients over gloo."""

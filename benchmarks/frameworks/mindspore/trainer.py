@@ -56,7 +56,6 @@ class Trainer(Base):
             )
         step = Step(Forward(self.model, network.loss), self.optimizer, reduce).set_train()
         self.train = mindspore.jit(step) if context.case["execution"] == "graph" else step
-        self.kept = []
 
     def _load(self):
         named = list(self._parameters())

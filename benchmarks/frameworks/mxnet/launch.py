@@ -1,34 +1,19 @@
 """The processes of one node for MXNet: what launchers set for ps-lite and Horovod, without them."""
 
-import os
+from base_launch import each_with
 
 
-def processes(job, node, ports, python, code):
-    """This node's scheduler, servers and workers: a list of {"name", "argv", "env"}. Pure.
-
-    Args:
-        job: the job.json document.
-        node: name of the node.
-        ports: {name: port} of the whole gang.
-        python: interpreter of the line's environment on this node.
-        code: folder of the shipped code.
-    """
-    distributed = any(process["role"] == "scheduler" for process in job["processes"])
-    argv = [python, "-u", os.path.join(code, "rank.py")]
-    started = []
-    for process in job["processes"]:
-        if process["node"] == node:
-            env = {}
-            if distributed:
-                env = _parameter_server(job, process, ports)
-            elif len(job["processes"]) > 1:
-                env = _horovod(job, process, ports)
-            if process["device"] is not None:
-                env["CUDA_VISIBLE_DEVICES"] = process["device"]
-                # cuDNN's convolutions take TF32 for float32 otherwise.
-                env["NVIDIA_TF32_OVERRIDE"] = "0"
-            started.append({"name": process["name"], "argv": argv, "env": env})
-    return started
+def _environment(job, process, ports):
+    env = {}
+    if any(each["role"] == "scheduler" for each in job["processes"]):
+        env = _parameter_server(job, process, ports)
+    elif len(job["processes"]) > 1:
+        env = _horovod(job, process, ports)
+    if process["device"] is not None:
+        env["CUDA_VISIBLE_DEVICES"] = process["device"]
+        # cuDNN's convolutions take TF32 for float32 otherwise.
+        env["NVIDIA_TF32_OVERRIDE"] = "0"
+    return env
 
 
 def _parameter_server(job, process, ports):
@@ -69,3 +54,6 @@ def _horovod(job, process, ports):
         if process["device"] is not None:
             env["NCCL_SOCKET_IFNAME"] = interface
     return env
+
+
+processes = each_with(_environment)

@@ -3,10 +3,8 @@
 import collections
 import os
 import threading
-import time
 
 import cuda11
-import numpy
 import rendezvous
 from base_runtime import Base
 
@@ -26,6 +24,9 @@ class Runtime(Base):
     """One process; workers hold the key-value store in `store`, which is None for a lone one."""
 
     line = "mxnet"
+    package = mxnet
+    # Gluon's examples wait at every batch as well, where they update their metric.
+    mark = Base.idle_mark
 
     def init(self):
         """Chooses the device (the launcher shows the process only its own), meets the servers."""
@@ -65,21 +66,6 @@ class Runtime(Base):
     def device_sync(self):
         """Waits until the engine has nothing left to do: on the CPU too it runs behind Python."""
         mxnet.nd.waitall()
-
-    def mark(self):
-        """A reading of the clock when the engine is idle: MXNet shows Python no device events.
-
-        Gluon's examples wait at every batch as well, where they update their metric.
-        """
-        self.device_sync()
-        return time.perf_counter()
-
-    def versions(self):
-        """MXNet's version and NumPy's."""
-        versions = super().versions()
-        versions["mxnet"] = mxnet.__version__
-        versions["numpy"] = numpy.__version__
-        return versions
 
     def transport(self):
         """What ps-lite in the wheels is built with, or Horovod adds gradients up with."""

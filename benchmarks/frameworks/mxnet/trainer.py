@@ -55,7 +55,6 @@ class Trainer(Base):
         if self.half:
             amp.init_trainer(self.trainer)  # its loss scale: 2^16 at first, halved by an overflow
         self.batches = self.feed(self._on_device)
-        self.kept = []
 
     def _on_device(self, batch):
         return {name: mxnet.nd.array(x, self.device, x.dtype) for name, x in batch.items()}

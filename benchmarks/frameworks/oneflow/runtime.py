@@ -1,9 +1,7 @@
 """A OneFlow process on a node: its device, and the ranks that it joined when it was imported."""
 
 import os
-import time
 
-import numpy
 from base_runtime import Base
 
 # Importing OneFlow joins the ranks, over gRPC: a proxy has no business between them.
@@ -17,6 +15,8 @@ class Runtime(Base):
     """One rank."""
 
     line = "oneflow"
+    package = oneflow
+    mark = Base.idle_mark
 
     def init(self):
         """Chooses the device (the launcher shows the process only its own)."""
@@ -44,18 +44,6 @@ class Runtime(Base):
             oneflow.cuda.synchronize()
         else:
             oneflow._oneflow_internal.eager.Sync()
-
-    def mark(self):
-        """A reading of the clock when nothing is queued: OneFlow 0.9 has no device events."""
-        self.device_sync()
-        return time.perf_counter()
-
-    def versions(self):
-        """OneFlow's version and NumPy's."""
-        versions = super().versions()
-        versions["oneflow"] = oneflow.__version__
-        versions["numpy"] = numpy.__version__
-        return versions
 
     def transport(self):
         """NCCL between GPUs; on CPUs OneFlow's own sockets, whose network it does not name."""

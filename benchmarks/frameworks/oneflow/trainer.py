@@ -115,7 +115,6 @@ class Trainer(Base):
         self.batches = self.feed(
             lambda batch: {name: self._tensor(value) for name, value in batch.items()}
         )
-        self.kept = []
 
     def _tensor(self, value):
         tensor = oneflow.tensor(value, device=self.device)

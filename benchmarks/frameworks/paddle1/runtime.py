@@ -2,7 +2,6 @@
 
 import os
 
-import numpy
 import paddle
 import rendezvous
 import traffic
@@ -16,6 +15,7 @@ class Runtime(Base):
     """One trainer or parameter server."""
 
     line = "paddle1"
+    package = paddle
 
     def init(self):
         """Takes this process's role from the environment that launch.py made."""
@@ -45,13 +45,6 @@ class Runtime(Base):
     def agree(self, value):
         """Trainer 0's number."""
         return self.meeting.agree(value) if self.meeting else value
-
-    def versions(self):
-        """PaddlePaddle's version and NumPy's."""
-        versions = super().versions()
-        versions["paddle1"] = paddle.__version__
-        versions["numpy"] = numpy.__version__
-        return versions
 
     def transport(self):
         """Between servers gRPC; between ranks what NCCL says that it uses."""

@@ -127,7 +127,6 @@ class Trainer(Base):
             for name, value in self.made.items():
                 self._tensor(name).set(value, self.place)
         self.batches = self.feed(dict)
-        self.kept = []
 
     def _optimizer(self, params):
         """The workload's; momentum with compressed gradients where the case asks for these."""

@@ -3,29 +3,8 @@
 (Under that launcher geo-SGD crashes, and it never ends.)
 """
 
-import os
-
-from apis.paddle.launch import collective, parameter_server
-
-
-def processes(job, node, ports, python, code):
-    """This node's ranks, pservers and trainers: a list of {"name", "argv", "env"}. Pure.
-
-    Args:
-        job: the job.json document.
-        node: name of the node.
-        ports: {name: port} of the whole gang.
-        python: interpreter of the line's environment on this node.
-        code: folder of the shipped code.
-    """
-    with_pservers = any(process["role"] == "pserver" for process in job["processes"])
-    environment = _parameter_server if with_pservers else collective
-    argv = [python, "-u", os.path.join(code, "rank.py")]
-    return [
-        {"name": process["name"], "argv": argv, "env": environment(job, process, ports)}
-        for process in job["processes"]
-        if process["node"] == node
-    ]
+from apis.paddle.launch import collective_or_served, parameter_server
+from base_launch import each_with
 
 
 def _parameter_server(job, process, ports):
@@ -40,3 +19,6 @@ def _parameter_server(job, process, ports):
     env["PADDLE_GLOO_RENDEZVOUS"] = "3"
     env["PADDLE_GLOO_HTTP_ENDPOINT"] = "{}:{}".format(host, ports["master"])
     return env
+
+
+processes = each_with(collective_or_served(_parameter_server))

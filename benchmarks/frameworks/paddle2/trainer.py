@@ -75,7 +75,6 @@ class GraphTrainer(Base):
         self.dense = self._dense_of_servers() if self.distributed else None
         self.program = paddle.static.default_main_program()
         self.batches = self.feed(dict)
-        self.kept = []
 
     def _build(self, network, inputs):
         self.model = network.model(self.context.params)

@@ -2,7 +2,6 @@
 
 import os
 
-import numpy
 import rendezvous
 import tensorflow as tf
 import traffic
@@ -14,6 +13,7 @@ class Runtime(Base):
     """One trainer or parameter server."""
 
     line = "tensorflow1"
+    package = tf
 
     def init(self):
         """Starts the server by which the processes of a gang reach each other's variables."""
@@ -82,13 +82,6 @@ class Runtime(Base):
     def agree(self, value):
         """Trainer 0's number."""
         return self.meeting.agree(value) if self.meeting else value
-
-    def versions(self):
-        """Versions of TensorFlow and NumPy."""
-        versions = super().versions()
-        versions["tensorflow1"] = tf.__version__
-        versions["numpy"] = numpy.__version__
-        return versions
 
     def peak_memory(self):
         """Bytes of the process and, on GPUs, of TensorFlow's allocator."""

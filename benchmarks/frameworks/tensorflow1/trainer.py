@@ -65,7 +65,6 @@ class Trainer(Base):
         self._initialise()
         self.fetched = [loss, train]
         self.run = self.session.make_callable(self.fetched, list(self.fed.values()))
-        self.kept = []
         if runtime.gpu:
             with tf.device(self._own()):
                 runtime.allocated = functools.partial(
@@ -270,10 +269,6 @@ class Trainer(Base):
         batch = next(self.batches)
         loss, _ = self.run(*[batch[name] for name in self.fed])
         self.kept.append(loss)
-
-    def losses(self):
-        """The losses of all steps so far."""
-        return [float(loss) for loss in self.kept]
 
     def weights(self):
         """Name -> value of all trainable parameters."""

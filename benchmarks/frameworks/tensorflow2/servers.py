@@ -78,7 +78,6 @@ class Chief(Base):
             )
         )
         self.train = tf.function(self._train)
-        self.kept = []
 
     def _loss(self, batch):
         return self.network.loss(self.model, batch)

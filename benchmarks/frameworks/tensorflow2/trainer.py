@@ -58,7 +58,6 @@ class RankTrainer(Base):
             self._update = tf.function(self._update, jit_compile=True)
         eager = context.case["execution"] == "eager"
         self.train = self._train if eager else tf.function(self._train)
-        self.kept = []
 
     def _on_device(self, batch):
         return {name: self._cast(value) for name, value in channels_last.batch(batch).items()}
@@ -121,10 +120,6 @@ class RankTrainer(Base):
         loss = self.train(next(self.batches))
         self.context.runtime.pending = loss.numpy
         self.kept.append(loss)
-
-    def losses(self):
-        """The losses of all steps so far."""
-        return [float(loss) for loss in self.kept]
 
     def weights(self):
         """Name -> value of all trainable parameters."""

@@ -1,27 +1,14 @@
 """Synthetic images and the initial weights of SE-ResNeXt-50 32x4d."""
 
 import numpy
-from readers import image_folder
+from readers.image_folder import batch, read
+
+__all__ = ["batch", "read", "weights"]
 
 STAGES = ((128, 3), (256, 4), (512, 6), (1024, 3))
 """Width of the grouped 3x3 convolution, number of blocks."""
 GROUPS = 32
 REDUCTION = 16
-
-
-def batch(params, batch_size, random):
-    """Images (n, 3, size, size) of normal noise, and labels (n)."""
-    shape = (batch_size, 3, params["image_size"], params["image_size"])
-    return {
-        "images": random.standard_normal(shape).astype("float32"),
-        "labels": random.randint(0, params["classes"], batch_size).astype("int64"),
-    }
-
-
-def read(params, batch_size, part, random):
-    """Batches of a folder of images, as `batch` makes them."""
-    size, classes = params["image_size"], params["classes"]
-    return image_folder.batches(size, classes, batch_size, part, random)
 
 
 def weights(params, random):

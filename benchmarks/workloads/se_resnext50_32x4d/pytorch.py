@@ -38,7 +38,7 @@ class Bottleneck(nn.Module):
         y = functional.relu(self.conv1(x))
         y = self.conv3(functional.relu(self.conv2(y)))
         weight = functional.sigmoid(self.excite(functional.relu(self.squeeze(y.mean((2, 3))))))
-        return functional.relu(y * weight[:, :, None, None] + self.shortcut(x))
+        return functional.relu(y * weight.unsqueeze(2).unsqueeze(3) + self.shortcut(x))
 
 
 class SeResNext50(nn.Module):

@@ -1,7 +1,9 @@
 """Synthetic images and the initial weights of VGG-16 for CIFAR-10."""
 
 import numpy
-from readers import image_folder
+from readers.image_folder import read
+
+__all__ = ["batch", "read", "weights"]
 
 WIDTHS = (64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512)
 """Of the 3x3 convolutions."""
@@ -18,12 +20,6 @@ def batch(params, batch_size, random):
     belongs = numpy.arange(size) * classes // size == labels[:, None]
     images += belongs[:, None, :, None]
     return {"images": images.astype("float32"), "labels": labels.astype("int64")}
-
-
-def read(params, batch_size, part, random):
-    """Batches of a folder of images, as `batch` makes them."""
-    size, classes = params["image_size"], params["classes"]
-    return image_folder.batches(size, classes, batch_size, part, random)
 
 
 def weights(params, random):

@@ -72,7 +72,11 @@ def load_catalog(benchmarks: Path | None = None, project: Path | None = None) ->
     lines = layers("frameworks", benchmarks, project)
     tree = _Tree(benchmarks, layers("workloads", benchmarks, project))
     frameworks = {name: _framework(folders[-1], tree) for name, folders in lines.items()}
-    shared = [*benchmarks.glob("*.py"), *benchmarks.glob("apis/*/*.py")]
+    shared = [
+        *benchmarks.glob("*.py"),
+        *benchmarks.glob("apis/*/*.py"),
+        *benchmarks.glob("readers/*.py"),
+    ]
     own = (path for folders in lines.values() for path in folders[-1].glob("*.py"))
     words = words_of_code([*shared, *own])
     return Catalog(
