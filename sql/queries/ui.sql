@@ -601,8 +601,8 @@ limit 50;
 -- name: ui_node_use()
 -- What each node spent on which suite in the last night of its cluster (runs from twelve hours
 -- before its newest nightly run on): seconds of its cases, and those that these cases usually
--- take. A case of several nodes counts on each. Cases that ran on a node at once count each. Cases
--- without a node were not measured.
+-- take. A case of several nodes counts on each, and so do cases that ran on a node at once; `busy_s`
+-- is the time in which the node had any case, of all suites. Cases without a node were not measured.
 with last_night as (
     select
         cluster,
@@ -620,7 +620,8 @@ ran as (
         r.started_at,
         m.series_key,
         m.elapsed_s,
-        m.node_names
+        m.node_names,
+        b.began_at
     from last_night as l
     inner join raw.run as r on l.cluster = r.cluster and l.since <= r.started_at
     cross join
@@ -636,6 +637,35 @@ ran as (
             -- Run by run: each lies in one month of results.
             offset 0
         ) as m
+    cross join
+        lateral (
+            select coalesce(min(o.started_at), r.started_at) as began_at
+            from raw.repeat as o
+            where
+                o.run_key = r.run_key
+                and o.run_at = r.started_at
+                and o.series_key = m.series_key
+        ) as b
+),
+
+busy as (
+    select
+        s.cluster,
+        s.node,
+        sum(extract(epoch from upper(span) - lower(span))) as seconds
+    from (
+        select
+            n.cluster,
+            u.node,
+            range_agg(
+                tstzrange(n.began_at, n.began_at + make_interval(secs => n.elapsed_s))
+            ) as spans
+        from ran as n
+        cross join unnest(n.node_names) as u (node)
+        group by n.cluster, u.node
+    ) as s
+    cross join unnest(s.spans) as span
+    group by s.cluster, s.node
 ),
 
 -- Of all cases at once: one by one, each would open the months again.
@@ -663,12 +693,116 @@ select
     min(n.started_at) as first_at,
     count(*) as cases,
     sum(n.elapsed_s) as used_s,
-    sum(coalesce(usual.seconds, n.elapsed_s)) as planned_s
+    sum(coalesce(usual.seconds, n.elapsed_s)) as planned_s,
+    coalesce(min(busy.seconds), 0) as busy_s
 from ran as n
 cross join unnest(n.node_names) as u (node)
 left join usual on n.run_id = usual.run_id and n.series_key = usual.series_key
+left join busy on n.cluster = busy.cluster and u.node = busy.node
 group by n.cluster, u.node, n.suite
 order by n.cluster asc, u.node asc, n.suite asc;
+
+-- name: ui_node_nights(nights)
+-- What each node did in each of the last nights of its cluster, oldest first: cases that were
+-- measured there, its faults, and whether it was in quarantine at any time. A night is named by the
+-- day (UTC) at whose noon it ends.
+with last_night as (
+    select
+        cluster,
+        date_trunc('day', max(started_at) + interval '12 hours', 'UTC') as night
+    from raw.run
+    where run_kind = 'nightly' and origin <> 'import' and loaded_at is not null
+    group by cluster
+),
+
+nights as (
+    select
+        l.cluster,
+        d.night,
+        d.night - interval '12 hours' as begins_at,
+        d.night + interval '12 hours' as ends_at
+    from last_night as l
+    cross join
+        lateral generate_series(
+            l.night - (:nights - 1) * interval '1 day', l.night, interval '1 day'
+        ) as d (night)
+),
+
+used as (
+    select
+        t.cluster,
+        u.node,
+        t.night,
+        count(*) as cases
+    from nights as t
+    inner join raw.run as r
+        on t.cluster = r.cluster and t.begins_at <= r.started_at and t.ends_at > r.started_at
+    cross join
+        lateral (
+            select o.node_names
+            from raw.measurement as o
+            where
+                o.run_key = r.run_key
+                and o.run_at = r.started_at
+                and o.elapsed_s is not null
+                and o.node_names is not null
+            order by o.series_key asc
+            -- Run by run: each lies in one month of results.
+            offset 0
+        ) as m
+    cross join unnest(m.node_names) as u (node)
+    group by t.cluster, u.node, t.night
+),
+
+states as (
+    select
+        cluster,
+        node,
+        state,
+        since,
+        lead(since, 1, 'infinity') over (
+            partition by cluster, node
+            order by changed_at asc
+        ) as until
+    from raw.node_state_change
+)
+
+select
+    n.cluster,
+    n.node,
+    min(t.night) as first_night,
+    array_agg(coalesce(u.cases, 0) order by t.night asc) as cases,
+    array_agg(f.faults order by t.night asc) as faults,
+    array_agg(q.is_quarantined order by t.night asc) as quarantined
+from staging.node as n
+inner join nights as t on n.cluster = t.cluster
+left join used as u on n.cluster = u.cluster and n.node = u.node and t.night = u.night
+cross join
+    lateral (
+        select count(*) as faults
+        from raw.node_event as e
+        where
+            e.cluster = n.cluster
+            and e.node = n.node
+            and e.at >= t.begins_at
+            and e.at < t.ends_at
+            and e.kind = 'fault'
+    ) as f
+cross join
+    lateral (
+        select exists(
+            select 1
+            from states as s
+            where
+                s.cluster = n.cluster
+                and s.node = n.node
+                and s.state = 'quarantined'
+                and s.since < t.ends_at
+                and s.until > t.begins_at
+        ) as is_quarantined
+    ) as q
+group by n.cluster, n.node
+order by n.cluster asc, n.node asc;
 
 -- name: ui_night_windows()
 -- From when to when each cluster's suites were to measure in its last night.

@@ -15,7 +15,8 @@ from tests.sql.conftest import Database
 from tests.sql.given import NIGHT, Given
 from tests.sql.page_client import page_client
 
-from nightbench.core.model import Build, Case, RunKind, Verdict, VerdictKind
+from nightbench.core.model import Build, Case, HealthPolicy, RunKind, Verdict, VerdictKind
+from nightbench.nodes import NodeEvent
 from nightbench.spool import Spool
 from nightbench.warehouse import Warehouse, connect
 
@@ -438,10 +439,37 @@ def test_nodes_say_who_holds_them_and_how_full_their_night_was(
     assert held == {one.case_id: (True, ["n1"]), two.case_id: (False, ["n1"])}
     assert all(each["since"] >= now.isoformat()[:19] for each in activity)
     use = {
-        each["node"]: (each["cases"], each["used_s"], each["planned_s"]) for each in nodes["use"]
+        each["node"]: (each["cases"], each["used_s"], each["planned_s"], each["busy_s"])
+        for each in nodes["use"]
     }
-    # The two nights before took 100 and 140 s.
-    assert use == {"n1": (2, 600.0, 240.0), "n2": (1, 300.0, 120.0)}
+    # The two nights before took 100 and 140 s; the two cases on n1 ran at once.
+    assert use == {"n1": (2, 600.0, 240.0, 300.0), "n2": (1, 300.0, 120.0, 300.0)}
+
+
+def test_nodes_have_a_calendar_of_use_faults_and_quarantine(
+    app: TestClient, loader: Warehouse, given: Given
+) -> None:
+    case = given.case()
+    for night in (0, 1, 3):
+        run = given.run(night)
+        loader.runs.load(given.bundle(run, replace(given.came_back(run, case), elapsed_s=9.0)))
+
+    def event(kind: str, night: int) -> NodeEvent:
+        at = given.run(night).started_at + timedelta(minutes=1)
+        return NodeEvent("local", "n1", at, kind)
+
+    for each in (event("fault", 0), event("fault", 1), event("clean", 3)):
+        loader.nodes.count("local", [each], HealthPolicy(quarantine_after=2))
+    (n1,) = app.get("/api/nodes").json()["nights"]
+    last = given.run(3).started_at + timedelta(hours=12)
+    first = datetime.fromisoformat(n1["first_night"])
+    assert first + timedelta(days=len(n1["cases"]) - 1) == datetime(
+        last.year, last.month, last.day, tzinfo=UTC
+    )
+    assert n1["cases"][-5:] == [0, 1, 1, 0, 1]
+    assert n1["faults"][-5:] == [0, 1, 1, 0, 0]
+    # From the second fault to the clean preflight.
+    assert n1["quarantined"][-5:] == [False, False, True, True, True]
 
 
 def test_the_overview_holds_each_line_against_the_best_at_equal_work(

@@ -21,6 +21,7 @@ SIDES = 300
 """Runs, builds, versions that are offered for a comparison."""
 BISECTS = 5
 GROUP = 1000
+NIGHTS_OF_NODES = 28
 NIGHTS = timedelta(days=14)
 """How long a night that brought nothing is shown."""
 
@@ -269,6 +270,10 @@ class PageRepository(Repository):
     def node_use(self) -> Sequence[Row]:
         """Seconds that each node spent on each suite in the last night of its cluster."""
         return self._read("ui_node_use")
+
+    def node_nights(self) -> Sequence[Row]:
+        """Cases, faults and quarantine of each node in each of the last nights, oldest first."""
+        return self._read("ui_node_nights", nights=NIGHTS_OF_NODES)
 
     def night_windows(self) -> Sequence[Row]:
         """From when to when each cluster was to measure in its last night."""

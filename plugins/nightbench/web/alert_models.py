@@ -200,8 +200,6 @@ class Trust(ApiModel):
     """How far the verdicts can be trusted."""
 
     grades: list[DetectorGrade]
-    summary: list[str]
-    """A sentence for each suite and cluster with grades."""
     noisy: list[NoisySeries]
     drifting: list[DriftingSeries]
     labels: list[AlertLabels]
@@ -317,6 +315,20 @@ class NodeUse(ApiModel):
     used_s: float
     planned_s: float
     """What its cases usually take: median of the good ones of two weeks before."""
+    busy_s: float
+    """In which the node had any case, of whichever suite: cases that share it at once count once."""
+
+
+class NodeNights(ApiModel):
+    """What a node did in each of the last nights, oldest first; one element a night."""
+
+    cluster: str
+    node: str
+    first_night: datetime
+    """Named by the day (UTC) at whose noon it ends; so are the nights that follow."""
+    cases: list[int]
+    faults: list[int]
+    quarantined: list[bool]
 
 
 class NightWindowRow(ApiModel):
@@ -334,4 +346,5 @@ class Nodes(ApiModel):
     nodes: list[NodeHealth]
     controls: list[ControlMedian]
     use: list[NodeUse]
+    nights: list[NodeNights]
     windows: list[NightWindowRow]

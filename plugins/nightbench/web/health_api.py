@@ -1,11 +1,10 @@
 """The read-only JSON API of the pages: how far verdicts can be trusted, and nodes."""
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
 from nightbench.core.model import reasons_from_json
-from nightbench.core.sentences import percent, sentence
+from nightbench.core.sentences import sentence
 from nightbench.spool import Spool
 from nightbench.warehouse.pages import OpenPages
 from nightbench.warehouse.repository import Row
@@ -19,9 +18,6 @@ from nightbench.web.alert_models import (
 from nightbench.web.answer_cache import AnswerCache
 from nightbench.web.run_api import OpenSpool
 
-GRADED_SLOWDOWN = "5%"
-"""The planted slowdown in the sentence about grades; the table has all sizes."""
-FALSE_ALARMS = "false alarms"
 HOLDING = ("running", "collecting")
 """States in which the gang has the locks of all its nodes."""
 UNDER_WAY = timedelta(days=3)
@@ -56,10 +52,8 @@ class HealthApi:
     def trust(self) -> Trust:
         """Grades of the detector, noisy and drifting series, how alerts ended."""
         with self._repository() as repository:
-            grades = repository.grades()
             return Trust.of(
-                grades=grades,
-                summary=grade_sentences(grades),
+                grades=repository.grades(),
                 noisy=repository.noisy(),
                 drifting=repository.drifts(),
                 labels=repository.labels(),
@@ -87,6 +81,7 @@ class HealthApi:
                 ],
                 controls=repository.controls(),
                 use=repository.node_use(),
+                nights=repository.node_nights(),
                 windows=repository.night_windows(),
             )
 
@@ -115,34 +110,3 @@ def node_activity(spool: Spool, runs: Iterable[Row]) -> Iterator[NodeActivity]:
                 since=case.prepared_at(),
                 at=datetime.fromisoformat(progress["at"]),
             )
-
-
-def grade_sentences(grades: Iterable[Row]) -> list[str]:
-    """Return one sentence for each suite and cluster with grades."""
-    found = []
-    for (suite, cluster), rows in itertools.groupby(
-        grades, key=lambda row: (row["suite"], row["cluster"])
-    ):
-        by_measure = {row["measure"]: row for row in rows}
-        parts = [_power(by_measure.get(GRADED_SLOWDOWN)), _alarms(by_measure.get(FALSE_ALARMS))]
-        if said := "; ".join(filter(None, parts)):
-            found.append(f"{suite} on {cluster}: {said}.")
-    return found
-
-
-def _power(row: Row | None) -> str:
-    if row is None or row["rate"] is None:
-        return ""
-    delay = row["median_delay"]
-    after = "" if delay is None else f", after {delay:g} nights in the median"
-    return (
-        f"the detector found {percent(row['rate'], 0)} ({percent(row['low'], 0)} to "
-        f"{percent(row['high'], 0)}) of "
-        f"{row['trials']:,} planted slowdowns of 5 % within two weeks{after}"
-    )
-
-
-def _alarms(row: Row | None) -> str:
-    if row is None or row["rate"] is None:
-        return ""
-    return f"{row['rate']:.1f} false alarms in 1,000 nights ({row['low']:.1f} to {row['high']:.1f})"

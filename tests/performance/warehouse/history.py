@@ -43,10 +43,15 @@ UNITS = {
 AXES: dict[str, tuple[Any, ...]] = {
     "workload": tuple(UNITS),
     "framework": ("pytorch", "paddle3", "tensorflow2", "oneflow"),
-    "nodes": (1, 2),
-    "precision": ("fp32", "bf16"),
-    "compiler": ("none", "xla"),
 }
+SHAPES = (
+    *itertools.product((1, 2, 4), ("fp32", "bf16"), (32,)),
+    *((1, "fp32", batch) for batch in (64, 128)),
+)
+"""Nodes, precision and batch size: curves over nodes and over batches."""
+MORE = 512
+"""What further series have more in a batch, once the others are used up."""
+
 CLUSTERS = ("a100", "h100", "cpu")
 SUITES = (
     ("training", "a100", 0.4),
@@ -68,7 +73,7 @@ JUDGED = 6
 
 BYTES_OF_MEDIAN = 3_000
 """With its plan, repeats, nodes, verdict and all indexes, and the copy without partitions."""
-BYTES_OF_RANKS = 31_000
+BYTES_OF_RANKS = 41_000
 """Of a median whose ranks are kept."""
 SERVER_BYTES = 1_500_000_000
 """PostgreSQL's log, its own tables, and room to sort."""
@@ -139,14 +144,18 @@ def plans(series: int, at: datetime) -> Iterator[tuple[Run, list[PlannedCase]]]:
 
 
 def _cases() -> Iterator[Case]:
-    for batch in itertools.count(32, 32):
-        for values in itertools.product(*AXES.values()):
-            axes = dict(zip(AXES, values, strict=True))
+    for more in itertools.count(0, MORE):
+        for compiler, *values, (nodes, precision, batch) in itertools.product(
+            ("none", "xla"), *AXES.values(), SHAPES
+        ):
             yield Case(
-                **axes,
+                **dict(zip(AXES, values, strict=True)),
                 strategy=Strategy.COLLECTIVE,
-                trainers=axes["nodes"],
-                batch_size_per_device=batch,
+                nodes=nodes,
+                trainers=nodes,
+                precision=precision,
+                compiler=compiler,
+                batch_size_per_device=batch + more,
             )
 
 

@@ -23,13 +23,27 @@ select
     c.trainers,
     p.unit,
     p.definition_digest,
-    -- More ranks, nearly as much more throughput.
-    (20 + 2000 * random()) * c.trainers ^ 0.95 as level,
+    -- Work, line, devices and precision say how fast a case is; more ranks bring nearly as much more.
+    case c.workload
+        when 'bert_base' then 120 when 'transformer_base' then 4000 when 'wide_deep' then 9000
+        when 'vgg16' then 220 else 380
+    end
+    * case c.framework
+        when 'oneflow' then 1.0 when 'pytorch' then 0.96 when 'paddle3' then 0.9 else 0.78
+    end
+    * case r.cluster when 'h100' then 2.3 when 'cpu' then 0.04 else 1 end
+    * case c.precision when 'bf16' then 1.8 else 1 end
+    * case c.compiler when 'xla' then 1.08 else 1 end
+    * (c.batch_size_per_device / 32.0) ^ 0.12 * (0.94 + 0.12 * random())
+    * c.trainers ^ case c.framework when 'tensorflow2' then 0.85 else 0.95 end as level,
     0.003 + 0.017 * random() as sigma,
     (900 * random())::integer as changes_on,
     case when random() < 0.5 then -0.06 else 0.05 end as change,
     baseline.case_id as baseline_case_id,
     n.node_names,
+    -- Its cases go one after another on a node, within five hours.
+    least(600, 18000 / count(*) over on_node) as elapsed_s,
+    row_number() over (on_node order by p.series_key) - 1 as place,
     fall.nights as fallen_nights,
     fall.share as fallen_by,
     p.series_key % 50 = 0 as is_noisy,
@@ -59,7 +73,8 @@ cross join lateral (
         end as nights,
         case when r.cluster = 'h100' then 0.06 when r.cluster = 'cpu' then 0.11 else 0.08 end
             as share
-) as fall;
+) as fall
+window on_node as (partition by r.suite, r.cluster, n.node_names[1]);
 alter table benchmark.series add primary key (series_key);
 
 -- What ranks of a hundred steps write: a few, each used by many ranks.
@@ -257,7 +272,7 @@ select
     case when s.trainers > 1 then 0.93 * s.trainers end,
     case when s.trainers > 1 then 0.93 end,
     8.5,
-    case when t.fate = 'failed' then 40 else 600 end,
+    case when t.fate = 'failed' then 40 else s.elapsed_s end,
     4000000000,
     'nightly',
     case when t.fate = 'failed' then 'failed' else 'ok' end,
@@ -309,7 +324,7 @@ select
     t.series_key,
     0,
     n.repeat,
-    t.run_at + n.repeat * interval '80 seconds',
+    t.run_at + (s.place + (n.repeat - 1) / 7.5) * s.elapsed_s * interval '1 second',
     o.throughput,
     o.throughput,
     60,
@@ -331,6 +346,7 @@ select
         else '[]'
     end
 from benchmark.result as t
+inner join benchmark.series as s on t.series_key = s.series_key
 cross join generate_series(1, 7) as n (repeat)
 cross join lateral (
     select t.value * (1 + t.half_spread * ((3 * n.repeat) %% 7 - 3) / 3.0) as throughput
@@ -532,6 +548,26 @@ select
     'ok'
 from raw.cluster as c
 cross join unnest(c.nodes) as n (node);
+
+-- One node was in quarantine for some nights.
+insert into raw.node_state_change (cluster, node, changed_at, state, since, reasons, by_whom)
+select
+    n.cluster,
+    'a100-6',
+    n.at,
+    n.state,
+    n.at,
+    '[]',
+    'nightbench'
+from (
+    select
+        r.cluster,
+        r.started_at as at,
+        case o.number when :nights - 12 then 'quarantined' else 'ok' end as state
+    from raw.run as r
+    inner join benchmark.run as o on r.run_key = o.run_key
+    where r.suite = 'training_a100' and o.number in (:nights - 12, :nights - 9)
+) as n;
 
 insert into raw.night (
     suite, cluster, scheduled_at, until, due_at, state, sentence, run_id, checked_at

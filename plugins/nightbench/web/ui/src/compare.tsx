@@ -1,11 +1,13 @@
 // Two frameworks, clusters, versions, builds or runs: medians of equal work as ratios.
 import { Box, Button, Field, Flex, Heading, Input, NativeSelect, Text } from "@chakra-ui/react";
 import type { FormEvent } from "react";
-import { useSearchParams } from "react-router-dom";
+import { useNavigate, useSearchParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
 import type { ComparedPair, ComparedPairs, ComparedSides, ProposedSides, RatioMean } from "./api-types";
+import { sortedRatios } from "./figure-cells";
 import { change, count, figure, interval, percent } from "./format";
+import { LineChart } from "./line-chart";
 import { Answered, Download, Link, Note, useTitle } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable, Pager } from "./table";
@@ -74,6 +76,37 @@ function Difference({ pair }: { pair: ComparedPair }) {
         {low === null || high === null ? "no interval" : interval(low - 1, high - 1)}
       </Text>
     </Box>
+  );
+}
+
+const INKS: Record<string, string> = { slower: "red-fg", faster: "green-fg" };
+
+/** All ratios of a page on one axis, from the slowest to the fastest, with their intervals. */
+function Ratios({ pairs, other }: { pairs: ComparedPair[]; other: string }) {
+  const navigate = useNavigate();
+  const sorted = sortedRatios(pairs);
+  if (sorted.length < 2) return null;
+  const text = (pair: ComparedPair) =>
+    `${pair.one_case_id} on ${pair.one_cluster}: ${change((pair.ratio ?? 1) - 1)}` +
+    (pair.ratio_low === null || pair.ratio_high === null
+      ? ""
+      : ` (${interval(pair.ratio_low - 1, pair.ratio_high - 1)})`);
+  return (
+    <LineChart
+      label={`Ratios of ${count(sorted.length, "pair")}, sorted. Enter opens the series`}
+      x={sorted.map((_, index) => index + 1)}
+      lines={[{ name: "ratio", values: sorted.map((pair) => pair.ratio), isPoints: true }]}
+      whiskers={sorted.map(({ ratio_low: low, ratio_high: high, standing }) =>
+        low === null || high === null ? null : { low, high, ink: INKS[standing] ?? "fg-subtle" },
+      )}
+      limit={1}
+      unit={`Ratios with 95 % intervals, sorted; above 1 ${other} is faster. Red: clearly slower, green: clearly faster.`}
+      readout={(index) => text(sorted[index]!)}
+      onOpen={(index) => {
+        const { one_case_id: caseId, one_cluster: cluster } = sorted[index]!;
+        if (caseId !== null && cluster !== null) navigate(routes.series(caseId, cluster));
+      }}
+    />
   );
 }
 
@@ -165,6 +198,7 @@ function Pairs({ query, set }: { query: URLSearchParams; set: (changed: Record<s
                 of 1.{" "}
                 <Download address={apiAddress("compare", { ...asked, format: "csv" })} file="compare.csv" />
               </Text>
+              <Ratios pairs={found.items} other={other} />
               <DataTable
                 label="Pairs of equal work"
                 columns={columns(one, other)}

@@ -1,5 +1,5 @@
 // The figure of a published table: which axis divides it, and a bar for each cell. Pure.
-import type { PublishedCell } from "./api-types";
+import type { ComparedPair, PublishedCell } from "./api-types";
 import { words } from "./format";
 
 export type Bar = { key: string; label: string; published: number | null; ours: number | null };
@@ -68,4 +68,11 @@ export function panels(cells: PublishedCell[]): Panel[] {
     found.set(title, [...(found.get(title) ?? []), cell]);
   }
   return [...found].map(([title, those]) => panel(title, those)).filter(({ highest }) => highest > 0);
+}
+
+/** The pairs that have a ratio, the slowest first. */
+export function sortedRatios(pairs: ComparedPair[]): ComparedPair[] {
+  return pairs
+    .filter(({ ratio }) => ratio !== null)
+    .sort((one, other) => (one.ratio ?? 0) - (other.ratio ?? 0));
 }

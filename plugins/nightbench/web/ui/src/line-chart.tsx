@@ -15,41 +15,63 @@ export type Line = {
   values: (number | null)[];
   /** Drawn behind the others, without weight. */
   isMuted?: boolean;
+  /** A colour of the theme; blue where none is given. */
+  ink?: string;
+  isDashed?: boolean;
+  /** Has no value at some x of other lines. */
+  isSparse?: boolean;
+  /** Its values are points without a line between them. */
+  isPoints?: boolean;
 };
+
+/** An interval at each value of x, in a colour of the theme. */
+export type Whisker = { low: number; high: number; ink: string } | null;
 
 /** A part of the x axis that is shaded. */
 export type Band = { from: number; to: number };
 
 const NO_BANDS: Band[] = [];
+const NO_WHISKERS: Whisker[] = [];
 
 export function LineChart({
   label,
   x,
   lines,
   bands = NO_BANDS,
+  whiskers = NO_WHISKERS,
   limit,
   unit,
   readout,
   height = 220,
+  onOpen,
 }: {
   label: string;
   x: number[];
   /** The first is read out. */
   lines: Line[];
   bands?: Band[];
+  /** Cut where the values' own range ends. */
+  whiskers?: Whisker[];
   /** A dashed line across. */
   limit?: number;
   unit: string;
   /** What is said of a point. */
   readout: (index: number) => string;
   height?: number;
+  /** A point was clicked, or Enter pressed on it. */
+  onOpen?: (index: number) => void;
 }) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(null);
   const [at, setAt] = useState<number>();
   const mode = useColourMode();
   // The parent makes its arrays anew each time it is drawn.
-  const drawn = useMemo(() => JSON.stringify([x, lines, bands, limit]), [x, lines, bands, limit]);
+  const drawn = useMemo(
+    () => JSON.stringify([x, lines, bands, whiskers, limit]),
+    [x, lines, bands, whiskers, limit],
+  );
+  const open = useRef(onOpen);
+  open.current = onOpen;
 
   useEffect(() => {
     const element = box.current;
@@ -84,6 +106,24 @@ export function LineChart({
       ctx.stroke();
       ctx.restore();
     };
+    const whisk = (u: uPlot) => {
+      const { ctx, bbox } = u;
+      ctx.save();
+      ctx.beginPath();
+      ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+      ctx.clip();
+      ctx.lineWidth = 2 * devicePixelRatio;
+      whiskers.forEach((each, index) => {
+        if (!each) return;
+        const at = u.valToPos(x[index] ?? 0, "x", true);
+        ctx.strokeStyle = colour(each.ink);
+        ctx.beginPath();
+        ctx.moveTo(at, u.valToPos(each.low, "y", true));
+        ctx.lineTo(at, u.valToPos(each.high, "y", true));
+        ctx.stroke();
+      });
+      ctx.restore();
+    };
     const behindFirst = [...lines].reverse();
     const made = new uPlot(
       {
@@ -109,20 +149,30 @@ export function LineChart({
         series: [
           {},
           ...behindFirst.map((line) => ({
-            stroke: colour(line.isMuted ? "fg-subtle" : "blue-fg"),
+            stroke: colour(line.ink ?? (line.isMuted ? "fg-subtle" : "blue-fg")),
             width: line.isMuted ? 1 : 1.5,
-            points: { show: !line.isMuted && line.values.length < 60, size: 4 },
+            spanGaps: line.isSparse,
+            ...(line.isDashed && { dash: [6, 4] }),
+            ...(line.isPoints && { paths: () => null }),
+            points: {
+              show: line.isPoints || (!line.isMuted && line.values.length < 60),
+              size: line.isPoints ? 6 : 4,
+            },
           })),
         ],
         hooks: {
           drawClear: [shade],
-          draw: [cross],
+          draw: [cross, whisk],
           setCursor: [(u) => setAt(u.cursor.idx ?? undefined)],
         },
       },
       [x, ...behindFirst.map((line) => line.values)] as uPlot.AlignedData,
       element,
     );
+    made.over.addEventListener("click", () => {
+      const { idx } = made.cursor;
+      if (typeof idx === "number") open.current?.(idx);
+    });
     plot.current = made;
     const observer = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }));
     observer.observe(element);
@@ -144,6 +194,7 @@ export function LineChart({
     else if (event.key === "ArrowRight") choose((at ?? -1) + 1);
     else if (event.key === "Home") choose(0);
     else if (event.key === "End") choose(x.length - 1);
+    else if (event.key === "Enter" && at !== undefined && onOpen) onOpen(at);
     else return;
     event.preventDefault();
   };
@@ -157,6 +208,7 @@ export function LineChart({
         aria-label={`${label}. Arrow keys read out its points.`}
         tabIndex={0}
         onKeyDown={move}
+        cursor={onOpen && "pointer"}
         w="100%"
         minW="0"
         overflow="hidden"

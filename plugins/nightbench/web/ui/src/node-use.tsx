@@ -1,9 +1,9 @@
-// How full the last night was for each node: minutes used and usual, as a share of the window.
+// How full the last night was for each node, and what it did in the nights before.
 import { Box, Text } from "@chakra-ui/react";
 
-import type { NightWindowRow, NodeUse } from "./api-types";
+import type { NightWindowRow, NodeNights, NodeUse } from "./api-types";
 import { count, moment, percent } from "./format";
-import { type Load, loads } from "./node-load";
+import { type Load, loads, type Night, nightsOf, nightText } from "./node-load";
 import { type Column, DataTable } from "./table";
 
 function Bar({ share }: { share: number }) {
@@ -29,16 +29,17 @@ export function NightLoad({ use, window }: { use: NodeUse[]; window?: NightWindo
           .map((each) => `${each.suite}: ${count(each.cases, "case")}, ${Math.round(each.used_s / 60)} min`)
           .join("; "),
     },
-    { name: "Used", isNumber: true, cell: (load) => `${Math.round(load.used)} min` },
-    { name: "Planned", isNumber: true, cell: (load) => `${Math.round(load.planned)} min` },
+    { name: "Its cases took", isNumber: true, cell: (load) => `${Math.round(load.used)} min` },
+    { name: "Usually", isNumber: true, cell: (load) => `${Math.round(load.planned)} min` },
+    { name: "Busy", isNumber: true, cell: (load) => `${Math.round(load.busy)} min` },
     ...(minutes
       ? [
           {
             name: "Of the night",
             isNumber: true,
-            cell: (load: Load) => percent(load.used / minutes, 0),
+            cell: (load: Load) => percent(load.busy / minutes, 0),
           },
-          { name: "Full", cell: (load: Load) => <Bar share={load.used / minutes} /> },
+          { name: "Full", cell: (load: Load) => <Bar share={load.busy / minutes} /> },
         ]
       : []),
   ];
@@ -48,7 +49,8 @@ export function NightLoad({ use, window }: { use: NodeUse[]; window?: NightWindo
         The last night
         {window &&
           `, from ${moment(window.begins_at)} to ${moment(window.ends_at)} UTC (first start to last deadline)`}
-        . Planned: what these cases usually take. Cases that share a node at once count each.
+        . Busy: the time in which the node had any case; cases that share it at once add up in what
+        they took, and count once here.
       </Text>
       <DataTable
         label="How full the last night was"
@@ -56,6 +58,66 @@ export function NightLoad({ use, window }: { use: NodeUse[]; window?: NightWindo
         rows={loads(use)}
         rowKey={(load) => load.node}
       />
+    </Box>
+  );
+}
+
+/** Colour of a night; the darker, the more cases beside the fullest night of the cluster. */
+function shade({ cases, faults, isQuarantined }: Night, most: number): string {
+  if (isQuarantined) return "red.solid";
+  if (faults) return "orange.solid";
+  if (!cases) return "bg.muted";
+  return cases > 0.66 * most ? "blue.solid" : cases > 0.33 * most ? "blue.focusRing" : "blue.muted";
+}
+
+/** Node x night: use, faults, quarantine. */
+export function Calendar({ nodes }: { nodes: NodeNights[] }) {
+  const most = Math.max(...nodes.flatMap((node) => node.cases));
+  const [first] = nodes;
+  if (!first) return null;
+  const days = nightsOf(first).map(({ day }) => day);
+  const columns = `minmax(4em, max-content) repeat(${days.length}, minmax(0, 1.6em))`;
+  return (
+    <Box mt={3}>
+      <Text color="fg.muted" fontSize="sm" mb={1}>
+        The nights that ended on {days[0]} to {days.at(-1)} UTC. Blue: cases measured, the darker the
+        more; orange: faults (their number); red: in quarantine; grey: not used.
+      </Text>
+      {nodes.map((node) => {
+        const nights = nightsOf(node);
+        const bad = nights.filter((night) => night.faults || night.isQuarantined).map(nightText);
+        const cases = count(node.cases.reduce((sum, each) => sum + each, 0), "case");
+        return (
+          <Box
+            key={node.node}
+            display="grid"
+            gridTemplateColumns={columns}
+            gap="1px"
+            mb="1px"
+            role="img"
+            aria-label={`${node.node}: ${count(nights.length, "night")}, ${cases}; ${bad.join("; ") || "no fault"}`}
+          >
+            <Text fontSize="xs" pe={2} overflowWrap="anywhere">
+              {node.node}
+            </Text>
+            {nights.map((night) => (
+              <Text
+                key={night.day}
+                title={`${node.node}, ${nightText(night)}`}
+                bg={shade(night, most)}
+                color="white"
+                fontSize="10px"
+                lineHeight="1.6em"
+                minH="1.6em"
+                textAlign="center"
+                overflow="hidden"
+              >
+                {night.isQuarantined ? "q" : night.faults || ""}
+              </Text>
+            ))}
+          </Box>
+        );
+      })}
     </Box>
   );
 }

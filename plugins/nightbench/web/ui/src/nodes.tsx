@@ -5,7 +5,7 @@ import { AcceptanceLine } from "./acceptance-line";
 import { useApi } from "./api";
 import type { ControlMedian, NodeActivities, NodeActivity, NodeHealth, Nodes } from "./api-types";
 import { ago, change, count, figure, moment } from "./format";
-import { NightLoad } from "./node-use";
+import { Calendar, NightLoad } from "./node-use";
 import { Answered, Link, Note, Section, State, useTitle } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable } from "./table";
@@ -162,6 +162,7 @@ export function NodesPage() {
                     rowKey={(node) => node.node}
                     none={<Text>No node of it has been examined from here.</Text>}
                   />
+                  <Calendar nodes={found.nights.filter((each) => each.cluster === cluster.cluster)} />
                   {use.length > 0 && (
                     <NightLoad
                       use={use}

@@ -1,10 +1,12 @@
 // How far the verdicts can be trusted: the detector's grades, noise, drift, how alerts ended.
-import { Heading, List, Text } from "@chakra-ui/react";
+import { Heading, Text } from "@chakra-ui/react";
 
 import { useApi } from "./api";
 import type { AlertLabels, DetectorGrade, DriftingSeries, NoisySeries, Trust } from "./api-types";
-import { change, count, day, moment, percent } from "./format";
-import { Answered, Link, Note, Section, State, useTitle } from "./parts";
+import { change, count, day, percent } from "./format";
+import { bySuite, place, power, type SuiteGrades } from "./grades";
+import { LineChart } from "./line-chart";
+import { Answered, Link, Note, Section, useTitle } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable } from "./table";
 
@@ -12,40 +14,6 @@ function rate(grade: DetectorGrade, value: number | null): string {
   if (value === null) return "–";
   return grade.measure === "false alarms" ? value.toFixed(2) : percent(value, 0);
 }
-
-const GRADES: Column<DetectorGrade>[] = [
-  { name: "Suite", cell: (grade) => `${grade.suite} on ${grade.cluster}` },
-  {
-    name: "Measure",
-    cell: (grade) =>
-      grade.measure === "false alarms" ? "false alarms" : `power, slowdowns of ${grade.measure}`,
-  },
-  { name: "Grade", isNumber: true, cell: (grade) => rate(grade, grade.rate) },
-  {
-    name: "95 % interval",
-    isNumber: true,
-    cell: (grade) =>
-      grade.low === null || grade.high === null
-        ? "–"
-        : `${rate(grade, grade.low)} to ${rate(grade, grade.high)}`,
-  },
-  { name: "Trials", isNumber: true, cell: (grade) => grade.trials },
-  {
-    name: "Median delay",
-    isNumber: true,
-    cell: (grade) => (grade.median_delay === null ? "–" : `${grade.median_delay} nights`),
-  },
-  { name: "Limit", isNumber: true, cell: (grade) => rate(grade, grade.limit_value) },
-  { name: "Up to (UTC)", cell: (grade) => moment(grade.started_at) },
-  {
-    name: "Verdict",
-    cell: (grade) => (
-      <>
-        {grade.below ? <State name="not good enough" /> : ""} {grade.below}
-      </>
-    ),
-  },
-];
 
 const SERIES: Column<NoisySeries | DriftingSeries> = {
   name: "Series",
@@ -56,24 +24,37 @@ const SERIES: Column<NoisySeries | DriftingSeries> = {
   ),
 };
 
-/** The grades of a suite on a cluster, by measure. */
-type SuiteGrades = { name: string; by: Map<string, DetectorGrade> };
-
-export function bySuite(grades: DetectorGrade[]): SuiteGrades[] {
-  const found = new Map<string, SuiteGrades>();
-  for (const grade of grades) {
-    const name = `${grade.suite} on ${grade.cluster}`;
-    const row = found.get(name) ?? { name, by: new Map() };
-    row.by.set(grade.measure, grade);
-    found.set(name, row);
-  }
-  return [...found.values()];
-}
-
-/** The place of a measure in a row: slowdowns by size, then by size over noise, then false alarms. */
-function place(measure: string): number {
-  const size = Number(/\d+/.exec(measure)?.[0] ?? Number.MAX_VALUE);
-  return measure.endsWith("%") ? size : 100 + size;
+/** The share of falls that are told over their size: all suites together, and each. */
+function Power({ grades }: { grades: DetectorGrade[] }) {
+  const { sizes, all, suites } = power(grades);
+  if (sizes.length < 2) return null;
+  const lowest = suites[0];
+  return (
+    <LineChart
+      label={`Share of falls told over their size, ${count(suites.length, "suite")}`}
+      x={sizes}
+      lines={[
+        { name: "all suites", values: all, isSparse: true },
+        ...suites.map(({ name, shares }, index) => ({
+          name,
+          values: shares,
+          isSparse: true,
+          isMuted: true,
+          ...(index === 0 && suites.length > 1 && { ink: "red-fg" }),
+        })),
+      ]}
+      unit={`Share of planted falls told, in %, over their size, in %. Blue: all suites together${
+        lowest && suites.length > 1 ? `; red: ${lowest.name}, the lowest; grey: the others` : ""
+      }.`}
+      readout={(index) =>
+        `Falls of ${sizes[index]} %: ${all[index]?.toFixed(0) ?? "–"} % told by all suites together; ` +
+        suites
+          .slice(0, 3)
+          .map(({ name, shares }) => `${name} ${shares[index]?.toFixed(0) ?? "–"} %`)
+          .join(", ")
+      }
+    />
+  );
 }
 
 /** Columns of the measures that any suite has a grade of. */
@@ -98,6 +79,10 @@ function overview(grades: DetectorGrade[]): Column<SuiteGrades>[] {
                 {rate(grade, grade.low)} to {rate(grade, grade.high)}
               </Text>
             )}
+            <Text color="fg.muted" fontSize="xs">
+              of {count(grade.trials, "trial")}
+              {grade.median_delay !== null && `, after ${count(grade.median_delay, "night")}`}
+            </Text>
           </>
         );
       },
@@ -161,29 +146,24 @@ export function TrustPage() {
                 without a change, and does not know which. Power is the share of slowdowns that it tells
                 within 14 nights; false alarms are counted in 1,000 nights of quiet copies.
               </Text>
-              {trust.grades.length > 0 && (
-                <DataTable
-                  label="Grades by suite"
-                  columns={overview(trust.grades)}
-                  rows={bySuite(trust.grades)}
-                  rowKey={(row) => row.name}
-                />
-              )}
-              {trust.grades.length ? (
-                <details open={trust.grades.some((grade) => grade.below)}>
-                  <summary>{count(trust.grades.length, "grade")} with delays and limits</summary>
-                  <List.Root ps={5} my={2}>
-                    {trust.summary.map((sentence) => (
-                      <List.Item key={sentence}>{sentence}</List.Item>
-                    ))}
-                  </List.Root>
+              {trust.grades.length > 0 ? (
+                <>
+                  {trust.grades.map(
+                    ({ suite, cluster, measure, below }) =>
+                      below && (
+                        <Note key={`${suite} ${cluster} ${measure}`} status="warning">
+                          {suite} on {cluster}: {below}
+                        </Note>
+                      ),
+                  )}
+                  <Power grades={trust.grades} />
                   <DataTable
-                    label="Grades of the detector"
-                    columns={GRADES}
-                    rows={trust.grades}
-                    rowKey={(grade) => `${grade.suite} ${grade.cluster} ${grade.measure}`}
+                    label="Grades by suite"
+                    columns={overview(trust.grades)}
+                    rows={bySuite(trust.grades)}
+                    rowKey={(row) => row.name}
                   />
-                </details>
+                </>
               ) : (
                 <Note>
                   No grade yet: the first comes once copies of series have been judged for some nights.

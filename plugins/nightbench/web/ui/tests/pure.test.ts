@@ -2,11 +2,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import type { NodeUse, OverviewCell, PublishedCell, SeriesHistory, SeriesPoint } from "../src/api-types";
+import type { ComparedPair, DetectorGrade, NodeNights, NodeUse, OverviewCell, PublishedCell, SeriesHistory, SeriesPoint } from "../src/api-types";
 import { byDay, counts, describe, events, mergeLabels, mustShow, pointState, references, robustRange } from "../src/chart-marks";
-import { panels } from "../src/figure-cells";
+import { panels, sortedRatios } from "../src/figure-cells";
 import { ago, change, count, figure, interval, moment, percent, words } from "../src/format";
-import { loads } from "../src/node-load";
+import { power } from "../src/grades";
+import { loads, nightsOf, nightText } from "../src/node-load";
 import { grid } from "../src/overview";
 import { routes } from "../src/routes";
 import { consecutive } from "../src/series-groups";
@@ -155,17 +156,30 @@ test("a figure is divided by the axis that varies, in the order of numbers", () 
 
 test("the minutes of a node are those of all its suites", () => {
   const use = [
-    { node: "n1", suite: "a", used_s: 600, planned_s: 300 },
-    { node: "n2", suite: "a", used_s: 1200, planned_s: 60 },
-    { node: "n1", suite: "b", used_s: 60, planned_s: 60 },
+    { node: "n1", suite: "a", used_s: 600, planned_s: 300, busy_s: 630 },
+    { node: "n2", suite: "a", used_s: 1200, planned_s: 60, busy_s: 1200 },
+    { node: "n1", suite: "b", used_s: 60, planned_s: 60, busy_s: 630 },
   ] as NodeUse[];
   assert.deepEqual(
-    loads(use).map(({ node, used, planned }) => [node, used, planned]),
+    loads(use).map(({ node, used, planned, busy }) => [node, used, planned, busy]),
     [
-      ["n2", 20, 1],
-      ["n1", 11, 6],
+      ["n2", 20, 1, 20],
+      ["n1", 11, 6, 10.5],
     ],
   );
+});
+
+test("a night of a node says its cases, faults and quarantine", () => {
+  const node = {
+    first_night: "2026-11-30T00:00:00Z",
+    cases: [12, 0],
+    faults: [1, 0],
+    quarantined: [false, true],
+  } as NodeNights;
+  assert.deepEqual(nightsOf(node).map(nightText), [
+    "2026-11-30: 12 cases, 1 fault",
+    "2026-12-01: 0 cases, in quarantine",
+  ]);
 });
 
 test("rows of one value that follow each other are a group", () => {
@@ -211,4 +225,28 @@ test("what is measured stands before what is only published", () => {
     ({ workload, framework, series }) as OverviewCell;
   const found = grid([cell("a", "paddle1", 0), cell("b", "tf", 2), cell("c", "jax", 1), cell("b", "jax", 0)]);
   assert.deepEqual(found, { workloads: ["b", "c", "a"], lines: ["jax", "tf", "paddle1"] });
+});
+
+test("the share of falls told is weighed by trials, and the lowest suite stands first", () => {
+  const grade = (suite: string, measure: string, trials: number, rate: number | null) => ({ suite, cluster: "c", measure, trials, rate });
+  const found = power([
+    grade("a", "10%", 10, 1),
+    grade("a", "3%", 10, 0.9),
+    grade("b", "3%", 30, 0.5),
+    grade("b", "10%", 5, null),
+    grade("b", "false alarms", 1000, 0.1),
+  ] as DetectorGrade[]);
+  assert.deepEqual(found, {
+    sizes: [3, 10],
+    all: [60, 100],
+    suites: [
+      { name: "b on c", shares: [50, null] },
+      { name: "a on c", shares: [90, 100] },
+    ],
+  });
+});
+
+test("ratios stand from the slowest to the fastest, without those that have none", () => {
+  const pairs = [{ ratio: 1.1 }, { ratio: null }, { ratio: 0.9 }] as ComparedPair[];
+  assert.deepEqual(sortedRatios(pairs).map(({ ratio }) => ratio), [0.9, 1.1]);
 });
