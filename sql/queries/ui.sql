@@ -331,6 +331,68 @@ from measured as m
 full join published as p on m.workload = p.workload and m.framework = p.framework
 order by workload asc, framework asc;
 
+-- name: ui_curves(workload)
+-- Newest medians of a workload along an axis, where a line has two places on it at least and all
+-- other axes are equal: over devices (of equal batches each) and over the batch size of a device.
+with latest as (
+    select
+        case_id,
+        cluster,
+        framework,
+        throughput,
+        unit,
+        nodes,
+        trainers,
+        batch_size_per_device,
+        axes
+    from marts.latest_median
+    where workload = :workload
+),
+
+placed as (
+    select
+        'devices' as axis,
+        trainers as x,
+        axes - '{framework,nodes,devices_per_node,trainers}'::text[] as work,
+        *
+    from latest
+    union all
+    select
+        'batch size' as axis,
+        batch_size_per_device as x,
+        axes - '{framework,batch_size_per_device}'::text[] as work,
+        *
+    from latest
+),
+
+-- As many devices on more nodes are no place of their own.
+points as (
+    select distinct on (axis, cluster, unit, work, framework, x) *
+    from placed
+    where x is not null
+    order by axis asc, cluster asc, unit asc, work asc, framework asc, x asc, nodes asc
+),
+
+counted as (
+    select
+        *,
+        count(*) over (partition by axis, cluster, unit, work, framework) as places
+    from points
+)
+
+select
+    axis,
+    cluster,
+    unit,
+    work,
+    framework,
+    x,
+    throughput,
+    case_id
+from counted
+where places > 1
+order by axis desc, cluster asc, unit asc, work asc, framework asc, x asc;
+
 -- name: ui_roofline(case_id, cluster, run_id)
 -- What a step of a case in a run was bound by.
 select
@@ -648,23 +710,23 @@ ran as (
         ) as b
 ),
 
+spans as (
+    select
+        n.cluster,
+        u.node,
+        range_agg(tstzrange(n.began_at, n.began_at + make_interval(secs => n.elapsed_s))) as held
+    from ran as n
+    cross join unnest(n.node_names) as u (node)
+    group by n.cluster, u.node
+),
+
 busy as (
     select
         s.cluster,
         s.node,
         sum(extract(epoch from upper(span) - lower(span))) as seconds
-    from (
-        select
-            n.cluster,
-            u.node,
-            range_agg(
-                tstzrange(n.began_at, n.began_at + make_interval(secs => n.elapsed_s))
-            ) as spans
-        from ran as n
-        cross join unnest(n.node_names) as u (node)
-        group by n.cluster, u.node
-    ) as s
-    cross join unnest(s.spans) as span
+    from spans as s
+    cross join unnest(s.held) as span
     group by s.cluster, s.node
 ),
 
@@ -765,6 +827,17 @@ states as (
             order by changed_at asc
         ) as until
     from raw.node_state_change
+),
+
+quarantined as (
+    select distinct
+        t.cluster,
+        s.node,
+        t.night
+    from nights as t
+    inner join states as s
+        on t.cluster = s.cluster and t.begins_at < s.until and t.ends_at > s.since
+    where s.state = 'quarantined'
 )
 
 select
@@ -773,7 +846,7 @@ select
     min(t.night) as first_night,
     array_agg(coalesce(u.cases, 0) order by t.night asc) as cases,
     array_agg(f.faults order by t.night asc) as faults,
-    array_agg(q.is_quarantined order by t.night asc) as quarantined
+    array_agg(q.night is not null order by t.night asc) as quarantined
 from staging.node as n
 inner join nights as t on n.cluster = t.cluster
 left join used as u on n.cluster = u.cluster and n.node = u.node and t.night = u.night
@@ -788,19 +861,8 @@ cross join
             and e.at < t.ends_at
             and e.kind = 'fault'
     ) as f
-cross join
-    lateral (
-        select exists(
-            select 1
-            from states as s
-            where
-                s.cluster = n.cluster
-                and s.node = n.node
-                and s.state = 'quarantined'
-                and s.since < t.ends_at
-                and s.until > t.begins_at
-        ) as is_quarantined
-    ) as q
+left join quarantined as q
+    on n.cluster = q.cluster and n.node = q.node and t.night = q.night
 group by n.cluster, n.node
 order by n.cluster asc, n.node asc;
 

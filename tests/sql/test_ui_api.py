@@ -504,3 +504,28 @@ def test_the_overview_holds_each_line_against_the_best_at_equal_work(
     assert only, "the public benchmarks have lines that nobody measured here"
     assert all(each["published"] and each["share_of_best"] is None for each in only)
     assert len(app.get("/api/overview?format=csv").text.splitlines()) == 1 + len(items)
+
+
+def test_curves_are_points_of_equal_work_along_one_axis(
+    app: TestClient, loader: Warehouse, given: Given
+) -> None:
+    run = given.run()
+    levels = {
+        given.case(): 100.0,
+        given.case(nodes=2): 190.0,
+        given.case(batch_size_per_device=8): 120.0,
+        given.case(precision="bf16"): 150.0,  # alone: no curve
+        given.case(framework="jax", nodes=2): 80.0,  # alone in its line
+    }
+    backs = [given.came_back(run, case, (level,) * 3) for case, level in levels.items()]
+    loader.runs.load(given.bundle(run, *backs))
+    query = {"workload": given.case().workload}
+    items = app.get("/api/overview/curves", params=query).json()["items"]
+    assert [(each["axis"], each["framework"], each["x"], each["throughput"]) for each in items] == [
+        ("devices", "pytorch", 1, 100.0),
+        ("devices", "pytorch", 2, 190.0),
+        ("batch size", "pytorch", 2, 100.0),
+        ("batch size", "pytorch", 8, 120.0),
+    ]
+    assert items[0]["work"]["batch_size_per_device"] == 2
+    assert app.get("/api/overview/curves?workload=none").json() == {"items": []}

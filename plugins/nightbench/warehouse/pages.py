@@ -313,6 +313,10 @@ class PageRepository(Repository):
         """Workloads by framework lines: newest medians against the best, and what is published."""
         return self._read("ui_overview")
 
+    def curves(self, workload: str) -> Sequence[Row]:
+        """Newest medians of a workload over devices and over batch sizes, all else equal."""
+        return self._read("ui_curves", workload=workload)
+
     def published_figures(self) -> Sequence[Row]:
         """The figures of the public benchmarks' documents."""
         return self._read("ui_published_figures")

@@ -316,7 +316,7 @@ class NodeUse(ApiModel):
     planned_s: float
     """What its cases usually take: median of the good ones of two weeks before."""
     busy_s: float
-    """In which the node had any case, of whichever suite: cases that share it at once count once."""
+    """In which the node had any case of any suite: cases that share it at once count once."""
 
 
 class NodeNights(ApiModel):

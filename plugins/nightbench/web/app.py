@@ -153,6 +153,7 @@ def _reads(
         ("compare", shared(compare.pairs)),
         ("compare/proposal", shared(compare.proposal)),
         ("overview", shared(compare.overview)),
+        ("overview/curves", shared(compare.curves)),
         ("compare/sides", shared(compare.sides)),
         ("experiments", experiments.index),
         ("experiments/ab/{comparison_id}", experiments.comparison),

@@ -39,6 +39,27 @@ class Overview(ApiModel):
     items: list[OverviewCell]
 
 
+class CurvePoint(ApiModel):
+    """The newest median of a line at one place of an axis."""
+
+    axis: Literal["devices", "batch size"]
+    cluster: str
+    unit: str
+    work: dict[str, bool | int | float | str | None]
+    """All other axes; those of one curve, and of the lines beside it, are equal."""
+    framework: str
+    x: int
+    """Trainers, or the batch size of a device."""
+    throughput: float
+    case_id: str
+
+
+class Curves(ApiModel):
+    """Curves of a workload; each line has two points at least."""
+
+    items: list[CurvePoint]
+
+
 class ComparedPair(ApiModel):
     """Two medians of equal work, or the only one where one side has none."""
 
@@ -228,6 +249,11 @@ class CompareApi:
         if format == "csv":
             return csv_response(rows, list(OverviewCell.model_fields))
         return Overview.of(items=rows)
+
+    def curves(self, workload: str) -> Curves:
+        """Newest medians of a workload over devices and over batch sizes, by framework lines."""
+        with self._repository() as repository:
+            return Curves.of(items=repository.curves(workload))
 
     def tables(self) -> PublishedTables:
         """The figures and tables of the public benchmarks' documents."""

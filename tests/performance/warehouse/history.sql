@@ -41,9 +41,9 @@ select
     case when random() < 0.5 then -0.06 else 0.05 end as change,
     baseline.case_id as baseline_case_id,
     n.node_names,
-    -- Its cases go one after another on a node, within five hours.
-    least(600, 18000 / count(*) over on_node) as elapsed_s,
-    row_number() over (on_node order by p.series_key) - 1 as place,
+    -- The cases of a run go one after another, within five hours.
+    least(600, 18000 / count(*) over of_run) as elapsed_s,
+    row_number() over (of_run order by p.series_key) - 1 as place,
     fall.nights as fallen_nights,
     fall.share as fallen_by,
     p.series_key % 50 = 0 as is_noisy,
@@ -74,7 +74,7 @@ cross join lateral (
         case when r.cluster = 'h100' then 0.06 when r.cluster = 'cpu' then 0.11 else 0.08 end
             as share
 ) as fall
-window on_node as (partition by r.suite, r.cluster, n.node_names[1]);
+window of_run as (partition by p.run_key);
 alter table benchmark.series add primary key (series_key);
 
 -- What ranks of a hundred steps write: a few, each used by many ranks.

@@ -36,6 +36,7 @@ READ = [
     "/api/compare?by=run&one=a&other=b",
     "/api/compare/sides?by=run",
     "/api/overview",
+    "/api/overview/curves?workload=a",
     "/api/nodes/activity",
     "/api/published",
     "/api/published/cells?source_document=a",

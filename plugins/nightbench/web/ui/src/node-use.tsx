@@ -62,12 +62,11 @@ export function NightLoad({ use, window }: { use: NodeUse[]; window?: NightWindo
   );
 }
 
-/** Colour of a night; the darker, the more cases beside the fullest night of the cluster. */
-function shade({ cases, faults, isQuarantined }: Night, most: number): string {
+/** Colour of a night. */
+function ink({ cases, faults, isQuarantined }: Night): string {
   if (isQuarantined) return "red.solid";
   if (faults) return "orange.solid";
-  if (!cases) return "bg.muted";
-  return cases > 0.66 * most ? "blue.solid" : cases > 0.33 * most ? "blue.focusRing" : "blue.muted";
+  return cases ? "blue.solid" : "bg.muted";
 }
 
 /** Node x night: use, faults, quarantine. */
@@ -80,7 +79,7 @@ export function Calendar({ nodes }: { nodes: NodeNights[] }) {
   return (
     <Box mt={3}>
       <Text color="fg.muted" fontSize="sm" mb={1}>
-        The nights that ended on {days[0]} to {days.at(-1)} UTC. Blue: cases measured, the darker the
+        The nights that ended on {days[0]} to {days.at(-1)} UTC. Blue: cases measured, the fuller the
         more; orange: faults (their number); red: in quarantine; grey: not used.
       </Text>
       {nodes.map((node) => {
@@ -104,7 +103,8 @@ export function Calendar({ nodes }: { nodes: NodeNights[] }) {
               <Text
                 key={night.day}
                 title={`${node.node}, ${nightText(night)}`}
-                bg={shade(night, most)}
+                bg={ink(night)}
+                opacity={ink(night) === "blue.solid" ? 0.25 + (0.75 * night.cases) / most : 1}
                 color="white"
                 fontSize="10px"
                 lineHeight="1.6em"

@@ -5,7 +5,10 @@ import { apiAddress, useApi } from "./api";
 import type { Overview, OverviewCell } from "./api-types";
 import { change, count, percent } from "./format";
 import { Answered, Download, Link, Note, useTitle } from "./parts";
+import { onDemand } from "./on-demand";
 import { routes } from "./routes";
+
+const Curves = onDemand(() => import("./curves").then((chunk) => chunk.Curves));
 
 /** From a line that is the best, or nearly, to one that is far from it. */
 const SHADES = [
@@ -95,6 +98,11 @@ function Heat({ items }: { items: OverviewCell[] }) {
   );
 }
 
+/** The workloads that have a series. */
+function measured(items: OverviewCell[]): string[] {
+  return [...new Set(items.filter(({ series }) => series).map(({ workload }) => workload))].sort();
+}
+
 export function OverviewPage() {
   const answer = useApi<Overview>("overview");
   useTitle("Overview");
@@ -119,6 +127,7 @@ export function OverviewPage() {
                 Published: figures of the public benchmarks, which are never mixed with measured ones.
                 A dash: neither measured nor published.
               </Text>
+              {measured(items).length > 0 && <Curves workloads={measured(items)} />}
             </>
           ) : (
             <Note>Nothing is measured or published.</Note>

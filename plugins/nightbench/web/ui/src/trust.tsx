@@ -1,5 +1,5 @@
 // How far the verdicts can be trusted: the detector's grades, noise, drift, how alerts ended.
-import { Heading, Text } from "@chakra-ui/react";
+import { Box, Heading, Text } from "@chakra-ui/react";
 
 import { useApi } from "./api";
 import type { AlertLabels, DetectorGrade, DriftingSeries, NoisySeries, Trust } from "./api-types";
@@ -70,7 +70,7 @@ function overview(grades: DetectorGrade[]): Column<SuiteGrades>[] {
         const grade = row.by.get(measure);
         if (!grade) return "–";
         return (
-          <>
+          <Box>
             <Text as="span" fontWeight="semibold" color={grade.below ? "red.fg" : undefined}>
               {rate(grade, grade.rate)}
             </Text>
@@ -80,10 +80,10 @@ function overview(grades: DetectorGrade[]): Column<SuiteGrades>[] {
               </Text>
             )}
             <Text color="fg.muted" fontSize="xs">
-              of {count(grade.trials, "trial")}
+              of {count(grade.trials, measure === "false alarms" ? "night" : "trial")}
               {grade.median_delay !== null && `, after ${count(grade.median_delay, "night")}`}
             </Text>
-          </>
+          </Box>
         );
       },
     })),

@@ -2,10 +2,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import type { ComparedPair, DetectorGrade, NodeNights, NodeUse, OverviewCell, PublishedCell, SeriesHistory, SeriesPoint } from "../src/api-types";
+import type { ComparedPair, CurvePoint, DetectorGrade, NodeNights, NodeUse, OverviewCell, PublishedCell, SeriesHistory, SeriesPoint } from "../src/api-types";
 import { byDay, counts, describe, events, mergeLabels, mustShow, pointState, references, robustRange } from "../src/chart-marks";
 import { panels, sortedRatios } from "../src/figure-cells";
 import { ago, change, count, figure, interval, moment, percent, words } from "../src/format";
+import { curvePanels } from "../src/curve-panels";
 import { power } from "../src/grades";
 import { loads, nightsOf, nightText } from "../src/node-load";
 import { grid } from "../src/overview";
@@ -249,4 +250,21 @@ test("the share of falls told is weighed by trials, and the lowest suite stands 
 test("ratios stand from the slowest to the fastest, without those that have none", () => {
   const pairs = [{ ratio: 1.1 }, { ratio: null }, { ratio: 0.9 }] as ComparedPair[];
   assert.deepEqual(sortedRatios(pairs).map(({ ratio }) => ratio), [0.9, 1.1]);
+});
+
+test("a curve over devices begins on the ideal line, and panels say what divides them", () => {
+  const point = (framework: string, x: number, throughput: number, precision: string) => ({
+    axis: "devices", cluster: "c", unit: "images", framework, x, throughput, case_id: `${framework}-${x}`,
+    work: { workload: "w", precision },
+  });
+  const found = curvePanels(
+    [point("a", 2, 10, "fp32"), point("a", 8, 30, "fp32"), point("b", 1, 7, "fp32"), point("b", 2, 14, "fp32"), point("a", 1, 5, "bf16"), point("a", 2, 5, "bf16")] as unknown as CurvePoint[],
+    "devices",
+  );
+  assert.deepEqual(found.map(({ title, x }) => [title, x]), [["c, fp32", [1, 2, 8]], ["c, bf16", [1, 2]]]);
+  assert.deepEqual(
+    found[0]!.curves.map(({ framework, values, share, last }) => [framework, values, share, last.case_id]),
+    [["a", [null, 2, 6], 0.75, "a-8"], ["b", [1, 2, null], 1, "b-2"]],
+  );
+  assert.deepEqual(found[0]!.ideal, [1, 2, 8]);
 });
