@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from nightbench.core.errors import UserError
 from nightbench.core.model import SuiteTable
 from nightbench.core.tables import Cell, Label
+from nightbench.report.suite_tables import heading
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +43,7 @@ def write_charts(table: SuiteTable, cells: Sequence[Cell], folder: Path) -> list
     picture = Figure(figsize=(min(width, 16.0), 4.8), layout="constrained")
     axes = picture.add_subplot()
     (_bars if table.chart == "bars" else _lines)(axes, cells, rows, columns)
-    axes.set_title(table.title)
+    axes.set_title(heading(table, cells))
     axes.set_xticks(range(len(columns)), [" ".join(column) for column in columns])
     axes.set_xlabel(" / ".join(table.columns))
     units = [cell.unit for cell in cells if cell.value is not None]

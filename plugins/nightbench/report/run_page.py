@@ -90,7 +90,11 @@ def report_page(report: RunReport, written_at: datetime) -> str:
             ],
             undrawn=len(drawn[MOST_FIGURES:]),
             tables=[
-                (table.title, suite_tables.grid(table, cells), suite_tables.footnotes(cells))
+                (
+                    suite_tables.heading(table, cells),
+                    suite_tables.grid(table, cells),
+                    suite_tables.footnotes(cells),
+                )
                 for table, cells in report.tables
             ],
             method=method_lines(report),

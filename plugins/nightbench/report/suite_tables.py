@@ -18,7 +18,8 @@ from nightbench.report.tables import figure, markdown_row
 
 def to_rich(table: SuiteTable, cells: Sequence[Cell]) -> Table:
     """Return a table for terminals; the reasons of its empty cells are `footnotes`."""
-    shown = Table(title=table.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    title = heading(table, cells)
+    shown = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     columns = _columns(cells)
     shown.add_column(" / ".join(table.rows), overflow="fold")
     for column in columns:
@@ -26,6 +27,12 @@ def to_rich(table: SuiteTable, cells: Sequence[Cell]) -> Table:
     for row, texts in _grid(cells, columns):
         shown.add_row(escape(" ".join(row)), *(escape("\n".join(text)) for text in texts))
     return shown
+
+
+def heading(table: SuiteTable, cells: Sequence[Cell]) -> str:
+    """Return the title of a table; sizes that it names are not those of a smoke run."""
+    is_smoke = any((cell.case_id or "").endswith("-smoke") for cell in cells)
+    return f"{table.title} (measured at smoke scale)" if is_smoke else table.title
 
 
 def grid(table: SuiteTable, cells: Sequence[Cell]) -> tuple[list[str], list[tuple[str, list[str]]]]:
@@ -45,7 +52,7 @@ def footnotes(cells: Sequence[Cell]) -> list[str]:
 def to_markdown(table: SuiteTable, cells: Sequence[Cell]) -> str:
     """Return a table with its heading and footnotes."""
     heads, rows = grid(table, cells)
-    lines = [f"### {table.title}", ""]
+    lines = [f"### {heading(table, cells)}", ""]
     lines += [markdown_row(heads), markdown_row(["---", *["---:"] * (len(heads) - 1)])]
     for row, texts in rows:
         lines.append(markdown_row([row, *(text.replace("\n", "<br>") for text in texts)]))

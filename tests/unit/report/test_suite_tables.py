@@ -45,6 +45,12 @@ def test_markdown_keeps_its_columns() -> None:
     assert {line.replace("\\|", "").count("|") for line in rows} == {4}
 
 
+def test_a_title_that_names_a_size_says_where_a_smoke_run_was_smaller() -> None:
+    small = dataclasses.replace(CELLS[0], case_id="resnet50_v1.5-a-collective-1x1-bs2-smoke")
+    assert "### By devices (measured at smoke scale)" in suite_tables.to_markdown(TABLE, [small])
+    assert "### By devices\n" in suite_tables.to_markdown(TABLE, CELLS)
+
+
 def test_csv_and_json_have_every_cell() -> None:
     rows = list(csv.DictReader(io.StringIO(suite_tables.to_csv([(TABLE, CELLS)]))))
     assert [row["reason"] for row in rows] == ["", *["not run [yet] | x"] * 2]
