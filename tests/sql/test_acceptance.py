@@ -209,6 +209,42 @@ def test_a_mode_that_is_refused_or_that_no_trainer_tells_of_is_not_passed(
     )
 
 
+def test_a_mode_has_a_verdict_at_each_shape_and_one_failure_keeps_it_untried(
+    loader: Warehouse, given: Given, connection: Connection, rows: Any
+) -> None:
+    tried = {"suite": "acceptance", "run_kind": RunKind.ACCEPTANCE}
+    shapes = [(1, 2), (1, 8), (2, 8)]
+    pair, *wide = (
+        given.case(nodes=nodes, devices_per_node=each, trainers=nodes * each)
+        for nodes, each in shapes
+    )
+
+    def load(night: int, failed: tuple[Case, ...]) -> None:
+        run = given.run(night, **tried)
+        with connection, connection.cursor() as cursor:
+            cursor.execute(PREFLIGHT, (run.started_at, run.run_id, json.dumps({"gpus": []})))
+        wrong = CheckResult(
+            "measurement", None, "efficiency", Severity.FAIL, False, "1.200", "1.05 or less"
+        )
+        came = [
+            given.came_back(run, case, (10.0,), checks=(wrong,) if case in failed else ())
+            for case in (pair, *wide)
+        ]
+        loader.runs.load(given.bundle(run, *came))
+
+    def passed() -> set[str]:
+        return {row["mode"] for row in rows("select mode from staging.tried_mode")}
+
+    load(1, (wide[1],))
+    found = {mode.devices: mode.outcome for mode in loader.acceptance.modes("local")}
+    assert found == {"1x2": "passed", "1x8": "passed", "2x8": "failed"}
+    assert passed() == set()
+    load(2, ())
+    found = {mode.devices: mode.outcome for mode in loader.acceptance.modes("local")}
+    assert set(found.values()) == {"passed"}
+    assert passed() == {"collective"}
+
+
 MODES = {
     "sync": "async",
     "precision": "bf16",

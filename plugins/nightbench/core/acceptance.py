@@ -66,8 +66,8 @@ class ModeCell:
 def mode_cells(line: str, cluster: Cluster, catalog: Catalog) -> tuple[ModeCell, ...]:
     """Return the modes of a line on a cluster: at one device, two, all of a node and of two nodes.
 
-    Each is tried by the smallest workload that has it, at scale smoke, preferably one whose loss
-    is proved to fall.
+    Each is tried by the smallest workload that has it, at scale smoke, preferably one that
+    states its first losses, and whose loss is proved to fall.
     """
     (framework,) = builds_of(catalog.frameworks[line], cluster, {})
     runs = framework.devices.get(cluster.device_kind, f"it does not know {cluster.device_kind}")
@@ -179,6 +179,7 @@ def _tried(mode: Case, cluster: Cluster, catalog: Catalog) -> ModeCell:
     order = sorted(
         scales,
         key=lambda name: (
+            catalog.workloads[name].losses is None,
             not scales[name].get("converges", False),
             scales[name].get("parameters", large),
             name,

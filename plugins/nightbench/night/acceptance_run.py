@@ -190,7 +190,7 @@ def try_modes(
         observer.say(f"{each.title}: {each.found}; expected {each.expected}. {each.advice}")
     short = tuple(each.title for each in found if each.level is FindingLevel.FAIL)
     states = context.states(cells, again=again)
-    due = _with_single_device(states)
+    due = with_single_device(states)
     if not due:
         observer.say("no mode is due")
         return AcceptanceEnd(short)
@@ -226,7 +226,7 @@ def try_modes(
     return AcceptanceEnd(short, interrupted)
 
 
-def _with_single_device(states: Sequence[ModeState]) -> tuple[ModeCell, ...]:
+def with_single_device(states: Sequence[ModeState]) -> tuple[ModeCell, ...]:
     """What is due, and the single device of what is due at many."""
     wide = {state.cell.narrower for state in states if state.to_try and state.cell.is_wide}
     return tuple(

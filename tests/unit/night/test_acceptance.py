@@ -12,6 +12,7 @@ from nightbench.core.acceptance import ModeCell, mode_cells
 from nightbench.core.capabilities import refusal_of, untried_because
 from nightbench.core.model import Build, Catalog, Cluster, Node
 from nightbench.night.acceptance import accepted_modes, mode_states, standing
+from nightbench.night.acceptance_run import with_single_device
 from nightbench.warehouse.acceptance import AcceptedMode
 
 PAIR = Cluster("pair", (Node("n1", "n1", "ssh"), Node("n2", "n2", "ssh")))
@@ -198,3 +199,25 @@ def test_a_cluster_says_what_of_its_acceptance_is_due_and_why(catalog: Catalog) 
     assert (found["passed"], found["failed"], found["not_told"], found["due"]) == (1, 1, 0, 1)
     assert found["reasons"] == ["pytorch: another driver than 550.54"]
     assert (found["last_run_id"], found["last_at"]) == ("r2", later)
+
+
+def test_what_is_due_at_many_devices_is_tried_beside_its_single_device(catalog: Catalog) -> None:
+    cells = [
+        c for c in mode_cells("pytorch", GPUS, catalog) if c.mode.split()[1:] in ([], ["bf16"])
+    ]
+    (first, *_) = mode_states(cells, [], GPUS, catalog)
+    assert first.build is not None
+    held = {"build_id": first.build.build_id, "code_digest": catalog.code_digest}
+    single = dataclasses.replace(KNOWN, **held)  # type: ignore[arg-type]  # by name
+    pair = dataclasses.replace(single, mode="collective", devices_per_node=2)
+    bf16 = [
+        dataclasses.replace(each, mode=f"{each.mode} bf16", devices_per_node=many)
+        for each, many in ((single, 1), (pair, 2), (pair, 8))
+    ]
+    bf16.append(dataclasses.replace(bf16[2], nodes=2))
+    chosen = with_single_device(mode_states(cells, [single, pair, *bf16], GPUS, catalog))
+    assert [(c.mode, c.devices) for c in chosen] == [
+        ("single", "1x1"),
+        ("collective", "1x8"),
+        ("collective", "2x8"),
+    ]
