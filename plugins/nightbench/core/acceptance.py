@@ -176,10 +176,13 @@ def _tried(mode: Case, cluster: Cluster, catalog: Catalog) -> ModeCell:
     workloads = [w for w in catalog.workloads.values() if line in w.frameworks]
     scales = {w.name: w.scales.get(SCALE, {}) for w in workloads}
     large = float("inf")
+    served = mode.strategy is Strategy.PARAMETER_SERVER
     order = sorted(
         scales,
         key=lambda name: (
             catalog.workloads[name].losses is None,
+            # One and several devices train the same, so that scaling is counted.
+            not served and Strategy.COLLECTIVE not in catalog.workloads[name].strategies,
             not scales[name].get("converges", False),
             scales[name].get("parameters", large),
             name,
