@@ -43,7 +43,9 @@ select
     latest.high as change_high,
     news.change as notified_change,
     news.low as notified_low,
-    latest.level_change
+    latest.level_change,
+    a.metric,
+    news.high as notified_high
 from raw.alert as a
 inner join raw.series as s on a.case_id = s.case_id and a.cluster = s.cluster
 inner join raw.run as opened on a.opened_run_id = opened.run_id
@@ -96,7 +98,10 @@ left join lateral (
     limit 1
 ) as c on true;
 
-comment on view marts.fct_alert is 'One row per alert; at most one live alert for each series';
+comment on view marts.fct_alert is
+'One row per alert; at most one live alert for each series and metric';
+comment on column marts.fct_alert.metric is
+'Figure that it is about, by its column in marts.fct_measurement: value and baseline are of it';
 comment on column marts.fct_alert.first_bad_run_id is
 'First night at the new level, by the verdict that opened it';
 comment on column marts.fct_alert.last_good_run_id is 'The night before it, by the same';
@@ -107,6 +112,8 @@ comment on column marts.fct_alert.notified_change is
 'Change that was notified; null while the alert waits for its message';
 comment on column marts.fct_alert.notified_low is
 'The larger fall of its 90 % interval';
+comment on column marts.fct_alert.notified_high is
+'The other end of it: the larger rise, which is for the worse of joules and memory';
 comment on column marts.fct_alert.evidence is
 'Observations about the cause: text, is_against, and the rival cause that it concerns or null';
 comment on column marts.fct_alert.group_key is

@@ -27,7 +27,8 @@ select
     v.last_good_run_id,
     v.series_key,
     v.run_key,
-    v.level_change
+    v.level_change,
+    v.metric
 from raw.verdict as v
 -- As marts.fct_measurement joins it.
 inner join raw.run as r
@@ -41,6 +42,8 @@ left join raw.measurement as m
         and not m.is_superseded;
 
 comment on view marts.fct_verdict is 'One row per run and judged case';
+comment on column marts.fct_verdict.metric is
+'Figure that was judged, by its column in marts.fct_measurement: value and baseline are of it';
 comment on column marts.fct_verdict.change is
 'value / baseline - 1: the night''s own, which may lie outside of the level''s interval';
 comment on column marts.fct_verdict.low is

@@ -17,7 +17,7 @@ from
     ) as opened (alert_id)
 where opened.alert_id is not null;
 
--- name: touch_alert(kind, sentence, value, baseline, change, run_id, case_id, cluster)
+-- name: touch_alert(kind, sentence, value, baseline, change, run_id, case_id, cluster, metric)
 -- Gives a live alert kind, sentence and figures of another run that confirms it.
 select alert.alert_id
 from raw.alert
@@ -34,6 +34,7 @@ cross join
 where
     alert.case_id = :case_id
     and alert.cluster = :cluster
+    and alert.metric = :metric
     and alert.state in ('open', 'acknowledged')
     and continued.is_done;
 
@@ -133,7 +134,9 @@ select
     suspect_run_id,
     suspect_at,
     notified_change,
-    notified_low
+    notified_low,
+    notified_high,
+    metric
 from marts.fct_alert
 where
     cluster = :cluster

@@ -68,6 +68,7 @@ select
     m.framework,
     a.value,
     a.baseline,
+    a.metric,
     v.first_bad_run_id,
     a.kind,
     coalesce(nullif(m.reasons, '[]'), m.quarantine_reasons, '[]') as reasons,
@@ -249,6 +250,7 @@ select distinct on (s.case_id)
     s.framework,
     v.kind as verdict,
     v.change,
+    v.metric,
     coalesce(v.since, opened.started_at, r.started_at) as since,
     m.framework_version,
     array(

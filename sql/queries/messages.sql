@@ -40,6 +40,7 @@ select
     a.baseline,
     a.change,
     a.grown_from,
+    a.metric,
     c.axes,
     p.unit,
     exists(

@@ -34,7 +34,9 @@ select
     a.first_bad_run_id,
     a.group_key,
     a.change,
+    a.change_low,
     a.change_high,
+    a.metric,
     a.confirmation
 from marts.fct_alert as a
 inner join staging.series as c on a.case_id = c.case_id and a.cluster = c.cluster

@@ -271,6 +271,11 @@ select
     p.framework_version,
     p.definition_digest,
     p.throughput,
+    p.tokens_per_s_per_device,
+    p.tflops_per_device,
+    p.mfu,
+    p.joules_per_unit,
+    p.peak_resident_bytes,
     p.untried,
     (
         select jsonb_object_agg(n.node, f.document)

@@ -1,23 +1,33 @@
 -- Series: medians and verdicts over the nights, noise and drift.
 
--- name: histories(case_ids, cluster, kinds, before, max_nights)
+-- name: histories(case_ids, cluster, kinds, before, max_nights, metric)
 -- Some series of a cluster, in no order: medians that passed the checks, of the run kinds asked for,
--- at most so many of each, the newest. Private builds are no part of them. Runs by their keys: a
+-- at most so many of each, the newest, where they have the metric. Private builds are no part of them. Runs by their keys: a
 -- join of runs to hundreds of nights of thousands of series takes longer than all else.
 select
     s.case_id,
     m.run_key,
     m.run_at,
-    m.throughput,
+    m.value,
     m.n,
     m.spread,
     m.fingerprint_id,
     m.definition_digest,
     m.framework_version
 from raw.series as s
+inner join raw."case" as c on s.case_key = c.case_key
 cross join
     lateral (
-        select n.*
+        select
+            n.*,
+            case :metric
+                when 'throughput' then n.throughput
+                when 'tokens_per_s_per_device' then n.tokens_per_s / c.trainers
+                when 'tflops_per_device' then n.model_flops_per_s / c.trainers / 1e12
+                when 'mfu' then n.mfu
+                when 'joules_per_unit' then n.joules_per_unit
+                when 'peak_resident_bytes' then n.peak_resident_bytes
+            end as value
         from raw.measurement as n
         where
             n.series_key = s.series_key
@@ -30,7 +40,8 @@ cross join
     ) as m
 where
     s.cluster = :cluster
-    and s.case_id = any(:case_ids);
+    and s.case_id = any(:case_ids)
+    and m.value > 0;
 
 -- name: run_ids(run_keys)
 -- Names of some runs by their keys.
@@ -108,7 +119,8 @@ select
     high,
     since,
     first_bad_run_id,
-    last_good_run_id
+    last_good_run_id,
+    metric
 from marts.fct_verdict
 where run_id = :run_id
 order by case_id;

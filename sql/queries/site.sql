@@ -97,6 +97,7 @@ select
     coalesce(a.since, a.opened_at) as since,
     a.closed_at,
     coalesce(a.level_change, a.change) as change,
+    a.metric,
     a.change_low,
     a.change_high,
     a.confirmation,

@@ -68,6 +68,7 @@ class Stored:
                 **dict.fromkeys(names),
                 **confirmed,
                 **{"alert_id": 7, "case_id": CASE, "cluster": "a100", "framework": "pytorch"},
+                "metric": "throughput",
                 **{"state": "open", "opened_at": fell, "since": fell, "change": -0.1},
                 **{"change_low": -0.11, "change_high": -0.09, "confirmation": "confirmed"},
                 "cause": "framework_version",

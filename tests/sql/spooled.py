@@ -33,6 +33,7 @@ FAKE = Build(line="fake")
 STEPS = 10
 PROTOCOL = Protocol(warmup_steps=1, measured_steps=STEPS, repeats=3)
 DIGEST = "d1"
+POLICY = RegressionPolicy()
 
 EXITED = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1", "code 0")
 COMPARED_CASE = "sleep-fake-collective-1x1-bs2-smoke"
@@ -44,14 +45,19 @@ def case(batch: int) -> Case:
     return Case("sleep", "fake", Strategy.COLLECTIVE, batch_size_per_device=batch, scale="smoke")
 
 
-def plan(run: Run, cases: Sequence[Case], channels: Sequence[str] = ()) -> RunPlan:
+def plan(
+    run: Run,
+    cases: Sequence[Case],
+    channels: Sequence[str] = (),
+    policy: RegressionPolicy = POLICY,
+) -> RunPlan:
     """A plan that measures the cases on one node."""
     process = Process("trainer-0", "trainer", 0, "n1", 0)
     return RunPlan(
         run=run,
         owner="benchmarks",
         protocol=PROTOCOL,
-        policy=RegressionPolicy(),
+        policy=policy,
         channels=tuple(channels),
         cluster=Cluster(run.cluster, (Node("n1", "127.0.0.2", "local"),), shared=True),
         cases=tuple(
@@ -75,6 +81,8 @@ def spooled(
     wall_factor: float = 1.0,
     version: str = "1.0",
     fingerprint: Mapping[str, Any] | None = None,
+    policy: RegressionPolicy = POLICY,
+    peak_bytes: int = 1_000_000,
 ) -> RunSpool:
     """A run that has ended.
 
@@ -87,8 +95,10 @@ def spooled(
         wall_factor: how much longer the windows were than their steps add up to.
         version: of the framework.
         fingerprint: of its node, with its `id`; unknown where None.
+        policy: of the suite.
+        peak_bytes: resident memory of the rank.
     """
-    folder = store_plan(plan(run, list(throughputs), channels), spool)
+    folder = store_plan(plan(run, list(throughputs), channels, policy), spool)
     for each, came in throughputs.items():
         if came is None:
             continue
@@ -101,7 +111,10 @@ def spooled(
             store.save_outcome(failed.to_json())
             continue
         for number in range(1, PROTOCOL.repeats + 1):
-            store.save_result(number, "n1", _result(run, each, number, came, wall_factor, version))
+            result = _result(run, each, number, came, wall_factor, version)
+            memory = result["processes"][0]["summary"]["peak_memory"]
+            memory["resident_bytes"] = peak_bytes
+            store.save_result(number, "n1", result)
             store.save_repeat(
                 number,
                 {

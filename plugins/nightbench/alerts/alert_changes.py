@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from nightbench.core.model import Verdict, VerdictKind
+from nightbench.core.model import METRICS, JudgedMetric, Verdict, VerdictKind, gain_of
 
 _WITHOUT_RESULT = frozenset({VerdictKind.FAILED, VerdictKind.UNAVAILABLE, VerdictKind.MISSING})
 
@@ -35,6 +35,9 @@ class LiveAlert:
     """Change that people were notified of; None while the alert waits for its message."""
     notified_low: float | None = None
     """The larger fall of its 90 % interval."""
+    notified_high: float | None = None
+    """The other end of it."""
+    metric: JudgedMetric = "throughput"
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> LiveAlert:
@@ -43,10 +46,29 @@ class LiveAlert:
 
     @property
     def midline(self) -> float | None:
-        """Mean of the bad and the good level: a value above it has recovered."""
+        """Mean of the bad and the good level: a value on its better side has recovered."""
         if self.value is None or self.baseline is None:
             return None
         return (self.value + self.baseline) / 2
+
+    @property
+    def notified_gain(self) -> float | None:
+        """The worst change that people were notified of, negative for the worse."""
+        if self.notified_change is None:
+            return None
+        lower = METRICS[self.metric].lower_is_better
+        low = self.notified_high if lower else self.notified_low
+        gains = [gain_of(each or 0.0, self.metric) for each in (self.notified_change, low)]
+        return min(each for each in gains if each is not None)
+
+    def beyond(self, min_change: float) -> float:
+        """Return the value that is worse than the alert's by a relative change; it has a value."""
+        lower = METRICS[self.metric].lower_is_better
+        return (self.value or 0.0) * (1 + min_change if lower else 1 - min_change)
+
+    def is_better(self, value: float, than: float) -> bool:
+        """Return whether one value of its series is better than another."""
+        return value < than if METRICS[self.metric].lower_is_better else value > than
 
     def confirms(self, suspect: str, run_id: str, at: datetime) -> bool:
         """Return whether a night before `run_id`, which began at `at`, had the same suspicion."""
@@ -174,7 +196,7 @@ class _Decider:
             verdict.kind is VerdictKind.REGRESSED
             and verdict.value is not None
             and old.value is not None
-            and verdict.value < old.value * (1 - self.min_change)
+            and old.is_better(old.beyond(self.min_change), verdict.value)
         )
         if not is_worse:
             self._nothing(old)
@@ -200,20 +222,20 @@ def _says_the_same(alert: LiveAlert, verdict: Verdict) -> bool:
         return verdict.kind in _WITHOUT_RESULT and alert.kind in _WITHOUT_RESULT
     # A baseline below the midline has followed the first fall: this is a second one.
     midline = alert.midline
-    return midline is None or verdict.baseline is None or verdict.baseline > midline
+    baseline = verdict.baseline
+    return midline is None or baseline is None or alert.is_better(baseline, midline)
 
 
 def _has_grown(alert: LiveAlert, verdict: Verdict, min_change: float) -> bool:
     """Return whether a night lies further down than was notified, by more than `min_change`."""
-    if alert.notified_change is None or verdict.change is None:
-        return False
-    notified = min(alert.notified_change, alert.notified_low or 0.0)
-    return verdict.change < notified - min_change
+    notified, gain = alert.notified_gain, verdict.gain
+    return notified is not None and gain is not None and gain < notified - min_change
 
 
 def _has_recovered(alert: LiveAlert, verdict: Verdict) -> bool:
+    if alert.kind in _WITHOUT_RESULT:
+        # A case that was measured without the judged figure has a result all the same.
+        return verdict.kind not in _WITHOUT_RESULT
     if verdict.value is None:
         return False
-    if alert.kind in _WITHOUT_RESULT or alert.midline is None:
-        return True
-    return verdict.value > alert.midline
+    return alert.midline is None or alert.is_better(verdict.value, alert.midline)

@@ -42,10 +42,12 @@ def follow(
         later: case_ids of which a later night was judged already; they are skipped.
         noisy: case_ids of noisy series, whose drifts are listed but not notified.
     """
-    run, limit = plan.run, plan.policy.clear_change
+    run, limit, judged = plan.run, plan.policy.clear_change, plan.policy.judged
     stands = {row["case_id"]: row for row in warehouse.series.drifts(cluster=run.cluster)}
     tonight = {
-        each.case_id: each.point for each in warehouse.runs.measured(run.run_id) if each.point
+        each.case_id: each.point
+        for each in warehouse.runs.measured(run.run_id, judged)
+        if each.point
     }
     for verdict, judgement in cases:
         case_id, standing = verdict.case_id, stands.get(verdict.case_id)
@@ -67,13 +69,14 @@ def follow(
             "run_id": run.run_id,
             "at": run.started_at,
             "level": median([*values, tonight[case_id].value]),
-            "is_news": drift.change <= -limit and case_id not in noisy,
+            "is_news": (drift.change >= limit if judged.lower_is_better else drift.change <= -limit)
+            and case_id not in noisy,
             "change": drift.change,
             "error": drift.error,
             "nights": drift.nights,
             "since": before[1 - drift.nights].at,
         }
-        if is_new(row, standing, limit):
+        if is_new(row, standing, limit, lower_is_better=judged.lower_is_better):
             warehouse.series.store_drift(row)
         else:
             warehouse.series.see_drift(row)
@@ -85,7 +88,9 @@ def quiet_nights(before: Sequence[HistoryPoint], standing: Row) -> int:
     return sum(point.at > seen_at for point in before) + 1
 
 
-def is_new(drift: Row, standing: Row | None, limit: float) -> bool:
+def is_new(
+    drift: Row, standing: Row | None, limit: float, *, lower_is_better: bool = False
+) -> bool:
     """Return whether a drift is news: it is new, has turned, or has grown.
 
     Growth is measured by the level. The size of the drift covers only the detector's window and
@@ -95,7 +100,9 @@ def is_new(drift: Row, standing: Row | None, limit: float) -> bool:
         return True
     if not drift["is_news"]:
         return False
-    return not standing["is_news"] or drift["level"] <= standing["level"] * (1 - limit)
+    now, then = drift["level"], standing["level"]
+    grown = now >= then * (1 + limit) if lower_is_better else now <= then * (1 - limit)
+    return not standing["is_news"] or grown
 
 
 def notes(rows: Iterable[Row]) -> list[str]:

@@ -19,7 +19,7 @@ from nightbench.causes import (
 )
 from nightbench.causes.facts import BUSY
 from nightbench.causes.field_changes import flat
-from nightbench.core.model import Reason, Run, reasons_from_json
+from nightbench.core.model import Reason, Run, gain_of, reasons_from_json
 from nightbench.warehouse import WarehouseUnavailable
 from nightbench.warehouse.causes import CauseRepository
 from nightbench.warehouse.repository import Row
@@ -153,7 +153,7 @@ class CauseFactsReader:
 
     def _peer(self, row: Row, fell_at: datetime | None) -> Peer:
         """Return another series as a peer of one that fell then; of one that failed where None."""
-        verdict, change = row["verdict"], row["change"]
+        verdict, change = row["verdict"], gain_of(row["change"], row["metric"])
         fell: bool | None = None
         if fell_at is None:
             fell = verdict in _WITHOUT_VALUE
@@ -248,7 +248,8 @@ class _Changes:
 
 def _change(alert: Row) -> float | None:
     value, baseline = alert["value"], alert["baseline"]
-    return value / baseline - 1 if value is not None and baseline else None
+    change = value / baseline - 1 if value is not None and baseline else None
+    return gain_of(change, alert["metric"])
 
 
 def _has_failed(alert: Row) -> bool:
@@ -282,7 +283,10 @@ def _sides(alert: Row, points: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     )
     if place is None:
         place = len(points)
-        if alert["value"] is not None and alert["baseline"] is not None:
+        if alert["metric"] != "throughput":
+            # The nights are read with their throughput: the last one is the bad one.
+            place = max(len(points) - 1, 0)
+        elif alert["value"] is not None and alert["baseline"] is not None:
             midline = (alert["value"] + alert["baseline"]) / 2
             while place > 0 and points[place - 1]["throughput"] <= midline:
                 place -= 1

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from nightbench.core.model import HistoryPoint, Run, Verdict, VerdictKind
+from nightbench.core.model import METRICS, HistoryPoint, Run, Verdict, VerdictKind
 from nightbench.core.model.alerts import Cause, Confirmation, ConfirmationResult
 from nightbench.core.sentences import evidence_sentence
 
@@ -158,7 +158,7 @@ def _rank(item: AlertItem) -> tuple[bool, float]:
         item.confirmation is not None
         and item.confirmation.outcome is ConfirmationResult.NOT_CONFIRMED
     )
-    return refuted, item.verdict.change if item.verdict.change is not None else 0.0
+    return refuted, item.verdict.gain if item.verdict.gain is not None else 0.0
 
 
 def _title(
@@ -190,6 +190,8 @@ def _title(
 def _headline(item: AlertItem) -> str:
     verdict = item.verdict
     words = str(verdict.kind)
+    if verdict.metric != "throughput":
+        words = f"{_words(verdict.metric)} {words}"
     # One that became that of many series may not have grown itself.
     if (
         verdict.change is not None
@@ -246,13 +248,13 @@ def _ended(item: EndedAlert, links: Links | None) -> str:
 
 
 def _figures(item: AlertItem) -> list[str]:
-    verdict, unit = item.verdict, _unit(item)
+    verdict = item.verdict
     lines = []
     if verdict.value is not None and verdict.baseline is not None:
-        lines.append(f"- tonight: {verdict.value:.5g}{unit}")
-        lines.append(f"- baseline: {verdict.baseline:.5g}{unit}")
+        lines.append(f"- tonight: {_value(item, verdict.value)}")
+        lines.append(f"- baseline: {_value(item, verdict.baseline)}")
     # Two nights further down tell of a growth before the level of all nights follows them.
-    is_followed = item.grown_from is None or (verdict.change or 0.0) >= (verdict.low or 0.0)
+    is_followed = item.grown_from is None or (verdict.gain or 0.0) >= (verdict.lowest_gain or 0.0)
     if verdict.low is not None and verdict.high is not None and is_followed:
         lines.append(f"- change of level: {_level(verdict)}")
     return lines
@@ -271,7 +273,7 @@ def _when(run: Run, item: AlertItem) -> list[str]:
     for name, point in (("last good", item.last_good), ("first bad", item.first_bad)):
         if point is not None:
             of_run = f", run {point.run_id}" if point.run_id else ""
-            lines.append(f"- {name}: {point.value:.5g}{_unit(item)} on {point.at:%Y-%m-%d}{of_run}")
+            lines.append(f"- {name}: {_value(item, point.value)} on {point.at:%Y-%m-%d}{of_run}")
     return lines
 
 
@@ -316,7 +318,7 @@ def _row(item: AlertItem) -> str:
     if verdict.low is not None and verdict.high is not None:
         words += f" (level {_level(verdict)})"
     if verdict.value is not None and verdict.baseline is not None:
-        words += f", {verdict.value:.5g} of {verdict.baseline:.5g}{_unit(item)}"
+        words += f", {_plain(item, verdict.value)} of {_value(item, verdict.baseline)}"
     return f"{words}, untried mode" if item.untried else words
 
 
@@ -329,8 +331,13 @@ def _level(verdict: Verdict) -> str:
     return f"{verdict.level_change:+.1%}, {interval} (90 %)"
 
 
-def _unit(item: AlertItem) -> str:
-    return f" {item.unit}/s" if item.unit else ""
+def _plain(item: AlertItem, value: float) -> str:
+    return f"{value / METRICS[item.verdict.metric].divisor:.5g}"
+
+
+def _value(item: AlertItem, value: float) -> str:
+    unit = METRICS[item.verdict.metric].unit_of(item.unit)
+    return f"{_plain(item, value)} {unit}".rstrip()
 
 
 def _words(name: str) -> str:

@@ -1,6 +1,7 @@
 """Reads the contents of a message about alerts from the warehouse."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from nightbench.alerts import AlertItem, EndedAlert, Picture, grouped, picture
 from nightbench.alerts.channels import Routed
 from nightbench.causes.field_changes import differences
-from nightbench.core.model import HistoryPoint, Verdict, VerdictKind
+from nightbench.core.model import METRICS, HistoryPoint, Verdict, VerdictKind
 from nightbench.core.model.alerts import Cause, Confirmation
 from nightbench.core.reproduce import command_of
 from nightbench.core.run_plan import RunPlan
@@ -42,6 +43,7 @@ class MessageBuilder:
             row["value"],
             row["baseline"],
             row["change"],
+            metric=row["metric"],
         )
 
     def ended(self, each: Routed) -> EndedAlert:
@@ -82,8 +84,8 @@ class MessageBuilder:
             verdict=verdict,
             unit=unit,
             alert_id=each.alert_id,
-            last_good=_point(good),
-            first_bad=_point(bad) if all(ends) else None,
+            last_good=_point(good, verdict),
+            first_bad=_point(bad, verdict) if all(ends) else None,
             changes=tuple(map(str, differences(good, bad))) if good and bad else None,
             cause=self._causes.get(each.alert_id),
             confirmation=self._confirmations.get(each.alert_id),
@@ -105,10 +107,14 @@ class MessageBuilder:
 
     def _picture(self, news: AlertItem) -> Picture | None:
         verdict = news.verdict
-        points = self._warehouse.series.history(verdict.case_id, verdict.cluster)
+        metric = METRICS[verdict.metric]
+        points = self._warehouse.series.history(verdict.case_id, verdict.cluster, metric=metric)
         title = f"{verdict.case_id} on {verdict.cluster}"
         since: datetime | None = verdict.since
-        return picture(title, points, news.unit, since, verdict.baseline)
+        unit = metric.unit_of(news.unit or "units")
+        shown = [replace(point, value=point.value / metric.divisor) for point in points]
+        baseline = verdict.baseline and verdict.baseline / metric.divisor
+        return picture(title, shown, unit, since, baseline)
 
     @cached_property
     def _alert_ids(self) -> list[int]:
@@ -127,7 +133,6 @@ class MessageBuilder:
         return self._warehouse.confirmations.latest(self._alert_ids)
 
 
-def _point(state: Mapping[str, Any] | None) -> HistoryPoint | None:
-    if state is None or state["throughput"] is None:
-        return None
-    return HistoryPoint(state["started_at"], state["throughput"], state["run_id"])
+def _point(state: Mapping[str, Any] | None, verdict: Verdict) -> HistoryPoint | None:
+    value = METRICS[verdict.metric].value_of(state) if state else None
+    return HistoryPoint(state["started_at"], value, state["run_id"]) if state and value else None

@@ -23,10 +23,12 @@ def quarantine(
     The limit is the plan's `policy.max_spread`; the histories are the good nights before this run,
     oldest first. A case without a value keeps its state.
     """
-    run, limit = plan.run, plan.policy.max_spread
+    run, limit, judged = plan.run, plan.policy.max_spread, plan.policy.judged
     noisy = set(warehouse.series.noisy_before(run.cluster, run.run_id, run.started_at))
     tonight = {
-        each.case_id: each.point for each in warehouse.runs.measured(run.run_id) if each.point
+        each.case_id: each.point
+        for each in warehouse.runs.measured(run.run_id, judged)
+        if each.point
     }
     for case_id, point in tonight.items():
         # A run that is judged again must not be part of its own history.

@@ -213,8 +213,8 @@ class _Notification:
         verdict = builder.verdict(each.row)
         return (
             verdict.kind is VerdictKind.REGRESSED
-            and verdict.change is not None
-            and verdict.change <= -self.plan.policy.urgent
+            and verdict.gain is not None
+            and verdict.gain <= -self.plan.policy.urgent
         )
 
     def _send(

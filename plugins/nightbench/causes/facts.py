@@ -126,7 +126,7 @@ class CauseFacts:
     first_bad: NightFacts
     last_good: NightFacts | None = None
     change: float | None = None
-    """Of the series: value / baseline - 1."""
+    """Of the series: value / baseline - 1, negative where it is for the worse."""
     failure: tuple[Reason, ...] = ()
     """Why there is no value; empty where there is one."""
     faults: Mapping[str, Reason] = field(default_factory=dict)

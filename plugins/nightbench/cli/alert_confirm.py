@@ -80,6 +80,11 @@ def _request(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, Experime
                 f"alert {alert_id}: found {alert['verdict']}; only a regressed case has a level "
                 "that it can be compared with"
             )
+        if alert["metric"] != "throughput":
+            raise UserError(
+                f"alert {alert_id}: found one about {alert['metric']}; only throughput is measured "
+                "again"
+            )
         run_id = alert["last_run_id"]
         night = read_plan(common.spool().run(run_id))
         # First: closed hours must not leave a confirmation behind that nobody measures.

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from nightbench.core.documents import from_document
+from nightbench.core.model import gain_of
 from nightbench.core.model.alerts import CauseEvidence
 from nightbench.core.sentences import evidence_sentence
 
@@ -108,9 +109,10 @@ def acted_on(alert_ids: Iterable[int], act: Callable[[int], object]) -> list[str
 
 
 def what(row: Row) -> str:
-    """`regressed by 5.1%`."""
+    """`regressed by 5.1%`; `mfu regressed by 5.1%` where it is about no throughput."""
     change = row["change"]
-    return str(row["verdict"]) + (f" by {abs(change):.1%}" if change is not None else "")
+    of = "" if row["metric"] == "throughput" else f"{row['metric']} "
+    return of + str(row["verdict"]) + (f" by {abs(change):.1%}" if change is not None else "")
 
 
 def state(row: Row) -> str:
@@ -124,7 +126,7 @@ def state(row: Row) -> str:
 
 
 def _worst_first(row: Row) -> tuple[float, int]:
-    return (row["change"] if row["change"] is not None else 0.0, row["alert_id"])
+    return (gain_of(row["change"], row["metric"]) or 0.0, row["alert_id"])
 
 
 def _counted(words: Iterable[str]) -> str:

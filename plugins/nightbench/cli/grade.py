@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
@@ -229,7 +230,8 @@ def _policies(pasts: Sequence[PastSeries]) -> tuple[dict[str, RegressionPolicy],
     policies, unknown = {}, []
     for name in sorted({past.suite for past in pasts}):
         if name in files:
-            policies[name] = load_suite(files[name], catalog).policy
+            # Histories are those of throughput, whatever the suite is judged by.
+            policies[name] = replace(load_suite(files[name], catalog).policy, metric="throughput")
         else:
             policies[name] = RegressionPolicy()
             unknown.append(name)

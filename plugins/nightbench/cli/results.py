@@ -10,7 +10,7 @@ import typer
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, out, say, warn
 from nightbench.core.errors import UserError
-from nightbench.core.model import CaseStatus
+from nightbench.core.model import CaseStatus, gain_of
 from nightbench.core.printable import shown
 from nightbench.report import ResultsTable, from_measurements, from_warehouse, verdict_lines
 from nightbench.spool import RunSpool, Spool, SpoolError
@@ -281,8 +281,9 @@ def is_good(row: Row) -> bool:
 
 
 def is_clearly_below(row: Row) -> bool:
-    """Tell whether one result lies farther below its nights than these vary."""
-    return row["verdict"] == "watched" and row["change"] is not None and row["change"] < 0
+    """Tell whether one result lies farther on the worse side of its nights than these vary."""
+    gain = gain_of(row["change"], row["metric"] or "throughput")
+    return row["verdict"] == "watched" and gain is not None and gain < 0
 
 
 def settling_lines(run_id: str, rows: list[Row]) -> list[str]:

@@ -10,7 +10,7 @@ from nightbench.config.source import describe, one_of
 from nightbench.config.suite_heads import PRESETS, is_schedule
 from nightbench.config.validate import StrictModel
 from nightbench.core.budget import PRIORITY
-from nightbench.core.model import MAX_BATCH, TableAxis, TableMetric
+from nightbench.core.model import MAX_BATCH, JudgedMetric, TableAxis, TableMetric
 
 
 def _known(kind: str) -> AfterValidator:
@@ -279,7 +279,10 @@ class PolicyFile(StrictModel):
     urgent: v.Percentage = 0.20
     """A fall of this size is reported at once, apart from the night's message."""
     confirm_s: v.Duration = Field(3600.0, alias="confirm")
-    """What a night may take to measure suspects again; `0s`: nothing."""
+    """What a night may take to measure suspects again; `0s`: nothing. Throughput alone is."""
+    metric: JudgedMetric = "throughput"
+    """Figure of the medians that is judged, by its name in the marts; of `joules_per_unit` and
+    `peak_resident_bytes` a rise is the regression."""
 
 
 class RouteFile(StrictModel):

@@ -1,6 +1,7 @@
 """Makes a verdict for every planned case of a run, measured or not."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from nightbench.core.model import (
     CaseStatus,
@@ -24,6 +25,7 @@ def judge_cases(
     histories: Mapping[str, Sequence[HistoryPoint]],
     policy: RegressionPolicy,
     detector: Detector | None = None,
+    not_judged: Mapping[str, str] | None = None,
 ) -> list[tuple[Verdict, Judgement | None]]:
     """Return the verdict of each planned case with the detector's judgement; None without a value.
 
@@ -34,12 +36,23 @@ def judge_cases(
         histories: good nightly points by case_id, oldest first, without this run's own.
         policy: the suite's.
         detector: `ChangeDetector` where None.
+        not_judged: case_id of what was measured without the policy's metric -> why there is none.
     """
     chosen = detector or ChangeDetector()
-    return [
-        _judge(run, case_id, measured.get(case_id), histories.get(case_id, ()), policy, chosen)
+    lacks = not_judged or {}
+    found = [
+        _judge(
+            run,
+            case_id,
+            measured.get(case_id),
+            histories.get(case_id, ()),
+            policy,
+            chosen,
+            lacks.get(case_id),
+        )
         for case_id in planned
     ]
+    return [(replace(verdict, metric=policy.metric), each) for verdict, each in found]
 
 
 def point_of(run: Run, measurement: Measurement) -> HistoryPoint:
@@ -91,6 +104,7 @@ def _judge(
     history: Sequence[HistoryPoint],
     policy: RegressionPolicy,
     detector: Detector,
+    not_judged: str | None,
 ) -> tuple[Verdict, Judgement | None]:
     # A run that is judged again must not be its own baseline.
     before = [p for p in history if p.run_id != run.run_id and p.at < run.started_at]
@@ -115,6 +129,8 @@ def _judge(
         return without_value(VerdictKind.UNAVAILABLE, _why(measurement.reasons))
     if measurement.status is CaseStatus.FAILED:
         return without_value(VerdictKind.FAILED, _why(measurement.reasons))
+    if not_judged and not measurement.quarantined:
+        return without_value(VerdictKind.INSUFFICIENT_DATA, f"Not judged: {not_judged}.")
     if measurement.quarantined or measurement.throughput is None:
         reasons = measurement.quarantine_reasons or measurement.reasons
         return without_value(VerdictKind.FAILED, f"Quarantined: {sentences(reasons)}")

@@ -52,7 +52,8 @@ class ChangeDetector:
         nights = segment(history, tonight)
         needed = max(policy.min_history, FEWEST - 1)
         points = [*nights, tonight][-LOOK_BACK:]
-        series = series_of(points)
+        lower = policy.judged.lower_is_better
+        series = series_of(points, lower_is_better=lower)
         least = None
         if len(nights) >= needed:
             if self.with_smallest:
@@ -61,7 +62,7 @@ class ChangeDetector:
             change = _of_tonight(changes_of_last_night(series, known=releases), series, policy)
             if change is not None:
                 known = "for the new version", float(releases[change.first])
-                return self._changed(points, change, len(nights), least, known)
+                return self._changed(points, change, len(nights), least, known, policy)
         with_nodes = self._changed_with_nodes(history, nights, tonight, policy, least)
         if with_nodes is not None:
             return with_nodes
@@ -100,14 +101,14 @@ class ChangeDetector:
         if boundary >= 0:
             new_nodes = new_state_odds([point.fingerprint_id for point in recent])
             odds[first] = max(odds[first], new_nodes[boundary])
-        series = series_of(points)
+        series = series_of(points, lower_is_better=policy.judged.lower_is_better)
         changes = changes_of_last_night(series, known=odds)
         at_boundary = [change for change in changes if change.first == first]
         change = _of_tonight(at_boundary, series, policy)
         if change is None:
             return None
         known = "for the new hardware or driver", float(odds[first])
-        return self._changed(points, change, len(points) - 1, least, known)
+        return self._changed(points, change, len(points) - 1, least, known, policy)
 
     def _changed(
         self,
@@ -116,19 +117,23 @@ class ChangeDetector:
         history: int,
         least: float | None,
         known: tuple[str, float],
+        policy: RegressionPolicy,
     ) -> Judgement:
         tonight, first, last_good = points[-1], points[change.first], points[change.first - 1]
         figures = [self.controls.get(point.run_id, math.nan) for point in points]
         control = control_shift(
             np.log(np.array(figures, dtype=float)), change.first, math.log1p(change.change)
         )
+        kind = VerdictKind.REGRESSED if change.falls else VerdictKind.IMPROVED
+        if policy.judged.lower_is_better:
+            change = change.inverted()
         since = f"since {first.at:%Y-%m-%d}{_coincidence(last_good, first)}"
         evidence = f"{change_evidence(change, *known)}, {since}"
         if control:
             evidence += f"; {control.sentence}"
         return Judgement(
-            VerdictKind.REGRESSED if change.falls else VerdictKind.IMPROVED,
-            f"{tonight.value:.4g} is {_distance(tonight.value, change.baseline)}; {evidence}.",
+            kind,
+            f"{_distance(tonight.value, change.baseline, policy)}; {evidence}.",
             baseline=change.baseline,
             change=tonight.value / change.baseline - 1,
             level_change=change.change,
@@ -178,11 +183,11 @@ def _unchanged(
 ) -> Judgement:
     past = estimate_level(series.part(0, len(series) - 1))
     level = past.values[past.base :][-REFERENCE:]
-    baseline = math.exp(median(level))
+    baseline = math.exp(-median(level) if policy.judged.lower_is_better else median(level))
     change = tonight.value / baseline - 1
     noise = past.noise
     sentence = (
-        f"{tonight.value:.4g} is {_distance(tonight.value, baseline)} (median of {len(level)} "
+        f"{_distance(tonight.value, baseline, policy)} (median of {len(level)} "
         f"nights); nights vary by {noise:.1%}"
     )
     # Of one night, and of a median whose error is that of a mean times sqrt(pi / 2).
@@ -198,6 +203,8 @@ def _unchanged(
     # The longest drift first: the search for levels cuts a drift into small steps.
     drift = (drift_of(series) or drift_of(series, past.base)) if with_drift else None
     if drift is not None:
+        if policy.judged.lower_is_better:
+            drift = drift.inverted()
         sentence += (
             f"; drifts: {drift.change:+.1%} (± {2 * drift.error:.1%}) over {drift.nights} nights, "
             "of which none is a change"
@@ -216,9 +223,12 @@ def _unchanged(
     )
 
 
-def _distance(value: float, baseline: float) -> str:
-    change = value / baseline - 1
-    return f"{abs(change):.1%} {'below' if change < 0 else 'above'} the baseline of {baseline:.4g}"
+def _distance(value: float, baseline: float, policy: RegressionPolicy) -> str:
+    change, text = value / baseline - 1, policy.judged.text
+    return (
+        f"{text(value)} is {abs(change):.1%} {'below' if change < 0 else 'above'} "
+        f"the baseline of {text(baseline)}"
+    )
 
 
 def _coincidence(last_good: HistoryPoint, first: HistoryPoint) -> str:

@@ -4,7 +4,7 @@ A night is judged from a window of at most `LOOK_BACK` nights and nothing else.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -90,6 +90,16 @@ class Change:
         whether it can be ruled out.
         """
         return max(abs(self.low), abs(self.high)) >= smallest
+
+    def inverted(self) -> "Change":
+        """Return the same change of 1 / value."""
+        return replace(
+            self,
+            change=1 / (1 + self.change) - 1,
+            low=1 / (1 + self.high) - 1,
+            high=1 / (1 + self.low) - 1,
+            baseline=1 / self.baseline,
+        )
 
 
 @dataclass(frozen=True)

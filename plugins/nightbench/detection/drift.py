@@ -1,7 +1,7 @@
 """Detects drift: a slow, steady change of a series that is not a step, and where it began."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,6 +39,10 @@ class Drift:
     """Relative change from its first to its last night."""
     error: float
     """Standard error of `change`."""
+
+    def inverted(self) -> "Drift":
+        """Return the same drift of 1 / value."""
+        return replace(self, change=1 / (1 + self.change) - 1)
 
 
 def drift_of(series: Series, start: int = 0) -> Drift | None:

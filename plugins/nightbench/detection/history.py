@@ -118,7 +118,7 @@ def judge_history(
     found.sort(key=lambda each: each.index)
     drift = drift_of(last) or (drift_of(last, since) if since else None)
     if drift and lower_is_better:
-        drift = Drift(drift.first, drift.nights, 1 / (1 + drift.change) - 1, drift.error)
+        drift = drift.inverted()
     return HistoryReport(
         series=name,
         nights=len(nights),
@@ -221,7 +221,7 @@ def _history_change(
     detected = nights[usable[change.detected]]
     kind = "regressed" if change.falls else "improved"
     if lower_is_better:
-        change = _inverted(change)
+        change = change.inverted()
         if control:
             control = replace(control, remains=1 / (1 + control.remains) - 1)
     evidence = f"; {control.sentence}" if control else ""
@@ -238,17 +238,6 @@ def _history_change(
         score=change.score,
         sentence=f"{change_evidence(change)}{evidence}; detected on {detected.day}.",
         control=control,
-    )
-
-
-def _inverted(change: Change) -> Change:
-    """Return the same change of 1 / value."""
-    return replace(
-        change,
-        change=1 / (1 + change.change) - 1,
-        low=1 / (1 + change.high) - 1,
-        high=1 / (1 + change.low) - 1,
-        baseline=1 / change.baseline,
     )
 
 

@@ -60,17 +60,21 @@ def repeat_sigma(spread: float | None, n: int | None) -> float:
     return spread / RANGE_TO_SIGMA[min(n, max(RANGE_TO_SIGMA))]
 
 
-def series_of(points: Sequence[HistoryPoint]) -> Series:
-    """Return points of a history as a series; all values must be positive and finite."""
+def series_of(points: Sequence[HistoryPoint], *, lower_is_better: bool = False) -> Series:
+    """Return points of a history as a series; all values must be positive and finite.
+
+    Where lower is better they are inverted: a fall is the regression.
+    """
     count = np.array([math.nan if p.n is None else p.n for p in points], dtype=float)
     spread = np.array([math.nan if p.spread is None else p.spread for p in points], dtype=float)
     usable = (count >= 2) & np.isfinite(spread)
     expected = _EXPECTED_RANGE[
         np.where(usable, np.minimum(count, max(RANGE_TO_SIGMA)), 0).astype(int)
     ]
+    level = np.log(np.array([p.value for p in points], dtype=float))
     return Series(
         np.array([p.at.timestamp() / 86400 for p in points], dtype=float),
-        np.log(np.array([p.value for p in points], dtype=float)),
+        -level if lower_is_better else level,
         np.where(usable, spread / expected, math.nan),
         count,
     )

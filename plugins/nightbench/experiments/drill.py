@@ -90,7 +90,10 @@ class Drill:
 
     def plan(self, run_id: str, started_at: datetime | None = None) -> RunPlan:
         """Return the plan of a run of the case that notifies nobody."""
-        suite = dataclasses.replace(self.suite, name=f"drill-{self.suite.name}", alerts=())
+        # What is slowed down is told by the throughput, whatever the suite is judged by.
+        policy = dataclasses.replace(self.suite.policy, metric="throughput")
+        name = f"drill-{self.suite.name}"
+        suite = dataclasses.replace(self.suite, name=name, alerts=(), policy=policy)
         refuse_broken(suite.cases, suite, self.cluster, self.catalog)
         return make_plan(
             suite,

@@ -76,6 +76,10 @@ class DetectorGrades:
 
 def grade_detector(connect: Connect, plan: RunPlan, known: Histories) -> DetectorGrades:
     """Grade as `grade` does; errors are logged and returned as `problem`, never raised."""
+    if plan.policy.metric != "throughput":
+        return DetectorGrades(
+            problem=f"The detector is graded on throughput alone, not on {plan.policy.metric}."
+        )
     try:
         return grade(connect, plan, known)
     except Exception as error:  # The night's verdicts and alerts must not depend on it.

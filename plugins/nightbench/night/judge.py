@@ -116,7 +116,15 @@ def judge_run(
         drifts.follow(warehouse, plan, judged.cases, judged.histories, later, noisy)
         cluster = plan.run.cluster
         standing = StandingMovement.of(warehouse.alerts.standing_movements(cluster))
-        live = [LiveAlert.from_row(row) for row in warehouse.alerts.standing(cluster)]
+        metric = plan.policy.metric
+        if metric != "throughput":
+            standing = []
+        # Alerts on another figure of the same series are those of another suite.
+        live = [
+            alert
+            for row in warehouse.alerts.standing(cluster)
+            if (alert := LiveAlert.from_row(row)).metric == metric
+        ]
         shared = share_alerts(
             [verdict for verdict in verdicts if verdict.case_id not in later],
             judged.movements,
@@ -137,7 +145,7 @@ def judge_run(
         opened, resolved = _store(warehouse, changes, run_id)
         _store_movements(warehouse, plan.run, judged.movements, shared)
         explain_alerts(warehouse.causes, plan.run, plan.policy.clear_change)
-        if confirms:
+        if confirms and metric == "throughput":
             confirm_suspects(connection, plan)
         notifier = Notifier.of(resolve, base_url)
         deliveries = notify(warehouse, plan, notifier)
@@ -175,7 +183,11 @@ def _store_movements(
     warehouse: Warehouse, run: Run, movements: Sequence[SharedMovement], shared: SharedAlerts
 ) -> None:
     """Store what the series of a night share, with the alert of each that has one."""
-    alert_ids = {row["case_id"]: row["alert_id"] for row in warehouse.alerts.standing(run.cluster)}
+    alert_ids = {
+        row["case_id"]: row["alert_id"]
+        for row in warehouse.alerts.standing(run.cluster)
+        if row["metric"] == "throughput"
+    }
     warehouse.alerts.store_movements(
         [
             {
@@ -211,7 +223,8 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
             f"run {run.run_id} is not in the warehouse; expected a run that was loaded. "
             "Load it first (the task ingest, or nightbench results after a direct run)."
         )
-    measured_cases = warehouse.runs.measured(run.run_id)
+    judged_by = plan.policy.judged
+    measured_cases = warehouse.runs.measured(run.run_id, judged_by)
     # A case that did not fit into the night gets no verdict: it is neither failed nor missing.
     left_out = {each.case_id for each in measured_cases if each.status is CaseStatus.LEFT_OUT}
     left_out |= {case.case_id for case in planned if case.left_out is not None}
@@ -222,11 +235,14 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
         if each.status is not None and each.case_id in by_id
     }
     histories = warehouse.series.histories(
-        list(by_id), run.cluster, before=run.started_at, max_nights=NIGHTS_READ
+        list(by_id), run.cluster, before=run.started_at, max_nights=NIGHTS_READ, metric=judged_by
     )
-    cases = judge_cases(run, list(by_id), measured, histories, plan.policy)
+    lacks = {each.case_id: each.not_judged for each in measured_cases if each.not_judged}
+    cases = judge_cases(run, list(by_id), measured, histories, plan.policy, not_judged=lacks)
     # Changed cases are judged again with the controls of their nodes, which add evidence only.
-    changed = [verdict.case_id for verdict, _ in cases if verdict.kind in CHANGES]
+    # Controls measure speed, and what a night's series share is looked for in throughput alone.
+    by_throughput = plan.policy.metric == "throughput"
+    changed = [v.case_id for v, _ in cases if v.kind in CHANGES and by_throughput]
     with_controls = {
         case_id: judge_cases(
             run, [case_id], measured, histories, plan.policy, ChangeDetector(controls=controls)
@@ -235,7 +251,7 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
     }
     cases = [with_controls.get(case[0].case_id, case) for case in cases]
     judged = JudgedCases(cases, histories)
-    if run.run_kind is RunKind.NIGHTLY:
+    if run.run_kind is RunKind.NIGHTLY and by_throughput:
         shared = judge_shared(warehouse, run, by_id, measured, histories, cases, plan.policy)
         judged = JudgedCases(shared.cases, histories, shared.movements, shared.own, shared.rows)
     warehouse.series.store_verdicts(judged.verdicts)
@@ -243,7 +259,10 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
 
 
 def _measurement(run: Run, planned: PlannedCase, measured: MeasuredCase) -> Measurement:
-    """Return the parts of a measurement that a verdict needs, from the warehouse."""
+    """Return the parts of a measurement that a verdict needs, from the warehouse.
+
+    Its `throughput` is the figure that the suite is judged by.
+    """
     point = measured.point
     return Measurement(
         run_id=run.run_id,

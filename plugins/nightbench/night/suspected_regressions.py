@@ -153,10 +153,13 @@ def suspected_regression(
 ) -> SuspectedRegression | None:
     """Return the suspected regression of an alert (alert_id, case_id, value, baseline).
 
-    None where it has no level. The verdicts of the plan's night are stored.
+    None where it has no level, or is about another figure than throughput. The verdicts of the
+    plan's night are stored.
     """
     case_id = alert["case_id"]
     case = next((each for each in plan.cases if each.planned.case_id == case_id), None)
+    if alert.get("metric", "throughput") != "throughput":
+        return None
     if case is None or not alert["value"] or not alert["baseline"]:
         return None
     run_id, nights = plan.run.run_id, nights or RunFacts(warehouse)

@@ -74,8 +74,9 @@ FIELDS: dict[str, str] = {
     "verdict": "ok, watched, regressed, improved, insufficient_data, failed, unavailable, missing; "
     "null before judging and where it was left out",
     "verdict_sentence": "the verdict's evidence",
+    "metric": "column that was judged, of which are baseline and changes; null before judging",
     "baseline": "median of the nights that it is held against; null without a history",
-    "change": "throughput / baseline - 1: of this run's own figure",
+    "change": "judged figure / baseline - 1: of this run's own",
     "level_change": "relative change of the level, which one night may lie outside of; null before "
     "version 0.2.0",
     "change_low": "90 % interval of level_change: from",

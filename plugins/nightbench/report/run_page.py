@@ -131,7 +131,8 @@ def _interval(row: Row, most: float) -> Interval | None:
 def _history(row: Row, nights: Sequence[Row]) -> History:
     dates = [night["started_at"] for night in nights]
     values = [night["throughput"] for night in nights]
-    baseline = row["baseline"]
+    # The plot is of the throughput.
+    baseline = row["baseline"] if row["metric"] == "throughput" else None
     visible = values if baseline is None else [*values, baseline]
     geometry = PlotGeometry.of(_AREA, dates, visible)
     points = [(geometry.x(at), geometry.y(value)) for at, value in zip(dates, values, strict=True)]

@@ -164,8 +164,8 @@ def series_document(one: SiteSeries) -> dict[str, Any]:
 
 
 _CHANGE = (
-    *("alert_id", "page", "state", "opened_at", "since", "closed_at", "change", "change_low"),
-    *("change_high", "confirmation", "confirmation_ratio", "confirmation_low"),
+    *("alert_id", "page", "state", "opened_at", "since", "closed_at", "metric", "change"),
+    *("change_low", "change_high", "confirmation", "confirmation_ratio", "confirmation_low"),
     *("confirmation_high", "confirmation_rounds", "builds", "cause", "cause_sentence"),
     *("notes", "with"),
 )

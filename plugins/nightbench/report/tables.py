@@ -53,7 +53,10 @@ def verdict(row: Row) -> str:
     if row["status"] != "ok":
         # Cancelled is more specific than its verdict, which is failed.
         return str(row["status"])
-    return "quarantined" if row["quarantined"] else str(row["verdict"] or "-")
+    if row["quarantined"]:
+        return "quarantined"
+    of = "" if row["metric"] in (None, "throughput") else f" ({row['metric']})"
+    return str(row["verdict"] or "-") + of
 
 
 def change(row: Row) -> str:

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 from nightbench.core.budget import CaseHistory
 from nightbench.core.model import (
+    THROUGHPUT,
     Build,
     Case,
     CaseStatus,
     MeasuredCase,
+    MetricInfo,
     PlannedCase,
     Reason,
     Run,
@@ -80,20 +82,22 @@ class RunRepository(RunWriter):
             for row in self._read("planned_cases", run_id=run_id)
         ]
 
-    def measured(self, run_id: str) -> list[MeasuredCase]:
+    def measured(self, run_id: str, metric: MetricInfo = THROUGHPUT) -> list[MeasuredCase]:
         """How each planned case of a run stands: measured, quarantined, failed or missing."""
         found = []
         for row in self._read("measured", run_id=run_id):
             status = CaseStatus(row["status"]) if row["status"] else None
             quarantined = bool(row["is_quarantined"])
             counts = status is CaseStatus.OK and not quarantined and row["throughput"] is not None
+            lacks = counts and metric.value_of(row) is None
             found.append(
                 MeasuredCase(
                     case_id=row["case_id"],
                     status=status,
                     reasons=reasons_from_json(row["reasons"]),
                     quarantine_reasons=reasons_from_json(row["quarantine_reasons"]),
-                    point=point_of(row) if counts else None,
+                    point=point_of(row, metric) if counts and not lacks else None,
+                    not_judged=f"{metric.name}: {metric.why_absent(row)}" if lacks else None,
                 )
             )
         return found

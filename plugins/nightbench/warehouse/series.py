@@ -5,7 +5,14 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from nightbench.core.model import HistoryPoint, RunKind, Verdict, VerdictKind
+from nightbench.core.model import (
+    THROUGHPUT,
+    HistoryPoint,
+    MetricInfo,
+    RunKind,
+    Verdict,
+    VerdictKind,
+)
 from nightbench.warehouse import to_row
 from nightbench.warehouse.repository import Repository, Row
 
@@ -26,9 +33,10 @@ class SeriesRepository(Repository):
         cluster: str,
         kinds: Sequence[RunKind] = (RunKind.NIGHTLY,),
         before: datetime | None = None,
+        metric: MetricInfo = THROUGHPUT,
     ) -> list[HistoryPoint]:
         """One series, oldest first; `before` leaves out that instant and all later ones."""
-        return self.histories([case_id], cluster, kinds, before)[case_id]
+        return self.histories([case_id], cluster, kinds, before, metric=metric)[case_id]
 
     def histories(
         self,
@@ -37,11 +45,12 @@ class SeriesRepository(Repository):
         kinds: Sequence[RunKind] = (RunKind.NIGHTLY,),
         before: datetime | None = None,
         max_nights: int | None = None,
+        metric: MetricInfo = THROUGHPUT,
     ) -> dict[str, list[HistoryPoint]]:
         """Some series of a cluster by case_id, each oldest first; see `history`.
 
         `before` leaves out that instant and all later ones; `max_nights` takes the newest so many
-        of each.
+        of each. Nights without the `metric` are left out.
         """
         same: dict[str | None, str | None] = {"": None}
         found: dict[str, list[HistoryPoint]] = {case_id: [] for case_id in case_ids}
@@ -54,12 +63,14 @@ class SeriesRepository(Repository):
                 kinds=[kind.value for kind in kinds],
                 before=before,
                 max_nights=max_nights,
+                metric=metric.name,
             )
             run_ids = dict(self._tuples("run_ids", run_keys=list({row[1] for row in rows})))
             for case_id, run_key, at, value, n, spread, *texts in rows:
                 # Hundreds of thousands of rows repeat a few texts: each is kept once.
                 shared = [same.setdefault(text, text) for text in texts]
                 run_id = run_ids[run_key]
+                spread = spread if metric.has_spread else None
                 found[case_id].append(HistoryPoint(at, value, run_id, n, spread, *shared))
         for points in found.values():
             points.sort(key=lambda point: (point.at, point.run_id))
@@ -191,7 +202,9 @@ class SeriesRepository(Repository):
         )
 
 
-def point_of(row: Row) -> HistoryPoint:
+def point_of(row: Row, metric: MetricInfo = THROUGHPUT) -> HistoryPoint:
     """A point of a series' history from a row of `marts.fct_measurement`."""
-    named = {"at": row["started_at"], "value": row["throughput"], **row}
+    named = {"at": row["started_at"], **row, "value": row[metric.name]}
+    if not metric.has_spread:
+        named["spread"] = None
     return HistoryPoint(**{field.name: named[field.name] for field in fields(HistoryPoint)})

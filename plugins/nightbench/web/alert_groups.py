@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from nightbench.core.model import METRICS, gain_of
 from nightbench.core.sentences import percent
 from nightbench.warehouse.repository import Row
 
@@ -34,7 +35,7 @@ class AlertGroup:
     @property
     def head(self) -> Row:
         """The worst: one that brings no figure at all, else the largest fall."""
-        return min(self.members, key=lambda row: -2.0 if row["change"] is None else row["change"])
+        return min(self.members, key=lambda row: -2.0 if row["change"] is None else _gain(row))
 
     @property
     def loss(self) -> float:
@@ -77,8 +78,13 @@ def least_loss(row: Row) -> float:
     """
     if row["change"] is None:
         return 1.0
-    near: float = row["change"] / 2 if row["change_high"] is None else row["change_high"]
-    return max(0.0, -near)
+    lower = METRICS[row["metric"]].lower_is_better
+    near = row["change_low"] if lower else row["change_high"]
+    return max(0.0, -(_gain(row) / 2 if near is None else gain_of(near, row["metric"]) or 0.0))
+
+
+def _gain(row: Row) -> float:
+    return gain_of(row["change"], row["metric"]) or 0.0
 
 
 def group_alerts(rows: Iterable[Row], together: Together = "cause") -> list[AlertGroup]:

@@ -45,6 +45,8 @@ class RunCase(Utilisation):
     spread: float | None
     speedup: float | None
     efficiency: float | None
+    metric: str | None
+    """Figure that was judged, by its column in `marts.fct_measurement`."""
     baseline: float | None
     change: float | None
     level_change: float | None

@@ -50,6 +50,8 @@ class AlertCore(ApiModel):
     state: str
     owner: str | None
     sentence: str
+    metric: str
+    """Figure that was judged, by its column in `marts.fct_measurement`."""
     change: float | None
     """Relative, of tonight's value."""
     level_change: float | None
@@ -73,7 +75,7 @@ class AlertHead(AlertCore):
     unit: str | None
     snoozed_until: datetime | None
     value: float | None
-    """Units of work per second; with the baseline that it is compared with."""
+    """Of the metric, in its unit there; with the baseline that it is compared with."""
     baseline: float | None
     confirmation: str | None
     confirmation_state: str | None
@@ -217,6 +219,8 @@ class SeriesRow(Utilisation):
     verdict_sentence: str | None
     judged_at: datetime | None
     judged_run_id: str | None
+    metric: str | None
+    """Figure that was judged, by its column in `marts.fct_measurement`."""
     change: float | None
     level_change: float | None
     change_low: float | None
@@ -281,7 +285,10 @@ class SeriesPoint(Utilisation):
     is_quarantined: bool
     verdict: str | None
     sentence: str | None
+    metric: str | None
+    """Figure that was judged, by its column in `marts.fct_measurement`."""
     baseline: float | None
+    """Of the throughput; null where another figure was judged."""
     change: float | None
     level_change: float | None
     change_low: float | None

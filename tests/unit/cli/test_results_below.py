@@ -33,6 +33,7 @@ def row(given: RunPlan, **changes: Any) -> dict[str, Any]:
         "quarantined": False,
         "verdict": "watched",
         "change": -0.2,
+        "metric": "throughput",
         "framework_version": "2.0+cpu",
         "nightly_version": "1.0+cpu",
     } | changes

@@ -26,6 +26,7 @@ from nightbench.core.model.clusters import (
     Node,
     SlurmPolicy,
 )
+from nightbench.core.model.metrics import METRICS, THROUGHPUT, JudgedMetric, MetricInfo
 from nightbench.core.model.reasons import (
     Reason,
     ReasonCode,
@@ -42,6 +43,7 @@ from nightbench.core.model.results import (
     RepeatRecord,
     RepeatSummary,
     Verdict,
+    gain_of,
 )
 from nightbench.core.model.runs import (
     CaseBundle,

@@ -254,4 +254,6 @@ class MeasuredCase:
     quarantine_reasons: tuple[Reason, ...]
     """The checks that it failed; empty where it counts."""
     point: HistoryPoint | None
-    """The median, where there is one that counts: status ok and not quarantined."""
+    """The figure that is judged, where it counts: status ok and not quarantined."""
+    not_judged: str | None = None
+    """Why a case that counts lacks that figure; None where it has it."""

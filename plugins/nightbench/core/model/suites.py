@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from nightbench.core.model.cases import Build, Case, Protocol
 from nightbench.core.model.clusters import Cluster
+from nightbench.core.model.metrics import METRICS, JudgedMetric, MetricInfo
 from nightbench.core.model.words import Strategy, VerdictKind
 
 
@@ -35,6 +36,13 @@ class RegressionPolicy:
     """A fall of this size is told at once, apart from the night's message."""
     confirm_s: float = 3600.0
     """How long a night may take to measure its suspects again before it tells; 0: not at all."""
+    metric: JudgedMetric = "throughput"
+    """Figure that is judged."""
+
+    @property
+    def judged(self) -> MetricInfo:
+        """The figure that is judged, with its unit and direction."""
+        return METRICS[self.metric]
 
     @property
     def reported_from(self) -> float:

@@ -6,7 +6,7 @@ import { useParams } from "react-router-dom";
 import { Actions } from "./actions";
 import { useApi } from "./api";
 import type { AlertBisect, AlertDetail, AlertEvent, AlertRow, BisectTest, SeriesHistory } from "./api-types";
-import { figure, moment, percent, words } from "./format";
+import { judged, moment, percent, words } from "./format";
 import {
   AlertLink,
   AlertState,
@@ -119,11 +119,11 @@ function History({ alert }: { alert: AlertDetail }) {
 }
 
 function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
-  const unit = alert.unit ?? "units";
   return (
     <>
       <Heading as="h1" size="lg">
-        Alert {alert.alert_id}: {words(alert.verdict)}
+        Alert {alert.alert_id}: {alert.metric !== "throughput" && `${words(alert.metric)} `}
+        {words(alert.verdict)}
         {alert.change !== null && ` by ${percent(Math.abs(alert.change))}`}
       </Heading>
       <Text>
@@ -141,8 +141,8 @@ function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
         <Fact name="Owner">
           <bdi>{alert.owner || "nobody"}</bdi>
         </Fact>
-        {alert.value !== null && <Fact name="Measured">{`${figure(alert.value)} ${unit}/s`}</Fact>}
-        {alert.baseline !== null && <Fact name="Baseline">{`${figure(alert.baseline)} ${unit}/s`}</Fact>}
+        {alert.value !== null && <Fact name="Measured">{judged(alert.value, alert.metric, alert.unit)}</Fact>}
+        {alert.baseline !== null && <Fact name="Baseline">{judged(alert.baseline, alert.metric, alert.unit)}</Fact>}
         {alert.change !== null && (
           <Fact name="Change">
             <Change of={alert} />

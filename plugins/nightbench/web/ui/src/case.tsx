@@ -4,7 +4,7 @@ import { useParams } from "react-router-dom";
 
 import { useApi } from "./api";
 import type { CaseChange, CaseDetail, FailedCheck, NodeFingerprint, RepeatResult } from "./api-types";
-import { count, figure, moment, percent, words } from "./format";
+import { count, figure, judged, moment, percent, words } from "./format";
 import {
   Answered,
   Change,
@@ -43,7 +43,7 @@ function Figures({ detail }: { detail: CaseDetail }) {
       {found.throughput !== null && (
         <Fact name="Repeats, spread">{`n = ${found.n}, ${percent(found.spread)}`}</Fact>
       )}
-      {found.baseline !== null && <Fact name="Baseline">{`${figure(found.baseline)} ${found.unit}/s`}</Fact>}
+      {found.baseline !== null && <Fact name="Baseline">{judged(found.baseline, found.metric, found.unit)}</Fact>}
       {found.change !== null && (
         <Fact name="Change">
           <Change of={found} />

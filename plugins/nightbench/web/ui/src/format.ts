@@ -15,6 +15,25 @@ export function bytes(value: number | null): string {
   return value < 1e9 ? `${figure(Math.round(value / 1e6))} MB` : `${figure(Number((value / 1e9).toPrecision(3)))} GB`;
 }
 
+/** Whether a rise of a judged figure is for the worse. */
+export function lowerIsBetter(metric: string | null | undefined): boolean {
+  return metric === "joules_per_unit" || metric === "peak_resident_bytes";
+}
+
+const UNITS: Record<string, string> = {
+  tokens_per_s_per_device: "tokens/s/device",
+  tflops_per_device: "TFLOP/s/device",
+  mfu: "MFU",
+};
+
+/** A judged figure with its unit. */
+export function judged(value: number, metric: string | null, unit: string | null): string {
+  const work = unit ?? "units";
+  if (metric === "peak_resident_bytes") return bytes(value);
+  if (metric === "joules_per_unit") return `${figure(value)} J/${work.replace(/s$/, "")}`;
+  return `${figure(value)} ${UNITS[metric ?? ""] ?? `${work}/s`}`;
+}
+
 export function percent(value: number | null | undefined, digits = 1): string {
   if (value === null || value === undefined) return "–";
   const text = Math.abs(100 * value).toFixed(digits);

@@ -18,7 +18,7 @@ import { Link as RouterLink, type NavigateOptions, useSearchParams } from "react
 
 import { ApiError } from "./api";
 import type { Morning } from "./api-types";
-import { change, count, interval, moment, words } from "./format";
+import { change, count, interval, lowerIsBetter, moment, words } from "./format";
 import { routes } from "./routes";
 import { pieces } from "./text-links";
 
@@ -122,17 +122,20 @@ export function State({ name, title }: { name: string; title?: string }) {
 
 /** A relative change with its 90 % interval below; coloured where that lies on one side of none. */
 export function Change({
-  of: { change: value, level_change: level, change_low: low, change_high: high },
+  of: { change: value, level_change: level, change_low: low, change_high: high, metric },
 }: {
-  of: Record<"change" | "level_change" | "change_low" | "change_high", number | null>;
+  of: Record<"change" | "level_change" | "change_low" | "change_high", number | null> & {
+    metric: string | null;
+  };
 }) {
   if (value === null) return <>–</>;
+  const isWorse = value < 0 !== lowerIsBetter(metric);
   const isClear = low !== null && high !== null && low * high > 0;
   return (
     <Box whiteSpace="nowrap">
       <Text
         as="span"
-        color={!isClear ? undefined : value < 0 ? "fg.error" : "fg.success"}
+        color={!isClear ? undefined : isWorse ? "fg.error" : "fg.success"}
         fontWeight={isClear ? "semibold" : undefined}
       >
         {change(value)}
@@ -145,6 +148,7 @@ export function Change({
           </>
         )}
         {interval(low, high)}
+        {metric !== null && metric !== "throughput" && ` of ${words(metric)}`}
       </Text>
     </Box>
   );

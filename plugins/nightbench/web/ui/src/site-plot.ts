@@ -2,7 +2,7 @@
 import uPlot from "uplot";
 import style from "uplot/dist/uPlot.min.css";
 
-import { change, day, figure } from "./format";
+import { change, day, figure, words } from "./format";
 import { byId, cell, read } from "./site-parts";
 
 type Step = [number, string];
@@ -14,7 +14,7 @@ type SeriesData = {
   versions: Step[];
   definitions: Step[];
   nodes: Step[];
-  changes: { since: string; change: number | null }[];
+  changes: { since: string; metric: string; change: number | null }[];
 };
 const ink = (name: string) =>
   getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -47,7 +47,7 @@ function seriesPage(box: HTMLElement) {
     .map(({ i, label }) => ({ time: times[i - first] ?? 0, label, colour: "soft" }));
   const falls = data.changes.map((each) => ({
     time: Date.parse(each.since) / 1000,
-    label: each.change === null ? "fall" : change(each.change),
+    label: each.change === null ? "fall" : change(each.change) + (each.metric === "throughput" ? "" : ` ${words(each.metric)}`),
     colour: "bad",
   }));
   const marks = [...begins, ...falls].sort((one, other) => one.time - other.time);

@@ -16,7 +16,7 @@ type Figures = Use &
   Pick<
     RunCase,
     | "throughput" | "unit" | "spread" | "speedup" | "efficiency"
-    | "change" | "level_change" | "change_low" | "change_high"
+    | "metric" | "change" | "level_change" | "change_low" | "change_high"
   > & { n: number | null };
 
 /** What a device does in a second; nothing where the workload states no model FLOPs. */
