@@ -45,10 +45,8 @@ REFERENCE = "pytorch"
 LARGE_BYTES = 1_000_000_000
 HEAVY = {"bert_large", "transformer_big", "vgg16"}
 """Minutes for each line."""
-FAST = {
-    "resnet50_v1.5-paddle2",
-    *(f"ctr_dnn-{line}" for line in ("paddle1", "paddle3")),
-}
+FAST = {"word2vec-paddle2", "ctr_dnn-paddle1"}
+"""What `make test` runs; the others are slow."""
 ALONE = {
     test_gradients_are_those_of_the_loss: "word2vec-pytorch",
     test_two_ranks_pass_every_check: "resnet50_v1.5-pytorch",

@@ -380,11 +380,12 @@ def node_with(driver: str) -> dict[str, Any]:
             "fake 1.0 -> 2.0",
             "framework version: The framework fake went from 1.0 to 2.0.",
         ),
-        (
+        pytest.param(
             ("1.0", "1.0"),
             ("550.1", "560.2"),
             "gpus.0.driver 550.1 -> 560.2",
             "driver: On n1 changed: gpus.0.driver 550.1 -> 560.2",
+            marks=pytest.mark.slow,
         ),
     ],
     ids=["release", "driver"],
