@@ -10,6 +10,8 @@ import copy
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +113,24 @@ def test_secrets_are_named_and_never_written(pod: dict[str, Any], values: dict[s
     assert written == set()
     # A task's pod asks the API server: what it has not, it cannot give away.
     assert not any("DATABASE" in e["name"] or "FERNET" in e["name"] for e in named)
+
+
+PAGE = (ROOT / "docs" / "own-airflow.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(
+    not CHART, reason="needs Airflow's chart, unpacked, in NIGHTBENCH_AIRFLOW_CHART"
+)
+def test_the_values_of_the_page_are_ones_for_the_chart() -> None:
+    schema = json.loads((Path(CHART) / "values.schema.json").read_text())
+    (text,) = re.findall(r"^```yaml\n(images:.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    jsonschema.Draft7Validator(schema).validate(yaml.safe_load(text))
+
+
+def test_the_dockerfile_of_the_page_is_one_for_hadolint(tmp_path: Path) -> None:
+    (text,) = re.findall(r"^```dockerfile\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    file = tmp_path / "Dockerfile"
+    file.write_text(text, encoding="utf-8")
+    hadolint = Path(sys.prefix) / "bin" / "hadolint"
+    done = subprocess.run([hadolint, file], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
