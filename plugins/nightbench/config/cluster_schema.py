@@ -33,6 +33,14 @@ PinnedImage = Annotated[
 Mount = Annotated[str, v.fits(_MOUNT, "a folder such as /data, or /data:ro"), v.Words("folder")]
 
 
+_WHEEL_FOLDER = re.compile(r"https?://[^\s?#@]{1,1000}/\Z")
+WheelFolder = Annotated[
+    str,
+    v.fits(_WHEEL_FOLDER, "an address that ends with /, without a password"),
+    v.Words("address"),
+]
+
+
 SLURM_RESERVED = frozenset(
     f"--{name}"
     for name in (
@@ -277,6 +285,18 @@ class LimitsFile(StrictModel):
     """Cases of a run that may be measured at once, on disjoint nodes or devices."""
 
 
+class CompareFile(StrictModel):
+    """Who may have how much compared on it by the DAG `nightbench_compare`."""
+
+    person_s: v.PositiveDuration = Field(4 * 3600.0, alias="person")
+    """What the comparisons of one person may measure in 24 hours; the rest waits."""
+    day_s: v.PositiveDuration = Field(12 * 3600.0, alias="day")
+    """The same for all people together."""
+    wheel_urls: v.Many[WheelFolder] = ()
+    """Addresses below which a wheel lies that somebody names, `https://ci.example.org/wheels/`;
+    none unless given. What lies there runs on the nodes as the SSH user."""
+
+
 class ClusterFile(StrictModel):
     """A cluster: `dags/clusters/<cluster>.yaml`."""
 
@@ -317,6 +337,8 @@ class ClusterFile(StrictModel):
     """What a gang has for itself: its nodes, or only its devices (cores on CPU nodes) of them."""
     limits: LimitsFile = LimitsFile()
     """When, and how much at once, it is measured on."""
+    compare: CompareFile = CompareFile()
+    """Comparisons that people request (docs/compare.md)."""
     neighbours: NeighboursFile = NeighboursFile()
     """What is done about foreign work on its nodes."""
     health: HealthFile = HealthFile()

@@ -16,6 +16,7 @@ from nightbench.core.model import (
     SLUG,
     Catalog,
     Cluster,
+    ComparePolicy,
     EnvironmentPolicy,
     HealthPolicy,
     JumpHost,
@@ -94,6 +95,7 @@ def load_cluster(
         jump=_jump(file.jump),
         parallel_cases=file.limits.parallel_cases,
         window=file.limits.hours,
+        compare=file.compare.to(ComparePolicy),
         # Nodes that share hardware are never alone: waiting for quiet would wait for ever.
         neighbours=file.neighbours.to(
             NeighbourPolicy,

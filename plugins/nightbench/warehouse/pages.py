@@ -8,6 +8,7 @@ from typing import Any
 from psycopg2.extras import Json
 
 from nightbench.warehouse.alerts import AlertRepository
+from nightbench.warehouse.compare_queue import CompareQueue
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.repository import Repository, Row
 from nightbench.warehouse.runs import RunRepository
@@ -34,6 +35,7 @@ class PageRepository(Repository):
         self._runs = RunRepository(connection)
         self._alerts = AlertRepository(connection)
         self._series = SeriesRepository(connection)
+        self.compares = CompareQueue(connection)
 
     def snapshot(self) -> str:
         """Identify what the warehouse shows now."""

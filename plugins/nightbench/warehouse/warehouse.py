@@ -3,6 +3,7 @@
 from nightbench.warehouse.acceptance import AcceptanceRepository
 from nightbench.warehouse.alerts import AlertRepository, MessageRepository
 from nightbench.warehouse.causes import CauseRepository
+from nightbench.warehouse.compare_queue import CompareQueue
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.experiments import BisectRepository, ConfirmationRepository
 from nightbench.warehouse.exports import ExportRepository
@@ -25,6 +26,7 @@ class Warehouse:
         self.causes = CauseRepository(connection)
         self.confirmations = ConfirmationRepository(connection)
         self.bisects = BisectRepository(connection)
+        self.compares = CompareQueue(connection)
         self.nights = NightRepository(connection)
         self.nodes = NodeRepository(connection)
         self.grades = GradeRepository(connection)

@@ -35,6 +35,7 @@ WRITES = frozenset(
         *("route_alert", "move_alert", "snooze_alert", "assign_alert", "store_confirmation"),
         *("lock_for_transaction", "try_session_lock", "store_message", "store_series"),
         *("ensure_month", "drop_old_details", "refresh_statistics"),
+        *("request_compare", "move_compare"),
     }
 )
 """Statements that return rows and write: those that load and judge a night are among its time."""
@@ -43,7 +44,7 @@ NOTHING: Mapping[str, Any] = dict.fromkeys(
     (
         *("suite", "cluster", "workload", "framework", "case_id", "run_id", "alert_id"),
         *("group_key", "states", "confirmation_id", "bisect_id", "node", "before", "since"),
-        *("state", "search", "shown"),
+        *("state", "search", "shown", "request_id", "requested_by"),
     )
 )
 """Parameters that do not constrain where they are null: pages and commands leave them out."""
@@ -68,6 +69,8 @@ WHOLE: Mapping[str, Mapping[str, Any]] = {
     "drifts": NOTHING,
     "confirmations": NOTHING,
     "bisects": NOTHING,
+    "compare_requests": NOTHING,
+    "compare_spent": {},
     "ui_series": NOTHING,
     "ui_choices": {},
     "ui_compare": NOTHING,
@@ -160,6 +163,8 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
         "group_key": f"framework_version-{at:%Y-%m-%d}",
         "states": ["open", "acknowledged"],
         "confirmation_id": 1,
+        "request_id": 1,
+        "requested_by": "ada",
         "bisect_id": "none",
         "clusters": [cluster] * len(cases[:20]),
         "axes": "{}",

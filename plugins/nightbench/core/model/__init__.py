@@ -18,6 +18,7 @@ from nightbench.core.model.cases import (
 )
 from nightbench.core.model.clusters import (
     Cluster,
+    ComparePolicy,
     EnvironmentPolicy,
     HealthPolicy,
     JumpHost,

@@ -128,6 +128,18 @@ class KubernetesPolicy:
 
 
 @dataclass(frozen=True)
+class ComparePolicy:
+    """What people may have compared on a cluster by the DAG `nightbench_compare`."""
+
+    person_s: float = 4 * 3600.0
+    """Seconds in 24 hours for one person."""
+    day_s: float = 12 * 3600.0
+    """The same for all people together."""
+    wheel_urls: tuple[str, ...] = ()
+    """Addresses below which a wheel lies that somebody names."""
+
+
+@dataclass(frozen=True)
 class Cluster:
     """Nodes that gangs are launched on."""
 
@@ -160,6 +172,7 @@ class Cluster:
     """Cases of one run that may be measured at once, on disjoint nodes or devices."""
     window: str | None = None
     """Hours in which the cluster may be measured on, `22:00-06:00 UTC`."""
+    compare: ComparePolicy = field(default_factory=ComparePolicy)
     neighbours: NeighbourPolicy = field(default_factory=NeighbourPolicy)
     health: HealthPolicy = field(default_factory=HealthPolicy)
     data: Mapping[str, str] = field(default_factory=dict)

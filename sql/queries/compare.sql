@@ -1,0 +1,81 @@
+-- The queue of comparisons that people requested.
+
+-- name: request_compare(by_whom, origin, request)
+-- Requests a comparison in a person's name. Returns its number; that of the same request where
+-- there is one.
+select triage.request_compare(:by_whom, :origin, :request) as request_id;
+
+-- name: move_compare(request_id, to_state, by_whom, why)
+-- Cancels a comparison, or allows or refuses one of a fork. Returns the state before.
+select
+    triage.move_compare(
+        :request_id,
+        :to_state,
+        :by_whom,
+        :why
+    ) as was;
+
+-- name: compare_requests(request_id, states, requested_by, max_rows)
+-- Requested comparisons, newest first. A null parameter does not constrain.
+select *
+from marts.fct_compare_request
+where
+    (:request_id::bigint is null or request_id = :request_id)
+    and (:states::text[] is null or state = any(:states))
+    and (:requested_by::text is null or requested_by = :requested_by)
+order by request_id desc
+limit :max_rows;
+
+-- name: compare_spent()
+-- Seconds that comparisons of the last 24 hours have measured, by cluster and person.
+select
+    cluster,
+    requested_by,
+    sum(spent_s) as spent_s
+from marts.fct_compare_request
+where
+    started_at is not null
+    and coalesce(ended_at, now()) > now() - interval '24 hours'
+group by cluster, requested_by;
+
+-- name: begin_compare*!
+-- Marks a queued comparison as running. Changes no row where it is not queued any more, or another
+-- one runs on its cluster.
+update raw.compare_request as t
+set
+    state = 'running',
+    dag_run_id = :dag_run_id,
+    comparison_id = coalesce(t.comparison_id, :comparison_id),
+    started_at = coalesce(t.started_at, now()),
+    why = ''
+where
+    t.request_id = :request_id
+    and t.state = 'queued'
+    and not exists (
+        select from raw.compare_request as other
+        where other.cluster = t.cluster and other.state = 'running'
+    );
+
+-- name: adopt_compare*!
+-- Goes on with a running comparison whose DAG run has ended. Changes no row where another one has
+-- done so before.
+update raw.compare_request
+set dag_run_id = :dag_run_id
+where
+    request_id = :request_id
+    and state = 'running'
+    and dag_run_id = :was;
+
+-- name: leave_compare*!
+-- Ends a running comparison, or puts it back into the queue.
+update raw.compare_request
+set
+    state = :state,
+    why = :why,
+    result = :result,
+    spent_s = spent_s + :spent_s,
+    ended_at = case when :state <> 'queued' then now() end
+where
+    request_id = :request_id
+    and state = 'running'
+    and dag_run_id = :dag_run_id;
