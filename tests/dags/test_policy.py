@@ -72,6 +72,7 @@ def test_a_suite_has_a_dag_when_it_has_a_schedule(parsed: Parsed) -> None:
         "nightbench_regressions",
         "nightbench_accept",
         "nightbench_bisect",
+        "nightbench_compare",
         "nightbench_confirm",
         "nightbench_maintenance",
         "nightbench_deadlines",
@@ -107,8 +108,8 @@ def test_every_dag_is_described_bounded_and_never_overtakes_itself(parsed: Parse
         assert dag["doc"], dag_id
         assert dag["description"], dag_id
         assert dag["catchup"] is False, dag_id
-        # Nights of several clusters confirm at once: the locks of nodes keep those apart.
-        at_once = 4 if dag_id == "nightbench_confirm" else 1
+        # Several clusters at once: the locks of nodes keep nights apart, the queue comparisons.
+        at_once = 4 if dag_id in ("nightbench_confirm", "nightbench_compare") else 1
         assert dag["max_active_runs"] == at_once, dag_id
         assert dag["timeout_s"], dag_id
 
@@ -120,6 +121,7 @@ def test_only_what_starts_nothing_by_itself_starts_unpaused(parsed: Parsed) -> N
         "on_demand",
         "nightbench_accept",
         "nightbench_bisect",
+        "nightbench_compare",
         "nightbench_regressions",
         "nightbench_confirm",
         "nightbench_deadlines",
@@ -133,6 +135,7 @@ def test_a_deployment_of_our_own_keeps_house_from_the_start(tmp_path: Path) -> N
         "on_demand",
         "nightbench_accept",
         "nightbench_bisect",
+        "nightbench_compare",
         "nightbench_regressions",
         "nightbench_confirm",
         "nightbench_deadlines",
@@ -145,6 +148,13 @@ def test_deadlines_are_checked_every_quarter_of_an_hour(parsed: Parsed) -> None:
     assert dag["schedule"] == "CronTriggerTimetable"
     assert "*/15 * * * *" in str(parsed["serialized"]["nightbench_deadlines"])
     assert set(dag["tasks"]) == {"check_deadlines"}
+
+
+def test_the_queue_of_comparisons_is_looked_at_without_a_form(parsed: Parsed) -> None:
+    dag = parsed["dags"]["nightbench_compare"]
+    assert "*/5 * * * *" in str(parsed["serialized"]["nightbench_compare"])
+    assert set(dag["tasks"]) == {"compare"}
+    assert {dag["params"][name]["type"][0] for name in ("a", "b", "suite", "cases")} == {"null"}
 
 
 def test_nodes_are_looked_at_before_anything_is_measured(tasks: dict[str, dict[str, Any]]) -> None:

@@ -1,0 +1,347 @@
+"""Comparisons that people request: what may be asked, the queue, and measuring the next one.
+
+A request is a row of `raw.compare_request`; its comparison is that of `nightbench ab`, in the spool
+under the id that it gets when it is taken. Whoever takes it again goes on where it was.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from nightbench.config import load_catalog
+from nightbench.config.compare_builds import fetch_wheel, planned_build
+from nightbench.config.run_request import RunRequest, cluster_of, resolve_request
+from nightbench.core.budget import clock, guess_repeat_s
+from nightbench.core.compare_queue import Shares, Waiting, ordered
+from nightbench.core.errors import UserError
+from nightbench.core.expected_nights import LONGEST_RUN, expected_nights
+from nightbench.core.model import RunKind
+from nightbench.experiments.ab import AbRequest, plan_ab, with_cases
+from nightbench.experiments.comparison import ComparisonContext, plan_comparison
+from nightbench.experiments.engine import (
+    ComparisonObserver,
+    ExperimentContext,
+    run_comparison,
+    unfit_nodes,
+)
+from nightbench.experiments.experiment_spool import Document, request_cancel
+from nightbench.experiments.paired_statistics import LEAST_ROUNDS
+from nightbench.night.acceptance import accepting
+from nightbench.night.planning import case_histories, open_now
+from nightbench.night.scheduled_suites import ScheduledSuite
+from nightbench.nodes import nodes_out_from_json
+from nightbench.spool import Spool
+from nightbench.spool.run import started_at
+from nightbench.warehouse import Warehouse
+from nightbench.warehouse.connection import Connect
+from nightbench.warehouse.repository import Row
+
+PRIORITIES: Mapping[str, int] = {"low": -1, "normal": 0, "high": 1}
+SEED = 1
+MOST_ROUNDS = 1000
+LONGEST = {"note": 2000, "change_url": 2000, "change_commit": 200}
+ENDED = ("success", "failed", None)
+"""States of a DAG run that measures no more."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CompareGoal:
+    """What somebody asks for, by the form or over REST."""
+
+    a: str
+    """`LINE=VERSION`, `LINE=/PREFIX`, `LINE=WHEEL` or `LINE=https://…/WHEEL`; b too."""
+    b: str
+    suite: str
+    cluster: str | None = None
+    cases: tuple[str, ...] = ()
+    rounds: int = 7
+    min_effect: float = 0.01
+    budget_s: float | None = None
+    priority: str = "normal"
+    note: str = ""
+    change_url: str = ""
+    change_commit: str = ""
+    fork: bool = False
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any]) -> CompareGoal:
+        """Read fields of the form or of a body; those that are empty have their defaults.
+
+        Raises:
+            UserError: a field is unknown or missing, or holds what it cannot.
+        """
+        known = [field.name for field in fields(cls)]
+        if unknown := sorted(set(params) - set(known)):
+            raise UserError(f"{unknown[0][:80]}: expected one of {', '.join(known)}")
+        given = {name: value for name, value in params.items() if value not in (None, "", [])}
+        for name in ("a", "b", "suite"):
+            if name not in given:
+                raise UserError(f"{name}: found nothing; expected {_EXPECTED[name]}")
+        for name, value in given.items():
+            if not _FITS[name](value):
+                raise UserError(f"{name}: found {str(value)[:80]!r}; expected {_EXPECTED[name]}")
+        return cls(**{**given, "cases": tuple(given.get("cases", ()))})
+
+
+def _is_text(longest: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and len(value) <= longest and value.isprintable()
+
+
+def _is_number(least: float, most: float, *, whole: bool = False) -> Callable[[Any], bool]:
+    kinds = int if whole else (int, float)
+    return lambda value: (
+        isinstance(value, kinds) and not isinstance(value, bool) and least <= value <= most
+    )
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and len(value) <= 100 and all(map(_is_text(400), value))
+
+
+_BUILD = "a build: LINE=VERSION, LINE=/PREFIX, LINE=WHEEL or LINE=https://…/WHEEL"
+_RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "a": (_is_text(2000), _BUILD),
+    "b": (_is_text(2000), _BUILD),
+    "suite": (_is_text(200), "the name of a suite"),
+    "cluster": (_is_text(200), "the name of a cluster"),
+    "cases": (_is_names, "a list of at most 100 names of cases"),
+    "rounds": (
+        _is_number(LEAST_ROUNDS, MOST_ROUNDS, whole=True),
+        f"a whole number from {LEAST_ROUNDS} to {MOST_ROUNDS}",
+    ),
+    "min_effect": (_is_number(0.0001, 0.5), "a fraction from 0.0001 to 0.5, 0.01 for 1 %"),
+    "budget_s": (_is_number(60, 48 * 3600), "seconds, from 60 to 172800"),
+    "priority": (lambda value: value in PRIORITIES, " or ".join(PRIORITIES)),
+    **{name: (_is_text(most), f"a line of at most {most}") for name, most in LONGEST.items()},
+    "fork": (lambda value: isinstance(value, bool), "true or false"),
+}
+_FITS = {name: fits for name, (fits, _) in _RULES.items()}
+_EXPECTED = {name: expected for name, (_, expected) in _RULES.items()}
+
+
+# --- asking -------------------------------------------------------------------------------
+
+
+def checked_goal(goal: CompareGoal, connect: Connect, spool: Spool) -> Row:
+    """Return a goal as the queue takes it, after every check that needs no node.
+
+    Raises:
+        UserError: an unknown name, a build that may not be named, a case that cannot run there, or
+            more than a person's budget.
+    """
+    catalog = accepting(load_catalog(), connect)
+    suite, cluster, known = resolve_request(RunRequest(goal.suite, cluster=goal.cluster), catalog)
+    builds = (planned_build(goal.a, cluster), planned_build(goal.b, cluster))
+    plan = plan_comparison(
+        ComparisonContext(with_cases(suite, goal.cases), cluster, known),
+        builds,
+        comparison_id="compare",
+        rounds=goal.rounds,
+        min_effect=goal.min_effect,
+        seed=SEED,
+    )
+    past = case_histories(cluster.name, connect, spool)
+    launches_s = [
+        (past[case.case_id].repeat_s if case.case_id in past else None)
+        or guess_repeat_s(suite.protocol, suite.repeat_timeout_s)
+        for case in plan.cases
+    ]
+    estimate_s = 2 * goal.rounds * sum(launches_s)
+    if goal.budget_s is not None:
+        estimate_s = min(estimate_s, goal.budget_s)
+    if estimate_s > cluster.compare.person_s:
+        raise UserError(
+            f"rounds: {goal.rounds} rounds of {len(plan.cases)} cases take about "
+            f"{estimate_s / 60:.0f} min; expected {cluster.compare.person_s / 60:.0f} min at most "
+            f"(compare.person of cluster {cluster.name}). Name fewer cases or rounds, or budget_s"
+        )
+    return {
+        **{name: getattr(goal, name) for name in ("a", "b", "rounds", "min_effect", "budget_s")},
+        **{name: getattr(goal, name) for name in LONGEST},
+        "suite": suite.name,
+        "cluster": cluster.name,
+        "cases": [case.case_id for case in plan.cases],
+        "priority": PRIORITIES[goal.priority],
+        "is_fork": goal.fork,
+        "estimate_s": estimate_s,
+    }
+
+
+# --- the queue ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Whether comparisons may begin on a cluster now, and until when."""
+
+    until: datetime | None = None
+    """No launch begins that cannot end by then."""
+    why_not: str = ""
+
+
+def gap(cluster: str, suites: Iterable[ScheduledSuite], spool: Spool, now: datetime) -> Gap:
+    """Return the time before the next night of a cluster; nights go first.
+
+    Raises:
+        UserError: there is no such cluster.
+    """
+    where = cluster_of(cluster)
+    for run in reversed(spool.runs()[-50:]):
+        document, began = run.run() or {}, started_at(run)
+        if (
+            document.get("cluster") == cluster
+            and document.get("run_kind") == RunKind.NIGHTLY
+            and run.loaded() is None
+            and began is not None
+            and now.replace(tzinfo=None) - began < LONGEST_RUN
+        ):
+            return Gap(why_not=f"the night {run.run_id} goes on")
+    try:
+        span = open_now(where, now)
+    except UserError as error:
+        return Gap(why_not=str(error))
+    ends = [span.end] if span else []
+    for each in suites:
+        if each.cluster == cluster and each.timetable is not None:
+            nights = expected_nights(each.timetable, now, now + timedelta(days=2))
+            ends += [night.scheduled_at for night in nights][:1]
+    return Gap(min(ends, default=None))
+
+
+def launch_s(row: Row) -> float:
+    """Return the seconds that a launch of a request is expected to take."""
+    return float((row["estimate_s"] or 0.0) / (2 * row["rounds"] * max(1, len(row["cases"]))))
+
+
+def queue_of(rows: Sequence[Row], shares: Shares) -> list[int]:
+    """Return the numbers of what may be measured next on a cluster, first to last."""
+    return [
+        each.request_id
+        for each in ordered(list(map(Waiting.of, rows)), shares)
+        if each.place is not None
+    ]
+
+
+def take(
+    connect: Connect,
+    spool: Spool,
+    dag_run_id: str,
+    dag_run_state: Callable[[str], str | None],
+    suites: Callable[[], Iterable[ScheduledSuite]],
+) -> tuple[Row, Gap] | None:
+    """Take the comparison that a DAG run measures next; None where there is none.
+
+    It is the one that the DAG run has taken before, if that has not ended; else one whose DAG run
+    has ended without it; else the next of the queue.
+    """
+    now = datetime.now(UTC)
+    with closing(connect()) as connection:
+        warehouse = Warehouse(connection)
+        rows = warehouse.compares.find(states=("queued", "running"))
+        if not rows:
+            return None
+        nights = list(suites())
+        running = [row for row in rows if row["state"] == "running"]
+        for row in sorted(running, key=lambda each: each["dag_run_id"] != dag_run_id):
+            mine = row["dag_run_id"] == dag_run_id
+            if mine or (
+                dag_run_state(row["dag_run_id"]) in ENDED
+                and warehouse.compares.adopt(row["request_id"], row["dag_run_id"], dag_run_id)
+            ):
+                return row, gap(row["cluster"], nights, spool, now)
+        busy = {row["cluster"] for row in running}
+        spent = warehouse.compares.spent()
+        for cluster in sorted({row["cluster"] for row in rows} - busy):
+            queued = {
+                row["request_id"]: row
+                for row in rows
+                if row["cluster"] == cluster and row["state"] == "queued"
+            }
+            try:
+                found = gap(cluster, nights, spool, now)
+                policy = cluster_of(cluster).compare
+            except UserError as error:
+                found = Gap(why_not=str(error))
+            if found.why_not:
+                log.info("%s: %d wait: %s", cluster, len(queued), found.why_not)
+                continue
+            mine_of = {person: s for (where, person), s in spent.items() if where == cluster}
+            for request_id in queue_of(list(queued.values()), Shares(policy, mine_of)):
+                row = queued[request_id]
+                if found.until and now + timedelta(seconds=2 * launch_s(row)) > found.until:
+                    log.info("%s: %d waits until after %s", cluster, request_id, clock(found.until))
+                    continue
+                name = f"compare-{now:%Y%m%dT%H%M%S}-{request_id}"
+                if warehouse.compares.begin(request_id, name, dag_run_id):
+                    (taken,) = warehouse.compares.find(request_id)
+                    return taken, found
+    return None
+
+
+# --- measuring ----------------------------------------------------------------------------
+
+
+async def measure_request(
+    row: Row,
+    spool: Spool,
+    context: ExperimentContext,
+    observer: ComparisonObserver,
+    cancelled_by: Callable[[], str | None],
+) -> Document:
+    """Measure what is missing of a requested comparison, and return its result.
+
+    `cancelled_by` is asked after each launch who does not want any more of it.
+
+    Raises:
+        UserError: as of `run_comparison`; or a wheel cannot be fetched.
+    """
+    folder = spool.comparison(row["comparison_id"])
+    begun = folder.run()
+    if begun is None:
+        a, b = (fetch_wheel(row[arm], context.cluster) for arm in ("a", "b"))
+        request = AbRequest(
+            a,
+            b,
+            row["suite"],
+            row["rounds"],
+            row["min_effect"],
+            SEED,
+            cases=list(row["cases"]),
+            cluster=row["cluster"],
+        )
+        left_out = await unfit_nodes(context, a.partition("=")[0])
+    else:
+        request = AbRequest(**begun["request"])
+        left_out = nodes_out_from_json(begun["left_out"])
+    plan = plan_ab(request, row["comparison_id"], context, left_out)
+
+    def stop_if_cancelled() -> None:
+        if person := cancelled_by():
+            request_cancel(folder, f"cancelled by {person}")
+
+    return await run_comparison(
+        plan, spool, asdict(request), row["requested_by"], context, observer, stop_if_cancelled
+    )
+
+
+def outcome(row: Row, document: Document, spool: Spool, spent_s: float) -> tuple[str, str]:
+    """Return the state of a request after measuring, and why.
+
+    It goes back into the queue where the gap was too short for it.
+    """
+    folder = spool.comparison(row["comparison_id"])
+    stopped = next((case["stopped"] for case in document["cases"] if case["stopped"]), "")
+    if (folder.folder / "cancel.json").exists():
+        return "cancelled", stopped
+    if document["complete"]:
+        return "done", ""
+    if row["budget_s"] is not None and row["spent_s"] + spent_s >= 0.95 * row["budget_s"]:
+        return "done", f"its budget of {row['budget_s']:.0f} s is used up"
+    return "queued", stopped or "its gap has ended"

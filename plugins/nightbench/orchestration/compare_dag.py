@@ -1,0 +1,248 @@
+"""The DAG `nightbench_compare`: measures what people request, in the gaps between nights."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, Param, task
+
+from nightbench.config import locations
+from nightbench.config.suite_heads import find_clusters, suite_heads
+from nightbench.core.errors import UserError
+from nightbench.orchestration.airflow_versions import AirflowException, AirflowFailException
+from nightbench.orchestration.dag_common import (
+    dag_run_state,
+    experiment_context,
+    optional,
+    optional_names,
+    our_dag,
+    user_errors_fail_task,
+)
+
+if TYPE_CHECKING:
+    from nightbench.experiments.compare import Gap
+
+DAG_ID = "nightbench_compare"
+RUNS_AT_ONCE = 4
+"""DAG runs that measure, each on another cluster, or that look whether there is anything."""
+
+TIMEOUT = timedelta(hours=23)
+
+DOC = """\
+### Two builds beside each other, before a merge
+
+**Trigger** asks for two builds of a framework line and a suite, and puts the request into the
+queue, as `POST /nightbench/api/comparisons` does. Every five minutes, and at once after a form, the
+next one of each cluster is measured as `nightbench ab` does: nights go first, then the higher
+priority, then whoever measured least, then the oldest. A task that was ended goes on where it was
+when it is cleared, or in the next DAG run.
+"""
+
+log = logging.getLogger(__name__)
+
+
+def compare_dag() -> DAG:
+    """Return the DAG that measures the queue of requested comparisons."""
+    with our_dag(
+        DAG_ID,
+        schedule="*/5 * * * *",
+        max_active_runs=RUNS_AT_ONCE,
+        dagrun_timeout=TIMEOUT,
+        params=_form(),
+        # It measures only what a person has requested; paused, their requests would wait.
+        is_paused_upon_creation=False,
+        description="Measures two builds beside each other, as people request it",
+        doc_md=DOC,
+        tags=["verdicts"],
+    ) as dag:
+        compare()
+    return dag
+
+
+def _form() -> dict[str, Param]:
+    suites = [head.name for head in suite_heads(locations.dags_folder()) if head.problem is None]
+    clusters = list(find_clusters(locations.dags_folder()))
+    build = "LINE=VERSION, LINE=/PREFIX, LINE=WHEEL or LINE=https://…/WHEEL"
+    return {
+        "a": optional("string", "Build A", f"The reference: {build}."),
+        "b": optional("string", "Build B", "The candidate, of the same line."),
+        "suite": optional("string", "Suite", "Of the cases.", examples=suites),
+        "cluster": optional("string", "Cluster", "Empty: the suite's own.", examples=clusters),
+        "cases": optional_names("Cases", "Slugs. Empty: all of the line in the suite."),
+        "rounds": Param(7, type="integer", minimum=3, maximum=1000, title="Rounds", section="How"),
+        "min_effect": Param(
+            0.01,
+            type="number",
+            minimum=0.0001,
+            maximum=0.5,
+            title="Smallest effect",
+            description="A fraction: 0.01 for 1 %.",
+            section="How",
+        ),
+        "budget_s": optional(
+            "number", "Seconds at most", "Empty: as long as the rounds take.", section="How"
+        ),
+        "priority": Param(
+            "normal", type="string", enum=["high", "normal", "low"], title="Priority", section="How"
+        ),
+        "note": optional("string", "Note", "In words.", section="Why"),
+        "change_url": optional(
+            "string", "URL of the change", "A newer request of it replaces this.", section="Why"
+        ),
+        "change_commit": optional("string", "Commit of the change", "Its hash.", section="Why"),
+        "fork": Param(
+            False,
+            type="boolean",
+            title="From a fork",
+            description="It waits until an op allows it.",
+            section="Why",
+        ),
+    }
+
+
+@task(
+    retries=2,
+    execution_timeout=TIMEOUT,
+    doc_md="Queues the form's request, then measures the queue; a retry goes on where it was.",
+)
+def compare(**context: Any) -> list[dict[str, Any]]:
+    """Queue what the form asks for, and measure what is next until nothing is."""
+    run, instance = context["dag_run"], context["ti"]
+    params = context["params"]
+    with user_errors_fail_task():
+        if any(params.get(name) for name in ("a", "b", "suite")):
+            request_id = _request(params, run.triggering_user_name or "airflow", run.run_id)
+            log.info("comparison %d is in the queue", request_id)
+        return _measure_queue(
+            run.run_id,
+            dag_run_state(context),
+            last_try=instance.try_number > instance.max_tries,
+        )
+
+
+def _request(params: Mapping[str, Any], by: str, dag_run_id: str) -> int:
+    """Put the form's request into the queue; the number that it has where a retry does so again."""
+    from nightbench.experiments.compare import CompareGoal, checked_goal
+    from nightbench.orchestration.connections import connect
+    from nightbench.spool import open_spool
+    from nightbench.warehouse import MoveRefused
+    from nightbench.warehouse.compare_queue import CompareDesk
+
+    try:
+        goal = CompareGoal.from_params(dict(params))
+        row = checked_goal(goal, connect, open_spool())
+        with closing(connect()) as connection:
+            return CompareDesk(connection, by).request(row, dag_run_id)
+    except UserError as error:
+        if isinstance(error, MoveRefused) or not _of_warehouse(error):
+            # No retry mends what a person asked for.
+            log.error("%s", error)
+            raise AirflowFailException(str(error)) from None
+        raise
+
+
+def _of_warehouse(error: UserError) -> bool:
+    from nightbench.warehouse import WarehouseRefused, WarehouseUnavailable
+
+    return isinstance(error, (WarehouseRefused, WarehouseUnavailable))
+
+
+def _measure_queue(
+    dag_run_id: str, state_of: Callable[[str, str], str | None], *, last_try: bool
+) -> list[dict[str, Any]]:
+    from nightbench.experiments.compare import take
+    from nightbench.night.scheduled_suites import scheduled_suites
+    from nightbench.orchestration.connections import connect
+    from nightbench.spool import open_spool
+
+    spool, measured = open_spool(), []
+    while taken := take(
+        connect, spool, dag_run_id, lambda run_id: state_of(DAG_ID, run_id), scheduled_suites
+    ):
+        row, gap = taken
+        state = _measure(row, gap, dag_run_id, last_try=last_try)
+        measured.append({"request_id": row["request_id"], "state": state})
+        if state == "queued":
+            break  # It would be the next one again.
+    return measured
+
+
+def _measure(row: Mapping[str, Any], gap: Gap, dag_run_id: str, *, last_try: bool) -> str:
+    """Measure a comparison, store how it ended, and return its state."""
+    from nightbench.experiments.compare import measure_request, outcome
+    from nightbench.experiments.reporting import ComparisonReporter
+    from nightbench.gang import EnvironmentUnavailable, NodeError, case_runner
+    from nightbench.spool import open_spool
+
+    log.info(
+        "comparison %d of %s: A %s, B %s, suite %s on %s",
+        *(row[name] for name in ("request_id", "requested_by", "a", "b", "suite", "cluster")),
+    )
+    spool, began_s = open_spool(), time.monotonic()
+    reporter = ComparisonReporter(log.info, all_events=True)
+    document = None
+    if gap.why_not:
+        state, why = "queued", gap.why_not
+    else:
+        try:
+            context = experiment_context(row["suite"], row["cluster"], until=_until(row, gap))
+            work = measure_request(
+                dict(row), spool, context, reporter, lambda: _cancelled_by(row["request_id"])
+            )
+            document = asyncio.run(case_runner.run_interruptible(work, reporter.refresh))
+            state, why = outcome(dict(row), document, spool, time.monotonic() - began_s)
+        except KeyboardInterrupt:
+            raise AirflowException("ended from outside; a retry goes on") from None
+        except UserError as error:
+            permanent = isinstance(error, EnvironmentUnavailable) or not isinstance(
+                error, NodeError
+            )
+            if _of_warehouse(error) or not (permanent or last_try):
+                raise
+            log.error("%s", error)
+            state, why = "failed", str(error)
+    _leave(row, dag_run_id, state, why, document, time.monotonic() - began_s)
+    log.info("comparison %d: %s %s", row["request_id"], state, why)
+    return state
+
+
+def _cancelled_by(request_id: int) -> str | None:
+    from nightbench.orchestration.connections import connect
+    from nightbench.warehouse import Warehouse
+
+    with closing(connect()) as connection:
+        (now,) = Warehouse(connection).compares.find(request_id)
+    return None if now["cancelled_by"] is None else str(now["cancelled_by"])
+
+
+def _until(row: Mapping[str, Any], gap: Gap) -> Any:
+    from datetime import UTC, datetime
+
+    ends = [gap.until] if gap.until else []
+    if row["budget_s"] is not None:
+        left_s = max(0.0, row["budget_s"] - row["spent_s"])
+        ends.append(datetime.now(UTC) + timedelta(seconds=left_s))
+    return min(ends, default=None)
+
+
+def _leave(
+    row: Mapping[str, Any],
+    dag_run_id: str,
+    state: str,
+    why: str,
+    document: Mapping[str, Any] | None,
+    spent_s: float,
+) -> None:
+    from nightbench.orchestration.connections import connect
+    from nightbench.warehouse import Warehouse
+
+    with closing(connect()) as connection:
+        Warehouse(connection).compares.leave(
+            row["request_id"], dag_run_id, state, spent_s=spent_s, why=why, result=document
+        )

@@ -1,0 +1,100 @@
+"""A requested comparison over real SSH: a slower build, an equal one, one that is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.openssh import local_nodes
+from tests.shipped import shipped
+
+from nightbench.config import load_catalog
+from nightbench.core.model import Case, Cluster, Protocol, Strategy, Suite
+from nightbench.experiments.compare import measure_request, outcome
+from nightbench.experiments.engine import ComparisonObserver, ExperimentContext
+from nightbench.gang import Shipment
+from nightbench.spool import Spool
+from nightbench.web.compare_answer import comment, conclusion
+
+CASE = Case("sleep", "fake", Strategy.SINGLE, batch_size_per_device=2, scale="smoke")
+PROTOCOL = Protocol(warmup_steps=1, measured_steps=12, repeats=3)
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExperimentContext]:
+    copy = shipped(tmp_path_factory.mktemp("shipped"))
+    with local_nodes(tmp_path_factory.mktemp("compare")) as nodes:
+        cluster = Cluster("local", nodes.nodes, shared=True, environments=nodes.environments)
+        yield ExperimentContext(
+            Suite("trial", "tests", "local", (CASE,), protocol=PROTOCOL),
+            cluster,
+            load_catalog(copy),
+            targets=nodes.targets,
+            shipment=Shipment(copy),
+        )
+
+
+@pytest.fixture
+def compared(context: ExperimentContext, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Measure two builds whose steps take so long; returns the row as the queue keeps it."""
+
+    def prefix(name: str, step_s: float) -> str:
+        python = tmp_path / name / "bin/python"
+        python.parent.mkdir(parents=True)
+        python.write_text(f'#!/bin/sh\nFAKE_STEP_S={step_s} exec python3 "$@"\n')
+        python.chmod(0o755)
+        return f"fake={tmp_path / name}"
+
+    def measure(
+        a_s: float, b_s: float, cancelled_by: Callable[[], str | None] = lambda: None
+    ) -> dict[str, Any]:
+        row = {
+            **{"request_id": 1, "comparison_id": "compare-1", "requested_by": "ada"},
+            **{"a": prefix("a", a_s), "b": prefix("b", b_s), "suite": "trial", "cluster": "local"},
+            **{"cases": [CASE.case_id], "rounds": 3, "min_effect": 0.05, "budget_s": None},
+            **{"change_commit": "c1", "spent_s": 0.0, "replaced_by": None, "cancelled_by": None},
+        }
+        spool = Spool(tmp_path / "spool")
+
+        def once() -> dict[str, Any]:
+            work = measure_request(row, spool, context, ComparisonObserver(), cancelled_by)
+            return asyncio.run(work)
+
+        document = once()
+        state, why = outcome(row, document, spool, 1.0)
+        if state == "done":
+            launches = sorted(spool.comparison("compare-1").folder.glob("cases/*/g*"))
+            # What a retry finds is what was measured: nothing is launched again.
+            assert once() == document
+            assert sorted(spool.comparison("compare-1").folder.glob("cases/*/g*")) == launches
+        return {**row, "state": state, "why": why, "result": document}
+
+    return measure
+
+
+def test_a_slower_build_fails_the_change(compared: Callable[..., dict[str, Any]]) -> None:
+    row = compared(0.05, 0.08)
+    assert (row["state"], conclusion(row)) == ("done", "failure")
+    assert "B is slower beside A" in comment(row)
+    (case,) = row["result"]["cases"]
+    assert case["ratio"] == pytest.approx(0.05 / 0.08, abs=0.1)
+
+
+def test_an_equal_build_does_not(compared: Callable[..., dict[str, Any]]) -> None:
+    row = compared(0.05, 0.05)
+    assert row["state"] == "done"
+    assert conclusion(row) in ("success", "neutral")
+
+
+def test_one_that_is_cancelled_ends_with_its_launch(
+    compared: Callable[..., dict[str, Any]],
+) -> None:
+    row = compared(0.05, 0.05, lambda: "bob")
+    assert (row["state"], row["why"]) == ("cancelled", "compare-1: cancelled by bob")
+    (case,) = row["result"]["cases"]
+    assert (case["n"], case["verdict"]) == (0, "inconclusive")

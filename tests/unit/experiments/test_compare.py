@@ -1,0 +1,226 @@
+"""What may be asked to be compared, and when nights leave room for it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nightbench.config.compare_builds import fetch_wheel, planned_build
+from nightbench.core.errors import UserError
+from nightbench.core.expected_nights import NightSchedule
+from nightbench.core.model import Cluster, ComparePolicy
+from nightbench.experiments import compare
+from nightbench.experiments.compare import CompareGoal, checked_goal, gap, outcome
+from nightbench.night.scheduled_suites import ScheduledSuite
+from nightbench.spool import Spool
+from nightbench.warehouse import WarehouseUnavailable
+
+NOW = datetime(2026, 11, 2, 12, tzinfo=UTC)
+ASKED = {"a": "fake=1.0", "b": "fake=1.1", "suite": "demo"}
+WHEEL = "torch-2.13.0+ci7-cp311-cp311-linux_x86_64.whl"
+CONTENT = b"a wheel"
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"b": None}, "b: found nothing; expected a build"),
+        ({"suit": "demo"}, "suit: expected one of a, b, suite"),
+        ({"rounds": 2}, "rounds: found '2'; expected a whole number from 3"),
+        ({"rounds": True}, "rounds: found 'True'"),
+        ({"min_effect": 2}, "min_effect: found '2'; expected a fraction"),
+        ({"cases": "one"}, "cases: found 'one'; expected a list"),
+        ({"priority": "now"}, "priority: found 'now'; expected low or normal or high"),
+        ({"note": "two\nlines"}, "note: found"),
+        ({"budget_s": 1}, "budget_s: found '1'; expected seconds, from 60"),
+        ({"fork": "yes"}, "fork: found 'yes'; expected true or false"),
+    ],
+)
+def test_a_field_that_is_wrong_is_named(changed: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match="^" + words.replace("(", r"\(")):
+        CompareGoal.from_params({**ASKED, **changed})
+
+
+def away() -> Any:
+    raise WarehouseUnavailable("the warehouse is away")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def read_once() -> Iterator[None]:
+    """The catalog, which no test changes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compare, "load_catalog", functools.cache(compare.load_catalog))
+        yield
+
+
+DEMO = {"a": "pytorch=2.12.0", "b": "pytorch=2.13.0", "suite": "demo", "rounds": 3}
+
+
+def test_a_request_knows_its_cases_and_what_they_take(tmp_path: Path) -> None:
+    row = checked_goal(CompareGoal.from_params(DEMO), away, Spool(tmp_path))
+    assert row["cases"]
+    assert all("-pytorch-" in case_id for case_id in row["cases"])
+    assert (row["cluster"], row["priority"], row["is_fork"]) == ("local", 0, False)
+    assert row["estimate_s"] > 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"suite": "nosuch"}, "suite"),
+        ({"b": "jax=0.4"}, "two builds of one framework line"),
+        ({"b": "pytorch=/etc"}, "prefix_roots"),
+        ({"b": "pytorch=/tmp/some.whl"}, "expected a wheel below"),
+        ({"b": f"pytorch=https://evil.example.org/{WHEEL}"}, "compare.wheel_urls"),
+        ({"cases": ["nosuch"]}, "case"),
+        ({"rounds": 1000}, "compare.person of cluster local"),
+    ],
+)
+def test_what_cannot_be_measured_is_not_queued(
+    changed: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=words):
+        checked_goal(CompareGoal.from_params({**DEMO, **changed}), away, Spool(tmp_path))
+
+
+def test_time_that_is_enough_for_some_rounds_is_taken_as_it_is(tmp_path: Path) -> None:
+    goal = CompareGoal.from_params({**DEMO, "rounds": 1000, "budget_s": 600})
+    assert checked_goal(goal, away, Spool(tmp_path))["estimate_s"] == 600
+
+
+# --- wheels by address ------------------------------------------------------------------------
+
+
+class Shelf(BaseHTTPRequestHandler):
+    """Serves a wheel below /wheels/, and sends whoever asks below /moved/ elsewhere."""
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/moved/"):
+            self.send_response(302)
+            self.send_header("Location", f"/wheels/{WHEEL}")
+            self.end_headers()
+        elif self.path == f"/wheels/{WHEEL}":
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(CONTENT)
+        else:
+            self.send_error(404)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing."""
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Cluster]]:
+    monkeypatch.setenv("NIGHTBENCH_HOME", str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Shelf) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        allowed = ComparePolicy(wheel_urls=(f"{address}/wheels/", f"{address}/moved/"))
+        try:
+            yield address, Cluster("lab", (), compare=allowed)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_wheel_of_an_allowed_address_is_kept_by_its_digest(shelf: tuple[str, Cluster]) -> None:
+    address, cluster = shelf
+    digest = hashlib.sha256(CONTENT).hexdigest()
+    text = f"pytorch={address}/wheels/{WHEEL}#sha256={digest}"
+    assert planned_build(text, cluster).version == "2.13.0+ci7"
+    line, _, place = fetch_wheel(text, cluster).partition("=")
+    assert (line, Path(place).name, Path(place).parent.name) == ("pytorch", WHEEL, digest[:16])
+    assert Path(place).read_bytes() == CONTENT
+    assert fetch_wheel(text, cluster) == f"{line}={place}"
+    assert planned_build(f"{line}={place}", cluster).source == "wheel"  # a form may name it now
+    assert [each.name for each in Path(place).parents[1].iterdir()] == [digest[:16]]
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        (f"elsewhere/{WHEEL}", "compare.wheel_urls|expected a wheel"),
+        (f"wheels/../elsewhere/{WHEEL}", "expected a wheel"),
+        (f"wheels/%2e%2e/{WHEEL}", "expected a wheel"),
+        ("wheels/install.sh", "expected a wheel"),
+        (f"moved/{WHEEL}", "cannot be fetched: HTTP Error 302"),
+        (f"wheels/other-{WHEEL}", "cannot be fetched: HTTP Error 404"),
+        (f"wheels/{WHEEL}#sha256={'0' * 64}", "expected the one named"),
+    ],
+)
+def test_any_other_address_is_refused(
+    shelf: tuple[str, Cluster], path: str, words: str, tmp_path: Path
+) -> None:
+    address, cluster = shelf
+    with pytest.raises(UserError, match=words):
+        fetch_wheel(f"pytorch={address}/{path}", cluster)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+# --- gaps -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spool:
+    monkeypatch.setattr(compare, "cluster_of", lambda name: Cluster(name, ()))
+    return Spool(tmp_path)
+
+
+def night_of(cluster: str) -> ScheduledSuite:
+    return ScheduledSuite("nightly", cluster, "tests", NightSchedule("0 22 * * *"))
+
+
+def test_what_begins_ends_before_the_next_night_of_the_cluster(spool: Spool) -> None:
+    assert gap("local", [night_of("local")], spool, NOW).until == NOW.replace(hour=22)
+    assert gap("other", [night_of("local")], spool, NOW).until is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "goes_on"),
+    [
+        ({}, True),
+        ({"cluster": "other"}, False),
+        ({"run_kind": "on_demand"}, False),
+        ({"started_at": str(NOW - timedelta(days=2))}, False),
+    ],
+)
+def test_a_night_that_goes_on_goes_first(
+    spool: Spool, changed: dict[str, Any], goes_on: bool
+) -> None:
+    night = {"cluster": "local", "run_kind": "nightly", "started_at": str(NOW), **changed}
+    run = spool.run("nightly-20261102T120000-0a1b")
+    run.save_run(night)
+    found = gap("local", [], spool, NOW)
+    assert ("goes on" in found.why_not) == goes_on
+    run.save_loaded({})
+    assert gap("local", [], spool, NOW).why_not == ""
+
+
+def test_the_hours_of_the_cluster_hold(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = Cluster("local", (), window="20:00-06:00 UTC")
+    monkeypatch.setattr(compare, "cluster_of", lambda _: where)
+    assert "may be measured on at 20:00-06:00 UTC only" in gap("local", [], spool, NOW).why_not
+    late = NOW.replace(hour=23)
+    assert gap("local", [], spool, late).until == datetime(2026, 11, 3, 6, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("complete", "budget_s", "expected"),
+    [(True, None, "done"), (False, None, "queued"), (False, 100.0, "done"), (False, 500, "queued")],
+)
+def test_what_a_gap_was_too_short_for_goes_back_into_the_queue(
+    spool: Spool, complete: bool, budget_s: float | None, expected: str
+) -> None:
+    row = {"comparison_id": "compare-1", "budget_s": budget_s, "spent_s": 40.0}
+    document = {"complete": complete, "cases": [{"stopped": None if complete else "no time"}]}
+    assert outcome(row, document, spool, 60.0)[0] == expected
