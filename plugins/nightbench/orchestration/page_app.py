@@ -1,20 +1,25 @@
 """The app behind the pages inside Airflow's API server, guarded by Airflow's login and rights."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request
 
+from nightbench.config.run_request import cluster_of
 from nightbench.core.errors import UserError
+from nightbench.experiments.compare import CompareGoal, checked_goal
 from nightbench.experiments.experiment_reader import ExperimentReader
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE, connect
 from nightbench.spool import open_spool
 from nightbench.warehouse import Triage, Warehouse
+from nightbench.warehouse.compare_queue import CompareDesk
 from nightbench.warehouse.connection_pool import ConnectionPool
 from nightbench.warehouse.pages import OpenPages, PageRepository
+from nightbench.warehouse.repository import Row
 from nightbench.web import PageAccess, PageUser, create_app
+from nightbench.web.comparison_api import Comparing
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +49,6 @@ def open_triage(by: str) -> Iterator[Triage]:
 def open_acceptances() -> list[dict[str, Any]]:
     """How the acceptance of every cluster that has one stands, by the files of today."""
     from nightbench.config import find_clusters, load_catalog, locations
-    from nightbench.config.run_request import cluster_of
     from nightbench.night.acceptance import standing
 
     catalog = load_catalog()
@@ -63,6 +67,19 @@ def open_acceptances() -> list[dict[str, Any]]:
     return found
 
 
+@contextmanager
+def open_desk(by: str) -> Iterator[CompareDesk]:
+    """What requests and cancels comparisons in a person's name, with the rights of the triage."""
+    with closing(connect(WAREHOUSE_TRIAGE)) as connection:
+        yield CompareDesk(connection, by)
+
+
+def _checked(given: Mapping[str, Any]) -> Row:
+    return checked_goal(
+        CompareGoal.from_params(given), lambda: connect(WAREHOUSE_READER), open_spool()
+    )
+
+
 def build_app() -> FastAPI:
     """The app, guarded by Airflow's own access rules."""
     from nightbench.orchestration.airflow_versions import conf, installed, lacking
@@ -77,13 +94,18 @@ def build_app() -> FastAPI:
         open_spool,
         lambda: ExperimentReader(open_spool()),
         open_acceptances,
+        Comparing(_checked, cluster_of, open_desk),
         base_url=conf.get("api", "base_url", fallback=""),
     )
 
 
 def _access() -> PageAccess:
     from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
-    from airflow.api_fastapi.core_api.security import get_user, requires_access_dag
+    from airflow.api_fastapi.core_api.security import (
+        get_user,
+        requires_access_connection,
+        requires_access_dag,
+    )
 
     # By name: else Airflow takes the DAG from the address, which the request's sender writes.
     trigger = requires_access_dag("POST", DagAccessEntity.RUN, param_dag_id=GUARD)
@@ -99,5 +121,7 @@ def _access() -> PageAccess:
         reader=requires_access_dag("GET", DagAccessEntity.RUN),
         trigger=trigger,
         user=page_user,
+        # By Airflow's simple auth manager an op, who could change what runs on the nodes anyway.
+        approve=requires_access_connection("GET"),
         logs=requires_access_dag("GET", DagAccessEntity.TASK_LOGS),
     )

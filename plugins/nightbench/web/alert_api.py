@@ -29,8 +29,8 @@ from nightbench.web.actions import (
 )
 from nightbench.web.alert_groups import AlertGroup, Together, group_alerts, ids_of
 from nightbench.web.alert_models import AlertDetail, AlertGroupRow, AlertGroups, AlertList
-from nightbench.web.errors import BadInput, NotFound, Refused
-from nightbench.web.guard import HEADER, HEADERS, PageUser, has_bearer, refuse_foreign
+from nightbench.web.errors import BadInput, NotFound
+from nightbench.web.guard import HEADERS, PageUser, refuse_unmeant
 
 OpenTriage = Callable[[str], AbstractContextManager[Triage]]
 """Opens, by a person's name, what a request changes alerts through."""
@@ -94,11 +94,11 @@ class AlertApi:
         self,
         repository: OpenPages,
         triage: OpenTriage,
-        hosts: frozenset[str],
+        base_url: str,
     ) -> None:
         self._repository = repository
         self._triage = triage
-        self._hosts = hosts
+        self._base_url = base_url
 
     def index(
         self,
@@ -162,12 +162,9 @@ class AlertApi:
 
     def change(self, request: Request, alert_id: int, action: str) -> JSONResponse:
         """Apply an action to an alert; return the alert afterwards."""
-        if not has_bearer(request.headers):
-            refuse_foreign(request.headers, self._hosts)
-            if HEADER not in request.headers:
-                raise Refused(f"A request that is logged in by a cookie sends the header {HEADER}.")
+        refuse_unmeant(request.headers, self._base_url)
         chosen = known_action(action)
-        given = _document(request)
+        given = document_of(request)
         whole = given.pop("group", False)
         if not isinstance(whole, bool):
             raise BadInput("group: expected true or false")
@@ -210,7 +207,12 @@ def json_response(
     return JSONResponse(_jsonable(content), status_code=status, headers={**(more or {}), **HEADERS})
 
 
-def _document(request: Request) -> dict[str, object]:
+def document_of(request: Request) -> dict[str, object]:
+    """Return the JSON object that a request was sent with; empty without a body.
+
+    Raises:
+        BadInput: it is no JSON object.
+    """
     body: bytes = request.state.nightbench_body
     if not body.strip():
         return {}

@@ -17,9 +17,16 @@ from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
 from nightbench.web.alert_models import AlertDetail, AlertList
 from nightbench.web.answer_cache import AnswerCache, SharedAnswers
 from nightbench.web.compare_api import CompareApi, ComparedPairs, Overview, PublishedCells
+from nightbench.web.comparison_api import (
+    Comparing,
+    ComparisonApi,
+    ComparisonEstimate,
+    RequestedComparison,
+    RequestedComparisons,
+)
 from nightbench.web.errors import BadInput, status_of
 from nightbench.web.experiment_api import ExperimentApi, OpenComparisons
-from nightbench.web.guard import HEADERS, PageAccess, PageUser, hosts_of
+from nightbench.web.guard import HEADERS, PageAccess, PageUser
 from nightbench.web.health_api import HealthApi, OpenAcceptances
 from nightbench.web.run_api import CaseApi, OpenSpool, RunApi
 from nightbench.web.run_models import RunResults
@@ -74,6 +81,7 @@ def create_app(
     spool: OpenSpool,
     comparisons: OpenComparisons,
     acceptances: OpenAcceptances,
+    comparing: Comparing,
     base_url: str = "",
 ) -> FastAPI:
     """Return the app.
@@ -85,6 +93,7 @@ def create_app(
         spool: opens the files of runs: logs, samples of nodes, and what goes on.
         comparisons: opens what the spool has of comparisons.
         acceptances: says how the acceptance of clusters stands.
+        comparing: checks and stores requests of comparisons.
         base_url: the address by which browsers see the site, where it is known.
     """
 
@@ -99,7 +108,7 @@ def create_app(
         openapi_url=None,
         dependencies=[Depends(access.reader), Depends(remember), Depends(_refuse_nul)],
     )
-    alerts = AlertApi(repository, triage, hosts_of(base_url))
+    alerts = AlertApi(repository, triage, base_url)
     health = HealthApi(repository, spool, acceptances, AnswerCache(CACHED_S))
     for path, handler in _reads(repository, spool, comparisons, alerts, health):
         answer: dict[str, Any] = {"response_model": ALSO_CSV[path]} if path in ALSO_CSV else {}
@@ -122,6 +131,7 @@ def create_app(
         dependencies=[Depends(access.trigger), Depends(_body)],
         response_model=AlertDetail,
     )
+    _requests(app, ComparisonApi(repository, comparing, base_url), access)
     app.add_api_route("/static/{name}", _code(), methods=["GET"])
     app.add_exception_handler(UserError, _user_error)
     app.add_exception_handler(HTTPException, _http_error)
@@ -168,6 +178,36 @@ def _reads(
         (f"{REPEAT}/telemetry", cases.telemetry),
         ("runs/{run_id}/{case_id}", cases.show),
     )
+
+
+def _requests(app: FastAPI, api: ComparisonApi, access: PageAccess) -> None:
+    """Add the routes of requested comparisons."""
+    every, one = f"{API}/comparisons", f"{API}/comparisons/{{request_id:alert}}"
+    body = Depends(_body)
+    reads: tuple[tuple[str, Callable[..., Any], type[ApiModel] | None], ...] = (
+        (every, api.index, RequestedComparisons),
+        (one, api.show, RequestedComparison),
+        (f"{one}/comment.md", api.comment, None),
+        (f"{one}/result.json", api.result, None),
+        (f"{one}/junit.xml", api.junit, None),
+    )
+    for path, handler, model in reads:
+        app.add_api_route(path, handler, methods=["GET"], response_model=model)
+    changes: tuple[tuple[str, Callable[..., Any], Callable[..., Any], type[ApiModel]], ...] = (
+        (every, api.create, access.trigger, RequestedComparison),
+        (f"{every}/estimate", api.estimate, access.trigger, ComparisonEstimate),
+        (f"{one}/cancel", api.cancel, access.trigger, RequestedComparison),
+        (f"{one}/allow", api.allow, access.approve, RequestedComparison),
+        (f"{one}/refuse", api.refuse, access.approve, RequestedComparison),
+    )
+    for path, change, guard, answer in changes:
+        app.add_api_route(
+            path,
+            change,
+            methods=["POST"],
+            dependencies=[Depends(guard), body],
+            response_model=answer,
+        )
 
 
 # --- requests -----------------------------------------------------------------------------

@@ -49,6 +49,8 @@ class PageAccess:
     """Refuses users who may not trigger the DAG on_demand; guards every change."""
     user: Dependency
     """Returns the `PageUser`."""
+    approve: Dependency
+    """Refuses users who may not read Connections; guards what lets a fork's build run."""
     logs: Dependency
     """Refuses users who may not read the logs of tasks; guards those of ranks."""
 
@@ -83,6 +85,19 @@ def refuse_foreign(headers: Mapping[str, str], hosts: Collection[str]) -> None:
             "Airflow's token as `Authorization: Bearer …`; behind a proxy, [api] base_url has to "
             "be the address that browsers see."
         )
+
+
+def refuse_unmeant(headers: Mapping[str, str], base_url: str) -> None:
+    """Check that whoever is logged in meant to send a change.
+
+    Raises:
+        Refused: it came by a cookie from elsewhere, or without `HEADER`.
+    """
+    if has_bearer(headers):
+        return
+    refuse_foreign(headers, hosts_of(base_url))
+    if HEADER not in headers:
+        raise Refused(f"A request that is logged in by a cookie sends the header {HEADER}.")
 
 
 def hosts_of(base_url: str) -> frozenset[str]:

@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from nightbench.core.errors import UserError
 from nightbench.warehouse import MoveRefused
 from nightbench.web import PageAccess, PageUser, create_app
+from nightbench.web.comparison_api import Comparing
 from nightbench.web.ui_models import Utilisation
 
 START = datetime(2026, 11, 1, 1, tzinfo=UTC)
@@ -279,9 +280,12 @@ def client(
         assert who is not None
         return who
 
-    def no_spool() -> Any:
+    def no_spool(*_: Any) -> Any:
         raise AssertionError("no test of this folder reads files of runs")
 
-    access = PageAccess(reader, trigger, user, reader)
-    app = create_app(open_repository, open_triage, access, no_spool, no_spool, list, base_url)
+    comparing = Comparing(no_spool, no_spool, no_spool)
+    access = PageAccess(reader, trigger, user, trigger, reader)
+    app = create_app(
+        open_repository, open_triage, access, no_spool, no_spool, list, comparing, base_url
+    )
     return TestClient(app, follow_redirects=False)

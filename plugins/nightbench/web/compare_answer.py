@@ -1,0 +1,228 @@
+"""What a requested comparison says: a comment for a change, JUnit XML, one word for a status. Pure.
+
+Every function takes a row of `marts.fct_compare_request`; `result` is what `nightbench ab --json`
+prints. Markdown is for GitHub and GitLab: what people wrote is escaped.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from xml.etree import ElementTree
+
+from nightbench.core.budget import clock, duration
+from nightbench.core.model import reasons_from_json
+from nightbench.core.sentences import sentences
+
+Row = Mapping[str, Any]
+
+MARK = "<!-- nightbench-compare -->"
+"""First line of every comment: whoever keeps one comment for each change finds it by this."""
+
+LONGEST = 60_000
+"""Characters of a comment; GitHub takes 65,536."""
+
+CONCLUSIONS = {
+    "held": "pending",
+    "queued": "pending",
+    "running": "pending",
+    "failed": "error",
+    "refused": "neutral",
+    "cancelled": "neutral",
+}
+VERDICTS = {"faster": "success", "same": "success", "slower": "failure", "inconclusive": "neutral"}
+_XML_REFUSES = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def conclusion(row: Row) -> str:
+    """Return pending, success, failure, neutral or error: what a status of the commit says."""
+    if row["state"] == "done":
+        return VERDICTS[row["result"]["verdict"]]
+    return CONCLUSIONS[row["state"]]
+
+
+def headline(row: Row, starts_at: datetime | None = None, waits_for: str = "") -> str:
+    """Return one sentence without markup: where a comparison stands, or what came of it."""
+    state, why = row["state"], row["why"]
+    if state == "done":
+        return f"B is {row['result']['verdict']} beside A" + (f" ({why})" if why else "")
+    if state == "held":
+        return "The build comes from a fork: it waits until an op of Nightbench allows it"
+    if state == "queued":
+        takes = f", and takes about {duration(row['estimate_s'])}" if row["estimate_s"] else ""
+        if waits_for:
+            return f"In the queue; it waits: {waits_for}"
+        if starts_at is not None:
+            return f"In the queue; it begins about {clock(starts_at)}{takes}"
+        return f"In the queue{takes}"
+    if state == "running":
+        if row["cancelled_by"]:
+            return f"{row['cancelled_by']} cancelled it; it ends with the launch that goes on"
+        if row["estimate_s"] and row["started_at"]:
+            left_s = max(0.0, row["estimate_s"] - row["spent_s"])
+            at = row["started_at"] + timedelta(seconds=left_s)
+            return f"It is measured since {clock(row['started_at'])}, until about {clock(at)}"
+        return "It is measured"
+    if state == "failed":
+        return f"It could not be measured: {why}"
+    if state == "refused":
+        return f"{row['decided_by']} refused it" + (f": {why}" if why else "")
+    if row["replaced_by"] is not None:
+        return f"Request {row['replaced_by']}, of a newer commit, took its place"
+    return f"{row['cancelled_by'] or 'Somebody'} cancelled it" + (f": {why}" if why else "")
+
+
+def told_fall(case: Row, min_effect: float) -> float | None:
+    """Return the smallest fall that would have been `slower`, with an interval as wide as this one.
+
+    None where there are too few rounds for an interval.
+    """
+    if case["low"] is None or case["high"] is None:
+        return None
+    half = (math.log(case["high"]) - math.log(case["low"])) / 2
+    return 1 - (1 - min_effect) * math.exp(-half)
+
+
+def comment(
+    row: Row, *, link: str = "", starts_at: datetime | None = None, waits_for: str = ""
+) -> str:
+    """Return a comparison as Markdown that fits one comment on a change."""
+    title = f"### Nightbench: {_plain(headline(row, starts_at, waits_for))}"
+    facts = [
+        f"A `{_code(row['a'])}`, B `{_code(row['b'])}`; suite {_plain(row['suite'])} on "
+        f"{_plain(row['cluster'])}, {row['rounds']} rounds, smallest effect "
+        f"{row['min_effect']:.2%}.",
+    ]
+    if row["change_commit"]:
+        facts.append(f"Commit `{_code(row['change_commit'])}`.")
+    parts = [MARK, title, "", " ".join(facts)]
+    document = row["result"]
+    if document is not None:
+        parts += ["", *_table(document), "", *_notes(document)]
+    elif row["state"] in ("held", "queued", "running"):
+        parts += ["", f"{len(row['cases'])} cases: {_plain(', '.join(row['cases'][:20]))}"]
+    request = f"Request {row['request_id']}"
+    parts += ["", f"[{request}]({link})" if link else request]
+    return _cut("\n".join(parts) + "\n")
+
+
+def _table(document: Row) -> list[str]:
+    lines = [
+        "| case | verdict | B / A | interval | rounds | would have shown |",
+        "|---|---|---|---|---|---|",
+    ]
+    # The worst first: a long table is cut at its end.
+    order = ("slower", "inconclusive", "faster", "same")
+    for case in sorted(document["cases"], key=lambda each: order.index(each["verdict"])):
+        fall = told_fall(case, document["min_effect"])
+        lines.append(
+            f"| {_plain(case['case_id'])} | **{case['verdict']}** | {_ratio(case)} | "
+            f"{_interval(case)} | {case['n']} | "
+            f"{'-' if fall is None else f'a fall of {fall:.1%}'} |"
+        )
+    if both := document["combined"]:
+        lines.append(
+            f"| all cases, mean | {both['verdict']} | {_ratio(both)} | {_interval(both)} | "
+            f"{both['n']} | |"
+        )
+    return lines
+
+
+def _notes(document: Row) -> list[str]:
+    notes = []
+    for case in document["cases"]:
+        name = _plain(case["case_id"])
+        if case["verdict"] == "inconclusive":
+            notes.append(f"- {name}: {_plain(case['sentence'])}.")
+        if case["stopped"]:
+            notes.append(
+                f"- {name}: {case['n']} of {document['rounds']} rounds: {_plain(case['stopped'])}"
+            )
+        notes += [
+            f"- {name}: {number} launches of {arm} dropped: {why}"
+            for (arm, why), number in _dropped(case).items()
+        ]
+    if document["not_combined"]:
+        notes.append(f"- No line for all cases together: {_plain(document['not_combined'])}.")
+    if document["shared"]:
+        notes.append("- The cluster's nodes share hardware with each other or with neighbours.")
+    level = document["cases"][0]["level"]
+    notes.append(f"- Intervals of {level:.2%}; A is the denominator.")
+    return notes
+
+
+def _dropped(case: Row) -> Counter[tuple[str, str]]:
+    return Counter(
+        (
+            launch["arm"].upper(),
+            _plain(sentences(reasons_from_json(launch["reasons"])).split("\n")[0][:300])
+            or launch["status"],
+        )
+        for launch in case["dropped"]
+    )
+
+
+def _ratio(case: Row) -> str:
+    return "-" if case["ratio"] is None else f"{case['ratio']:.4f}"
+
+
+def _interval(case: Row) -> str:
+    return "-" if case["low"] is None else f"{case['low']:.4f} to {case['high']:.4f}"
+
+
+def _plain(text: str) -> str:
+    """Return a text as Markdown that shows it as it is, on one line, and calls nobody."""
+    line = " ".join(text.split())
+    return re.sub(r"([\\`*_{}\[\]<>|#~&])", r"\\\1", line).replace("@", "@\u200b")
+
+
+def _code(text: str) -> str:
+    return " ".join(text.split()).replace("`", "'").replace("|", "\\|")
+
+
+def _cut(text: str) -> str:
+    if len(text) <= LONGEST:
+        return text
+    kept = text[:LONGEST].rpartition("\n")[0]
+    return f"{kept}\n\nThe rest is left out: a comment takes no more.\n"
+
+
+# --- JUnit --------------------------------------------------------------------------------
+
+
+def junit(row: Row) -> str:
+    """Return a comparison as JUnit XML: a test for each case, failed where B is slower.
+
+    What is not known is skipped; a comparison that could not be measured is an error.
+    """
+    cases: Sequence[Row] = row["result"]["cases"] if row["result"] else ()
+    names = [case["case_id"] for case in cases] or list(row["cases"])
+    suite = ElementTree.Element("testsuite", name=f"nightbench {row['suite']} on {row['cluster']}")
+    counts = Counter({"tests": len(names), "failures": 0, "errors": 0, "skipped": 0})
+    for at, name in enumerate(names):
+        test = ElementTree.SubElement(suite, "testcase", classname=row["suite"], name=name)
+        case = cases[at] if cases else None
+        if case is not None and case["verdict"] in ("faster", "same"):
+            ElementTree.SubElement(test, "system-out").text = _xml(case["sentence"])
+        elif case is not None and case["verdict"] == "slower":
+            counts["failures"] += 1
+            _add(test, "failure", case["sentence"])
+        elif case is None and row["state"] == "failed":
+            counts["errors"] += 1
+            _add(test, "error", row["why"])
+        else:
+            counts["skipped"] += 1
+            _add(test, "skipped", case["sentence"] if case else headline(row))
+    for name, number in counts.items():
+        suite.set(name, str(number))
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _add(test: ElementTree.Element, what: str, message: str) -> None:
+    ElementTree.SubElement(test, what, message=_xml(message))
+
+
+def _xml(text: str) -> str:
+    return _XML_REFUSES.sub("?", text)

@@ -1,0 +1,302 @@
+"""The JSON API of comparisons that people request: asking, the queue, what came of it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from nightbench.core.compare_queue import Planned, Shares, Waiting, ordered
+from nightbench.core.errors import UserError
+from nightbench.core.hours import Hours, opening
+from nightbench.core.model import Cluster
+from nightbench.warehouse import WarehouseRefused, WarehouseUnavailable
+from nightbench.warehouse.compare_queue import CompareDesk
+from nightbench.warehouse.pages import OpenPages, PageRepository
+from nightbench.warehouse.repository import Row
+from nightbench.web import compare_answer
+from nightbench.web.alert_api import document_of, json_response
+from nightbench.web.errors import BadInput, NotFound
+from nightbench.web.guard import HEADERS, PageUser, refuse_unmeant
+from nightbench.web.ui_models import ApiModel
+
+OpenDesk = Callable[[str], AbstractContextManager[CompareDesk]]
+"""Opens, by a person's name, what a request changes the queue through."""
+
+PATH = "nightbench/api/comparisons"
+PAGE = "plugin/benchmarks/experiments/ab"
+WAITING = ("held", "queued")
+LIVE = (*WAITING, "running")
+STATES = (*LIVE, "done", "failed", "refused", "cancelled")
+WHY = 2000
+TO = {"cancel": "cancelled", "allow": "queued", "refuse": "refused"}
+"""Action of a route -> state that it leads to."""
+
+
+@dataclass(frozen=True)
+class Comparing:
+    """What the API asks of the rooms above it."""
+
+    check: Callable[[Mapping[str, Any]], Row]
+    """Body of a request -> row for the queue; raises `UserError` where it cannot be measured."""
+    cluster: Callable[[str], Cluster]
+    """A cluster by its name; raises `UserError` where there is none."""
+    desk: OpenDesk
+
+
+class RequestedComparison(ApiModel):
+    """Two builds that somebody wants compared, and where that stands."""
+
+    request_id: int
+    state: str
+    """held (a fork waits for an op), queued, running, done, failed, refused or cancelled."""
+    conclusion: str
+    """pending, success, failure (B is slower), neutral or error: for the status of a commit."""
+    headline: str
+    """The same in one sentence."""
+    a: str
+    b: str
+    suite: str
+    cluster: str
+    cases: list[str]
+    rounds: int
+    min_effect: float
+    budget_s: float | None
+    priority: int
+    note: str
+    change_url: str
+    change_commit: str
+    is_fork: bool
+    requested_by: str
+    requested_at: datetime
+    place: int | None
+    """In the queue of its cluster, from 1; null where it is not queued, or waits for a budget."""
+    starts_at: datetime | None
+    """When it is expected to begin: hours of the cluster count, nights do not."""
+    estimate_s: float | None
+    waits_for: str
+    """Which budget it waits for; empty: none."""
+    comparison_id: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    spent_s: float
+    why: str
+    verdict: str | None
+    """faster, same, slower or inconclusive; null until it is done."""
+    decided_by: str | None
+    cancelled_by: str | None
+    replaced_by: int | None
+    links: dict[str, str]
+    """Addresses: self, comment, result, junit, and page once it was begun."""
+
+
+class RequestedComparisons(ApiModel):
+    """Requested comparisons, newest first."""
+
+    items: list[RequestedComparison]
+
+
+class ComparisonEstimate(ApiModel):
+    """What a request would wait and take; nothing was queued."""
+
+    cluster: str
+    cases: list[str]
+    estimate_s: float
+    place: int | None
+    starts_at: datetime | None
+    waits_for: str
+
+
+class ComparisonApi:
+    """Handlers of the API for requested comparisons."""
+
+    def __init__(self, repository: OpenPages, comparing: Comparing, base_url: str) -> None:
+        self._repository = repository
+        self._comparing = comparing
+        self._base_url = base_url.rstrip("/")
+
+    def index(
+        self,
+        state: Annotated[list[str] | None, Query()] = None,
+        requested_by: str = "",
+        size: Annotated[int, Query(ge=1, le=1000)] = 100,
+    ) -> JSONResponse:
+        """Requested comparisons, newest first; all unless states are named."""
+        if unknown := sorted(set(state or ()) - set(STATES)):
+            raise BadInput(f'state: found "{unknown[0][:80]}"; expected {", ".join(STATES)}')
+        with self._repository() as repository:
+            rows = repository.compares.find(None, state, requested_by or None, size)
+            places = self._places(repository, rows)
+        items = [self._state(row, places) for row in rows]
+        return json_response(RequestedComparisons(items=items).model_dump())
+
+    def show(self, request_id: int) -> JSONResponse:
+        """Where one requested comparison stands."""
+        row, places = self._known(request_id)
+        return json_response(self._state(row, places).model_dump())
+
+    def create(self, request: Request) -> JSONResponse:
+        """Put a comparison into the queue."""
+        row = self._checked(request)
+        user: PageUser = request.state.nightbench_user
+        with self._comparing.desk(user.name) as desk:
+            request_id = desk.request(row)
+        found, places = self._known(request_id)
+        return json_response(self._state(found, places).model_dump(), 202)
+
+    def estimate(self, request: Request) -> JSONResponse:
+        """Say what a request would wait and take, without queueing it."""
+        row = self._checked(request)
+        user: PageUser = request.state.nightbench_user
+        asked = {
+            **row,
+            "request_id": 2**63 - 1,
+            "state": "queued",
+            "requested_by": user.name,
+            "queued_at": datetime.now(UTC),
+        }
+        with self._repository() as repository:
+            planned, starts_at = self._places(repository, [asked])[asked["request_id"]]
+        found = ComparisonEstimate.of(
+            asked, place=planned.place, starts_at=starts_at, waits_for=planned.why
+        )
+        return json_response(found.model_dump())
+
+    def cancel(self, request: Request, request_id: int) -> JSONResponse:
+        """End a comparison, now or after the launch that goes on."""
+        return self._move(request, request_id, "cancel")
+
+    def allow(self, request: Request, request_id: int) -> JSONResponse:
+        """Put a fork's comparison into the queue."""
+        return self._move(request, request_id, "allow")
+
+    def refuse(self, request: Request, request_id: int) -> JSONResponse:
+        """End a fork's comparison before anything of it is measured."""
+        return self._move(request, request_id, "refuse")
+
+    def comment(self, request_id: int) -> Response:
+        """Markdown for one comment on the change: state, or answer."""
+        row, places = self._known(request_id)
+        planned, starts_at = places.get(request_id, (None, None))
+        text = compare_answer.comment(
+            row,
+            link=self._links(row).get("page", self._links(row)["self"]),
+            starts_at=starts_at,
+            waits_for=planned.why if planned else "",
+        )
+        return Response(text, media_type="text/markdown; charset=utf-8", headers=HEADERS)
+
+    def result(self, request_id: int) -> JSONResponse:
+        """The result with every round, as `nightbench ab --json` prints it."""
+        row, _ = self._known(request_id)
+        if row["result"] is None:
+            raise NotFound(f"Comparison {request_id} is {row['state']} and has no result.")
+        return json_response(row["result"])
+
+    def junit(self, request_id: int) -> Response:
+        """JUnit XML: a test for each case."""
+        row, _ = self._known(request_id)
+        return Response(compare_answer.junit(row), media_type="application/xml", headers=HEADERS)
+
+    def _checked(self, request: Request) -> Row:
+        refuse_unmeant(request.headers, self._base_url)
+        try:
+            return self._comparing.check(document_of(request))
+        except (WarehouseUnavailable, WarehouseRefused, BadInput):
+            raise
+        except UserError as error:
+            raise BadInput(str(error)) from None
+
+    def _move(self, request: Request, request_id: int, action: str) -> JSONResponse:
+        refuse_unmeant(request.headers, self._base_url)
+        given = document_of(request)
+        why = given.pop("why", "")
+        if given or not isinstance(why, str) or len(why) > WHY or not why.isprintable():
+            raise BadInput(f"why: expected one line of at most {WHY}, and no other field")
+        self._known(request_id)
+        user: PageUser = request.state.nightbench_user
+        with self._comparing.desk(user.name) as desk:
+            desk.move(request_id, TO[action], why)
+        return self.show(request_id)
+
+    def _known(self, request_id: int) -> tuple[Row, "_Places"]:
+        with self._repository() as repository:
+            for row in repository.compares.find(request_id):
+                return row, self._places(repository, [row])
+        raise NotFound(f"There is no comparison {request_id}.")
+
+    def _places(self, repository: PageRepository, rows: Iterable[Row]) -> "_Places":
+        """Return request_id -> where it stands in the queue of its cluster, for those queued."""
+        wanted = {row["request_id"]: row for row in rows if row["state"] == "queued"}
+        if not wanted:
+            return {}
+        known = {row["request_id"]: row for row in repository.compares.find(states=LIVE)} | wanted
+        spent, now = repository.compares.spent(), datetime.now(UTC)
+        found: _Places = {}
+        for cluster in {row["cluster"] for row in wanted.values()}:
+            mine = [row for row in known.values() if row["cluster"] == cluster]
+            try:
+                where = self._comparing.cluster(cluster)
+            except UserError as error:
+                found |= {
+                    row["request_id"]: (Planned(row["request_id"], None, None, str(error)), None)
+                    for row in mine
+                }
+                continue
+            begins = now
+            if where.window and (span := opening([Hours.parse(where.window)], now)):
+                begins = max(now, span.start)
+            shares = Shares(
+                where.compare, {who: s for (c, who), s in spent.items() if c == cluster}
+            )
+            for planned in ordered(_waiting(mine), shares, _busy_s(mine, now)):
+                in_s = planned.starts_in_s
+                at = None if in_s is None else begins + timedelta(seconds=in_s)
+                found[planned.request_id] = planned, at
+        return found
+
+    def _state(self, row: Row, places: "_Places") -> RequestedComparison:
+        planned, starts_at = places.get(row["request_id"], (None, None))
+        waits_for = planned.why if planned else ""
+        return RequestedComparison.of(
+            row,
+            conclusion=compare_answer.conclusion(row),
+            headline=compare_answer.headline(row, starts_at, waits_for),
+            place=planned.place if planned else None,
+            starts_at=starts_at,
+            waits_for=waits_for,
+            links=self._links(row),
+        )
+
+    def _links(self, row: Row) -> dict[str, str]:
+        own = f"{self._base_url}/{PATH}/{row['request_id']}"
+        links = {
+            "self": own,
+            "comment": f"{own}/comment.md",
+            "result": f"{own}/result.json",
+            "junit": f"{own}/junit.xml",
+        }
+        if row["comparison_id"]:
+            links["page"] = f"{self._base_url}/{PAGE}/{quote(row['comparison_id'])}"
+        return links
+
+
+_Places = dict[int, tuple[Planned, datetime | None]]
+
+
+def _waiting(rows: Iterable[Row]) -> list[Waiting]:
+    return [Waiting.of(row) for row in rows if row["state"] == "queued"]
+
+
+def _busy_s(rows: Iterable[Row], now: datetime) -> float:
+    """Return what the comparison that runs is expected to take still."""
+    left_s = [
+        float((row["estimate_s"] or 0.0) - (now - row["started_at"]).total_seconds())
+        for row in rows
+        if row["state"] == "running"
+    ]
+    return max([0.0, *left_s])

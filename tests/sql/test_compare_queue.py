@@ -1,0 +1,273 @@
+"""The queue of requested comparisons on a real PostgreSQL, and the API in front of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from tests.sql.conftest import Database
+from tests.sql.page_client import page_client
+
+from nightbench.core.errors import UserError
+from nightbench.core.model import Cluster, ComparePolicy
+from nightbench.experiments import compare
+from nightbench.experiments.compare import Gap, take
+from nightbench.spool import Spool
+from nightbench.warehouse import MoveRefused, Warehouse, connect
+from nightbench.warehouse.compare_queue import CompareDesk, CompareQueue
+
+BEARER = {"Authorization": "Bearer of-a-script"}
+CHANGE = "https://git.example.org/pull/7"
+
+
+def asked(commit: str = "", **changed: Any) -> dict[str, Any]:
+    return {
+        "a": "fake=1.0",
+        "b": "fake=1.1",
+        "suite": "demo",
+        "cluster": "local",
+        "cases": ["some-case"],
+        "rounds": 5,
+        "min_effect": 0.01,
+        "budget_s": None,
+        "priority": 0,
+        "note": "",
+        "change_url": CHANGE if commit else "",
+        "change_commit": commit,
+        "is_fork": False,
+        "estimate_s": 600.0,
+    } | changed
+
+
+@pytest.fixture
+def desk(warehouse: Database) -> Any:
+    """Requests in a person's name, with the rights of the pages."""
+    with closing(connect(warehouse.triage)) as connection:
+        yield lambda by: CompareDesk(connection, by)
+
+
+@pytest.fixture
+def queue(loader: Warehouse) -> CompareQueue:
+    return loader.compares
+
+
+Desk = Callable[[str], CompareDesk]
+
+
+def states(queue: CompareQueue) -> dict[int, str]:
+    return {row["request_id"]: row["state"] for row in reversed(queue.find())}
+
+
+def test_a_newer_commit_of_a_change_takes_the_place_of_a_queued_one(
+    desk: Desk, queue: CompareQueue
+) -> None:
+    first = desk("ada").request(asked("c1"))
+    other = desk("bob").request(asked("c1"))
+    second = desk("ada").request(asked("c2"))
+    assert states(queue) == {first: "cancelled", other: "queued", second: "queued"}
+    (was,), (now,) = queue.find(first), queue.find(second)
+    assert was["replaced_by"] == second
+    assert now["queued_at"] == was["queued_at"]
+    assert desk("ada").request(asked("c2")) == second  # a call that is tried again
+
+
+def test_a_running_one_is_not_replaced(desk: Desk, queue: CompareQueue) -> None:
+    first = desk("ada").request(asked("c1"))
+    assert queue.begin(first, "compare-1", "run-1")
+    second = desk("ada").request(asked("c2"))
+    assert states(queue) == {first: "running", second: "queued"}
+
+
+def test_the_form_of_a_task_that_is_tried_again_asks_once(
+    warehouse: Database, queue: CompareQueue
+) -> None:
+    with closing(connect(warehouse.loader)) as connection:
+        found = {CompareDesk(connection, "ada").request(asked(), "manual-1") for _ in range(3)}
+    assert len(found) == 1
+    assert list(states(queue).values()) == ["queued"]
+
+
+def test_a_person_has_twenty_in_the_queue_at_most(desk: Desk, queue: CompareQueue) -> None:
+    for _ in range(20):
+        desk("ada").request(asked())
+    with pytest.raises(MoveRefused, match="ada has 20 comparisons in the queue"):
+        desk("ada").request(asked())
+    desk("bob").request(asked())
+    assert len(states(queue)) == 21
+
+
+def test_a_fork_waits_for_a_word(desk: Desk, queue: CompareQueue) -> None:
+    one, two = (desk("ci").request(asked(is_fork=True)) for _ in range(2))
+    assert not queue.begin(one, "compare-1", "run-1")
+    assert desk("olga").move(one, "queued") == "held"
+    assert desk("olga").move(two, "refused", "not now") == "held"
+    assert states(queue) == {one: "queued", two: "refused"}
+    assert queue.find(one)[0]["decided_by"] == "olga"
+    with pytest.raises(MoveRefused, match="is refused and cannot become queued"):
+        desk("olga").move(two, "queued")
+
+
+def test_one_runs_on_a_cluster_and_ends_once(desk: Desk, queue: CompareQueue) -> None:
+    one, two = desk("ada").request(asked()), desk("bob").request(asked())
+    elsewhere = desk("bob").request(asked(cluster="other"))
+    assert queue.begin(one, "compare-1", "run-1")
+    assert not queue.begin(one, "compare-1b", "run-2")
+    assert not queue.begin(two, "compare-2", "run-2")
+    assert queue.begin(elsewhere, "compare-3", "run-2")
+    # Of its DAG run alone; another one adopts it once.
+    assert not queue.leave(one, "run-2", "failed", spent_s=1.0)
+    assert queue.adopt(one, "run-1", "run-3")
+    assert not queue.adopt(one, "run-1", "run-4")
+    assert queue.leave(one, "run-3", "queued", spent_s=60.0, why="the night begins")
+    assert queue.begin(one, "another-id", "run-5")
+    assert queue.leave(one, "run-5", "done", spent_s=40.0, result={"verdict": "same"})
+    (row,) = queue.find(one)
+    assert (row["comparison_id"], row["spent_s"]) == ("compare-1", 100.0)
+    assert (row["verdict"], row["why"]) == ("same", "")
+    assert queue.spent() == {("local", "ada"): 100.0, ("other", "bob"): 0.0}
+
+
+def test_only_the_functions_of_triage_write_for_the_pages(warehouse: Database) -> None:
+    with closing(connect(warehouse.triage)) as connection, connection.cursor() as cursor:
+        for statement in ("select 1 from raw.compare_request", "delete from raw.compare_request"):
+            with pytest.raises(Exception, match="permission denied"):
+                cursor.execute(statement)
+
+
+# --- who takes what -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def taking(
+    warehouse: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., int | None]:
+    """Take the next request for a DAG run, while others are in a state."""
+    monkeypatch.setattr(compare, "cluster_of", lambda name: Cluster(name, ()))
+
+    def taken(dag_run_id: str, **known: str) -> int | None:
+        found = take(
+            lambda: connect(warehouse.loader), Spool(tmp_path), dag_run_id, known.get, lambda: ()
+        )
+        return found and found[0]["request_id"]
+
+    return taken
+
+
+def test_a_retry_goes_on_with_what_it_has_taken_and_takes_nothing_else(
+    desk: Desk, queue: CompareQueue, taking: Callable[..., int | None]
+) -> None:
+    late, urgent = desk("ada").request(asked()), desk("ada").request(asked(priority=1))
+    assert taking("one") == urgent
+    assert taking("one") == urgent
+    assert taking("two", one="running") is None
+    # Its DAG run has failed: another one goes on, under the same id.
+    (before,) = queue.find(urgent)
+    assert taking("two", one="failed") == urgent
+    (after,) = queue.find(urgent)
+    assert (after["comparison_id"], after["dag_run_id"]) == (before["comparison_id"], "two")
+    assert queue.leave(urgent, "two", "done", spent_s=1.0, result={"verdict": "same"})
+    assert taking("two") == late
+
+
+def test_a_budget_that_is_used_up_lets_others_go_first(
+    desk: Desk,
+    queue: CompareQueue,
+    taking: Callable[..., int | None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    policy = ComparePolicy(person_s=100)
+    monkeypatch.setattr(compare, "cluster_of", lambda name: Cluster(name, (), compare=policy))
+    first, second = (desk("ada").request(asked(priority=1)) for _ in range(2))
+    assert taking("one") == first
+    assert queue.leave(first, "one", "done", spent_s=101.0, result={"verdict": "same"})
+    assert taking("one") is None
+    bobs = desk("bob").request(asked(priority=-1))
+    assert taking("one") == bobs
+    assert states(queue)[second] == "queued"
+
+
+def test_nothing_begins_while_a_night_goes_on(
+    desk: Desk, taking: Callable[..., int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request_id = desk("ada").request(asked())
+    monkeypatch.setattr(compare, "gap", lambda *_: Gap(why_not="the night goes on"))
+    assert taking("one") is None
+    monkeypatch.setattr(compare, "gap", lambda *_: Gap())
+    assert taking("one") == request_id
+
+
+# --- the API ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def app(warehouse: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestClient:
+    def check(given: Mapping[str, Any]) -> dict[str, Any]:
+        if given.get("b") == "fake=none":
+            raise UserError("b: found fake=none; expected a build")
+        return asked(**given)
+
+    return page_client(warehouse, Spool(tmp_path), monkeypatch, check=check)
+
+
+def test_a_request_is_queued_shown_cancelled_and_commented(app: TestClient) -> None:
+    found = app.post("/api/comparisons", headers=BEARER, json={"commit": "c1"})
+    assert found.status_code == 202
+    state = found.json()
+    assert (state["state"], state["conclusion"], state["place"]) == ("queued", "pending", 1)
+    assert state["requested_by"] == "ada"
+    assert datetime.fromisoformat(state["starts_at"]).tzinfo
+    assert state["links"]["comment"].endswith(f"/comparisons/{state['request_id']}/comment.md")
+    one = f"/api/comparisons/{state['request_id']}"
+    assert app.get(one).json()["headline"].startswith("In the queue; it begins about")
+    assert "In the queue" in app.get(f"{one}/comment.md").text
+    assert app.get(f"{one}/result.json").status_code == 404
+    assert "skipped" in app.get(f"{one}/junit.xml").text
+    second = app.post("/api/comparisons/estimate", headers=BEARER, json={}).json()
+    assert (second["place"], second["estimate_s"]) == (2, 600.0)
+    ended = app.post(f"{one}/cancel", headers=BEARER, json={"why": "a typo"}).json()
+    assert (ended["state"], ended["headline"]) == ("cancelled", "ada cancelled it: a typo")
+    again = app.post(f"{one}/cancel", headers=BEARER, json={})
+    assert again.status_code == 409
+    listed = app.get("/api/comparisons?state=cancelled").json()["items"]
+    assert [each["request_id"] for each in listed] == [state["request_id"]]
+    assert app.get("/api/comparisons?state=queued").json()["items"] == []
+
+
+def test_the_answer_is_a_table_a_document_and_a_test(app: TestClient, queue: CompareQueue) -> None:
+    request_id = app.post("/api/comparisons", headers=BEARER, json={}).json()["request_id"]
+    case = {
+        **dict.fromkeys(("case_id", "unit"), "some-case"),
+        **{"verdict": "slower", "sentence": "B is slower", "ratio": 0.9, "low": 0.88},
+        **{"high": 0.92, "level": 0.95, "n": 5, "dropped": [], "stopped": None},
+    }
+    document = {
+        **{"verdict": "slower", "cases": [case], "min_effect": 0.01, "rounds": 5},
+        **{"combined": None, "not_combined": None, "shared": True},
+    }
+    queue.begin(request_id, "compare-1", "run-1")
+    queue.leave(request_id, "run-1", "done", spent_s=1.0, result=document)
+    one = f"/api/comparisons/{request_id}"
+    state = app.get(one).json()
+    assert (state["verdict"], state["conclusion"]) == ("slower", "failure")
+    assert state["links"]["page"].endswith("/plugin/benchmarks/experiments/ab/compare-1")
+    text = app.get(f"{one}/comment.md")
+    assert text.headers["content-type"] == "text/markdown; charset=utf-8"
+    assert "**slower** | 0.9000 | 0.8800 to 0.9200 | 5" in text.text
+    assert app.get(f"{one}/result.json").json() == document
+    assert 'failures="1"' in app.get(f"{one}/junit.xml").text
+
+
+def test_what_cannot_be_measured_or_was_not_meant_is_refused(app: TestClient) -> None:
+    bad = app.post("/api/comparisons", headers=BEARER, json={"b": "fake=none"})
+    assert (bad.status_code, bad.json()["detail"]) == (422, "b: found fake=none; expected a build")
+    assert app.post("/api/comparisons", json={}).status_code == 403  # a cookie, from elsewhere
+    assert app.get("/api/comparisons?state=unknown").status_code == 422
+    for path in ("", "/comment.md", "/result.json", "/junit.xml"):
+        assert app.get(f"/api/comparisons/99{path}").status_code == 404
+    assert app.post("/api/comparisons/99/cancel", headers=BEARER, json={}).status_code == 404
+    assert app.get("/api/comparisons").json() == {"items": []}

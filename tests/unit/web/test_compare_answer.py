@@ -1,0 +1,178 @@
+"""What a requested comparison says to a change and to a CI."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from nightbench.core.model import Reason, ReasonCode
+from nightbench.web.compare_answer import (
+    LONGEST,
+    MARK,
+    comment,
+    conclusion,
+    headline,
+    junit,
+    told_fall,
+)
+
+BEGAN = datetime(2026, 11, 1, 1, tzinfo=UTC)
+DIED = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1", "code 0")
+
+
+def case(name: str, verdict: str = "same", **changed: Any) -> dict[str, Any]:
+    return {
+        "case_id": name,
+        "unit": "images",
+        "verdict": verdict,
+        "sentence": f"B is {verdict}",
+        "ratio": 0.96,
+        "low": 0.95,
+        "high": 0.97,
+        "level": 0.975,
+        "n": 7,
+        "dropped": [],
+        "stopped": None,
+    } | changed
+
+
+def row(state: str = "done", *cases: dict[str, Any], **changed: Any) -> dict[str, Any]:
+    verdicts = [each["verdict"] for each in cases]
+    result = {
+        "verdict": "slower" if "slower" in verdicts else "same",
+        "min_effect": 0.01,
+        "rounds": 7,
+        "cases": list(cases),
+        "combined": None,
+        "not_combined": "some cases are slower and others faster",
+        "shared": False,
+    }
+    return {
+        "request_id": 12,
+        "state": state,
+        "a": "pytorch=2.12.0",
+        "b": "pytorch=2.13.0",
+        "suite": "demo",
+        "cluster": "local",
+        "cases": ["one", "two"],
+        "rounds": 7,
+        "min_effect": 0.01,
+        "change_commit": "c0ffee",
+        "estimate_s": 3600.0,
+        "spent_s": 0.0,
+        "started_at": BEGAN,
+        "why": "",
+        "decided_by": None,
+        "cancelled_by": None,
+        "replaced_by": None,
+        "result": result if cases else None,
+    } | changed
+
+
+def test_a_result_shows_the_worst_case_first_with_interval_and_what_was_dropped() -> None:
+    dropped = [{"arm": "b", "status": "failed", "round": 1, "reasons": [DIED.to_json()]}] * 2
+    text = comment(
+        row("done", case("one"), case("two", "slower", dropped=dropped)), link="https://x/12"
+    )
+    lines = text.splitlines()
+    assert lines[0] == MARK
+    assert lines[1] == "### Nightbench: B is slower beside A"
+    cells = [line for line in lines if line.startswith("| ")]
+    assert cells[1].startswith(
+        "| two | **slower** | 0.9600 | 0.9500 to 0.9700 | 7 | a fall of 2.0%"
+    )
+    assert "- two: 2 launches of B dropped: n1: trainer-0 exited with code 1" in text
+    assert "[Request 12](https://x/12)" in text
+    assert "`pytorch=2.13.0`" in text
+
+
+def test_the_smallest_fall_that_would_have_shown_grows_with_the_interval() -> None:
+    narrow, wide = case("one", low=0.999, high=1.001), case("one", low=0.95, high=1.05)
+    assert told_fall(narrow, 0.01) == pytest.approx(0.011, abs=1e-4)
+    assert told_fall(wide, 0.01) == pytest.approx(0.058, abs=1e-3)
+    assert told_fall(case("one", low=None), 0.01) is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "conclusion_of_it", "words"),
+    [
+        ({"state": "held"}, "pending", "waits until an op"),
+        ({"state": "queued"}, "pending", "In the queue, and takes about 1 h"),
+        ({"state": "running"}, "pending", "since 2026-11-01 01:00 UTC"),
+        ({"state": "running", "cancelled_by": "bob"}, "pending", "bob cancelled it; it ends with"),
+        ({"state": "failed", "why": "no such wheel"}, "error", "could not be measured: no such"),
+        ({"state": "refused", "decided_by": "op"}, "neutral", "op refused it"),
+        ({"state": "cancelled", "replaced_by": 13}, "neutral", "Request 13, of a newer commit"),
+    ],
+)
+def test_every_state_has_a_sentence_and_a_conclusion(
+    changed: dict[str, Any], conclusion_of_it: str, words: str
+) -> None:
+    found = row(**changed)
+    assert conclusion(found) == conclusion_of_it
+    assert words in headline(found)
+    assert words.split(" at ")[0] in comment(found)
+
+
+def test_a_queued_one_says_when_it_begins_or_what_it_waits_for() -> None:
+    queued = row("queued")
+    assert "begins about 2026-11-01 03:00 UTC" in comment(
+        queued, starts_at=BEGAN + timedelta(hours=2)
+    )
+    assert "it waits: ada has measured 4 h" in comment(queued, waits_for="ada has measured 4 h")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        ("same", "success"),
+        ("faster", "success"),
+        ("slower", "failure"),
+        ("inconclusive", "neutral"),
+    ],
+)
+def test_the_conclusion_is_that_of_the_verdict(verdict: str, expected: str) -> None:
+    found = row("done", case("one", verdict))
+    found["result"]["verdict"] = verdict
+    assert conclusion(found) == expected
+
+
+def test_what_people_and_processes_wrote_is_shown_as_it_is() -> None:
+    bad = "<img src=x> @team [click](http://x) | `"
+    text = comment(row("failed", why=bad, b=f"pytorch={bad}\n# title"))
+    title = text.splitlines()[1]
+    assert r"\<img src=x\> @" in title
+    assert "@team" not in title
+    assert r"\[click\](http://x) \| \`" in title
+    assert "\n# title" not in text
+    code = text.splitlines()[3]
+    assert code.count("`") == 6  # those around A, B and the commit
+
+
+def test_a_comment_of_very_many_cases_fits() -> None:
+    text = comment(row("done", *(case(f"case-{n}" * 20) for n in range(1000))))
+    assert len(text) < 65_536
+    assert len(text) > LONGEST - 1000
+    assert text.endswith("The rest is left out: a comment takes no more.\n")
+
+
+def test_junit_has_a_test_for_each_case() -> None:
+    found = ElementTree.fromstring(
+        junit(row("done", case("one"), case("two", "slower"), case("three", "inconclusive")))
+    )
+    assert {name: found.get(name) for name in ("tests", "failures", "skipped", "errors")} == {
+        "tests": "3",
+        "failures": "1",
+        "skipped": "1",
+        "errors": "0",
+    }
+    assert [child.tag for test in found for child in test] == ["system-out", "failure", "skipped"]
+
+
+def test_junit_of_what_could_not_be_measured_is_an_error_and_valid_xml() -> None:
+    found = ElementTree.fromstring(junit(row("failed", why="died: \x1b[31m \x00 <&")))
+    assert (found.get("tests"), found.get("errors")) == ("2", "2")
+    assert found[0][0].get("message") == "died: ?[31m ? <&"
