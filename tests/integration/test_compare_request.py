@@ -55,8 +55,10 @@ def compared(context: ExperimentContext, tmp_path: Path) -> Callable[..., dict[s
     def measure(
         a_s: float, b_s: float, cancelled_by: Callable[[], str | None] = lambda: None
     ) -> dict[str, Any]:
+        # A name of its own: nodes keep the results of a job for whoever names it again.
+        name = f"compare-{tmp_path.name}"
         row = {
-            **{"request_id": 1, "comparison_id": "compare-1", "requested_by": "ada"},
+            **{"request_id": 1, "comparison_id": name, "requested_by": "ada"},
             **{"a": prefix("a", a_s), "b": prefix("b", b_s), "suite": "trial", "cluster": "local"},
             **{"cases": [CASE.case_id], "rounds": 3, "min_effect": MIN_EFFECT, "budget_s": None},
             **{"change_commit": "c1", "spent_s": 0.0, "replaced_by": None, "cancelled_by": None},
@@ -70,10 +72,10 @@ def compared(context: ExperimentContext, tmp_path: Path) -> Callable[..., dict[s
         document = once()
         state, why = outcome(row, document, spool, 1.0)
         if state == "done":
-            launches = sorted(spool.comparison("compare-1").folder.glob("cases/*/g*"))
+            launches = sorted(spool.comparison(name).folder.glob("cases/*/g*"))
             # What a retry finds is what was measured: nothing is launched again.
             assert once() == document
-            assert sorted(spool.comparison("compare-1").folder.glob("cases/*/g*")) == launches
+            assert sorted(spool.comparison(name).folder.glob("cases/*/g*")) == launches
         return {**row, "state": state, "why": why, "result": document}
 
     return measure
@@ -97,6 +99,6 @@ def test_one_that_is_cancelled_ends_with_its_launch(
     compared: Callable[..., dict[str, Any]],
 ) -> None:
     row = compared(0.1, 0.1, lambda: "bob")
-    assert (row["state"], row["why"]) == ("cancelled", "compare-1: cancelled by bob")
+    assert (row["state"], row["why"]) == ("cancelled", f"{row['comparison_id']}: cancelled by bob")
     (case,) = row["result"]["cases"]
     assert (case["n"], case["verdict"]) == (0, "inconclusive")
