@@ -64,7 +64,7 @@ function overview(grades: DetectorGrade[]): Column<SuiteGrades>[] {
   return [
     { name: "Suite", cell: (row) => row.name },
     ...measures.map((measure): Column<SuiteGrades> => ({
-      name: measure === "false alarms" ? "False alarms in 1,000 nights" : `Told of ${measure.replace("%", " %")}`,
+      name: measure === "false alarms" ? "False alarms" : `Told of ${measure.replace("%", " %")}`,
       isNumber: true,
       cell: (row) => {
         const grade = row.by.get(measure);
