@@ -55,6 +55,8 @@ class Context:
         """The network's list of layers that `shard` gathers one by one."""
         self.matrices = spec.get("tensor")
         """How `tensor` splits the network's modules."""
+        self.tables = spec.get("context")
+        """The network's tables by position, which `context` cuts as it cuts sequences."""
         self.ends = spec.get("pipeline")
         """What the first and the last stage of a `pipeline` have beside layers."""
         self.seed = job["workload"]["seed"]
@@ -72,12 +74,14 @@ class Context:
         """Samples of a rank's step; "max" until it has been searched."""
         self.tensor = self.case.get("tensor", 1)
         """Ranks that split each matrix; neighbours."""
+        self.pieces = self.case.get("context", 1)
+        """Ranks that split each sequence."""
         self.stages = self.case.get("pipeline", 1)
         """Ranks that split the layers, one after another."""
-        self.together = self.tensor * self.stages
+        self.together = self.tensor * self.pieces * self.stages
         """Ranks that compute the same samples: the batches of all of them as one."""
         self.data_ranks = self.world_size // self.together
-        self.data_rank = self.rank // self.tensor % max(self.data_ranks, 1)
+        self.data_rank = self.rank // (self.tensor * self.pieces) % max(self.data_ranks, 1)
         """Whose samples these are, of so many; a gang of servers alone has no samples."""
         self.precision = self.case["precision"]
         self.data_path = data_path(job, spec)

@@ -14,6 +14,7 @@ select
     c.shard,
     c.shard_stage,
     c.tensor,
+    c.context,
     c.pipeline,
     c.schedule,
     c.micro_batches,

@@ -22,6 +22,7 @@ select
     s.shard,
     s.shard_stage,
     s.tensor,
+    s.context,
     s.pipeline,
     s.schedule,
     s.micro_batches,

@@ -16,6 +16,7 @@ select
     c.shard,
     c.shard_stage,
     c.tensor,
+    c.context,
     c.pipeline,
     c.schedule,
     c.micro_batches,
@@ -47,6 +48,7 @@ select
         nullif(c.compression, 'none'),
         'shard' || c.shard_stage,
         case when c.tensor > 1 then 'tensor' end,
+        case when c.context > 1 then 'context' end,
         c.schedule,
         case when c.micro_batches > 1 then 'micro_batches' end,
         'recompute_' || nullif(c.recompute, 'none')

@@ -36,6 +36,8 @@ def hidden(samples: int) -> int:
                 # Two layers of 8 exchanges each, 4 around them; the loss's sums, and norms.
                 ({"tensor": 2}, 20 * hidden(4) / 2 + 3 * 4 * TOKENS * 4 + 5 * 64 * 4),
                 ({"pipeline": 2, "schedule": "1f1b", "micro_batches": 2}, hidden(4)),
+                # Keys and values are half of what is handed on each; two layers, there and back.
+                ({"context": 2}, MOST + 2 * 2 * hidden(4) / 2),
             ],
         ),
         (
@@ -47,11 +49,17 @@ def hidden(samples: int) -> int:
             [
                 ({"tensor": 2, "shard": 2, "shard_stage": 3, "recompute": "selective"}, None),
                 ({"pipeline": 2, "schedule": "gpipe", "micro_batches": 4}, None),
+                ({"context": 2, "shard": 4, "shard_stage": 3, "recompute": "full"}, None),
             ],
         ),
         (
             *("pytorch", 4, 4, MOMENTUM),
-            [({"tensor": 2, "pipeline": 2, "schedule": "1f1b", "micro_batches": 2}, None)],
+            [
+                ({"tensor": 2, "pipeline": 2, "schedule": "1f1b", "micro_batches": 2}, None),
+                ({"tensor": 2, "context": 2}, None),
+                ({"context": 2, "pipeline": 2, "schedule": "1f1b", "micro_batches": 2}, None),
+                ({"context": 4}, MOST * 1.5 + 2 * 2 * hidden(8) * 3 / 4),
+            ],
         ),
         ("jax", 2, 2, {}, [({"tensor": 2}, None)]),
         ("jax", 4, 2, MOMENTUM, [({"tensor": 2, "shard": 2, "shard_stage": 2}, None)]),

@@ -254,6 +254,7 @@ MODES = {
     "compression": "dgc",
     "shard_stage": 2,
     "tensor": 2,
+    "context": 2,
     "schedule": "1f1b",
     "micro_batches": 4,
     "recompute": "full",
@@ -262,7 +263,7 @@ MODES = {
 
 WORDS = {
     **{"shard_stage": "shard2", "tensor": "tensor", "micro_batches": "micro_batches"},
-    **{"recompute": "recompute_full"},
+    **{"context": "context", "recompute": "recompute_full"},
 }
 
 

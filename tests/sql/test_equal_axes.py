@@ -21,6 +21,7 @@ DECOYS: dict[str, Any] = {
     "shard": 2,
     "shard_stage": 3,
     "tensor": 2,
+    "context": 2,
     "pipeline": 2,
     "schedule": "gpipe",
     "micro_batches": 4,

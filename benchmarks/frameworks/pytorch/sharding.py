@@ -13,19 +13,24 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
-DIMENSIONS = ("stages", "copies", "shards", "tensor")
 
-
-def mesh_of(context, device):
+def mesh_of(context, device, by_batch=False):
     """All ranks as stages x copies x shards x parts of matrices.
+
+    Or, as batches are, stages x batches x context x parts of matrices: who computes a piece of a
+    sequence needs all weights, a copy or a shard of them.
 
     Neighbours split most, on one node where it has enough devices.
     """
     if device.type == "cuda":
         torch.cuda.init()  # Else the mesh chooses a device by LOCAL_RANK: a rank sees only its own.
     shards = context.case.get("shard", 1)
-    shape = (context.stages, context.data_ranks // shards, shards, context.tensor)
-    return init_device_mesh(device.type, shape, mesh_dim_names=DIMENSIONS)
+    names, inner = ("copies", "shards"), shards
+    if by_batch:
+        names, inner = ("batches", "context"), context.pieces
+    outer = context.world_size // (context.stages * inner * context.tensor)
+    shape = (context.stages, outer, inner, context.tensor)
+    return init_device_mesh(device.type, shape, mesh_dim_names=("stages", *names, "tensor"))
 
 
 def split(model, context, mesh, dtype):

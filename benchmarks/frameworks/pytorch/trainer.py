@@ -54,6 +54,12 @@ class Trainer(Base):
             sharding.split(self.model, context, mesh, AUTOCAST.get(context.precision))
         else:
             self.model.to(device, memory_format=layout)
+        self.sequences = None
+        if context.pieces > 1:
+            from frameworks.pytorch.context import Sequences
+
+            pieces = sharding.mesh_of(context, device, by_batch=True)["context"]
+            self.sequences = Sequences(self.model, context.tables, pieces)
         self.forward = self.model
         self.compression = None
         if context.case["compression"] == "dgc":
@@ -80,6 +86,8 @@ class Trainer(Base):
     def _on_device(self, batch):
         """A batch's tensors; images in the layout of the case."""
         tensors = {name: torch.from_numpy(value) for name, value in batch.items()}
+        if self.sequences:
+            tensors = {name: self.sequences.cut(tensor) for name, tensor in tensors.items()}
         layouts = dict.fromkeys(tensors, torch.preserve_format)
         if self.context.case["layout"] == "channels_last":
             images = [name for name, tensor in tensors.items() if tensor.dim() == 4]
@@ -195,7 +203,9 @@ class Trainer(Base):
     def losses(self):
         """The losses of all steps so far."""
         kept = torch.stack(self.kept).float()
-        return (self.pipeline.shared(kept) if self.pipeline else kept).tolist()
+        for split in filter(None, (self.pipeline, self.sequences)):
+            kept = split.shared(kept)
+        return kept.tolist()
 
     def weights(self):
         """Name -> value of all trainable parameters."""

@@ -21,6 +21,7 @@ class Layer(nn.Module):
         super().__init__()
         hidden, inner = params["hidden"], params["inner"]
         self.size = hidden // params["heads"]
+        self.attend = functional.scaled_dot_product_attention
         shared = self.size * params["key_value_heads"]
         self.norm1 = nn.RMSNorm(hidden, EPSILON)
         self.query = nn.Linear(hidden, hidden, bias=False)
@@ -44,7 +45,7 @@ class Layer(nn.Module):
             project(x).unflatten(2, (-1, self.size)).transpose(1, 2)
             for project in (self.query, self.key, self.value)
         )
-        y = functional.scaled_dot_product_attention(
+        y = self.attend(
             rotate(query, table), rotate(key, table), value, is_causal=True, enable_gqa=True
         )
         return y.transpose(1, 2).flatten(2)

@@ -363,6 +363,7 @@ def _workload(
         strategies=tuple(Strategy(name) for name in file.strategies),
         losses=file.losses and file.losses.to(ReferenceLosses),
         tensor=file.tensor and tuple(file.tensor.divides),
+        context=file.context is not None,
         pipeline=file.pipeline is not None,
         tokens=file.cost and file.cost.tokens,
         forward_flops=file.cost.forward if file.cost else {},

@@ -276,6 +276,9 @@ class SpecFile(StrictModel):
     splits training over devices. Without it the workload is never split."""
     tensor: TensorFile | None = None
     """How `tensor` splits matrices; without it none is."""
+    context: v.Some[v.Text] | None = None
+    """Tables of the network by position, which `context` cuts as it cuts sequences; without it
+    none are cut."""
     pipeline: StagesFile | None = None
     """How `pipeline` splits the network; without it no case has it."""
     parameters: v.Count | None = None

@@ -9,7 +9,7 @@ from nightbench.config.scales import own_scale
 from nightbench.config.schema import AS_DEVICES, AS_TRAINERS, BlockFile, SuiteFile
 from nightbench.config.source import Document, Key
 from nightbench.config.validate import fields_of, validate
-from nightbench.core.model import Case, Strategy
+from nightbench.core.model import LATER_AXES, Case, Strategy
 
 T = TypeVar("T")
 
@@ -83,13 +83,9 @@ def expand(block: BlockFile, scale: str, document: Document, key: Key) -> Iterat
         "framework": block.frameworks or [],
         "size": sizes,
         "batch_size_per_device": block.batch_size_per_device,
-        "shard": block.shard,
+        **{axis: getattr(block, axis) for axis in LATER_AXES},
         "shard_stage": block.shard_stage or (3,),
-        "tensor": block.tensor,
-        "pipeline": block.pipeline,
         "schedule": block.schedule or ("1f1b",),
-        "micro_batches": block.micro_batches,
-        "recompute": block.recompute,
         "precision": block.precision,
         "compiler": block.compiler,
         "execution": block.execution,

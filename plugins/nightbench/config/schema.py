@@ -176,6 +176,9 @@ class BlockFile(StrictModel):
     tensor: v.Axis[v.Count] = (1,)
     """Devices that split each matrix (tensor parallel), and compute the batches of all of them
     together."""
+    context: v.Axis[v.Count] = (1,)
+    """Devices that split each sequence (context parallel), and compute the batches of all of them
+    together; a `shard` may lie on them."""
     pipeline: v.Axis[v.Count] = (1,)
     """Devices that split the layers, a stage each, and compute the batches of all of them
     together."""

@@ -8,11 +8,9 @@ from nightbench.core.variants import Refusal
 
 def not_split(case: Case, workload: WorkloadInfo) -> Refusal | None:
     """Refuse parts that the workload has not, or that do not make up devices, matrices, layers."""
-    split = {axis: getattr(case, axis) for axis in ("shard", "tensor", "pipeline")}
-    split = {axis: number for axis, number in split.items() if number > 1}
-    for axis, can in (("tensor", workload.tensor), ("pipeline", workload.pipeline)):
-        if axis in split and not can:
-            said = f"{workload.name} is never split by it: found {split[axis]}; expected 1"
+    for axis in ("tensor", "context", "pipeline"):
+        if getattr(case, axis) > 1 and not getattr(workload, axis):
+            said = f"{workload.name} is never split by it: found {getattr(case, axis)}; expected 1"
             return Refusal(axis, said)
     for axis in ("shard", "micro_batches"):
         if getattr(case, axis) > 1 and workload.shards is None:
@@ -21,10 +19,16 @@ def not_split(case: Case, workload: WorkloadInfo) -> Refusal | None:
     if case.recompute != Case.recompute and workload.shards is None:
         said = f"{workload.name} names no layers: found {case.recompute}; expected none"
         return Refusal("recompute", said)
-    return _uneven_devices(case, split) or _uneven_parts(case, workload)
+    # Shards may lie on the devices of a context: each of the two makes up what others leave.
+    return (
+        _uneven_devices(case, "shard", "tensor", "pipeline")
+        or _uneven_devices(case, "context", "tensor", "pipeline")
+        or _uneven_parts(case, workload)
+    )
 
 
-def _uneven_devices(case: Case, split: dict[str, int]) -> Refusal | None:
+def _uneven_devices(case: Case, *axes: str) -> Refusal | None:
+    split = {axis: getattr(case, axis) for axis in axes if getattr(case, axis) > 1}
     if not split:
         return None
     devices, product = case.nodes * case.devices_per_node, 1
@@ -54,6 +58,10 @@ def _uneven_parts(case: Case, workload: WorkloadInfo) -> Refusal | None:
         if number > 1 and params.get(key, 0) % number:
             said = f"found {number}; expected a divisor of {key}, which are {params[key]} here"
             return Refusal(axis, said)
+    length = params.get("sequence_length", 0)
+    if case.context > 1 and length % (2 * case.context * case.tensor):
+        said = f"expected one whose double, times `tensor`, divides a sequence's {length} tokens"
+        return Refusal("context", f"found {case.context}; {said}")
     if case.pipeline > 1 and params.get("tied"):
         said = "its first and last stage would share the table of embeddings (`tied`)"
         return Refusal("pipeline", f"found {case.pipeline} at scale {case.scale}: {said}")
@@ -62,7 +70,7 @@ def _uneven_parts(case: Case, workload: WorkloadInfo) -> Refusal | None:
     if case.batch_size_per_device == MAX_BATCH:
         said = "expected a number with `micro_batches`"
         return Refusal("batch_size_per_device", f"found max; {said}")
-    together = case.tensor * case.pipeline
+    together = case.tensor * case.context * case.pipeline
     samples = case.batch_size_per_device * together
     if samples % case.micro_batches:
         of = f", of {together} devices together" if together > 1 else ""

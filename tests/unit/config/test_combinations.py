@@ -68,6 +68,22 @@ def refusal(line: str, workload: str, **axes: object) -> str:
             "expected a divisor of key_value_heads, which",
         ),
         (
+            *("pytorch", "llama", {**SPLIT, "context": 4, "tensor": 4}),
+            "found 16, the product of context 4 and tensor 4 with collective on 2x4; expected",
+        ),
+        (
+            *("pytorch", "llama", {**SPLIT, "context": 8, "sequence_length": 8200, "scale": "8b"}),
+            "one whose double, times `tensor`, divides a sequence's 8200 tokens",
+        ),
+        (
+            "pytorch",
+            "gpt2",
+            {**SPLIT, "context": 2},
+            "gpt2 is never split by it: found 2; expected",
+        ),
+        ("jax", "llama", {**SPLIT, "context": 2, "compiler": "xla"}, "every device whole sequen"),
+        ("pytorch", "llama", {**SPLIT, "context": 2, "shard": 2, "shard_stage": 1}, "computes pie"),
+        (
             "pytorch",
             "llama",
             {**SPLIT, **STAGES, "pipeline": 4},
@@ -116,6 +132,7 @@ def test_what_trainers_cannot_run_together_is_refused(
         *(("pytorch", "llama", {**SHARDS, "shard_stage": stage}) for stage in (1, 2, 3)),
         ("pytorch", "gpt2", {**SHARDS, "devices_per_node": 2}),
         ("pytorch", "llama", {**SPLIT, "tensor": 2, "shard": 4, "shard_stage": 3}),
+        ("pytorch", "llama", {**SPLIT, "context": 8, "shard": 8, "shard_stage": 3}),
         ("jax", "llama", {**SPLIT, "tensor": 2, "compiler": "xla"}),
         ("pytorch", "llama", {**SPLIT, **STAGES, "tensor": 2, "micro_batches": 4}),
         ("pytorch", "gpt2", {**ALONE, "recompute": "selective"}),

@@ -36,8 +36,9 @@ def test_precision_compiler_and_layout_are_tried_in_every_combination(catalog: C
         "collective shard3",
         "single bf16 inductor channels_last",
     } <= {*found}
-    # Compression; stages of sharding; tensor, two schedules, micro-batches, two kinds of recompute.
-    assert len(found) == 2 * 4 * 2 * 2 + 1 + 3 + 6
+    # Compression; stages of sharding; tensor, context, two schedules, micro-batches, two kinds of
+    # recompute.
+    assert len(found) == 2 * 4 * 2 * 2 + 1 + 3 + 7
     assert found["single channels_last"] == "resnet50_v1.5", "images alone have that layout"
     assert {cell.mode for cell in mode_cells("pytorch", GPUS, catalog) if cell.skipped} == {
         "strategy parameter_server",

@@ -61,6 +61,9 @@ class Case:
     """Of a sharded case: 1 splits optimiser states, 2 gradients as well, 3 parameters as well."""
     tensor: int = 1
     """Devices that split each matrix; they compute the same samples, those of all of them."""
+    context: int = 1
+    """Devices that split each sequence; they compute the same samples, too. Each has all weights,
+    or a shard of them: shards may lie on devices of one context."""
     pipeline: int = 1
     """Devices that split the layers, a stage each; they compute the same samples, too."""
     schedule: str | None = None
@@ -115,11 +118,9 @@ class Case:
         `single bf16 xla`, `collective shard2`; `staging.series` names modes by the same words.
         """
         axes = (axis for axis, default in LINE_AXES.items() if getattr(self, axis) != default)
-        words = {
-            **{"data": "", "shard_stage": f"shard{self.shard_stage}", "tensor": "tensor"},
-            **{"micro_batches": "micro_batches", "recompute": f"recompute_{self.recompute}"},
-        }
-        return " ".join(filter(None, (words.get(axis, str(getattr(self, axis))) for axis in axes)))
+        words = {"data": "", **{axis: word or "" for axis, (_, word) in _SPLITS.items()}}
+        found = (words.get(axis, "{}").format(getattr(self, axis)) for axis in axes)
+        return " ".join(filter(None, found))
 
     def axes(self) -> dict[str, Any]:
         """All axes by name, as JSON values."""
@@ -139,19 +140,23 @@ class Case:
         return cls(**{**axes, "strategy": Strategy(axes["strategy"])})
 
 
-LATER_AXES = (
-    *("shard", "shard_stage", "tensor", "pipeline", "schedule", "micro_batches", "recompute"),
-)
+_SPLITS: Mapping[str, tuple[str, str | None]] = {
+    "shard": ("shard", None),
+    "shard_stage": ("stage", "shard{}"),
+    "tensor": ("tensor", "tensor"),
+    "context": ("context", "context"),
+    "pipeline": ("pipeline", None),
+    "schedule": ("", "{}"),
+    "micro_batches": ("micro", "micro_batches"),
+    "recompute": ("recompute_", "recompute_{}"),
+}
+"""Axis -> what stands before its value in slugs, and what a mode is called by it; None: lines
+declare nothing of it. `test_equal_axes` and its neighbours say where else an axis has to be."""
+LATER_AXES = tuple(_SPLITS)
 """How work is split: axes that 0.1.0 had not."""
 
 _OPTIONAL_AXES: tuple[tuple[str, str], ...] = (
-    ("shard", "shard"),
-    ("shard_stage", "stage"),
-    ("tensor", "tensor"),
-    ("pipeline", "pipeline"),
-    ("schedule", ""),
-    ("micro_batches", "micro"),
-    ("recompute", "recompute_"),
+    *((axis, prefix) for axis, (prefix, _) in _SPLITS.items()),
     ("sequence_length", "seq"),
     ("precision", ""),
     ("sync", ""),
@@ -177,8 +182,8 @@ LINE_AXES: Mapping[str, str | int | None] = {
         axis: _AXIS_DEFAULTS[axis]
         for axis in (
             *("sync", "precision", "compiler", "execution"),
-            *("layout", "compression", "data", "shard_stage"),
-            *("tensor", "schedule", "micro_batches", "recompute"),
+            *("layout", "compression", "data"),
+            *(axis for axis, (_, word) in _SPLITS.items() if word),
         )
     },
 }

@@ -97,6 +97,7 @@ TableAxis = Literal[
     "shard",
     "shard_stage",
     "tensor",
+    "context",
     "pipeline",
     "schedule",
     "micro_batches",
@@ -322,6 +323,7 @@ class WorkloadInfo:
     """What the first steps' losses have to be; None where nobody states them."""
     tensor: tuple[str, ...] | None = None
     """Parameters of a scale that `tensor` has to divide; None: no case has it."""
+    context: bool = False
     pipeline: bool = False
     """Whether layers can be split into stages."""
     tokens: str | None = None

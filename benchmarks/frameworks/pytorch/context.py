@@ -1,0 +1,63 @@
+"""Sequences split over devices that compute the same samples: context parallel.
+
+Each device has a piece from the front of every sequence and one from its end, so that all of them
+attend to equally many places, and gathers keys and values of all pieces, as in the training of
+Llama 3 (Grattafiori et al. 2024, arXiv:2407.21783). PyTorch's own `context_parallel` passes them
+around a ring instead, and has kernels for GPUs alone.
+"""
+
+import torch
+import torch.distributed as dist
+from torch.distributed._functional_collectives import all_gather_tensor_autograd
+from torch.nn.attention.bias import causal_lower_right
+from torch.nn.functional import scaled_dot_product_attention
+
+
+class Sequences:
+    """What one device has of each sequence, and its attention to all of it.
+
+    Args:
+        model: whose modules attend by `attend`; its tables by position are cut here.
+        tables: names of those, buffers of the network.
+        mesh: of the devices that compute the same sequences.
+    """
+
+    def __init__(self, model, tables, mesh):
+        self.group, self.ranks, self.rank = mesh.get_group(), mesh.size(), mesh.get_local_rank()
+        self.places = (self.rank, 2 * self.ranks - 1 - self.rank)
+        for name in tables:
+            table = getattr(model, name)
+            size = table.shape[1] // (2 * self.ranks)
+            # Made beforehand: masks of this kind cannot be made where operators are looked at.
+            self.masks = [causal_lower_right(size, (place + 1) * size) for place in self.places]
+            setattr(model, name, self.cut(table))
+        for module in model.modules():
+            if hasattr(module, "attend"):
+                module.attend = self.attend
+
+    def cut(self, whole):
+        """This device's two pieces of what has the places of a sequence in its second dimension."""
+        pieces = whole.chunk(2 * self.ranks, 1)
+        return torch.cat([pieces[place] for place in self.places], 1)
+
+    def attend(self, query, key, value, is_causal, enable_gqa):
+        """Attention of heads (n, heads, length, size), each up to its own place in the whole."""
+        if not is_causal:
+            raise NotImplementedError("found attention to all places; expected causal attention")
+        gathered = all_gather_tensor_autograd(torch.stack([key, value]), 3, self.group)
+        pieces = gathered.chunk(2 * self.ranks, 3)
+        key, value = torch.cat([*pieces[::2], *reversed(pieces[1::2])], 3)
+        attended = []
+        for part, mask in zip(query.chunk(2, 2), self.masks):
+            until = (slice(None), slice(None), slice(mask.seq_len_kv))
+            attended.append(
+                scaled_dot_product_attention(
+                    part, key[until], value[until], attn_mask=mask, enable_gqa=enable_gqa
+                )
+            )
+        return torch.cat(attended, 2)
+
+    def shared(self, losses):
+        """The losses of whole sequences, of those of this device's pieces."""
+        dist.all_reduce(losses, group=self.group)
+        return losses / self.ranks
