@@ -54,7 +54,7 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ("pytorch", "llama", {**SHARDS, "precision": "fp16"}, "these ranks hold parts"),
         ("jax", "llama", {**XLA, "shard_stage": 1}, "splits a parameter with its states"),
         ("jax", "llama", {**XLA, "precision": "fp16"}, "these ranks hold parts"),
-        ("paddle3", "gpt2", SHARDS, "does not use group_sharded_parallel"),
+        ("paddle3", "gpt2", SHARDS, "group_sharded_parallel takes GPUs, XPUs"),
         ("pytorch", "llama", {**SPLIT, "tensor": 3}, "found 3 with collective on 2x4; expected"),
         (
             *("pytorch", "llama", {**SPLIT, "tensor": 2, "pipeline": 2, "shard": 4}),
