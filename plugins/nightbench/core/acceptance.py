@@ -126,9 +126,10 @@ def _modes(framework: FrameworkInfo, cluster: Cluster) -> Iterator[Case]:
             yield replace(pair, compression=compression)
         for stage in values("shard_stage"):
             yield replace(pair, shard=2, shard_stage=int(stage))
-        for axis in ("tensor", "context"):
-            if SEVERAL in values(axis):
-                yield replace(pair, **{axis: 2})
+        if SEVERAL in values("tensor"):
+            yield replace(pair, tensor=2)
+        if SEVERAL in values("context"):
+            yield replace(pair, context=2)
         for schedule in values("schedule"):
             yield replace(pair, pipeline=2, schedule=schedule, micro_batches=2)
         if SEVERAL in values("micro_batches"):
