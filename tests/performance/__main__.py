@@ -12,6 +12,7 @@ FIGURES = (
     "overhead",
     "detector",
     "detect",
+    "histories",
     "waiting",
     "turns",
     "promises",

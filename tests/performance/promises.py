@@ -1,4 +1,4 @@
-"""What verdicts promise: false alarms, 3 % by default, episodes, "catches", intervals, shapes.
+"""What verdicts promise: false alarms, young series, 3 % by default, "catches", intervals, shapes.
 
 python -m tests.performance promises [intervals] [--series 120] [--seed 1]
 """
@@ -20,9 +20,11 @@ from nightbench.detection import ChangeDetector
 from nightbench.detection.changes import changes_of_last_night
 from nightbench.detection.grading import wilson
 from nightbench.detection.history import HistoryReport, judge_history
+from nightbench.detection.modes import modes_of
 from nightbench.detection.observations import Observation
 from nightbench.detection.robust import Floats
-from nightbench.detection.series import series_from
+from nightbench.detection.series import series_from, series_of
+from nightbench.detection.siblings import siblings_of
 
 START = datetime(2026, 1, 1, 1, tzinfo=UTC)
 DAY = 86_400.0
@@ -55,7 +57,15 @@ def falls(logs: Floats) -> int:
 
 
 def two_modes(rng: np.random.Generator) -> Floats:
-    """Two levels 1.5 to 6 % apart; each night one in five series draws anew at which one it is."""
+    """Return a history of two modes."""
+    return _modes(rng)[1]
+
+
+def _modes(rng: np.random.Generator) -> tuple[Floats, Floats, float]:
+    """Return modes, history and noise of two levels 1.5 to 6 % apart.
+
+    Each night one in five series draws anew at which one it is.
+    """
     nights, gap = int(rng.integers(90, 200)), rng.uniform(0.015, 0.06)
     share, slow = rng.uniform(0.15, 0.5), False
     modes = np.zeros(nights)
@@ -63,7 +73,25 @@ def two_modes(rng: np.random.Generator) -> Floats:
         slow = bool(rng.random() < share) if rng.random() < 0.2 else slow
         modes[night] = -gap * slow
     noise = math.exp(rng.uniform(math.log(0.003), math.log(0.05)))
-    return modes + noise * rng.standard_normal(nights)
+    return modes, modes + noise * rng.standard_normal(nights), noise
+
+
+def falls_by_mode(seed: int) -> tuple[int, int]:
+    """Return nights and false falls of `two_modes`, where each level is that of a node."""
+    modes, logs, noise = _modes(np.random.default_rng([seed, 5]))
+    history = points(logs, 0.6 * noise)
+    nodes = {
+        point.run_id: ["n2" if mode else "n1"] for point, mode in zip(history, modes, strict=True)
+    }
+    detector, told = ChangeDetector(with_smallest=False), list[datetime]()
+    for night in range(RegressionPolicy().min_history, len(history)):
+        found = modes_of(history[: night + 1], nodes)
+        *past, tonight = found.points if found else history[: night + 1]
+        judged = detector.judge(past, tonight, RegressionPolicy())
+        since = judged.since if judged.kind is VerdictKind.REGRESSED else None
+        if since and all(abs((since - other).days) > WEEK for other in told):
+            told.append(since)
+    return len(history), len(told)
 
 
 def slow_nights(rng: np.random.Generator) -> Floats:
@@ -105,8 +133,29 @@ def third_fall(job: tuple[int, int, float]) -> int | None:
     return _told(points(logs, 0.6 * noise), before)
 
 
-def _told(history: Sequence[HistoryPoint], before: int) -> int | None:
-    detector = ChangeDetector(with_smallest=False)
+def young(job: tuple[int, float, float, float, bool]) -> int | None:
+    """Return the slow nights until a fall after 12 nights is told; None: not in 14.
+
+    Five siblings of 90 nights may lend their spread; the logarithms of all spreads vary by
+    `differ`.
+    """
+    seed, fall, noise, differ, with_siblings = job
+    rng = np.random.default_rng([seed, 3])
+    spreads = noise * np.exp(differ * rng.standard_normal(6))
+    others = [series_of(points(s * rng.standard_normal(90), 0.6 * s)) for s in spreads[1:]]
+    logs = spreads[0] * rng.standard_normal(26)
+    logs[12:] += math.log1p(-fall)
+    detector = ChangeDetector(
+        with_smallest=False, siblings=siblings_of(others) if with_siblings else None
+    )
+    return _told(points(logs, 0.6 * spreads[0]), 12, detector)
+
+
+def _told(
+    history: Sequence[HistoryPoint],
+    before: int,
+    detector: ChangeDetector = ChangeDetector(with_smallest=False),  # noqa: B008
+) -> int | None:
     for night in range(before, len(history)):
         judged = detector.judge(history[:night], history[night], RegressionPolicy())
         if judged.kind is VerdictKind.REGRESSED:
@@ -211,6 +260,36 @@ def false_alarms(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[st
         nights, false = sum(map(len, histories)), sum(pool.map(falls, histories, chunksize=4))
         share = 1000 * false / nights
         yield f"{make.__name__}: {false} false falls in {nights} nights, {share:.2f} in 1,000"
+    found = list(pool.map(falls_by_mode, seeds, chunksize=4))
+    nights, false = (sum(each[k] for each in found) for k in (0, 1))
+    yield (
+        f"two modes, each that of a node: {false} false falls in {nights} nights, "
+        f"{1000 * false / nights:.2f} in 1,000"
+    )
+
+
+def young_series(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
+    """Yield a line for each fall, noise and how siblings differ, with what they lend and without.
+
+    A fall of 0 is a false alarm.
+    """
+    for fall, noise, differ in (
+        (0.05, 0.01, 0.2),
+        (0.05, 0.01, 0.4),
+        (0.05, 0.02, 0.2),
+        (0.03, 0.01, 0.2),
+        (0.0, 0.01, 0.2),
+        (0.0, 0.01, 0.8),
+    ):
+        for name, lends in (("alone", False), ("with siblings", True)):
+            jobs = [(each, fall, noise, differ, lends) for each in seeds]
+            told = [n for n in pool.map(young, jobs, chunksize=4) if n is not None]
+            soon = sum(night <= 3 for night in told)
+            yield (
+                f"a fall of {fall:.0%} after 12 nights that vary by {noise:.0%}, siblings by a "
+                f"factor of {math.exp(differ):.2f}, {name}: {soon} of {len(jobs)} told within 3 "
+                f"nights, {len(told)} within 14"
+            )
 
 
 def told_by_default(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
@@ -284,6 +363,7 @@ def shapes(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
 
 PROMISES = {
     "false_alarms": (false_alarms, 1),
+    "young": (young_series, 1),
     "told_by_default": (told_by_default, 1),
     "episodes": (episodes, 1),
     "catches": (catches, 3),

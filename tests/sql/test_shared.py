@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 
 import pytest
 from tests.sql.conftest import Database, Rows
@@ -39,6 +40,8 @@ class Lab:
         self._spool, self._warehouse, self._given, self._inbox = spool, warehouse, given, inbox
         self._loader = Warehouse(connection)
         self._rng = random.Random(7)
+        self.wanderers: tuple[Case, ...] = ()
+        """Six nights on their node, six on n1, which is slower by 6 %."""
 
     def load(
         self, until: int, since: int = 0, fall: float = 0.04, noise: float = 0.004, early: int = 0
@@ -60,12 +63,15 @@ class Lab:
 
     def _came(self, run, case: Case, night: int, fall: float, noise: float):
         is_slow = case in ON_N1 and night >= FELL
+        place = "n1" if case in ON_N1 else "n2"
+        if case in self.wanderers and night // 6 % 2:
+            place, fall, is_slow = "n1", 0.06, True
         level = 100 * (1 - fall if is_slow else 1) * math.exp(self._rng.gauss(0, noise))
         return self._given.came_back(
             run,
             case,
             tuple(level * x for x in (0.998, 1.0, 1.002)),
-            nodes=("n1",) if case in ON_N1 else ("n2",),
+            nodes=(place,),
             build=FAKE,
             definition_digest=DIGEST,
             fingerprint_id="",
@@ -135,3 +141,17 @@ def test_the_alert_of_a_series_that_fell_first_becomes_that_of_all_and_is_sent_a
     alone, shared = inbox.messages
     assert "node n1" not in alone["title"]
     assert "node n1: 6 of 6 series slower by" in shared["title"]
+
+
+def test_a_series_that_changes_nodes_is_judged_by_node(lab: Lab, rows: Rows) -> None:
+    lab.wanderers = ON_N2[:1]
+    # The third stay on n1 begins.
+    result = lab.judge(lab.load(32))
+    (verdict,) = (v for v in result.verdicts if v.case_id == ON_N2[0].case_id)
+    assert verdict.kind is VerdictKind.OK
+    said = re.search(r"bimodal: (\S+) on n1, (\S+) on n2\.$", verdict.sentence)
+    assert said is not None, verdict.sentence
+    assert [float(each) for each in said.groups()] == pytest.approx([94, 100], rel=0.01)
+    assert abs(verdict.change or 0) < 0.02
+    (stored,) = rows("select sentence from marts.fct_verdict where case_id = %s", verdict.case_id)
+    assert stored["sentence"] == verdict.sentence

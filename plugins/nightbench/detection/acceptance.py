@@ -71,7 +71,7 @@ def log_odds(evidence: Evidence) -> float:
         w.steady_threshold - w.steady * evidence.steady,
     )
     distinct = abs(evidence.shift.step) / evidence.before.noise
-    nothing += w.young * 8 / evidence.before.reference * min(1.0, CLEAR / distinct)
+    nothing += w.young * 8 / evidence.before.known * min(1.0, CLEAR / distinct)
     if _outlasts(evidence.visits, evidence.after, distinct):
         return -nothing
     unseen = math.exp(w.seen)

@@ -1,5 +1,6 @@
 """Makes a verdict for every planned case of a run, measured or not."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -15,7 +16,10 @@ from nightbench.core.model import (
 )
 from nightbench.core.sentences import sentences
 from nightbench.detection.change_detector import ChangeDetector
-from nightbench.detection.detector import Detector, Judgement
+from nightbench.detection.detector import Detector, Judgement, segment
+from nightbench.detection.modes import Modes, modes_of
+from nightbench.detection.series import series_of
+from nightbench.detection.siblings import NIGHTS, YOUNG, Siblings, siblings_of
 
 
 def judge_cases(
@@ -26,6 +30,7 @@ def judge_cases(
     policy: RegressionPolicy,
     detector: Detector | None = None,
     not_judged: Mapping[str, str] | None = None,
+    siblings: Mapping[str, Siblings] | None = None,
 ) -> list[tuple[Verdict, Judgement | None]]:
     """Return the verdict of each planned case with the detector's judgement; None without a value.
 
@@ -37,9 +42,10 @@ def judge_cases(
         policy: the suite's.
         detector: `ChangeDetector` where None.
         not_judged: case_id of what was measured without the policy's metric -> why there is none.
+        siblings: what others say of the spread of young series, by case_id; used where no detector
+            is given.
     """
-    chosen = detector or ChangeDetector()
-    lacks = not_judged or {}
+    lacks, lent = not_judged or {}, siblings or {}
     found = [
         _judge(
             run,
@@ -47,12 +53,68 @@ def judge_cases(
             measured.get(case_id),
             histories.get(case_id, ()),
             policy,
-            chosen,
+            detector or ChangeDetector(siblings=lent.get(case_id)),
             lacks.get(case_id),
         )
         for case_id in planned
     ]
     return [(replace(verdict, metric=policy.metric), each) for verdict, each in found]
+
+
+def modes_of_cases(
+    run: Run,
+    measured: Mapping[str, Measurement],
+    histories: Mapping[str, Sequence[HistoryPoint]],
+    placed: Mapping[str, Mapping[str, Sequence[str]]],
+) -> dict[str, Modes]:
+    """Return the series whose nodes are modes, with their nights before this one, by case_id.
+
+    Args:
+        run: the run that is judged.
+        measured: by case_id.
+        histories: good nightly points by case_id, oldest first, without this run's own.
+        placed: case_id -> run_id -> nodes; the nodes of most runs under an empty run_id.
+    """
+    found: dict[str, Modes] = {}
+    for case_id, nodes in placed.items():
+        history, each = histories.get(case_id, ()), measured[case_id]
+        if len(nodes) > 1 and each.throughput is not None and history:
+            tonight = point_of(run, each)
+            modes = modes_of([*segment(history, tonight), tonight], nodes)
+            if modes is not None:
+                by_run = {point.run_id: point for point in modes.points}
+                points = [by_run.get(point.run_id, point) for point in history]
+                found[case_id] = replace(modes, points=points)
+    return found
+
+
+def siblings_of_cases(
+    run: Run,
+    measured: Mapping[str, Measurement],
+    histories: Mapping[str, Sequence[HistoryPoint]],
+) -> dict[str, Siblings]:
+    """Return what siblings lend to the young series of a night, by case_id.
+
+    Siblings are the series of the same line and workload; arguments as of `judge_cases`.
+    """
+    families: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for case_id, each in measured.items():
+        if each.throughput is not None:
+            families[each.case.framework, each.case.workload].append(case_id)
+    lent: dict[str, Siblings] = {}
+    for family in families.values():
+        recent = {
+            case_id: segment(
+                histories.get(case_id, ())[-2 * NIGHTS :], point_of(run, measured[case_id])
+            )[-NIGHTS:]
+            for case_id in family
+        }
+        young = [case_id for case_id, points in recent.items() if len(points) < YOUNG]
+        grown = [points for points in recent.values() if len(points) >= YOUNG] if young else []
+        found = siblings_of([series_of(points) for points in grown])
+        if found is not None:
+            lent.update(dict.fromkeys(young, found))
+    return lent
 
 
 def point_of(run: Run, measurement: Measurement) -> HistoryPoint:

@@ -24,6 +24,7 @@ from nightbench.detection.levels import estimate_level
 from nightbench.detection.power import smallest_slowdown
 from nightbench.detection.robust import Z_90, median
 from nightbench.detection.series import Series, series_of
+from nightbench.detection.siblings import YOUNG, Siblings
 
 WATCHED_NOISE = 4.0
 """A night is `watched` that lies farther off the baseline than so many times the nights' noise."""
@@ -45,6 +46,9 @@ class ChangeDetector:
     """run_id -> figure of the nodes' control measurements, above 0, higher is better. They become
     `Judgement.control` of a change and do not affect the verdict."""
 
+    siblings: Siblings | None = None
+    """What they say of the spread of a young series."""
+
     def judge(
         self, history: Sequence[HistoryPoint], tonight: HistoryPoint, policy: RegressionPolicy
     ) -> Judgement:
@@ -54,12 +58,16 @@ class ChangeDetector:
         points = [*nights, tonight][-LOOK_BACK:]
         lower = policy.judged.lower_is_better
         series = series_of(points, lower_is_better=lower)
+        series = series_of(points)
+        siblings = self.siblings if len(nights) < YOUNG else None
         least = None
         if len(nights) >= needed:
             if self.with_smallest:
-                least = smallest_slowdown(series.part(0, len(series) - 1), policy.reported_from)
+                past = series.part(0, len(series) - 1)
+                least = smallest_slowdown(past, policy.reported_from, siblings)
             releases = release_odds(points)
-            change = _of_tonight(changes_of_last_night(series, known=releases), series, policy)
+            changes = changes_of_last_night(series, releases, siblings)
+            change = _of_tonight(changes, series, policy)
             if change is not None:
                 known = "for the new version", float(releases[change.first])
                 return self._changed(points, change, len(nights), least, known, policy)
@@ -129,6 +137,8 @@ class ChangeDetector:
             change = change.inverted()
         since = f"since {first.at:%Y-%m-%d}{_coincidence(last_good, first)}"
         evidence = f"{change_evidence(change, *known)}, {since}"
+        if self.siblings is not None and history < YOUNG:
+            evidence += f"; {self.siblings.count} siblings lend their spread"
         if control:
             evidence += f"; {control.sentence}"
         return Judgement(

@@ -13,6 +13,7 @@ from nightbench.detection.evidence import Evidence, evidence_of, nights_before
 from nightbench.detection.levels import NOISE_FLOOR, LevelEstimate, estimate_level
 from nightbench.detection.robust import Floats
 from nightbench.detection.series import Series
+from nightbench.detection.siblings import Siblings
 
 LOOK_BACK = 180
 """Largest window of nights that a judgement reads: bounds its time and memory."""
@@ -114,13 +115,17 @@ class NightExamined:
     """Largest log odds of a fall and of a rise; `UNLIKELY` or more."""
 
 
-def changes_of_last_night(series: Series, known: Floats | None = None) -> list[Change]:
+def changes_of_last_night(
+    series: Series, known: Floats | None = None, siblings: Siblings | None = None
+) -> list[Change]:
     """Return the changes of `examine_last_night`."""
-    examined = examine_last_night(series, known)
+    examined = examine_last_night(series, known, siblings)
     return examined.changes if examined else []
 
 
-def examine_last_night(series: Series, known: Floats | None = None) -> NightExamined | None:
+def examine_last_night(
+    series: Series, known: Floats | None = None, siblings: Siblings | None = None
+) -> NightExamined | None:
     """Look for a change among the last nights of a series; None for fewer than `FEWEST` nights.
 
     Only the last `LOOK_BACK` nights are read.
@@ -128,6 +133,7 @@ def examine_last_night(series: Series, known: Floats | None = None) -> NightExam
     Args:
         series: the nights.
         known: prior log odds, for each night, that a change from it on lasts; 0 where None.
+        siblings: what others say of the spread of a young series.
     """
     offset = max(0, len(series) - LOOK_BACK)
     window = series.part(offset, len(series))
@@ -136,7 +142,7 @@ def examine_last_night(series: Series, known: Floats | None = None) -> NightExam
     past = estimate_level(window)
     prior = np.zeros(len(window)) if known is None else known[offset:]
     scores = steps_of(past.calm, past)
-    found = {sign: _search(window, past, sign * scores, prior, sign) for sign in (-1, 1)}
+    found = {sign: _search(window, past, sign * scores, prior, sign, siblings) for sign in (-1, 1)}
     changes = [
         _change(evidence, odds, offset, len(series) - 1)
         for odds, evidence in found.values()
@@ -147,7 +153,12 @@ def examine_last_night(series: Series, known: Floats | None = None) -> NightExam
 
 
 def _search(
-    window: Series, past: LevelEstimate, scores: Floats, prior: Floats, sign: int
+    window: Series,
+    past: LevelEstimate,
+    scores: Floats,
+    prior: Floats,
+    sign: int,
+    siblings: Siblings | None,
 ) -> tuple[float, Evidence | None]:
     """Return the largest log odds of a change of one sign, and its evidence; `UNLIKELY` at least.
 
@@ -159,7 +170,8 @@ def _search(
     def test(first: int) -> float:
         nonlocal best
         tested.add(first)
-        evidence = evidence_of(nights_before(window, past, first), past.values[first:], sign)
+        before = nights_before(window, past, first, siblings)
+        evidence = evidence_of(before, past.values[first:], sign)
         odds = log_odds(evidence) + float(prior[first])
         if odds > best[0]:
             best = odds, evidence

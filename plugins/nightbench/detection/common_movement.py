@@ -4,8 +4,8 @@
   polish of his "Exploratory Data Analysis", 1977).
 * `two_groups`: Efron's two-groups model (Statistical Science 23, 2008), with the spread between
   series of DerSimonian and Laird (Controlled Clinical Trials 7, 1986).
-* `discoveries`: the false discovery rate of Benjamini and Hochberg (Journal of the Royal
-  Statistical Society B 57, 1995).
+* `discoveries`: false discovery rate by e-values: e-BH within a night (Wang and Ramdas, Journal of
+  the Royal Statistical Society B 84, 2022), e-LOND over nights (Xu and Ramdas, AISTATS 2024).
 """
 
 import math
@@ -130,12 +130,23 @@ def common_movement(values: Floats, noise: Floats) -> tuple[Floats, Mask]:
     return common, known
 
 
-def discoveries(p_values: Mapping[Name, float], rate: float) -> set[Name]:
-    """Return what holds at a false discovery rate (Benjamini and Hochberg, 1995)."""
-    ordered = sorted(p_values, key=lambda name: p_values[name])
+def discoveries(log_e: Mapping[Name, float], tests: int, rate: float, nights: int) -> set[Name]:
+    """Return what holds at a false discovery rate over a night and over so many nights.
+
+    Each night has an equal part of the rate, and within it e-values decide by their rank. However
+    much tests and nights depend on each other, the expected share of false ones among all that is
+    found in these nights is `rate` at most.
+
+    Args:
+        log_e: logarithms of e-values: under no movement their mean is 1 at most.
+        tests: of the night, those without an e-value included.
+        rate: false discovery rate.
+        nights: over which it holds.
+    """
+    ordered = sorted(log_e, key=lambda name: -log_e[name])
     last = 0
     for k, name in enumerate(ordered, start=1):
-        if p_values[name] <= rate * k / len(ordered):
+        if log_e[name] >= math.log(tests * nights / (rate * k)):
             last = k
     return set(ordered[:last])
 

@@ -29,6 +29,7 @@ from nightbench.detection.robust import (
     variance_inflation,
 )
 from nightbench.detection.series import Series
+from nightbench.detection.siblings import Siblings
 from nightbench.detection.visits import TAILS, Visits, earlier_visits
 
 REFERENCE = 90
@@ -67,6 +68,8 @@ class NightsBefore:
     first: int
     reference: int
     """Nights of the level before."""
+    known: float
+    """The same, with those of a sibling where the series is young."""
     middle: float
     """Their median."""
     noise: float
@@ -81,6 +84,8 @@ class NightsBefore:
     history: Floats
     """Distance of each night from the level of its time; `then` from the present level."""
     then: Floats
+    siblings: Siblings | None
+    """What others say, where the series is young."""
     has_levels: bool
     """There are levels before the present one."""
 
@@ -120,13 +125,16 @@ class Evidence:
     """The same, each night held against the present level: earlier levels are stays, too."""
 
 
-def nights_before(series: Series, past: LevelEstimate, first: int) -> NightsBefore:
+def nights_before(
+    series: Series, past: LevelEstimate, first: int, siblings: Siblings | None = None
+) -> NightsBefore:
     """Return what the nights before `first` say.
 
     Args:
         series: the window that `past` describes; it may have more nights from `first` on.
         past: see `levels.estimate_level`.
         first: a night with at least one night of the present level before it.
+        siblings: what others say of the spread of a young series.
     """
     start = max(past.base, first - REFERENCE)
     reference = past.values[start:first]
@@ -136,6 +144,10 @@ def nights_before(series: Series, past: LevelEstimate, first: int) -> NightsBefo
     own = MAD_TO_SIGMA * median(np.abs(offsets) / relative_noise)
     recent = MAD_TO_SIGMA * median(np.abs(past.residual[max(0, first - 120) : first]))
     noise = max(math.sqrt((own**2 + recent**2) / 2), 0.7 * past.step_noise, NOISE_FLOOR)
+    known = float(len(reference))
+    if siblings is not None:
+        noise = max(siblings.moderate(noise, len(reference)), NOISE_FLOOR)
+        known += siblings.visits.elsewhere
     line, flat = _line(offsets, relative_noise, noise)
     then = past.values[:first] - middle
     history = np.where(np.isnan(past.aligned[:first]), then, past.aligned[:first])
@@ -143,6 +155,7 @@ def nights_before(series: Series, past: LevelEstimate, first: int) -> NightsBefo
     return NightsBefore(
         first=first,
         reference=len(reference),
+        known=known,
         middle=middle,
         noise=noise,
         line=line,
@@ -152,6 +165,7 @@ def nights_before(series: Series, past: LevelEstimate, first: int) -> NightsBefo
         worth=1 / variance_inflation(history[-ALIKE_NIGHTS:]),
         history=history,
         then=then,
+        siblings=siblings,
         has_levels=past.base > 0,
     )
 
@@ -176,6 +190,9 @@ def evidence_of(before: NightsBefore, tail: Floats, sign: int) -> Evidence:
     )
     distinct = abs(drifting.step) / before.noise
     visits = earlier_visits(before.history / drifting.step, distinct)
+    earlier = earlier_visits(before.then / drifting.step, distinct) if before.has_levels else visits
+    if before.siblings is not None:
+        visits, earlier = (each.plus(before.siblings.visits) for each in (visits, earlier))
     return Evidence(
         before,
         len(tail),
@@ -183,7 +200,7 @@ def evidence_of(before: NightsBefore, tail: Floats, sign: int) -> Evidence:
         before.worth * drifting.log_factor,
         before.worth * steady.log_factor,
         visits,
-        earlier_visits(before.then / drifting.step, distinct) if before.has_levels else visits,
+        earlier,
     )
 
 

@@ -65,6 +65,12 @@ class LevelEstimate:
         return self.starts[-1]
 
     @property
+    def distances(self) -> Floats:
+        """Distance of each night from the level of its time; visits are no levels."""
+        present = self.values - median(self.values[self.base :])
+        return np.where(np.isnan(self.aligned), present, self.aligned)
+
+    @property
     def noise(self) -> float:
         """Relative standard deviation from night to night, the larger of the two estimates."""
         return max(self.step_noise, self.level_noise)

@@ -10,6 +10,7 @@ from nightbench.detection.evidence import evidence_of, nights_before
 from nightbench.detection.levels import estimate_level
 from nightbench.detection.robust import median
 from nightbench.detection.series import Series
+from nightbench.detection.siblings import Siblings
 
 WITHIN = 7
 """Nights within which the slowdown must be detected."""
@@ -26,7 +27,9 @@ LARGEST = 0.6
 """Largest slowdown that is tried, as a logarithm."""
 
 
-def smallest_slowdown(series: Series, min_change: float = 0.0) -> float | None:
+def smallest_slowdown(
+    series: Series, min_change: float = 0.0, siblings: Siblings | None = None
+) -> float | None:
     """Return the smallest relative fall that is reported within a week in nine of ten cases.
 
     A week of typical nights below the level is appended to the series and given to the detector;
@@ -36,6 +39,7 @@ def smallest_slowdown(series: Series, min_change: float = 0.0) -> float | None:
     Args:
         series: the nights.
         min_change: a change is reported whose interval holds this relative size or more.
+        siblings: what others say of the spread of a young series.
 
     Returns:
         A fraction (0.03: 3 % slower); None for fewer nights than the detector needs, or where no
@@ -60,7 +64,7 @@ def smallest_slowdown(series: Series, min_change: float = 0.0) -> float | None:
         np.concatenate([window.count, np.full(WITHIN, median(counts) if len(counts) else 1.0)]),
     )
     # Only the week is tried at several levels.
-    before = nights_before(more, past, nights)
+    before = nights_before(more, past, nights, siblings)
     level_error = below = 0.0
 
     def detected(fall: float) -> bool:

@@ -2,9 +2,9 @@
 
 A night is a matrix, series by nights (`common_movement`). The common movement of the series of a
 factor is a series of its own, whose noise is what such commons vary by, and is judged by the same
-evidence as any series. Over the factors of a night the false discovery rate is held at `RATE`. The
-factor that explains a movement best gets it, with the series that moved; they are taken out, and
-what is left is judged again. See `docs/verdicts.md`.
+evidence as any series. Over the factors of a night, and over nights, the false discovery rate is
+held at `RATE`. The factor that explains a movement best gets it, with the series that moved; they
+are taken out, and what is left is judged again. See `docs/verdicts.md`.
 """
 
 import itertools
@@ -16,15 +16,14 @@ from datetime import date
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr
 
 from nightbench.core.model import HistoryPoint, RegressionPolicy
 from nightbench.detection.changes import (
     FEWEST,
     LEAST_REFERENCE,
     LOOK_BACK,
+    TAIL,
     examine_last_night,
-    steps_of,
 )
 from nightbench.detection.common_movement import (
     SMALLEST_GROUP,
@@ -43,7 +42,10 @@ from nightbench.detection.robust import Z_90, Floats, median
 from nightbench.detection.series import Series, series_of
 
 RATE = 0.05
-"""False discovery rate over the factors of a night."""
+"""False discovery rate over the factors of a night and over the nights of the window."""
+
+FITTED = 3
+"""Parameters of a movement: its step, the spread between series, the share that moved."""
 
 MAJORITY = 2 / 3
 """Share of a factor's series that must have moved, as for the causes of alerts."""
@@ -121,9 +123,12 @@ class _Candidate:
     """Each one's own step, shrunk towards the common one."""
     step: float
     gain: float
-    """Log likelihood ratio of the two-groups model against no common movement."""
+    """Log likelihood ratio of the two-groups model against no common movement, with the prior."""
     error: float
     """Standard error of `step` by the spread between series."""
+    log_e: float
+    """Logarithm of the Bayes factor against no movement, by Schwarz's approximation (1978), over
+    all nights on which it may have begun."""
 
     @property
     def members(self) -> set[int]:
@@ -171,19 +176,16 @@ class _Night:
         self._noise = row_noise(self._values)
         self._known = {f: self._prior(f, m) for f, m in self._groups.items()}
         self._stale = set(self._groups)
-        self._p_values: dict[Factor, float] = {}
         self._accepted: dict[Factor, _Candidate] = {}
 
     def clearest(self, policy: RegressionPolicy) -> _Candidate | None:
         """Return the change that explains most, of the factor that explains it best."""
         for factor in sorted(self._stale):
             self._accepted.pop(factor, None)
-            self._p_values[factor] = self._examine(factor, policy)
+            self._examine(factor, policy)
         self._stale = set()
-        real = discoveries(self._p_values, RATE)
-        accepted = [c for f, c in self._accepted.items() if f in real]
         # What a line shows may be the cluster's, whose own common is not yet believed.
-        starts = [c.start for c in accepted] + self._starts_of_series()
+        starts = [c.start for c in self._accepted.values()] + self._starts_of_series()
         nights = {
             (near, start.step < 0): replace(start, first=near)
             for start in reversed(starts)
@@ -191,14 +193,16 @@ class _Night:
             if 0 < near < len(self._dates)
         }
         best: dict[Factor, _Candidate] = {}
-        for factor in sorted(real):
+        for factor in self._groups:
             moved = [self._candidate(factor, start) for start in nights.values()]
             clearest = max(filter(None, moved), key=lambda c: c.gain, default=None)
             if clearest is not None:
                 best[factor] = clearest
-        if not best:
+        log_e = {factor: candidate.log_e for factor, candidate in best.items()}
+        real = discoveries(log_e, len(self._groups), RATE, LOOK_BACK)
+        ranked = sorted((best[factor] for factor in real), key=lambda c: (-c.gain, c.factor))
+        if not ranked:
             return None
-        ranked = sorted(best.values(), key=lambda c: -c.gain)
         # Two movements of a night are not one of all their series.
         pairs = itertools.combinations(ranked[1:MOST_RIVALS], 2)
         apart = [pair for pair in pairs if pair[0].members.isdisjoint(pair[1].members)]
@@ -302,8 +306,8 @@ class _Night:
         commonest = [_commonest(known[:, k]) for k in range(len(self._dates))]
         return PRIOR + new_state_odds([self._names[code] for code in commonest])
 
-    def _examine(self, factor: Factor, policy: RegressionPolicy) -> float:
-        """Keep the candidate of a factor, if its common changed; return the change's p-value."""
+    def _examine(self, factor: Factor, policy: RegressionPolicy) -> None:
+        """Keep the candidate of a factor, if its common changed."""
         mask = self._groups[factor]
         rows = _members(mask)
         common, known = common_movement(
@@ -311,18 +315,13 @@ class _Night:
         )
         nights = np.flatnonzero(known)
         if len(nights) < max(FEWEST, policy.min_history + 1) or nights[-1] != len(self._dates) - 1:
-            return 1.0
+            return
         days: Floats = np.array([self._dates[k].toordinal() - _EPOCH for k in nights], dtype=float)
         within = column_median(np.where(mask[rows], self._within[rows], np.nan))[nights]
         count = column_median(np.where(mask[rows], self._count[rows], np.nan))[nights]
         series = Series(days, common[nights], within, count)
         examined = examine_last_night(series, self._known[factor][nights])
-        if examined is None:
-            return 1.0
-        scores = np.abs(steps_of(examined.past.calm, examined.past))
-        tested = max(int((scores > 0).sum()), 1)
-        freedom = min(len(nights) - 2, REFERENCE)
-        for change in examined.changes:
+        for change in examined.changes if examined else ():
             if not change.may_reach(policy.reported_from):
                 continue
             step, off = math.log1p(change.change), series.level[-1] - math.log(change.baseline)
@@ -338,7 +337,6 @@ class _Night:
                 if candidate is not None:
                     self._accepted[factor] = candidate
                     break
-        return min(1.0, 2 * tested * float(stdtr(freedom, -scores.max())))
 
     def _candidate(self, factor: Factor, begun: _Start) -> _Candidate | None:
         """Return which rows of a factor moved on a night; None where too few did."""
@@ -365,9 +363,16 @@ class _Night:
         members = (found.moved > 0.5) & ~self._is_control[rows]
         if members.sum() < max(SMALLEST_GROUP, MAJORITY * int((~self._is_control[rows]).sum())):
             return None
-        gain = found.gain + float(self._known[factor][first])
         return _Candidate(
-            factor, begun, rows, found.moved, found.steps, found.step, gain, found.error
+            factor,
+            begun,
+            rows,
+            found.moved,
+            found.steps,
+            found.step,
+            found.gain + float(self._known[factor][first]),
+            found.error,
+            found.gain - FITTED / 2 * math.log(len(rows)) - math.log(TAIL),
         )
 
 

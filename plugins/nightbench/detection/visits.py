@@ -34,6 +34,15 @@ class Visits:
     longest: int
     """Nights of the longest of them."""
 
+    def plus(self, other: Visits) -> Visits:
+        """Return the counts of both."""
+        return Visits(
+            self.count + other.count,
+            self.nights + other.nights,
+            self.elsewhere + other.elsewhere,
+            max(self.longest, other.longest),
+        )
+
     def towards(self, other: Visits, part: float) -> Visits:
         """Return counts between these and those of the other, `part` of the way, never fewer."""
         return Visits(

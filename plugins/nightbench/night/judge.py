@@ -6,7 +6,7 @@ Every run gets verdicts; only nightly runs open and close alerts and send messag
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nightbench.alerts import AlertChanges, Delivery, LiveAlert, alerts_for, drifts
 from nightbench.alerts.explain import explain_alerts
@@ -27,10 +27,17 @@ from nightbench.core.model import (
     Verdict,
 )
 from nightbench.core.run_plan import RunPlan
-from nightbench.detection import NIGHTS_READ, ChangeDetector, Judgement, judge_cases
+from nightbench.detection import (
+    NIGHTS_READ,
+    ChangeDetector,
+    Judgement,
+    judge_cases,
+    modes_of_cases,
+    siblings_of_cases,
+)
 from nightbench.detection.factors import NightRow, SharedMovement
 from nightbench.night.detector_grade import DetectorGrades, grade_detector
-from nightbench.night.shared_night import CHANGES, judge_shared, remaining
+from nightbench.night.shared_night import CHANGES, judge_shared, placements, remaining
 from nightbench.night.suspected_regressions import confirm_suspects
 from nightbench.nodes.node_preflight import ALL_REDUCE
 from nightbench.spool import Spool
@@ -238,22 +245,48 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
         list(by_id), run.cluster, before=run.started_at, max_nights=NIGHTS_READ, metric=judged_by
     )
     lacks = {each.case_id: each.not_judged for each in measured_cases if each.not_judged}
-    cases = judge_cases(run, list(by_id), measured, histories, plan.policy, not_judged=lacks)
-    # Changed cases are judged again with the controls of their nodes, which add evidence only.
     # Controls measure speed, and what a night's series share is looked for in throughput alone.
     by_throughput = plan.policy.metric == "throughput"
+    is_shared = run.run_kind is RunKind.NIGHTLY and by_throughput
+    placed = placements(warehouse, run, list(measured)) if is_shared else {}
+    modes = modes_of_cases(run, measured, histories, placed)
+    histories = {**histories, **{case_id: list(each.points) for case_id, each in modes.items()}}
+    siblings = siblings_of_cases(run, measured, histories)
+    cases = judge_cases(
+        run,
+        list(by_id),
+        measured,
+        histories,
+        plan.policy,
+        not_judged=lacks,
+        siblings=siblings,
+    )
+    # Changed cases are judged again with the controls of their nodes, which add evidence only.
     changed = [v.case_id for v, _ in cases if v.kind in CHANGES and by_throughput]
     with_controls = {
         case_id: judge_cases(
-            run, [case_id], measured, histories, plan.policy, ChangeDetector(controls=controls)
+            run,
+            [case_id],
+            measured,
+            histories,
+            plan.policy,
+            ChangeDetector(controls=controls, siblings=siblings.get(case_id)),
         )[0]
         for case_id, controls in controls_of_cases(warehouse.causes, run, changed).items()
     }
     cases = [with_controls.get(case[0].case_id, case) for case in cases]
     judged = JudgedCases(cases, histories)
-    if run.run_kind is RunKind.NIGHTLY and by_throughput:
-        shared = judge_shared(warehouse, run, by_id, measured, histories, cases, plan.policy)
-        judged = JudgedCases(shared.cases, histories, shared.movements, shared.own, shared.rows)
+    if is_shared:
+        shared = judge_shared(
+            warehouse, run, by_id, measured, histories, cases, plan.policy, placed, siblings
+        )
+        told = [
+            (replace(verdict, sentence=modes[verdict.case_id].after(verdict.sentence)), judgement)
+            if verdict.case_id in modes
+            else (verdict, judgement)
+            for verdict, judgement in shared.cases
+        ]
+        judged = JudgedCases(told, histories, shared.movements, shared.own, shared.rows)
     warehouse.series.store_verdicts(judged.verdicts)
     return judged
 

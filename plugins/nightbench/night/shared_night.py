@@ -32,10 +32,14 @@ from nightbench.detection.factors import (
     without_shared,
 )
 from nightbench.detection.shared_movements import shared_movements
+from nightbench.detection.siblings import Siblings
 from nightbench.nodes.node_preflight import ALL_REDUCE
 from nightbench.warehouse import Warehouse
 
 CHANGES = (VerdictKind.REGRESSED, VerdictKind.IMPROVED)
+
+Placements = Mapping[str, Mapping[str, Sequence[str]]]
+"""case_id -> run_id -> nodes; the nodes of most runs under an empty run_id alone."""
 
 JudgedCase = tuple[Verdict, Judgement | None]
 
@@ -60,6 +64,8 @@ def judge_shared(
     histories: Mapping[str, Sequence[HistoryPoint]],
     cases: Sequence[JudgedCase],
     policy: RegressionPolicy,
+    placed: Placements,
+    siblings: Mapping[str, Siblings],
 ) -> SharedNight:
     """Find the movements that cases of a nightly run share, and judge what is left of each.
 
@@ -70,9 +76,11 @@ def judge_shared(
         WarehouseUnavailable: the warehouse is away.
     """
     judged = {verdict.case_id: each for verdict, each in cases if each is not None}
-    placed = _placements(warehouse, run, list(judged))
     rows = {
-        case_id: _row(run, planned[case_id], measured[case_id], histories.get(case_id, ()), placed)
+        case_id: replace(
+            _row(run, planned[case_id], measured[case_id], histories.get(case_id, ()), placed),
+            siblings=siblings.get(case_id),
+        )
         for case_id in judged
     }
     days = {p.run_id: p.at for row in rows.values() for p in row.points}
@@ -114,7 +122,7 @@ def share(
             others = [rows[case_id] for case_id in lines[_line(row)] if case_id != row.name]
             found.append(_without_release(row, others, alone, (verdict, judgement), policy))
         elif verdict.kind in CHANGES:
-            left = _judge(_unversioned(without_shared(row, movements)), policy)
+            left = _judge(row, without_shared(row, movements), policy)
             # By how much a member moved may differ; what began on another night is its own.
             if left.kind is verdict.kind and not any(
                 left.since and abs((left.since.date() - each.since).days) <= APART for each in mine
@@ -150,12 +158,11 @@ def remaining(
     return found
 
 
-def _judge(points: Sequence[HistoryPoint], policy: RegressionPolicy) -> Judgement:
-    return ChangeDetector(with_smallest=False).judge(points[:-1], points[-1], policy)
-
-
-def _unversioned(points: Sequence[HistoryPoint]) -> list[HistoryPoint]:
-    return [replace(point, framework_version=None) for point in points]
+def _judge(row: NightRow, points: Sequence[HistoryPoint], policy: RegressionPolicy) -> Judgement:
+    """Judge the points of a row, whose versions make no change likelier."""
+    detector = ChangeDetector(with_smallest=False, siblings=row.siblings)
+    *history, tonight = [replace(point, framework_version=None) for point in points]
+    return detector.judge(history, tonight, policy)
 
 
 def _line(row: NightRow) -> Factor:
@@ -180,7 +187,7 @@ def _without_release(
     moved = [each for each in before if each.name in alone and alone[each.name][0] == since]
     if len(before) < SMALLEST_GROUP or len(moved) + 1 >= SMALLEST_GROUP:
         return case
-    left = _judge(_unversioned(row.points), policy)
+    left = _judge(row, row.points, policy)
     if left.kind in CHANGES:
         return case
     left = replace(
@@ -228,7 +235,7 @@ def _row(
     planned: PlannedCase,
     measured: Measurement,
     history: Sequence[HistoryPoint],
-    placed: Mapping[str, Mapping[str, Sequence[str]]],
+    placed: Placements,
 ) -> NightRow:
     tonight = point_of(run, measured)
     past = [p for p in history if p.run_id != run.run_id and p.at < run.started_at]
@@ -249,10 +256,10 @@ def _row(
     return NightRow(case.case_id, [*nights, tonight], factors, nodes, usual_nodes=usual)
 
 
-def _placements(
+def placements(
     warehouse: Warehouse, run: Run, case_ids: Sequence[str]
 ) -> dict[str, dict[str, Sequence[str]]]:
-    """Return case_id -> run_id -> nodes; the nodes of most runs under an empty run_id alone."""
+    """Return the nodes that series ran on, see `Placements`."""
     found: dict[str, dict[str, Sequence[str]]] = {}
     for row in warehouse.series.placements(run.cluster, case_ids, run.started_at):
         nodes = found.setdefault(row["case_id"], {})

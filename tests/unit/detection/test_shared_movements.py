@@ -11,7 +11,7 @@ from histories import FIRST
 from nightbench.core.model import HistoryPoint, RegressionPolicy
 from nightbench.detection.common_movement import common_movement, discoveries, two_groups
 from nightbench.detection.factors import Factor, FactorKind, NightRow, without_shared
-from nightbench.detection.shared_movements import shared_movements
+from nightbench.detection.shared_movements import FITTED, shared_movements
 
 LAB = Factor(FactorKind.CLUSTER, "lab")
 BEFORE, SINCE = 60, 4
@@ -127,8 +127,16 @@ def test_a_step_of_most_is_told_from_those_that_stayed_and_one_of_its_own():
     assert (found.moved > 0.5).tolist() == [True] * 5 + [False] * 2
 
 
-def test_discoveries_are_those_of_benjamini_and_hochberg():
-    # Of 10 at a rate of 5 %, the third may reach 0.015 and saves the second.
-    p_values = dict(zip("abcdefghij", (0.001, 0.0149, 0.0149, *[0.5] * 7), strict=True))
-    assert discoveries(p_values, 0.05) == {"a", "b", "c"}
-    assert discoveries({"a": 0.06}, 0.05) == set()
+def test_discoveries_hold_over_the_night_and_over_nights():
+    # Of 10 at a rate of 5 % over 180 nights: one alone needs 36,000, each of three 12,000.
+    log_e = {"a": math.log(40_000), "b": math.log(12_500), "c": math.log(12_500), "d": 3.0}
+    assert discoveries(log_e, 10, 0.05, 180) == {"a", "b", "c"}
+    assert discoveries({"b": math.log(12_500)}, 10, 0.05, 180) == set()
+    assert discoveries({"b": math.log(12_500)}, 3, 0.05, 180) == {"b"}
+
+
+def test_noise_of_twenty_series_makes_no_discovery_and_the_e_values_hold():
+    rng = np.random.default_rng(11)
+    values, errors = rng.normal(0, 0.004, (200, 20)), np.full(20, 0.004)
+    gains = np.array([two_groups(steps, errors, float(np.median(steps))).gain for steps in values])
+    assert np.mean(np.exp(gains - FITTED / 2 * math.log(20))) <= 1

@@ -1,0 +1,72 @@
+"""Series whose nodes are modes, and what is left of them at tonight's."""
+
+import re
+
+import numpy as np
+import pytest
+from histories import nights
+
+from nightbench.core.model import RegressionPolicy, VerdictKind
+from nightbench.detection import ChangeDetector
+from nightbench.detection.modes import modes_of
+
+STAYS = [("gpu02", 14), ("gpu01", 7), ("gpu02", 12), ("gpu01", 6), ("gpu02", 13), ("gpu01", 5)]
+FAST, SLOW = 97.9, 94.1
+
+
+def series(stays=STAYS, fall=0.0, since=1000, slow=SLOW):
+    """Nights of stays on two nodes, and the nodes of each run."""
+    rng = np.random.default_rng(5)
+    places = [place for place, length in stays for _ in range(length)]
+    levels = np.array([slow if place == "gpu01" else FAST for place in places])
+    levels[since:] *= 1 - fall
+    points = nights(*(levels * np.exp(0.004 * rng.standard_normal(len(levels)))))
+    return points, {p.run_id: [place] for p, place in zip(points, places, strict=True)}
+
+
+def judge(points):
+    return ChangeDetector(with_smallest=False).judge(points[:-1], points[-1], RegressionPolicy())
+
+
+def test_a_series_that_jumps_with_its_node_is_judged_by_node():
+    points, nodes = series()
+    found = modes_of(points, nodes)
+    said = re.fullmatch(r"bimodal: ([\d.]+) on gpu01, ([\d.]+) on gpu02", found.sentence)
+    assert [float(each) for each in said.groups()] == pytest.approx([SLOW, FAST], rel=0.005)
+    assert found.points[-1] == points[-1]
+    assert found.points[0].value == pytest.approx(SLOW, rel=0.02)
+    assert judge(found.points).kind is VerdictKind.OK
+    assert found.after("All is well.") == f"All is well; {found.sentence}."
+
+
+def test_a_fall_of_the_level_is_seen_through_the_modes():
+    points, nodes = series([*STAYS[:-1], ("gpu01", 9)], fall=0.04, since=53)
+    found = modes_of(points, nodes)
+    judged = judge(found.points)
+    assert judged.kind is VerdictKind.REGRESSED
+    assert judged.level_change == pytest.approx(-0.04, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "stays",
+    [
+        [("gpu02", 30), ("gpu01", 12)],  # it moved and stayed: nothing tells node from work
+        [("gpu02", 57)],
+    ],
+)
+def test_what_does_not_come_back_is_no_mode(stays):
+    assert modes_of(*series(stays)) is None
+
+
+def test_nodes_that_are_alike_are_no_modes():
+    assert modes_of(*series(slow=FAST)) is None
+
+
+def test_a_fall_on_the_night_of_a_move_makes_no_mode():
+    assert modes_of(*series(STAYS[:4], fall=0.06, since=14, slow=FAST)) is None
+
+
+def test_nights_whose_nodes_are_unknown_make_no_mode():
+    points, nodes = series()
+    del nodes[points[3].run_id]
+    assert modes_of(points, nodes) is None
