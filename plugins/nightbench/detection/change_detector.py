@@ -58,7 +58,6 @@ class ChangeDetector:
         points = [*nights, tonight][-LOOK_BACK:]
         lower = policy.judged.lower_is_better
         series = series_of(points, lower_is_better=lower)
-        series = series_of(points)
         siblings = self.siblings if len(nights) < YOUNG else None
         least = None
         if len(nights) >= needed:
