@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from nightbench.config import load_catalog
+from nightbench.config import load_catalog, load_suite
 from nightbench.core.capabilities import refusal_of
 from nightbench.core.model import Case, Cluster, Node, Strategy
 from nightbench.core.model_memory import held_bytes
 
-CATALOG = load_catalog(Path(__file__).resolve().parents[3] / "benchmarks")
+REPO = Path(__file__).resolve().parents[3]
+CATALOG = load_catalog(REPO / "benchmarks")
+EXAMPLE = REPO / "docs/examples/llama-8b.yaml"
 LLAMA = CATALOG.workloads["llama"]
 NODES = tuple(Node(f"n{number}", f"n{number}", "ssh") for number in range(32))
 
@@ -62,6 +64,15 @@ def test_what_cannot_fit_is_refused_with_the_figure() -> None:
     assert refusal(llama("full", 1), 24) == ""
     assert "needs at least 141 GB" in refusal(llama("70b", 1, tensor=8), 80)
     assert refusal(llama("70b", 4, tensor=8, pipeline=4, schedule="1f1b"), 80) == ""
+
+
+def test_the_example_of_8b_plans_on_32_gpus_but_for_what_cannot_fit() -> None:
+    gpus = {"device_kind": "gpu", "devices_per_node": 8, "compute_capability": "9.0"}
+    cluster = Cluster("lab", NODES[:4], device_memory_bytes=80_000_000_000, **gpus)
+    suite = load_suite(EXAMPLE, CATALOG, cluster=cluster, untried=True)
+    assert len(suite.cases) == 25
+    replicated = [each for each in suite.skipped.values() if "at least 128 GB" in each]
+    assert len(replicated) == len(suite.skipped) == 2
 
 
 def test_a_process_on_a_cpu_may_take_no_more_than_the_case_says() -> None:

@@ -161,6 +161,21 @@ def test_the_siblings_of_a_young_series_lend_it_their_spread():
     assert siblings_of_cases(run, others, histories) == {}
 
 
+def test_where_lower_is_better_siblings_lend_their_visits_to_a_higher_level():
+    rng = random.Random(3)
+    visited = [100] * 20 + [112] * 5 + [100] * 20 + [112] * 5 + [100] * 10
+    levels = {"young": [100] * 12, **{f"sibling{n}": visited for n in range(1, 5)}}
+    histories = {
+        case_id: nights(*(level * math.exp(rng.gauss(0, 0.01)) for level in each))
+        for case_id, each in levels.items()
+    }
+    run = replace(RUN, started_at=max(each[-1].at for each in histories.values()) + timedelta(1))
+    measured = {case_id: measurement(each[-1]) for case_id, each in levels.items()}
+    times = siblings_of_cases(run, measured, histories, lower_is_better=True)["young"]
+    rates = siblings_of_cases(run, measured, histories)["young"]
+    assert times.visits.count >= 2 > 0.5 > rates.visits.count
+
+
 def test_siblings_that_differ_much_or_go_to_another_level_lend_less():
     rng = np.random.default_rng(1)
 
