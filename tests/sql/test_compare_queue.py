@@ -201,6 +201,30 @@ def test_nothing_begins_while_a_night_goes_on(
     assert taking("one") == request_id
 
 
+def test_a_cluster_that_is_gone_stops_no_other(
+    desk: Desk,
+    taking: Callable[..., int | None],
+    monkeypatch: pytest.MonkeyPatch,
+    warehouse: Database,
+    tmp_path: Path,
+) -> None:
+    gone = desk("ada").request(asked())
+    assert taking("one") == gone
+    other = desk("ada").request(asked(cluster="other"))
+
+    def cluster_of(name: str) -> Cluster:
+        if name != "other":
+            raise UserError(f"cluster {name}: found no such file")
+        return Cluster(name, ())
+
+    monkeypatch.setattr(compare, "cluster_of", cluster_of)
+    taken = take(lambda: connect(warehouse.loader), Spool(tmp_path), "one", {}.get, lambda: ())
+    assert taken is not None
+    row, found = taken
+    assert (row["request_id"], found.why_not) == (gone, "cluster local: found no such file")
+    assert taking("two", one="running") == other
+
+
 # --- the API ----------------------------------------------------------------------------------
 
 

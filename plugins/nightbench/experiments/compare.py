@@ -248,6 +248,13 @@ def take(
         if not rows:
             return None
         nights = list(suites())
+
+        def gap_of(cluster: str) -> Gap:
+            try:
+                return gap(cluster, nights, spool, now)
+            except UserError as error:  # its file is gone: what waits for it goes on waiting
+                return Gap(why_not=str(error))
+
         running = [row for row in rows if row["state"] == "running"]
         for row in sorted(running, key=lambda each: each["dag_run_id"] != dag_run_id):
             mine = row["dag_run_id"] == dag_run_id
@@ -255,7 +262,7 @@ def take(
                 dag_run_state(row["dag_run_id"]) in ENDED
                 and warehouse.compares.adopt(row["request_id"], row["dag_run_id"], dag_run_id)
             ):
-                return row, gap(row["cluster"], nights, spool, now)
+                return row, gap_of(row["cluster"])
         busy = {row["cluster"] for row in running}
         spent = warehouse.compares.spent()
         for cluster in sorted({row["cluster"] for row in rows} - busy):
@@ -264,14 +271,11 @@ def take(
                 for row in rows
                 if row["cluster"] == cluster and row["state"] == "queued"
             }
-            try:
-                found = gap(cluster, nights, spool, now)
-                policy = cluster_of(cluster).compare
-            except UserError as error:
-                found = Gap(why_not=str(error))
+            found = gap_of(cluster)
             if found.why_not:
                 log.info("%s: %d wait: %s", cluster, len(queued), found.why_not)
                 continue
+            policy = cluster_of(cluster).compare
             mine_of = {person: s for (where, person), s in spent.items() if where == cluster}
             for request_id in queue_of(list(queued.values()), Shares(policy, mine_of)):
                 row = queued[request_id]
