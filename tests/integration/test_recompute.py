@@ -1,13 +1,18 @@
-"""What PyTorch computes again in a backward pass, by `recompute`, counted operator by operator."""
+"""What PyTorch computes again in a backward pass by `recompute`, and what it keeps until then."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from nightbench.config import load_catalog
+from nightbench.core.model import Case, Strategy
+from nightbench.core.model_memory import kept_bytes
 from nightbench.testkit.gangs import BENCHMARKS
 
 pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -51,16 +56,44 @@ for recompute in ("none", "selective", "full"):
     found[recompute] = {**operators.seen, "loss": loss.item(), "gradients": gradients}
 print(json.dumps(found))
 """
+KEPT = """
+import json
+from types import SimpleNamespace
+
+import torch
+from frameworks.pytorch.trainer import Trainer
+from torch.distributed._tools.mem_tracker import MemTracker
+from workloads.llama import pytorch as network
+
+params = json.load(open("workloads/llama/spec.json"))["scales"]["smoke"]
+shape = (8, params["sequence_length"])
+found = {}
+for precision in ("fp32", "bf16"):
+    for recompute in ("none", "selective", "full"):
+        model = network.model(params)
+        rank = SimpleNamespace(model=model, context=SimpleNamespace(shards="layers"))
+        if recompute != "none":
+            Trainer._recompute(rank, recompute)
+        batch = {name: torch.randint(0, 9, shape) for name in ("tokens", "labels")}
+        tracker = MemTracker()
+        tracker.track_external(model)
+        with tracker:
+            with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+                loss = network.loss(model, batch)
+            loss.backward()
+        (peak,) = tracker.get_tracker_snapshot("peak").values()
+        (kept,) = (size for kind, size in peak.items() if str(kind).endswith("ACT"))
+        found[f"{precision} {recompute}"] = kept
+print(json.dumps(found))
+"""
 MATRICES = 7
 """Of a layer: query, key, value, attended, gate, widen, narrow."""
 LAYERS = 2
 
 
-def test_selective_recomputes_all_but_products_and_attention(
-    interpreter: Callable[[str], str],
-) -> None:
+def printed(python: str, program: str) -> dict[str, Any]:
     ran = subprocess.run(
-        [interpreter("pytorch"), "-c", COUNT],
+        [python, "-c", program],
         cwd=BENCHMARKS,
         env={"PYTHONPATH": str(BENCHMARKS), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -68,7 +101,27 @@ def test_selective_recomputes_all_but_products_and_attention(
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
-    none, selective, full = (json.loads(ran.stdout)[each] for each in ("none", "selective", "full"))
+    return dict(json.loads(ran.stdout))
+
+
+@pytest.mark.parametrize(("precision", "most"), [("fp32", 1.2), ("bf16", 1.5)])
+def test_layers_keep_what_the_plan_counts_at_least(
+    interpreter: Callable[[str], str], precision: str, most: float
+) -> None:
+    """In bf16 norms and residuals stay in float32, which the plan does not count."""
+    kept = printed(interpreter("pytorch"), KEPT)
+    workload = load_catalog(BENCHMARKS).workloads["llama"]
+    single = Case("llama", "pytorch", Strategy.SINGLE, scale="smoke", precision=precision)
+    for recompute in ("none", "selective", "full"):
+        case = replace(single, batch_size_per_device=8, recompute=recompute)
+        assert 1 <= kept[f"{precision} {recompute}"] / kept_bytes(case, workload) <= most
+
+
+def test_selective_recomputes_all_but_products_and_attention(
+    interpreter: Callable[[str], str],
+) -> None:
+    counted = printed(interpreter("pytorch"), COUNT)
+    none, selective, full = (counted[each] for each in ("none", "selective", "full"))
 
     products, attention = "aten.mm", "aten._scaled_dot_product_flash_attention_for_cpu"
     # Nothing after the last product of a layer is needed, so that one is not computed again.

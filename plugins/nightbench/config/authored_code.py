@@ -164,6 +164,9 @@ def complain_of_formulas(document: Document, file: SpecFile, cost: CostFile) -> 
     formulas: dict[Key, str] = {("cost", "forward", k): x for k, x in cost.forward.items()}
     if cost.tokens is not None:
         formulas["cost", "tokens"] = cost.tokens
+    if cost.kept is not None:
+        formulas |= {("cost", "kept", name): each for name, each in dict(cost.kept).items()}
+        formulas["cost", "kept"] = "layers * sequence_length"
     for key, formula in formulas.items():
         for scale, parameters in file.scales.items():
             try:

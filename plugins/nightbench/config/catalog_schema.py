@@ -200,8 +200,22 @@ def _truly(value: Any) -> Any:
     return value
 
 
+class KeptFile(StrictModel):
+    """Values that a device keeps for the backward pass at least: formulas, each of one token."""
+
+    layer: v.Text
+    """Of a layer of which nothing is computed again."""
+    products: v.Text
+    """Of a layer that keeps its input and what products and attention gave: `recompute:
+    selective`, or a compiler that computes the rest again."""
+    input: v.Text
+    """Of a layer that keeps its input alone: `recompute: full`."""
+    logits: v.Text
+    """Beyond the layers, in float32."""
+
+
 class CostFile(StrictModel):
-    """Model FLOPs and tokens of an example, for tokens per second and MFU."""
+    """Model FLOPs, tokens and memory of an example."""
 
     source: v.Text
     """What the formulas count and leave out, and where they are from."""
@@ -211,6 +225,9 @@ class CostFile(StrictModel):
     `+ - * / **` and `sum(a list)`. Training takes three times the sum."""
     tokens: v.Text | None = None
     """Formula of the tokens of one example, of a language model."""
+    kept: KeptFile | None = None
+    """What layers keep, for what fits into a device; `layers` and `sequence_length` are parameters
+    of each scale. Without it weights, gradients and optimiser states are counted alone."""
 
 
 class LossesFile(StrictModel):

@@ -1,6 +1,7 @@
-"""What a device has to hold of a training at least: weights, gradients, optimiser states. Pure."""
+"""What a device has to hold of a training at least: weights, states, what layers keep. Pure."""
 
 from nightbench.core.model import Case, Cluster, Strategy, WorkloadInfo
+from nightbench.core.model_flops import evaluate
 
 FLOAT32 = 4
 """Bytes: all lines keep these in float32, whatever products are computed in."""
@@ -12,7 +13,7 @@ _MOMENTS = {"momentum": 1, "adam": 2, "adamw": 2}
 def held_bytes(case: Case, workload: WorkloadInfo) -> dict[str, float] | None:
     """Return the bytes on one device by what they are; None where parameters are not counted.
 
-    Activations, buffers of exchanges and layers gathered one by one come on top.
+    Buffers of exchanges, layers gathered one by one and gradients of activations come on top.
     """
     params = workload.params_of(case)
     parameters = params.get("parameters", workload.parameters)
@@ -32,7 +33,35 @@ def held_bytes(case: Case, workload: WorkloadInfo) -> dict[str, float] | None:
     if stage == 2:  # What is split between steps, and what is gathered for one.
         gathered = whole / 2 if case.precision in ("bf16", "fp16") else whole
         held["weights"] = whole / case.shard + gathered
-    return held
+    return {**held, "activations": kept_bytes(case, workload)}
+
+
+def kept_bytes(case: Case, workload: WorkloadInfo) -> float:
+    """Return the bytes that layers keep for the backward pass; 0 where the workload states none.
+
+    Devices that split matrices, sequences or layers compute the batches of all of them together,
+    so that each keeps its share of these (Korthikanti et al. 2022, arXiv:2205.05198, counts alike).
+    """
+    if not workload.kept:
+        return 0.0
+    params = workload.params_of(case)
+    values = {name: evaluate(formula, params) for name, formula in workload.kept.items()}
+    # What a compiler fuses it computes again.
+    what = {"full": "input", "selective": "products"}.get(
+        case.recompute, "layer" if case.compiler == "none" else "products"
+    )
+    size = FLOAT32 / 2 if case.precision in ("bf16", "fp16") else FLOAT32
+    samples = 1 if case.batch_size_per_device == "max" else case.batch_size_per_device
+    tokens = float(samples * params["sequence_length"])
+    layers = tokens * float(params["layers"]) * values[what] * size
+    logits = tokens * case.pipeline * values["logits"] * FLOAT32
+    parts = case.micro_batches
+    if case.schedule == "gpipe":
+        return layers + logits
+    # Of a pipeline the first stage has the most parts under way, and the last the logits of one.
+    first = layers * min(case.pipeline, parts) / parts
+    last = (layers + logits) / parts
+    return max(first, last)
 
 
 def does_not_fit(case: Case, workload: WorkloadInfo, cluster: Cluster) -> str | None:
@@ -48,7 +77,7 @@ def does_not_fit(case: Case, workload: WorkloadInfo, cluster: Cluster) -> str | 
     return (
         f"{case.case_id} needs at least {_gb(sum(held.values()))} on each device ({parts}); "
         f"cluster {cluster.name} has {_gb(limit)}: expected more `shard`, `tensor` or "
-        "`pipeline`, or a smaller scale"
+        "`pipeline`, `recompute`, a smaller batch or scale"
     )
 
 

@@ -331,6 +331,9 @@ class WorkloadInfo:
     forward_flops: Mapping[str, str] = field(default_factory=dict)
     """What is computed -> formula of its FLOPs in the forward pass of an example; empty where the
     workload states none (`core.model_flops`)."""
+    kept: Mapping[str, str] = field(default_factory=dict)
+    """What of a layer or beyond -> formula of the values of a token that a device keeps at least
+    for the backward pass; empty where the workload states none (`core.model_memory`)."""
     digest: str = ""
     """Digest of the spec: part of a case's definition."""
     problem: str | None = None
