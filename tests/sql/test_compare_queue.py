@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from datetime import datetime
@@ -236,6 +237,28 @@ def app(warehouse: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         return asked(**given)
 
     return page_client(warehouse, Spool(tmp_path), monkeypatch, check=check)
+
+
+def test_a_wheel_is_kept_by_its_digest_and_nothing_else_is(app: TestClient, tmp_path: Path) -> None:
+    content, name = b"PK not a real wheel", "torch-2.13.0+ci7-py3-none-any.whl"
+    sha256 = hashlib.sha256(content).hexdigest()
+    address = f"/api/comparisons/wheels/{name}?sha256={sha256}"
+    bearer = {"Authorization": "Bearer x"}
+    sent = app.post(address, content=content, headers=bearer)
+    assert (sent.status_code, sent.json()["build"]) == (201, f"upload:{sha256}/{name}")
+    assert (tmp_path / "uploads" / sha256 / name).read_bytes() == content
+    assert app.post(address, content=content, headers=bearer).status_code == 201
+    for wrong, words in (
+        (address.replace(sha256, "0" * 64), "expected 0000"),
+        (address.replace(".whl", ".sh"), "expected the name of a wheel"),
+        (address.replace(sha256, "../.."), "sha256"),
+    ):
+        refused = app.post(wrong, content=content, headers=bearer)
+        assert refused.status_code == 422
+        assert words in refused.text
+    assert app.post(address, content=content).status_code == 403, "another site may have sent it"
+    kept = [path.name for path in (tmp_path / "uploads").rglob("*") if path.is_file()]
+    assert kept == [name]
 
 
 def test_a_request_is_queued_shown_cancelled_and_commented(app: TestClient) -> None:

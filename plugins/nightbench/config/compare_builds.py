@@ -1,10 +1,11 @@
-"""Builds of requested comparisons: those of a form, and wheels by address from a cluster's list."""
+"""Builds of requested comparisons: those of a form, wheels that were sent or lie at an address."""
 
 import hashlib
 import os
 import re
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from email.message import Message
 from typing import IO, Any
 
@@ -18,6 +19,11 @@ MOST_BYTES = 8 * 1024**3
 
 TIMEOUT_S = 60.0
 _CHUNK = 1024 * 1024
+WHEEL = re.compile(r"\w[\w.+!-]*\.whl\Z", re.ASCII)
+"""Names of files that may be sent."""
+_UPLOAD = re.compile(
+    rf"[^=]+=upload:(?P<sha256>[0-9a-f]{{64}})/(?P<name>{WHEEL.pattern})", re.ASCII
+)
 _URL = re.compile(
     r"(?P<folder>https?://[A-Za-z0-9][\w.:-]*/(?:[\w.~+-]+/)*)"
     r"(?P<name>\w[\w.+!-]*\.whl)(?:#sha256=(?P<sha256>[0-9a-f]{64}))?\Z",
@@ -33,35 +39,72 @@ def planned_build(text: str, cluster: Cluster) -> Build:
     Raises:
         UserError: the text is no build, or names what nobody has allowed.
     """
-    if (found := _address(text, cluster)) is None:
+    if (found := _UPLOAD.match(text) or _address(text, cluster)) is None:
         return parse_untrusted_build(text, cluster)
     name = locations.wheels_folder() / found["name"]
     return Build(text.partition("=")[0], "", "index", wheel_version(name))
 
 
-def fetch_wheel(text: str, cluster: Cluster) -> str:
-    """Return a build whose wheel lies here: one by address is fetched, and looked at by nobody.
+def uploaded(text: str) -> tuple[str, str] | None:
+    """Return digest and name of the wheel of a build that was sent; None of any other."""
+    found = _UPLOAD.match(text)
+    return found and (found["sha256"], found["name"])
+
+
+def fetch_wheel(text: str, cluster: Cluster, opened: Callable[[str, str], IO[bytes]]) -> str:
+    """Return a build whose wheel lies here: one that was sent or lies at an address is fetched.
+
+    Nobody looks at what is in it.
+
+    Args:
+        text: a build as a request names it.
+        cluster: says which addresses are allowed.
+        opened: opens a wheel that was sent, by digest and name.
 
     Raises:
         UserError: the address is not allowed, nothing is there, or its digest is another one.
     """
-    if (found := _address(text, cluster)) is None:
+    line, _, value = text.partition("=")
+    if sent := uploaded(text):
+        expected, name = sent
+        with opened(expected, name) as file:
+            place = _kept(text, file, name, expected)
+    elif found := _address(text, cluster):
+        url = value.partition("#")[0]
+        try:
+            with urllib.request.build_opener(_NoRedirect).open(url, timeout=TIMEOUT_S) as answer:
+                place = _kept(text, answer, found["name"], found["sha256"])
+        except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+            raise UserError(f"build: {url} cannot be fetched: {error}") from None
+    else:
         return text
-    line, _, url = text.partition("=")
+    return f"{line}={place}"
+
+
+def _kept(text: str, source: IO[bytes], name: str, expected: str | None) -> os.PathLike[str]:
+    """Copy a wheel into the folder of wheels, and return where it lies."""
     folder = locations.wheels_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    beside = folder / f".{found['name']}.{os.getpid()}"
+    beside = folder / f".{name}.{os.getpid()}"
+    digest, size = hashlib.sha256(), 0
     try:
-        digest = _download(url.partition("#")[0], beside)
-        if found["sha256"] not in (None, digest):
-            raise UserError(f'build: found "{text}" with sha256 {digest}; expected the one named')
+        with beside.open("xb") as file:
+            while chunk := source.read(_CHUNK):
+                size += len(chunk)
+                if size > MOST_BYTES:
+                    raise UserError(f"build: {text} is larger than {MOST_BYTES} bytes")
+                digest.update(chunk)
+                file.write(chunk)
+        sha256 = digest.hexdigest()
+        if expected not in (None, sha256):
+            raise UserError(f'build: found "{text}" with sha256 {sha256}; expected the one named')
         with locked_staging():
-            place = folder / digest[:16] / found["name"]
+            place = folder / sha256[:16] / name
             place.parent.mkdir(exist_ok=True)
             beside.replace(place)
     finally:
         beside.unlink(missing_ok=True)
-    return f"{line}={place}"
+    return place
 
 
 def _address(text: str, cluster: Cluster) -> re.Match[str] | None:
@@ -88,21 +131,3 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         self, req: Any, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
     ) -> None:
         """Follow none: urllib then raises what the server answered."""
-
-
-def _download(url: str, place: os.PathLike[str]) -> str:
-    digest, size = hashlib.sha256(), 0
-    try:
-        with (
-            urllib.request.build_opener(_NoRedirect).open(url, timeout=TIMEOUT_S) as answer,
-            open(place, "xb") as file,
-        ):
-            while chunk := answer.read(_CHUNK):
-                size += len(chunk)
-                if size > MOST_BYTES:
-                    raise UserError(f"build: {url} is larger than {MOST_BYTES} bytes")
-                digest.update(chunk)
-                file.write(chunk)
-    except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
-        raise UserError(f"build: {url} cannot be fetched: {error}") from None
-    return digest.hexdigest()

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from nightbench.config import load_catalog
-from nightbench.config.compare_builds import fetch_wheel, planned_build
+from nightbench.config.compare_builds import fetch_wheel, planned_build, uploaded
 from nightbench.config.run_request import RunRequest, cluster_of, resolve_request
 from nightbench.core.budget import clock, guess_repeat_s
 from nightbench.core.compare_queue import Shares, Waiting, ordered
@@ -56,7 +56,8 @@ class CompareGoal:
     """What somebody asks for, by the form or over REST."""
 
     a: str
-    """`LINE=VERSION`, `LINE=/PREFIX`, `LINE=WHEEL` or `LINE=https://…/WHEEL`; b too."""
+    """`LINE=VERSION`, `LINE=/PREFIX`, `LINE=WHEEL`, `LINE=https://…/WHEEL` or
+    `LINE=upload:SHA256/WHEEL`; b too."""
     b: str
     suite: str
     cluster: str | None = None
@@ -105,7 +106,10 @@ def _is_names(value: Any) -> bool:
     return isinstance(value, list) and len(value) <= 100 and all(map(_is_text(400), value))
 
 
-_BUILD = "a build: LINE=VERSION, LINE=/PREFIX, LINE=WHEEL or LINE=https://…/WHEEL"
+_BUILD = (
+    "a build: LINE=VERSION, LINE=/PREFIX, LINE=WHEEL, LINE=https://…/WHEEL or "
+    "LINE=upload:SHA256/WHEEL"
+)
 _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "a": (_is_text(2000), _BUILD),
     "b": (_is_text(2000), _BUILD),
@@ -139,6 +143,9 @@ def checked_goal(goal: CompareGoal, connect: Connect, spool: Spool) -> Row:
     catalog = accepting(load_catalog(), connect)
     suite, cluster, known = resolve_request(RunRequest(goal.suite, cluster=goal.cluster), catalog)
     builds = (planned_build(goal.a, cluster), planned_build(goal.b, cluster))
+    for text in (goal.a, goal.b):
+        if (sent := uploaded(text)) and not spool.uploads.path(*sent).exists():
+            raise UserError(f'build: found "{text}", which nobody has sent; send the wheel first')
     plan = plan_comparison(
         ComparisonContext(with_cases(suite, goal.cases), cluster, known),
         builds,
@@ -309,7 +316,7 @@ async def measure_request(
     folder = spool.comparison(row["comparison_id"])
     begun = folder.run()
     if begun is None:
-        a, b = (fetch_wheel(row[arm], context.cluster) for arm in ("a", "b"))
+        a, b = (fetch_wheel(row[arm], context.cluster, spool.uploads.open) for arm in ("a", "b"))
         request = AbRequest(
             a,
             b,

@@ -137,7 +137,7 @@ def deadlines_are_checked() -> None:
 @task(trigger_rule="all_done")
 def expire_files(**context: Any) -> dict[str, int]:
     """Remove loaded runs, staged wheels and task logs that are older than their time."""
-    from nightbench.night.staged_wheels import remove_unused_wheels
+    from nightbench.night.staged_wheels import UNUSED, remove_unused_wheels
     from nightbench.orchestration.airflow_versions import conf
     from nightbench.spool import open_spool
 
@@ -148,7 +148,9 @@ def expire_files(**context: Any) -> dict[str, int]:
     logs = Path(conf.get("logging", "base_log_folder"))
     expired = expire_logs(logs, context["params"]["log_days"])
     with user_errors_fail_task():
-        wheels = remove_unused_wheels(spool, datetime.now(UTC))
+        now = datetime.now(UTC)
+        # What a comparison fetched of those that were sent is a staged wheel of its own.
+        wheels = [*remove_unused_wheels(spool, now), *spool.uploads.expire(now - UNUSED)]
     for wheel in wheels:
         log.info("removed %s, which no run has used for long", wheel)
     return {"runs": len(removed), "logs": expired, "wheels": len(wheels)}

@@ -9,6 +9,7 @@
     <spool>/dag_runs/<digest>.json    which run a DAG run of Airflow planned
     <spool>/comparisons/<id>/    two builds beside each other: run.json, cases/, result.json
     <spool>/bisects/<id>/        a search for the first bad version: run.json, steps/
+    <spool>/uploads/<sha256>/    a wheel that somebody sent for a comparison
     <spool>/drills/<id>/         a drill of the detector: run.json, runs/ of its own
 
 Whatever steers a gang writes here, and the ingest reads here; neither needs the other's disk. On

@@ -26,6 +26,7 @@ from nightbench.spool.documents import (
     write_bytes,
     write_json,
 )
+from nightbench.spool.uploads import Uploads
 
 log = logging.getLogger(__name__)
 
@@ -173,6 +174,11 @@ class Spool:
     def bisects(self) -> list[RunSpool]:
         """All bisects, oldest first as `runs`."""
         return _by_date(self.root / "bisects")
+
+    @property
+    def uploads(self) -> Uploads:
+        """Wheels that were sent for comparisons."""
+        return Uploads(self.root / "uploads")
 
     def drill(self, drill_id: str) -> RunSpool:
         """The files of a drill of the detector, with runs of its own; nothing is created."""

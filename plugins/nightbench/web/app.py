@@ -32,6 +32,7 @@ from nightbench.web.run_api import CaseApi, OpenSpool, RunApi
 from nightbench.web.run_models import RunResults
 from nightbench.web.ui_api import UiApi
 from nightbench.web.ui_models import ApiModel, SeriesHistory, SeriesPage
+from nightbench.web.upload_api import UploadApi, UploadedWheel
 
 STATIC = Path(__file__).resolve().parent / "static"
 ENTRY = "nightbench.js"
@@ -132,6 +133,13 @@ def create_app(
         response_model=AlertDetail,
     )
     _requests(app, ComparisonApi(repository, comparing, base_url), access)
+    app.add_api_route(
+        f"{API}/comparisons/wheels/{{name}}",
+        UploadApi(spool, base_url).receive,
+        methods=["POST"],
+        dependencies=[Depends(access.trigger)],
+        response_model=UploadedWheel,
+    )
     app.add_api_route("/static/{name}", _code(), methods=["GET"])
     app.add_exception_handler(UserError, _user_error)
     app.add_exception_handler(HTTPException, _http_error)

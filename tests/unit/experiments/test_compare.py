@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -133,15 +134,42 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str
             thread.join()
 
 
+def nothing_sent(sha256: str, name: str) -> IO[bytes]:
+    raise AssertionError(f"{sha256}/{name} is asked for")
+
+
+def test_a_wheel_that_was_sent_is_fetched_from_the_spool_and_goes_after_its_time(
+    shelf: tuple[str, Cluster], tmp_path: Path
+) -> None:
+    _, cluster = shelf
+    uploads, digest = Spool(tmp_path / "spool").uploads, hashlib.sha256(CONTENT).hexdigest()
+    text = f"pytorch=upload:{digest}/{WHEEL}"
+    assert planned_build(text, cluster).version == "2.13.0+ci7"
+    with pytest.raises(UserError, match="found no uploaded wheel"):
+        fetch_wheel(text, cluster, uploads.open)
+    uploads.keep(digest, WHEEL, io.BytesIO(CONTENT))
+    assert uploads.size() == len(CONTENT)
+    place = Path(fetch_wheel(text, cluster, uploads.open).partition("=")[2])
+    assert (place.read_bytes(), place.parent.name) == (CONTENT, digest[:16])
+    now = datetime.now(UTC)
+    assert uploads.expire(now - timedelta(days=1)) == []
+    assert [path.name for path in uploads.expire(now + timedelta(days=1))] == [WHEEL]
+    assert not any((tmp_path / "spool/uploads").iterdir())
+    # What lies under a digest that is not its own reaches no node.
+    uploads.keep("0" * 64, WHEEL, io.BytesIO(CONTENT))
+    with pytest.raises(UserError, match="expected the one named"):
+        fetch_wheel(f"pytorch=upload:{'0' * 64}/{WHEEL}", cluster, uploads.open)
+
+
 def test_a_wheel_of_an_allowed_address_is_kept_by_its_digest(shelf: tuple[str, Cluster]) -> None:
     address, cluster = shelf
     digest = hashlib.sha256(CONTENT).hexdigest()
     text = f"pytorch={address}/wheels/{WHEEL}#sha256={digest}"
     assert planned_build(text, cluster).version == "2.13.0+ci7"
-    line, _, place = fetch_wheel(text, cluster).partition("=")
+    line, _, place = fetch_wheel(text, cluster, nothing_sent).partition("=")
     assert (line, Path(place).name, Path(place).parent.name) == ("pytorch", WHEEL, digest[:16])
     assert Path(place).read_bytes() == CONTENT
-    assert fetch_wheel(text, cluster) == f"{line}={place}"
+    assert fetch_wheel(text, cluster, nothing_sent) == f"{line}={place}"
     assert planned_build(f"{line}={place}", cluster).source == "wheel"  # a form may name it now
     assert [each.name for each in Path(place).parents[1].iterdir()] == [digest[:16]]
 
@@ -163,7 +191,7 @@ def test_any_other_address_is_refused(
 ) -> None:
     address, cluster = shelf
     with pytest.raises(UserError, match=words):
-        fetch_wheel(f"pytorch={address}/{path}", cluster)
+        fetch_wheel(f"pytorch={address}/{path}", cluster, nothing_sent)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 

@@ -1,0 +1,76 @@
+"""The API that takes wheels for comparisons; they are stored, and looked at by nobody here."""
+
+import hashlib
+import tempfile
+from typing import Annotated
+
+from fastapi import Query, Request
+from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from nightbench.config.compare_builds import MOST_BYTES, WHEEL
+from nightbench.spool import SpoolError
+from nightbench.web.alert_api import json_response
+from nightbench.web.errors import BadInput
+from nightbench.web.guard import refuse_unmeant
+from nightbench.web.run_api import OpenSpool
+from nightbench.web.ui_models import ApiModel
+
+MOST_STORED_BYTES = 8 * MOST_BYTES
+"""Of all wheels together: they go after a month."""
+_IN_MEMORY = 1024 * 1024
+
+
+class UploadedWheel(ApiModel):
+    """A wheel that was sent."""
+
+    build: str
+    """What stands after `LINE=` in a request."""
+    sha256: str
+    size: int
+    """In bytes."""
+
+
+class UploadApi:
+    """Handler of the API that takes wheels."""
+
+    def __init__(self, spool: OpenSpool, base_url: str) -> None:
+        self._spool = spool
+        self._base_url = base_url
+
+    async def receive(
+        self,
+        request: Request,
+        name: str,
+        sha256: Annotated[str, Query(pattern="^[0-9a-f]{64}$")],
+    ) -> JSONResponse:
+        """Keep a wheel under its digest; one that was sent before is kept from now on."""
+        refuse_unmeant(request.headers, self._base_url)
+        if not WHEEL.fullmatch(name) or len(name) > 200:
+            raise BadInput(f'name: found "{name[:80]}"; expected the name of a wheel, *.whl')
+        uploads = self._spool().uploads
+        if await run_in_threadpool(uploads.size) > MOST_STORED_BYTES:
+            raise HTTPException(507, f"Wheels of {MOST_STORED_BYTES} bytes are kept already.")
+        digest, size = hashlib.sha256(), 0
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as beside:
+            try:
+                async for chunk in request.stream():
+                    size += len(chunk)
+                    if size > MOST_BYTES:
+                        raise HTTPException(413, f"More than {MOST_BYTES} bytes were sent.")
+                    digest.update(chunk)
+                    await run_in_threadpool(beside.write, chunk)
+            except OSError as error:
+                raise HTTPException(507, f"Cannot be kept: {error.strerror}") from error
+            if digest.hexdigest() != sha256:
+                raise BadInput(
+                    f"sha256: found {digest.hexdigest()} of {size} bytes; expected {sha256}"
+                )
+            beside.seek(0)
+            try:
+                await run_in_threadpool(uploads.keep, sha256, name, beside)
+            except SpoolError as error:
+                raise HTTPException(507, str(error)) from error
+        kept = UploadedWheel(build=f"upload:{sha256}/{name}", sha256=sha256, size=size)
+        return json_response(kept.model_dump(), 201)
