@@ -35,7 +35,8 @@ TABLES = [
     *("repeat_rank", "run", "series", "verdict"),
 ]
 OTHERS = [
-    *("alert_cause", "bisect", "bisect_step", "confirmation", "deadline_check", "detector_grade"),
+    *("alert_cause", "bisect", "bisect_step", "compare_request", "confirmation", "deadline_check"),
+    "detector_grade",
     *("drift", "lock", "message", "message_item", "month", "night", "noise_event"),
     *("shadow_verdict", "shared_movement", "suite_watch"),
 ]

@@ -62,13 +62,17 @@ class SshTransport(SshConnection):
         """Make one folder, atomically; return False where it existed already."""
         async with self.guard(f"make {path}", FILE_TIMEOUT_S):
             sftp = await self.files()
-            try:
-                await sftp.mkdir(path)
-            except (asyncssh.SFTPFailure, asyncssh.SFTPFileAlreadyExists):
-                # Version 3 of SFTP has one code for every failure.
-                if await sftp.exists(path):
-                    return False
-                raise
+            for is_last in (False, True):
+                try:
+                    await sftp.mkdir(path)
+                except (asyncssh.SFTPFailure, asyncssh.SFTPFileAlreadyExists):
+                    # Version 3 of SFTP has one code for every failure.
+                    if await sftp.exists(path):
+                        return False
+                    if is_last:  # Before, it may have been there and gone since.
+                        raise
+                else:
+                    break
             return True
 
     async def make_folders(self, path: str) -> None:
