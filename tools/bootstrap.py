@@ -23,6 +23,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,6 +35,8 @@ REQUIREMENTS = REPO / "requirements"
 UV_LOCK = REQUIREMENTS / "uv.lock"
 LOCKS = ("control",)
 """What the environment is made from; `make setup-dev` adds the tools of developers."""
+RESOLVED = ("uv", "control", "analysis", "s3", "celery", "kubernetes", "dev")
+"""All that `make lock` resolves: those that constrain others come before them."""
 # The unpacked environment is about 1 GB, 2 GB with developers' tools; uv's cache holds it once more
 # where it cannot link.
 NEEDED_DISK_BYTES = 5 * 1000**3
@@ -123,6 +126,7 @@ def run(
     env: Mapping[str, str],
     log: Path,
     waiting: Callable[[], None] | None = None,
+    cwd: Path | None = None,
 ) -> None:
     """Run a command with its output in the log; on failure show the log's tail.
 
@@ -136,7 +140,7 @@ def run(
         stream.write(f"\n$ {' '.join(words)}\n".encode())
         stream.flush()
         with subprocess.Popen(
-            words, env=dict(env), stdin=subprocess.DEVNULL, stdout=stream, stderr=stream
+            words, env=dict(env), cwd=cwd, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream
         ) as process:
             status = None
             while status is None:
@@ -326,7 +330,7 @@ def write_private(path: Path, text: str) -> None:
     os.replace(beside, path)
 
 
-def setup(force: bool, lock: bool, locks: Sequence[str] = LOCKS) -> None:
+def setup(force: bool, lock: bool, locks: Sequence[str] = LOCKS, *, upgrade: bool = False) -> None:
     """Do what `make setup` (and, with `lock`, `make lock`) promises.
 
     Raises:
@@ -359,33 +363,50 @@ def setup(force: bool, lock: bool, locks: Sequence[str] = LOCKS) -> None:
         if "UV_CACHE_DIR" not in env and not os.access(os.path.expanduser("~"), os.W_OK):
             env["UV_CACHE_DIR"] = str(REPO / "build" / "uv-cache")
         install(env, log, files)
-        if lock:
-            make_locks(VENV / "bin" / "uv", env, log)
-            return
         stamp.write_text(" ".join(names) + "\n" + wanted)
+        if lock:
+            make_locks(VENV / "bin" / "uv", env, log, upgrade)
+            return
         say(f"done in {time.monotonic() - began:.0f} s: .venv/bin/nightbench")
 
 
-def make_locks(uv: Path, env: Mapping[str, str], log: Path) -> None:
+def make_locks(uv: Path, env: Mapping[str, str], log: Path, upgrade: bool = False) -> None:
     """Resolve requirements/*.in again, for Python 3.11 and 3.12 at once, with hashes.
+
+    What is locked stays at its version, as far as the .in files allow, unless `upgrade`. Locks are
+    replaced once all were resolved: they constrain each other.
 
     From the main index alone: extra ones and wheel folders often hold a part of a release's files,
     and the lock has to name all of them.
+
+    Raises:
+        SetupError: one cannot be resolved; no lock has changed.
     """
     partial = ("UV_INDEX", "UV_INDEX_STRATEGY", "UV_FIND_LINKS")
     env = {name: value for name, value in env.items() if name not in partial}
-    for name in ("uv", "control", "analysis", "s3", "celery", "kubernetes", "dev"):
-        say(f"locking requirements/{name}.in")
-        run(
-            [
+    with tempfile.TemporaryDirectory(dir=log.parent) as folder:
+        made = Path(folder, REQUIREMENTS.name)
+        shutil.copytree(REQUIREMENTS, made)
+        for name in RESOLVED:
+            say(f"locking requirements/{name}.in")
+            words = [
                 *(str(uv), "pip", "compile", "--universal", "--python-version", "3.11"),
-                *("--generate-hashes", "--custom-compile-command", "make lock", "--upgrade"),
-                *("-o", str(REQUIREMENTS / f"{name}.lock"), str(REQUIREMENTS / f"{name}.in")),
-            ],
-            f"Locking {name}.in",
-            env,
-            log,
-        )
+                *("--generate-hashes", "--custom-compile-command", "make lock"),
+                *(["--upgrade"] if upgrade else []),
+                *("-o", f"{made.name}/{name}.lock", f"{made.name}/{name}.in"),
+            ]
+            try:
+                run(words, f"Locking {name}.in", env, log, cwd=made.parent)
+            except SetupError as error:
+                raise SetupError(f"No lock was changed: {error}") from None
+        changed = [
+            name
+            for name in RESOLVED
+            if (made / f"{name}.lock").read_bytes() != (REQUIREMENTS / f"{name}.lock").read_bytes()
+        ]
+        for name in changed:
+            os.replace(made / f"{name}.lock", REQUIREMENTS / f"{name}.lock")
+    say(f"changed: {', '.join(f'requirements/{name}.lock' for name in changed) or 'nothing'}")
 
 
 def main() -> int:
@@ -393,12 +414,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Make .venv from the locks.")
     parser.add_argument("--force", action="store_true", help="install again")
     parser.add_argument("--lock", action="store_true", help="resolve requirements/*.in again")
+    parser.add_argument("--upgrade", action="store_true", help="with --lock: to newest versions")
     parser.add_argument(
         "--locks", nargs="+", default=LOCKS, metavar="NAME", help="install these locks alone"
     )
     options = parser.parse_args()
     try:
-        setup(options.force, options.lock, options.locks)
+        setup(options.force, options.lock, options.locks, upgrade=options.upgrade)
     except (SetupError, OSError) as error:
         print(f"nightbench setup: {error}", file=sys.stderr)
         return 1

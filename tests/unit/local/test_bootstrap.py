@@ -1,6 +1,7 @@
 """What `make setup` takes over from pip's configuration, and what it says where it cannot."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -175,3 +176,79 @@ def test_a_command_that_takes_long_is_told_of(
     assert told
     with pytest.raises(bootstrap.SetupError, match="Failing failed"):
         bootstrap.run(["false"], "Failing", {}, tmp_path / "log")
+
+
+RESOLVER = """#!/bin/sh
+[ "$1 $2" = "pip compile" ] || exit 9
+for word in "$@"; do
+    case "$word" in
+        --upgrade) upgrade=" upgraded" ;; *.lock) lock=$word ;; *.in) wanted=$word ;;
+    esac
+done
+if grep -q absent "$wanted"; then echo "no version of absent"; exit 1; fi
+case "$lock" in
+    */s3.lock) grep -q "^new control" requirements/control.lock || exit 8 ;;
+esac
+echo "new $(cat "$wanted")$upgrade" > "$lock"
+"""
+"""Stands for uv; `s3` is constrained by what was just made of `control`."""
+
+
+@pytest.fixture
+def locking(bootstrap: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of requirements, of which only a resolver's stand-in makes locks."""
+    requirements = tmp_path / "requirements"
+    requirements.mkdir()
+    for name in bootstrap.RESOLVED:
+        (requirements / f"{name}.in").write_text(f"{name}\n")
+        (requirements / f"{name}.lock").write_text(f"new {name}\n" if name == "uv" else "old\n")
+    monkeypatch.setattr(bootstrap, "REQUIREMENTS", requirements)
+    uv = tmp_path / "uv"
+    uv.write_text(RESOLVER)
+    uv.chmod(0o755)
+    return requirements
+
+
+def test_locks_keep_their_versions_unless_they_are_to_be_upgraded(
+    bootstrap: ModuleType, locking: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bootstrap.make_locks(tmp_path / "uv", os.environ, tmp_path / "log")
+    assert (locking / "s3.lock").read_text() == "new s3\n"
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("setup: changed: requirements/control.lock, requirements/analysis.lock,")
+    bootstrap.make_locks(tmp_path / "uv", os.environ, tmp_path / "log")
+    assert capsys.readouterr().out.endswith("setup: changed: nothing\n")
+    bootstrap.make_locks(tmp_path / "uv", os.environ, tmp_path / "log", upgrade=True)
+    assert (locking / "s3.lock").read_text() == "new s3 upgraded\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "requirements", "uv"]
+
+
+def test_where_one_lock_cannot_be_made_none_is_changed(
+    bootstrap: ModuleType, locking: Path, tmp_path: Path
+) -> None:
+    (locking / "s3.in").write_text("absent\n")
+    with pytest.raises(bootstrap.SetupError) as caught:
+        bootstrap.make_locks(tmp_path / "uv", os.environ, tmp_path / "log")
+    assert str(caught.value).startswith("No lock was changed: Locking s3.in failed (exit status 1)")
+    assert "no version of absent" in str(caught.value)
+    assert {path.read_text() for path in locking.glob("[!u]*.lock")} == {"old\n"}
+
+
+def test_making_locks_takes_no_tools_away(
+    bootstrap: ModuleType, locking: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next `make lock` or `make setup` has to know what is installed, failed or not."""
+    venv = tmp_path / ".venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "python").symlink_to(sys.executable)
+    (venv / "bin" / "uv").symlink_to(tmp_path / "uv")
+    (venv / "made-of").write_text("control dev\n0")
+    monkeypatch.setattr(bootstrap, "VENV", venv)
+    monkeypatch.setattr(bootstrap, "UV_LOCK", locking / "uv.lock")
+    monkeypatch.setattr(bootstrap, "make_venv", lambda python, log: None)
+    monkeypatch.setattr(bootstrap, "install", lambda env, log, locks: None)
+    monkeypatch.setattr(bootstrap, "check_disk", lambda: None)
+    (locking / "s3.in").write_text("absent\n")
+    with pytest.raises(bootstrap.SetupError, match="No lock was changed"):
+        bootstrap.setup(False, True)
+    assert (venv / "made-of").read_text().startswith("control dev\n")
