@@ -404,7 +404,9 @@ def test_time_spent_counts_what_was_measured_twice(loader, given, ask: Ask):
     load(loader, run, given, again, given.came_back(run, two, elapsed_s=1800.0))
     bad = given.run(1, suite="other")
     refused = given.came_back(bad, one, checks=(given.failed_check(),), elapsed_s=900.0)
-    load(loader, bad, given, refused)
+    # No rank had begun: its two nodes are those of its plan.
+    exited = CaseBundle(two, 0, CaseStatus.FAILED, (), elapsed_s=900.0)
+    load(loader, bad, given, refused, exited)
     outside = given.run(100)
     load(loader, outside, given, given.came_back(outside, one, elapsed_s=9e6))
     period = {"since": LONG_AGO, "until": "'2026-03-20'::timestamptz"}
@@ -412,8 +414,9 @@ def test_time_spent_counts_what_was_measured_twice(loader, given, ask: Ask):
     assert (demo["suite"], demo["cases"], float(demo["hours"])) == ("demo", 3, 2.5)
     # Two hours on one node, half an hour on two; the first hour was superseded.
     assert (float(demo["node_hours"]), float(demo["hours_without_figure"])) == (3.0, 1.0)
-    assert (other["suite"], float(other["hours_without_figure"])) == ("other", 0.25)
-    assert float(demo["percent_of_cluster"]) == pytest.approx(90.9)
+    assert (other["suite"], float(other["hours_without_figure"])) == ("other", 0.5)
+    assert float(other["node_hours"]) == 0.75
+    assert float(demo["percent_of_cluster"]) == pytest.approx(83.3)
 
 
 def test_a_night_costs_what_its_failed_cases_cost_too(loader, given, ask: Ask):

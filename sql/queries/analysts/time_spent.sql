@@ -17,9 +17,11 @@ spent as (
         m.is_good,
         m.run_kind,
         m.elapsed_s / 3600 as hours,
-        coalesce(cardinality(m.node_names), 0) as nodes
+        -- A case that failed before a rank had begun names no nodes: its plan does.
+        coalesce(cardinality(m.node_names), s.nodes) as nodes
     from raw.measurement as m
     inner join raw.run as r on m.run_key = r.run_key and m.run_at = r.started_at
+    inner join staging.series as s on m.series_key = s.series_key
     cross join chosen as c
     where
         m.run_at > c.since
