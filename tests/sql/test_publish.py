@@ -244,5 +244,19 @@ def test_without_a_suite_that_says_so_nothing_leaves(
     assert not (tmp_path / "site").exists()
 
 
+def test_a_site_without_a_night_says_why_it_is_empty(
+    loader: Warehouse, given: Given, roles: None, dags: Path, tmp_path: Path
+) -> None:
+    by_hand = given.run(0, run_kind=RunKind.ON_DEMAND)
+    loader.runs.load(given.bundle(by_hand, given.came_back(by_hand, given.case())))
+    done = publish(tmp_path / "site")
+    assert done.exit_code == 0, done.output
+    assert "0 series of 1 suites" in done.output
+    assert "no night of these suites has a median yet: runs by hand" in done.output
+    night = given.run(1)
+    loader.runs.load(given.bundle(night, given.came_back(night, given.case())))
+    assert "no night of these suites" not in publish(tmp_path / "site").output
+
+
 def _page(nodes: int) -> str:
     return Given().case(nodes).case_id
