@@ -8,7 +8,9 @@ progress; the results are computed from what `measure` returns (on a device that
 the host a record's time is when the step was queued).
 """
 
+import atexit
 import json
+import os
 import time
 
 WRITTEN_AT_ONCE = 16
@@ -24,6 +26,8 @@ class Recorder:
         self._lines = []
         self._written_s = 0.0
         self._previous_s = time.monotonic()
+        # An exception ends the process without `close`: what it reached is told all the same.
+        atexit.register(self._flush_at_exit, os.getpid())
 
     def phase(self, name):
         """Records that a phase begins now."""
@@ -50,6 +54,10 @@ class Recorder:
             self._stream.flush()
             self._lines = []
         self._written_s = time.monotonic()
+
+    def _flush_at_exit(self, owner):
+        if os.getpid() == owner:  # what it forked has the same records
+            self.flush()
 
     def close(self):
         """Writes the buffered records and closes the file."""

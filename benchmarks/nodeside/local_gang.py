@@ -270,6 +270,7 @@ class LocalGang:
     def _result(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         item = self._launched.get(entry["name"])
         failure = self._failures.get(entry["name"])
+        progress = self._progress.get(entry["name"])
         return {
             "name": entry["name"],
             "role": entry["role"],
@@ -281,6 +282,8 @@ class LocalGang:
             "stack": self._stacks.get(entry["name"]),
             "error": (failure.lines or None) if failure else None,
             "failed_s": self._ended_s.get(entry["name"]) if failure else None,
+            "phase": progress.phase if progress else None,
+            "step": progress.step if progress else None,
         }
 
     def log_tail(self) -> str | None:

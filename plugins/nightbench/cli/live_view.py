@@ -17,7 +17,7 @@ from rich.text import Text
 
 from nightbench.core.budget import duration
 from nightbench.core.model import reasons_from_json
-from nightbench.core.sentences import sentences
+from nightbench.core.sentences import STACK, sentences
 from nightbench.report.tables import figure
 from nightbench.spool import RunSpool
 
@@ -33,6 +33,7 @@ _MARKS = {
 }
 _QUIET_S = 30.0
 _LOG_LINES = 16
+_STACKS = 3
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ class LiveView:
                 self._announced.add(each.case_id)
                 said = each.words()
                 # Only the checks say whether what was measured is good: the results show it.
-                status = "measured" if each.status == "ok" else each.status
+                status = "measured, not checked yet" if each.status == "ok" else each.status
                 told = said if said.startswith(status) else f"{status} {said}".rstrip()
                 self._line(f"{each.case_id}: {told}")
         if running:
@@ -221,9 +222,23 @@ class LiveView:
         text = record.get("error") or record.get("log_tail")
         if text:
             self._line(f"{case_id}: how repeat {numbers[-1]} failed:")
-            for line in str(text).splitlines()[-_LOG_LINES:]:
+            for line in _what_matters(str(text).splitlines()):
                 self._line(f"  {line}")
             self._line(f"  all of it: nightbench logs --run {self._run.run_id} --case {case_id}")
 
     def _line(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _what_matters(lines: Sequence[str]) -> list[str]:
+    """Return the end of a log or traceback; of stacks the first lines: innermost calls."""
+    stacks = [number for number, line in enumerate(lines) if line.endswith(STACK)]
+    if not stacks:
+        return list(lines[-_LOG_LINES:])
+    shown = stacks[:_STACKS]
+    ends = [*stacks[1:], len(lines)]
+    parts = (
+        lines[begin : min(begin + _LOG_LINES // len(shown), end)]
+        for begin, end in zip(shown, ends, strict=False)
+    )
+    return [line for part in parts for line in part]

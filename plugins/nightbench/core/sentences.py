@@ -16,6 +16,9 @@ KEPT_DAYS = 90
 """Days for which the DAG nightbench_maintenance keeps the spool and the steps of ranks, if it is
 not told otherwise."""
 
+STACK = ": stack]"
+"""Ends the line above a stack, which names node and process."""
+
 _SENTENCES = {
     R.PROCESS_EXITED: "{subject} exited with {observed}",
     R.PROCESS_KILLED: "{subject} was ended by {observed}",
@@ -44,6 +47,9 @@ _SENTENCES = {
     R.CANCELLED: "cancelled: {observed}",
     R.LAUNCHES_FAILED: "{observed} failed, the last one because",
     R.DISTURBED_TOO_OFTEN: "{observed} were disturbed, expected {expected}, the last one because",
+    R.STEPS_DIFFER: (
+        "{subject} was still in its window after {observed}: did ranks run as many steps each?"
+    ),
     R.BATCH_JOB_ENDED: "{subject} ended: {observed}",
     R.TIME_LIMIT: "not measured within {expected}, waiting for nodes included",
     R.NO_OUTCOME: "no outcome was recorded: whoever steered the gang was ended from outside",

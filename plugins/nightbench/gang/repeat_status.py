@@ -12,12 +12,16 @@ from nightbench.core.model import (
     reasons_from_json,
     reasons_to_json,
 )
+from nightbench.core.sentences import STACK
 
 Results = Mapping[str, Mapping[str, Any]]
 """Node -> its result.json."""
 
 LEFT = "another rank has left the gang"
 """What a rank says that ended because another one did (benchmarks/rendezvous.py)."""
+
+STACK_HEAD = 5
+"""Lines of a stack that say where a process stood: its source, the thread, the innermost calls."""
 
 SHOWN = 3
 """Nodes whose failures are the reasons of a repeat; what the others say stays in their results."""
@@ -33,7 +37,8 @@ class RepeatEnd:
     deaths: tuple[Reason, ...]
     """Of agents and nodes: faults of their nodes where the repeat failed."""
     log_tail: str | None
-    """Stacks of hung processes and the log's end, of the first failed node that has some."""
+    """Stacks of hung processes and the log's end, of the first failed node that has some; of other
+    nodes' hung processes where they stood."""
     error: str | None
     """The error of the process that failed first, the last line of others', and who ended well."""
 
@@ -101,7 +106,7 @@ def repeat_end(
     if not reasons:
         reasons = tuple(Reason(ReasonCode.NO_RESULT, node) for node in missing)
     # They come first: processes of other nodes failed because of them.
-    reasons = tuple(dict.fromkeys((*reversed(deaths), *reasons)))
+    reasons = tuple(dict.fromkeys((*reversed(deaths), *_went_on(results), *reasons)))
     aborted = not failed and not missing and bool(bad) and not abort_was_sent
     status = "aborted" if aborted else "failed"
     in_order = {node: results[node] for node in (*ordered, *(n for n in results if n not in bad))}
@@ -128,6 +133,29 @@ def _disturbed(results: Results) -> tuple[Reason, ...]:
         for _, document in sorted(results.items())
         for reason in reasons_from_json((document.get("disturbed") or {}).get("reasons"))
     )
+
+
+def _went_on(results: Results) -> list[Reason]:
+    """Return a reason for a rank that was still in its window after the steps of one that ended.
+
+    Ranks that train together take each step together: alone it hangs, or loses its connection.
+    """
+    ended = {
+        p["name"]: int(p["summary"]["window"]["steps"])
+        for result in results.values()
+        for p in _processes(result)
+        if p.get("summary") and p["exit_code"] == 0
+    }
+    if not ended:
+        return []
+    first = min(ended, key=ended.__getitem__)
+    after = f"{ended[first]} steps, with which {first} ended well"
+    return [
+        Reason(ReasonCode.STEPS_DIFFER, node, p["name"], after)
+        for node, result in results.items()
+        for p in _processes(result)
+        if p.get("exit_code") != 0 and p.get("phase") == "window" and p["step"] >= ended[first]
+    ][:1]
 
 
 def _followed(reasons: Sequence[Reason]) -> bool:
@@ -163,16 +191,18 @@ def _processes(result: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _log_tail(results: Results) -> str | None:
+    parts: list[str] = []
+    others: list[str] = []
     for node, result in results.items():
-        stacks = [
-            f"[{node} {process.get('name')}: stack]\n{process['stack']}"
-            for process in _processes(result)
-            if process.get("stack")
-        ]
-        parts = [*stacks, *([result["log_tail"]] if result.get("log_tail") else [])]
+        stacks = {p["name"]: str(p["stack"]) for p in _processes(result) if p.get("stack")}
         if parts:
-            return "\n".join(parts)
-    return None
+            # Who waits for a rank stands first as often as the rank that all wait for.
+            heads = {name: text.splitlines()[:STACK_HEAD] for name, text in stacks.items()}
+            others += ["\n".join([f"[{node} {x}{STACK}", *lines]) for x, lines in heads.items()]
+        else:
+            parts = [f"[{node} {name}{STACK}\n{text}" for name, text in stacks.items()]
+            parts += [result["log_tail"]] if result.get("log_tail") else []
+    return "\n".join([*parts, *others[:SHOWN]]) or None
 
 
 def _error(results: Results) -> str | None:

@@ -81,6 +81,27 @@ def test_the_log_of_a_case_that_failed_is_shown_at_the_end(run: RunSpool) -> Non
     assert lines[-18] == "one: how repeat 1 failed:"
 
 
+def test_of_stacks_the_innermost_calls_of_each_are_shown(run: RunSpool) -> None:
+    store = run.case("one")
+    calls = "\n".join(map(str, range(20)))
+    log = f"[n1 trainer-0: stack]\n{calls}\n[n2 trainer-1: stack]\npy-spy\nstep (trainer.py:30)"
+    store.save_repeat(1, {"status": "failed", "reasons": [], "faults": [], "log_tail": log})
+    store.end(CaseStatus.FAILED, [Reason(ReasonCode.NO_PROGRESS, "n1", "trainer-0")])
+    shown, stream = view(run, {})
+    with shown:
+        pass
+    lines = stream.getvalue().splitlines()
+    assert lines[-12:-4] == ["  [n1 trainer-0: stack]", *(f"  {call}" for call in range(7))]
+    assert lines[-4:-1] == ["  [n2 trainer-1: stack]", "  py-spy", "  step (trainer.py:30)"]
+
+
+def test_what_was_measured_is_not_called_good_before_its_checks(run: RunSpool) -> None:
+    run.case("one").end(CaseStatus.OK, [])
+    shown, stream = view(run, {})
+    shown.refresh()
+    assert stream.getvalue().splitlines()[0] == "one: measured, not checked yet"
+
+
 def test_time_left_is_not_guessed_from_nothing(run: RunSpool) -> None:
     shown, _ = view(run, {"one": 60.0})
     assert shown.seconds_left(shown.states()) is None

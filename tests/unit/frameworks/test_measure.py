@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import recorder
 from base_runtime import Base
 from measure import MARGIN, loss_summary, measure
 from recorder import Recorder
@@ -64,10 +67,33 @@ def records(path: Path) -> list[dict[str, Any]]:
 
 
 def run(task: Task, tmp_path: Path, asked: dict[str, Any], runtime: Any = None, **more: Any) -> Any:
-    recorder = Recorder(tmp_path / "steps.jsonl")
-    measured = measure(task, runtime or Runtime(task), asked, recorder, **more)
-    recorder.close()
+    told = Recorder(tmp_path / "steps.jsonl")
+    measured = measure(task, runtime or Runtime(task), asked, told, **more)
+    told.close()
     return measured
+
+
+def test_the_step_at_which_a_rank_failed_is_told(tmp_path: Path) -> None:
+    """Later steps of a phase are buffered: an exception must not take them along."""
+    failing = (
+        "import os, sys\n"
+        "from recorder import Recorder\n"
+        f"recorder = Recorder({str(tmp_path / 'steps.jsonl')!r}, interval_s=600.0)\n"
+        "for step in range(1, 41):\n"
+        "    recorder.step('window', step)\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    sys.exit()\n"
+        "os.waitpid(child, 0)\n"
+        "raise ValueError\n"
+    )
+    words = [sys.executable, "-c", failing]
+    folder = Path(recorder.__file__).parent
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.endswith("ValueError\n")
+    steps = [record["step"] for record in records(tmp_path / "steps.jsonl")]
+    assert steps == list(range(1, 41))
 
 
 def test_warm_up_is_run_and_kept_out_of_the_window(tmp_path: Path) -> None:

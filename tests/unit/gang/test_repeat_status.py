@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 
 from nightbench.core.model import ClockOffset, Reason, ReasonCode
+from nightbench.core.sentences import sentences
 from nightbench.gang.repeat_status import LEFT, RepeatEnd, repeat_end
 
 CRASHED = Reason(ReasonCode.PROCESS_KILLED, "n2", "trainer-1", "SIGSEGV", "code 0")
 FOLLOWED = Reason(ReasonCode.EXCEPTION, "n2", "trainer-1", f"RuntimeError: {LEFT} (rendezvous.py)")
 EXITED = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1", "code 0")
 RAISED = Reason(ReasonCode.EXCEPTION, "n1", "trainer-0", "DataError: line 6")
+WENT_ON = Reason(
+    ReasonCode.STEPS_DIFFER, "n2", "trainer-1", "12 steps, with which trainer-0 ended well"
+)
 LOST = Reason(ReasonCode.NODE_UNREACHABLE, "n3")
 
 
@@ -83,6 +87,41 @@ def test_results_of_an_agent_without_times_keep_the_order_in_which_they_were_hea
     results = {"n1": failed((EXITED, RAISED), error="a"), "n2": failed((CRASHED,), error="b")}
     clocks = dict.fromkeys(("n1", "n2"), ClockOffset(0.0, 0.001))
     assert end(results, (CRASHED,), clocks).reasons == (CRASHED, EXITED, RAISED)
+
+
+@pytest.mark.parametrize(
+    ("phase", "step", "told"),
+    [
+        ("window", 12, (WENT_ON, CRASHED)),
+        ("window", 13, (WENT_ON, CRASHED)),
+        ("window", 11, (CRASHED,)),
+        ("finish", 12, (CRASHED,)),
+    ],
+)
+def test_ranks_that_ran_different_numbers_of_steps_say_so(
+    phase: str, step: int, told: tuple[Reason, ...]
+) -> None:
+    """trainer-0 ended well after 12 steps; trainer-1 lost its connection in a further one."""
+    well = {"name": "trainer-0", "exit_code": 0, "summary": {"window": {"steps": 12}}}
+    results = {
+        "n1": {"status": "ok", "reasons": [], "processes": [well]},
+        "n2": failed((CRASHED,), exit_code=1, phase=phase, step=step, error="reset"),
+    }
+    found = end(results, (CRASHED,))
+    assert found.reasons == told
+    assert found.error == "[n2 trainer-1]\nreset\n[n1 trainer-0] ended well after 12 steps"
+    assert sentences([WENT_ON]) == (
+        "n2: trainer-1 was still in its window after 12 steps, with which trainer-0 ended well: "
+        "did ranks run as many steps each?"
+    )
+
+
+def test_where_hung_processes_of_all_nodes_stood_is_kept() -> None:
+    stacks = {n: "\n".join([f"py-spy of {n}", *map(str, range(9))]) for n in ("n1", "n2")}
+    hung = {n: {**failed((LOST,), stack=text), "log_tail": n} for n, text in stacks.items()}
+    assert end(hung).log_tail == (
+        f"[n1 None: stack]\n{stacks['n1']}\nn1\n[n2 None: stack]\npy-spy of n2\n0\n1\n2\n3"
+    )
 
 
 def test_the_words_are_those_of_the_rendezvous() -> None:

@@ -55,6 +55,7 @@ class ReasonCode(StrEnum):
     LAUNCHES_FAILED = "launches_failed"
     DISTURBED_TOO_OFTEN = "disturbed_too_often"
     CODE_BROKEN = "code_broken"
+    STEPS_DIFFER = "steps_differ"
     BATCH_JOB_ENDED = "batch_job_ended"
     TIME_LIMIT = "time_limit"
     NO_OUTCOME = "no_outcome"
