@@ -121,20 +121,21 @@ def test_compiler_and_layout_leave_the_work_as_it_is(
     ("line", "workload"),
     [
         ("paddle3", "resnet50_v1.5"),
-        ("paddle3", "bert_base"),
         ("paddle3", "transformer_base"),
         ("paddle3", "llama"),
-        ("paddle3", "gpt2"),
         ("paddle2", "bert_base"),
         ("paddle1", "transformer_base"),
         ("jax", "bert_base"),
         ("jax", "llama"),
-        ("jax", "gpt2"),
         ("mxnet", "bert_base"),
         ("tensorflow1", "bert_base"),
         *(
             pytest.param(line, workload, marks=pytest.mark.large)
             for line, workload in (
+                # Their AdamW has stepped for llama, and their first step is held elsewhere.
+                ("paddle3", "bert_base"),
+                ("paddle3", "gpt2"),
+                ("jax", "gpt2"),
                 ("tensorflow2", "bert_base"),
                 ("mindspore", "bert_base"),
                 ("oneflow", "vgg16"),
