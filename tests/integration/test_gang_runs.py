@@ -143,7 +143,7 @@ def stepping(store: CaseStore) -> bool:
     return (store.progress() or {}).get("phase") in ("warmup", "window")
 
 
-async def eventually(condition: Callable[[], Any], limit_s: float = 30) -> Any:
+async def eventually(condition: Callable[[], Any], limit_s: float = 120) -> Any:
     until = time.monotonic() + limit_s
     while not (value := condition()):
         assert time.monotonic() < until, "it did not come about"
