@@ -93,3 +93,39 @@ where
     and started_at <= :until
     and ((run_kind = 'nightly' and not is_private_build) or run_id = :run_id)
 order by case_id, started_at, run_id;
+
+-- name: export_metrics(suite, cluster, case_id)
+-- Newest median, newest verdict and live alert of each series, for monitoring systems.
+select
+    l.suite,
+    l.cluster,
+    l.case_id,
+    l.workload,
+    l.framework,
+    l.framework_version,
+    l.unit,
+    l.started_at,
+    l.throughput,
+    l.spread,
+    l.tokens_per_s,
+    l.mfu,
+    l.joules_per_unit,
+    v.kind as verdict,
+    v.change,
+    a.alert_state
+from marts.latest_median as l
+left join lateral (
+    select
+        newest.kind,
+        newest.change
+    from raw.verdict as newest
+    where newest.series_key = l.series_key
+    order by newest.run_at desc
+    limit 1
+) as v on true
+left join marts.series_state as a on l.case_id = a.case_id and l.cluster = a.cluster
+where
+    (:suite::text is null or l.suite = :suite)
+    and (:cluster::text is null or l.cluster = :cluster)
+    and (:case_id::text is null or l.case_id = :case_id)
+order by l.cluster, l.case_id;

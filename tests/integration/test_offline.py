@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from tests.integration.terminal import REPO, TRIAL, Terminal, marked
 
+from nightbench.spool import Spool
+
 CASE = "sleep-fake-collective-1x1-bs2-smoke"
 
 
@@ -86,14 +88,17 @@ def test_a_run_that_was_planned_elsewhere_is_refused(measured: Path, here: Termi
     assert "was not planned here" in done.stderr
 
 
-def test_a_run_is_loaded_once(here: Terminal, measured: Path) -> None:
-    run = here.spool.run(json.loads((measured / "export.json").read_text())["run_id"])
-    done = here.run("load", str(measured))
+def test_a_run_is_loaded_once(here: Terminal, measured: Path, tmp_path: Path) -> None:
+    run_id = json.loads((measured / "export.json").read_text())["run_id"]
+    # A spool of its own: where a run is loaded already, what was changed is not even looked at.
+    spool = shutil.copytree(here.home / "spool", tmp_path / "spool")
+    run, own = Spool(spool).run(run_id), {"NIGHTBENCH_SPOOL": str(spool)}
+    done = here.run("load", str(measured), **own)
     assert done.returncode == 0, done.stderr
-    (row,) = json.loads(here.run("results", "--json").stdout)
-    assert (row["run_id"], row["n"], row["status"]) == (run.run_id, 2, "ok")
+    (row,) = json.loads(here.run("results", "--run", run_id, "--json", **own).stdout)
+    assert (row["run_id"], row["n"], row["status"]) == (run_id, 2, "ok")
     before = {path: path.read_bytes() for path in Path(str(run.folder)).rglob("*.json")}
-    assert here.run("load", str(measured)).returncode == 0
+    assert here.run("load", str(measured), **own).returncode == 0
     assert {path: path.read_bytes() for path in Path(str(run.folder)).rglob("*.json")} == before
 
 

@@ -10,11 +10,15 @@ from typing import Any
 
 import psycopg2
 import pytest
+import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from nightbench.core.model import Verdict, VerdictKind
 from nightbench.warehouse.statements import text
 
-BOARD = json.loads(text("grafana/nightbench.json"))
+BOARD = json.loads(text("grafana/dashboards/nightbench.json"))
 TIME = "between '2026-01-01T00:00:00Z' and '2026-12-31T00:00:00Z'"
 
 
@@ -120,3 +124,31 @@ def test_every_part_reads_the_chosen_source_and_has_a_place_of_its_own():
     assert len(taken) == len(set(taken))
     assert max(x for x, _ in taken) < 24
     assert len({panel["id"] for panel in BOARD["panels"]}) == len(BOARD["panels"])
+
+
+def test_the_dashboard_is_what_grafanas_schema_knows():
+    register_default_plugins()
+    known = dict(leaves(json.loads(json.dumps(Dashboard.from_json(BOARD), cls=JSONEncoder))))
+    # The schema leaves open what an annotation asks its source, and has no `definition`.
+    loose = re.compile(r"/annotations/list/\d+/target/.*|/templating/list/\d+/definition")
+    lost = {path: value for path, value in leaves(BOARD) if known.get(path, ...) != value}
+    assert {path: lost[path] for path in lost if not loose.fullmatch(path)} == {}
+
+
+def leaves(part: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Path and value of all that is no object or list; empty ones say nothing."""
+    if isinstance(part, dict | list):
+        items = part.items() if isinstance(part, dict) else enumerate(part)
+        for name, value in items:
+            yield from leaves(value, f"{path}/{name}")
+    else:
+        yield path, part
+
+
+def test_what_is_mounted_names_the_folder_the_source_and_no_password():
+    (provided,) = yaml.safe_load(text("grafana/dashboards/nightbench.yaml"))["providers"]
+    assert provided["options"]["path"] == "/etc/grafana/provisioning/dashboards"
+    (source,) = yaml.safe_load(text("grafana/datasources/nightbench.yaml"))["datasources"]
+    assert source["type"] == BOARD["templating"]["list"][0]["query"]
+    assert source["user"] == "nightbench_reader"
+    assert source["secureJsonData"] == {"password": "$NIGHTBENCH_READER_PASSWORD"}

@@ -41,6 +41,7 @@ class ExportFormat(StrEnum):
     CSV = "csv"
     MLPERF = "mlperf"
     BUNDLE = "bundle"
+    PROMETHEUS = "prometheus"
 
 
 class ExportRows(StrEnum):
@@ -71,9 +72,9 @@ def export(
         typer.Option(
             "--format",
             "-f",
-            help="By the file's ending (.parquet, .csv, .tar.gz) unless given. mlperf: the cases "
-            "of a run as logs of MLPerf Training. bundle: one case of a run with all that it "
-            "takes to measure it again.",
+            help="By the file's ending (.parquet, .csv, .tar.gz, .prom) unless given. mlperf: the "
+            "cases of a run as logs of MLPerf Training. bundle: one case of a run with all that "
+            "it takes to measure it again. prometheus: the newest medians and verdicts.",
         ),
     ] = None,
     suite: common.OnlySuiteOption = None,
@@ -107,6 +108,10 @@ def export(
             file, run_id, case
         )
         return
+    if chosen_format is ExportFormat.PROMETHEUS:
+        given = {"--rows": rows, "--run": run, "--since": since, "--until": until}
+        _write_metrics(file, ExportFilter(suite=suite, cluster=cluster, case_id=case), given)
+        return
     chosen = ExportFilter(
         suite=suite,
         cluster=cluster,
@@ -128,6 +133,7 @@ def _format_of(file: Path) -> ExportFormat:
         ".parquet": ExportFormat.PARQUET,
         ".csv": ExportFormat.CSV,
         ".tar.gz": ExportFormat.BUNDLE,
+        ".prom": ExportFormat.PROMETHEUS,
     }
     for ending, found in named.items():
         if file.name.lower().endswith(ending):
@@ -179,6 +185,30 @@ def _write_table(file: Path, format_: ExportFormat, rows: ExportRows, chosen: Ex
             what = " ".join(f"{name}={value}" for name, value in given.items())
             raise UserError(f"found no {rows} ({what or 'no filter'}); no file was written")
     say(f"{count:,} {rows} in {file} ({file.stat().st_size / 1e6:,.1f} MB)")
+
+
+def _write_metrics(file: Path, chosen: ExportFilter, others: Mapping[str, object]) -> None:
+    """Write newest medians and verdicts as Prometheus's textfile collector reads them.
+
+    Raises:
+        UserError: an option that is for tables was given, or the file cannot be written.
+    """
+    from nightbench.core.metrics_text import metrics_text
+    from nightbench.core.whole_files import replaced
+    from nightbench.warehouse.exports import ExportRepository
+
+    wrong = [option for option, value in others.items() if value is not None]
+    if wrong:
+        raise UserError(
+            f"{wrong[0]}: is for tables; metrics are the newest of each series: expected --suite, "
+            "--cluster or --case"
+        )
+    with closing(common.open_warehouse("nightbench_reader")) as connection:
+        rows = ExportRepository(connection).metrics(chosen)
+    # An empty file is right where nothing is measured: a missing one would keep old figures.
+    with replaced(file) as beside:
+        beside.write_text("".join(metrics_text(rows)), encoding="utf-8")
+    say(f"{len(rows):,} series in {file}")
 
 
 def _run_of(run: str | None, others: Mapping[str, object]) -> str:

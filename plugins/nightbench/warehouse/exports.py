@@ -108,6 +108,12 @@ class ExportRepository(Repository):
             EXPORTS[name].statement, **vars(ExportFilter(run_id=run_id, case_id=case_id))
         )
 
+    def metrics(self, chosen: ExportFilter) -> list[Row]:
+        """Each series with its newest median and verdict, and the state of its live alert."""
+        return self._read(
+            "export_metrics", suite=chosen.suite, cluster=chosen.cluster, case_id=chosen.case_id
+        )
+
     def histories(self, run: Run, case_ids: Iterable[str], days: int) -> dict[str, list[Row]]:
         """case_id -> medians of its nights up to a run, oldest first: started_at, throughput."""
         found: dict[str, list[Row]] = {}

@@ -319,6 +319,10 @@ class PageRepository(Repository):
         """Newest medians of a workload over devices and over batch sizes, all else equal."""
         return self._read("ui_curves", workload=workload)
 
+    def metrics(self, suite: str | None, cluster: str | None) -> Sequence[Row]:
+        """Each series with its newest median and verdict, and the state of its live alert."""
+        return self._read("export_metrics", suite=suite, cluster=cluster, case_id=None)
+
     def published_figures(self) -> Sequence[Row]:
         """The figures of the public benchmarks' documents."""
         return self._read("ui_published_figures")

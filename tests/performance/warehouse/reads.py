@@ -79,6 +79,7 @@ WHOLE: Mapping[str, Mapping[str, Any]] = {
     "ui_published": {},
     "ui_overview": {},
     "ui_curves": {},
+    "export_metrics": {"suite": None, "cluster": None, "case_id": None},
     "site_series": {},
     "site_changes": {},
     "site_references": {},

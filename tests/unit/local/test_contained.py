@@ -89,7 +89,7 @@ def test_a_controller_that_is_ended_leaves_nothing(
         below = psutil.Process(outer.pid).children()
         (controller,) = [each for each in below if "pytest" in each.cmdline()]
         controller.send_signal(number)
-        said, _ = outer.communicate(timeout=60)
+        said, _ = outer.communicate(timeout=240)
     assert outer.returncode == status, said
     assert marked(mark) == []
     assert "ending what the tests left" in said
@@ -103,11 +103,11 @@ def test_the_next_run_removes_what_a_killed_one_left(tmp_path: Path, mark: str) 
         outer.kill()
         for process in below:
             process.kill()
-        outer.communicate(timeout=60)
+        outer.communicate(timeout=240)
     left = Path((tmp_path / "made").read_text())
     assert (left / "data").exists()
     with contained(tmp_path, mark, 0.0) as outer:
-        said, _ = outer.communicate(timeout=60)
+        said, _ = outer.communicate(timeout=240)
     assert outer.returncode == 0, said
     assert not left.parent.exists()
 
@@ -116,14 +116,14 @@ def test_a_signal_to_the_outer_process_reaches_pytest(tmp_path: Path, mark: str)
     with contained(tmp_path, mark, 600.0) as outer:
         wait_until_it_runs(tmp_path, mark)
         outer.terminate()
-        said, _ = outer.communicate(timeout=60)
+        said, _ = outer.communicate(timeout=240)
     assert outer.returncode != 0, said
     assert marked(mark) == []
 
 
 def test_the_status_is_pytests(tmp_path: Path, mark: str) -> None:
     with contained(tmp_path, mark, 0.0) as outer:
-        said, _ = outer.communicate(timeout=60)
+        said, _ = outer.communicate(timeout=240)
     assert outer.returncode == 0, said
     assert "1 passed" in said
     assert marked(mark) == []
