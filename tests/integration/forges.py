@@ -22,11 +22,11 @@ from fastapi import HTTPException, Request
 from fastapi.testclient import TestClient
 
 from nightbench.core.model import Cluster
-from nightbench.experiments.compare import PRIORITIES, CompareGoal
+from nightbench.experiments.compare_requests import PRIORITIES, CompareGoal
 from nightbench.spool import Spool
 from nightbench.warehouse import MoveRefused
 from nightbench.web import PageAccess, PageUser, create_app
-from nightbench.web.comparison_api import Comparing
+from nightbench.web.compare_request_api import Comparing
 
 Row = dict[str, Any]
 AIRFLOW_TOKEN = "airflow-token-0123456789"

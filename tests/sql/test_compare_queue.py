@@ -16,8 +16,8 @@ from tests.sql.page_client import page_client
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, ComparePolicy
-from nightbench.experiments import compare
-from nightbench.experiments.compare import Gap, take
+from nightbench.experiments import compare_requests
+from nightbench.experiments.compare_requests import Gap, take
 from nightbench.spool import Spool
 from nightbench.warehouse import MoveRefused, Warehouse, connect
 from nightbench.warehouse.compare_queue import CompareDesk, CompareQueue
@@ -148,7 +148,7 @@ def taking(
     warehouse: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., int | None]:
     """Take the next request for a DAG run, while others are in a state."""
-    monkeypatch.setattr(compare, "cluster_of", lambda name: Cluster(name, ()))
+    monkeypatch.setattr(compare_requests, "cluster_of", lambda name: Cluster(name, ()))
 
     def taken(dag_run_id: str, **known: str) -> int | None:
         found = take(
@@ -182,7 +182,9 @@ def test_a_budget_that_is_used_up_lets_others_go_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     policy = ComparePolicy(person_s=100)
-    monkeypatch.setattr(compare, "cluster_of", lambda name: Cluster(name, (), compare=policy))
+    monkeypatch.setattr(
+        compare_requests, "cluster_of", lambda name: Cluster(name, (), compare=policy)
+    )
     first, second = (desk("ada").request(asked(priority=1)) for _ in range(2))
     assert taking("one") == first
     assert queue.leave(first, "one", "done", spent_s=101.0, result={"verdict": "same"})
@@ -196,9 +198,9 @@ def test_nothing_begins_while_a_night_goes_on(
     desk: Desk, taking: Callable[..., int | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request_id = desk("ada").request(asked())
-    monkeypatch.setattr(compare, "gap", lambda *_: Gap(why_not="the night goes on"))
+    monkeypatch.setattr(compare_requests, "gap", lambda *_: Gap(why_not="the night goes on"))
     assert taking("one") is None
-    monkeypatch.setattr(compare, "gap", lambda *_: Gap())
+    monkeypatch.setattr(compare_requests, "gap", lambda *_: Gap())
     assert taking("one") == request_id
 
 
@@ -218,7 +220,7 @@ def test_a_cluster_that_is_gone_stops_no_other(
             raise UserError(f"cluster {name}: found no such file")
         return Cluster(name, ())
 
-    monkeypatch.setattr(compare, "cluster_of", cluster_of)
+    monkeypatch.setattr(compare_requests, "cluster_of", cluster_of)
     taken = take(lambda: connect(warehouse.loader), Spool(tmp_path), "one", {}.get, lambda: ())
     assert taken is not None
     row, found = taken

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from nightbench.cli.main import app
 from nightbench.core.errors import UserError
-from nightbench.core.metrics_text import metrics_text
 from nightbench.core.model import Verdict, VerdictKind
+from nightbench.core.prometheus import prometheus_text
 from nightbench.spool import Spool
 from nightbench.warehouse import connect
 from nightbench.warehouse.exports import ExportFilter, ExportRepository
@@ -82,5 +82,5 @@ def test_labels_are_escaped(measured, warehouse):
     with closing(connect(warehouse.reader)) as connection:
         (row, _) = ExportRepository(connection).metrics(ExportFilter())
     odd = 'images "of\\a\nkind"'
-    text = "".join(metrics_text([row | {"unit": odd}]))
+    text = "".join(prometheus_text([row | {"unit": odd}]))
     assert of_case(text, row["case_id"])["nightbench_throughput"][1]["unit"] == odd

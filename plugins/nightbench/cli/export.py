@@ -193,7 +193,7 @@ def _write_metrics(file: Path, chosen: ExportFilter, others: Mapping[str, object
     Raises:
         UserError: an option that is for tables was given, or the file cannot be written.
     """
-    from nightbench.core.metrics_text import metrics_text
+    from nightbench.core.prometheus import prometheus_text
     from nightbench.core.whole_files import replaced
     from nightbench.warehouse.exports import ExportRepository
 
@@ -207,7 +207,7 @@ def _write_metrics(file: Path, chosen: ExportFilter, others: Mapping[str, object
         rows = ExportRepository(connection).metrics(chosen)
     # An empty file is right where nothing is measured: a missing one would keep old figures.
     with replaced(file) as beside:
-        beside.write_text("".join(metrics_text(rows)), encoding="utf-8")
+        beside.write_text("".join(prometheus_text(rows)), encoding="utf-8")
     say(f"{len(rows):,} series in {file}")
 
 

@@ -26,7 +26,7 @@ from nightbench.orchestration.dag_common import (
 )
 
 if TYPE_CHECKING:
-    from nightbench.experiments.compare import Gap
+    from nightbench.experiments.compare_requests import Gap
 
 DAG_ID = "nightbench_compare"
 RUNS_AT_ONCE = 4
@@ -128,7 +128,7 @@ def compare(**context: Any) -> list[dict[str, Any]]:
 
 def _request(params: Mapping[str, Any], by: str, dag_run_id: str) -> int:
     """Put the form's request into the queue; the number that it has where a retry does so again."""
-    from nightbench.experiments.compare import CompareGoal, checked_goal
+    from nightbench.experiments.compare_requests import CompareGoal, checked_goal
     from nightbench.orchestration.connections import connect
     from nightbench.spool import open_spool
     from nightbench.warehouse import MoveRefused
@@ -156,7 +156,7 @@ def _of_warehouse(error: UserError) -> bool:
 def _measure_queue(
     dag_run_id: str, state_of: Callable[[str, str], str | None], *, last_try: bool
 ) -> list[dict[str, Any]]:
-    from nightbench.experiments.compare import take
+    from nightbench.experiments.compare_requests import take
     from nightbench.night.scheduled_suites import scheduled_suites
     from nightbench.orchestration.connections import connect
     from nightbench.spool import open_spool
@@ -175,7 +175,7 @@ def _measure_queue(
 
 def _measure(row: Mapping[str, Any], gap: Gap, dag_run_id: str, *, last_try: bool) -> str:
     """Measure a comparison, store how it ended, and return its state."""
-    from nightbench.experiments.compare import measure_request, outcome
+    from nightbench.experiments.compare_requests import measure_request, outcome
     from nightbench.experiments.reporting import ComparisonReporter
     from nightbench.gang import EnvironmentUnavailable, NodeError, case_runner
     from nightbench.spool import open_spool

@@ -9,7 +9,7 @@ from fastapi import Depends, FastAPI, HTTPException, Request
 
 from nightbench.config.run_request import cluster_of
 from nightbench.core.errors import UserError
-from nightbench.experiments.compare import CompareGoal, checked_goal
+from nightbench.experiments.compare_requests import CompareGoal, checked_goal
 from nightbench.experiments.experiment_reader import ExperimentReader
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE, connect
 from nightbench.spool import open_spool
@@ -19,7 +19,7 @@ from nightbench.warehouse.connection_pool import ConnectionPool
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
 from nightbench.web import PageAccess, PageUser, create_app
-from nightbench.web.comparison_api import Comparing
+from nightbench.web.compare_request_api import Comparing
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
 from nightbench.web.alert_models import AlertDetail, AlertList
 from nightbench.web.answer_cache import AnswerCache, SharedAnswers
 from nightbench.web.compare_api import CompareApi, ComparedPairs, Overview, PublishedCells
-from nightbench.web.comparison_api import (
+from nightbench.web.compare_request_api import (
     Comparing,
     ComparisonApi,
     ComparisonEstimate,

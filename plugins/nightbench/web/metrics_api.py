@@ -2,7 +2,7 @@
 
 from fastapi import Response
 
-from nightbench.core.metrics_text import CONTENT_TYPE, metrics_text
+from nightbench.core.prometheus import CONTENT_TYPE, prometheus_text
 from nightbench.warehouse.pages import OpenPages
 from nightbench.web.guard import HEADERS
 
@@ -17,5 +17,5 @@ class MetricsApi:
         """Newest median, verdict and live alert of each series, in Prometheus's text format."""
         with self._repository() as repository:
             rows = repository.metrics(suite, cluster)
-        text = "".join(metrics_text(rows))
+        text = "".join(prometheus_text(rows))
         return Response(text, media_type=CONTENT_TYPE, headers=HEADERS)

@@ -18,8 +18,8 @@ from nightbench.config.compare_builds import fetch_wheel, planned_build
 from nightbench.core.errors import UserError
 from nightbench.core.expected_nights import NightSchedule
 from nightbench.core.model import Cluster, ComparePolicy
-from nightbench.experiments import compare
-from nightbench.experiments.compare import CompareGoal, checked_goal, gap, outcome
+from nightbench.experiments import compare_requests
+from nightbench.experiments.compare_requests import CompareGoal, checked_goal, gap, outcome
 from nightbench.night.scheduled_suites import ScheduledSuite
 from nightbench.spool import Spool
 from nightbench.warehouse import WarehouseUnavailable
@@ -58,7 +58,9 @@ def away() -> Any:
 def read_once() -> Iterator[None]:
     """The catalog, which no test changes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compare, "load_catalog", functools.cache(compare.load_catalog))
+        patch.setattr(
+            compare_requests, "load_catalog", functools.cache(compare_requests.load_catalog)
+        )
         yield
 
 
@@ -200,7 +202,7 @@ def test_any_other_address_is_refused(
 
 @pytest.fixture
 def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spool:
-    monkeypatch.setattr(compare, "cluster_of", lambda name: Cluster(name, ()))
+    monkeypatch.setattr(compare_requests, "cluster_of", lambda name: Cluster(name, ()))
     return Spool(tmp_path)
 
 
@@ -236,7 +238,7 @@ def test_a_night_that_goes_on_goes_first(
 
 def test_the_hours_of_the_cluster_hold(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
     where = Cluster("local", (), window="20:00-06:00 UTC")
-    monkeypatch.setattr(compare, "cluster_of", lambda _: where)
+    monkeypatch.setattr(compare_requests, "cluster_of", lambda _: where)
     assert "may be measured on at 20:00-06:00 UTC only" in gap("local", [], spool, NOW).why_not
     late = NOW.replace(hour=23)
     assert gap("local", [], spool, late).until == datetime(2026, 11, 3, 6, tzinfo=UTC)

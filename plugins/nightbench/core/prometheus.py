@@ -1,0 +1,82 @@
+"""The newest medians and verdicts as metrics, in Prometheus's text format 0.0.4.
+
+Source: https://prometheus.io/docs/instrumenting/exposition_formats/
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+LABELS: tuple[str, ...] = ("suite", "cluster", "case_id", "workload", "framework", "unit")
+"""Columns that name a series; what changes with a night is no label of a figure."""
+
+Row = Mapping[str, Any]
+
+
+class Metric(NamedTuple):
+    """A gauge of a series; none where its column is null."""
+
+    name: str
+    column: str
+    """Holds its value or, where that is a word, a further label of a gauge that is 1."""
+    help: str
+
+
+METRICS = (
+    Metric(
+        "nightbench_throughput",
+        "throughput",
+        "Newest good median of a series, in units of work a second.",
+    ),
+    Metric(
+        "nightbench_spread_ratio",
+        "spread",
+        "Spread of its repeats: largest less smallest, over the median.",
+    ),
+    Metric(
+        "nightbench_tokens_per_second",
+        "tokens_per_s",
+        "Tokens a second of that median, of language models.",
+    ),
+    Metric("nightbench_mfu_ratio", "mfu", "Model FLOP/s over the peak of the devices."),
+    Metric("nightbench_joules_per_unit", "joules_per_unit", "Energy of a unit of work, in joules."),
+    Metric(
+        "nightbench_measured_timestamp_seconds",
+        "started_at",
+        "When the run of that median began, in seconds since 1970.",
+    ),
+    Metric("nightbench_build_info", "framework_version", "1, with the version of the framework."),
+    Metric("nightbench_change_ratio", "change", "Newest judged night over its baseline, less 1."),
+    Metric("nightbench_verdict", "verdict", "1, with the newest verdict."),
+    Metric("nightbench_alert", "alert_state", "1 with a live alert that is open or acknowledged."),
+)
+
+
+def prometheus_text(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield lines of metrics about series.
+
+    Args:
+        rows: of the statement `export_metrics`, one a series.
+    """
+    series = list(rows)
+    for metric in METRICS:
+        yield f"# HELP {metric.name} {metric.help}\n"
+        yield f"# TYPE {metric.name} gauge\n"
+        for row in series:
+            found = row[metric.column]
+            if found is None:
+                continue
+            names, value = LABELS, found
+            if isinstance(found, str):
+                names, value = (*LABELS, metric.column), 1
+            elif isinstance(found, datetime):
+                value = found.timestamp()
+            labels = ",".join(f'{name}="{_escaped(row[name])}"' for name in names)
+            yield f"{metric.name}{{{labels}}} {float(value)!r}\n"
+
+
+def _escaped(value: str | None) -> str:
+    """Return a label's value as it stands between quotes; null as an empty label, which is none."""
+    return (value or "").replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
