@@ -26,8 +26,11 @@ def measured(loader, given):
         run = given.run(night)
         came = [given.came_back(run, each, (9.0, 10.0, 11.0 + night)) for each in (case, other)]
         loader.runs.load(given.bundle(run, *came))
+    before = Verdict(
+        case.case_id, "local", given.run(0).run_id, VerdictKind.OK, "", 12.5, 12.5, 0.0
+    )
     found = Verdict(case.case_id, "local", run.run_id, VerdictKind.REGRESSED, "", 10.0, 12.5, -0.2)
-    loader.series.store_verdicts([found])
+    loader.series.store_verdicts([found, before])
     loader.alerts.open(found)
     return case, other, run
 

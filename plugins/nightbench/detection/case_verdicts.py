@@ -92,18 +92,18 @@ def siblings_of_cases(
     run: Run,
     measured: Mapping[str, Measurement],
     histories: Mapping[str, Sequence[HistoryPoint]],
-    *,
-    lower_is_better: bool = False,
+    policy: RegressionPolicy,
 ) -> dict[str, Siblings]:
     """Return what siblings lend to the young series of a night, by case_id.
 
     Siblings are the series of the same line and workload; arguments as of `judge_cases`. Where
-    lower is better, visits to a higher level are what is lent.
+    lower is better by the policy, visits to a higher level are what is lent.
     """
     families: dict[tuple[str, str], list[str]] = defaultdict(list)
     for case_id, each in measured.items():
         if each.throughput is not None:
             families[each.case.framework, each.case.workload].append(case_id)
+    lower = policy.judged.lower_is_better
     lent: dict[str, Siblings] = {}
     for family in families.values():
         recent = {
@@ -114,7 +114,7 @@ def siblings_of_cases(
         }
         young = [case_id for case_id, points in recent.items() if len(points) < YOUNG]
         grown = [points for points in recent.values() if len(points) >= YOUNG] if young else []
-        found = siblings_of([series_of(each, lower_is_better=lower_is_better) for each in grown])
+        found = siblings_of([series_of(each, lower_is_better=lower) for each in grown])
         if found is not None:
             lent.update(dict.fromkeys(young, found))
     return lent

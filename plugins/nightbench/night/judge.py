@@ -251,9 +251,7 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
     placed = placements(warehouse, run, list(measured)) if is_shared else {}
     modes = modes_of_cases(run, measured, histories, placed)
     histories = {**histories, **{case_id: list(each.points) for case_id, each in modes.items()}}
-    siblings = siblings_of_cases(
-        run, measured, histories, lower_is_better=judged_by.lower_is_better
-    )
+    siblings = siblings_of_cases(run, measured, histories, plan.policy)
     cases = judge_cases(
         run,
         list(by_id),

@@ -140,7 +140,7 @@ def test_the_siblings_of_a_young_series_lend_it_their_spread():
     }
     run = replace(RUN, started_at=max(each[-1].at for each in histories.values()) + timedelta(1))
     measured = {case_id: measurement(each[-1]) for case_id, each in levels.items()}
-    lent = siblings_of_cases(run, measured, histories)
+    lent = siblings_of_cases(run, measured, histories, POLICY)
     assert set(lent) == {"young"}
 
     def kind(siblings):
@@ -158,7 +158,7 @@ def test_the_siblings_of_a_young_series_lend_it_their_spread():
         else replace(each, case=replace(each.case, workload="other"))
         for case_id, each in measured.items()
     }
-    assert siblings_of_cases(run, others, histories) == {}
+    assert siblings_of_cases(run, others, histories, POLICY) == {}
 
 
 def test_where_lower_is_better_siblings_lend_their_visits_to_a_higher_level():
@@ -171,8 +171,10 @@ def test_where_lower_is_better_siblings_lend_their_visits_to_a_higher_level():
     }
     run = replace(RUN, started_at=max(each[-1].at for each in histories.values()) + timedelta(1))
     measured = {case_id: measurement(each[-1]) for case_id, each in levels.items()}
-    times = siblings_of_cases(run, measured, histories, lower_is_better=True)["young"]
-    rates = siblings_of_cases(run, measured, histories)["young"]
+    times = siblings_of_cases(run, measured, histories, replace(POLICY, metric="joules_per_unit"))[
+        "young"
+    ]
+    rates = siblings_of_cases(run, measured, histories, POLICY)["young"]
     assert times.visits.count >= 2 > 0.5 > rates.visits.count
 
 
