@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from textwrap import shorten
 from typing import Any
 from xml.etree import ElementTree
 
@@ -23,6 +24,9 @@ MARK = "<!-- nightbench-compare -->"
 
 LONGEST = 60_000
 """Characters of a comment; GitHub takes 65,536."""
+
+SAID = 160
+"""Characters of a reason in a headline; a comment has all of it."""
 
 CONCLUSIONS = {
     "held": "pending",
@@ -66,7 +70,7 @@ def headline(row: Row, starts_at: datetime | None = None, waits_for: str = "") -
             return f"It is measured since {clock(row['started_at'])}, until about {clock(at)}"
         return "It is measured"
     if state == "failed":
-        return f"It could not be measured: {why}"
+        return f"It could not be measured: {shorten(why, SAID, placeholder=' …')}"
     if state == "refused":
         return f"{row['decided_by']} refused it" + (f": {why}" if why else "")
     if row["replaced_by"] is not None:
@@ -99,6 +103,8 @@ def comment(
         facts.append(f"Commit `{_code(row['change_commit'])}`.")
     parts = [MARK, title, "", " ".join(facts)]
     document = row["result"]
+    if row["state"] == "failed":
+        parts += ["", f"> {_plain(row['why'])}"]
     if document is not None:
         parts += ["", *_table(document), "", *_notes(document)]
     elif row["state"] in ("held", "queued", "running"):

@@ -96,6 +96,15 @@ def test_the_smallest_fall_that_would_have_shown_grows_with_the_interval() -> No
     assert told_fall(case("one", low=None), 0.01) is None
 
 
+def test_a_long_reason_stands_below_the_headline() -> None:
+    failed = row(state="failed", why="no such wheel " * 100 + "| <b>", result=None)
+    title = next(line for line in comment(failed).splitlines() if line.startswith("###"))
+    assert title.endswith(" …")
+    assert len(title) < 250
+    assert comment(failed).count("no such wheel") > 100
+    assert "<b>" not in comment(failed)
+
+
 @pytest.mark.parametrize(
     ("changed", "conclusion_of_it", "words"),
     [
