@@ -67,11 +67,12 @@ where
     and dag_run_id = :was;
 
 -- name: leave_compare*!
--- Ends a running comparison, or puts it back into the queue.
+-- Ends a running comparison, or puts it back into the queue. What a person said who cancelled it
+-- stays.
 update raw.compare_request
 set
     state = :state,
-    why = :why,
+    why = case when cancelled_by is null then :why else why end,
     result = :result,
     spent_s = spent_s + :spent_s,
     ended_at = case when :state <> 'queued' then now() end

@@ -175,6 +175,18 @@ def test_a_retry_goes_on_with_what_it_has_taken_and_takes_nothing_else(
     assert taking("two") == late
 
 
+def test_what_a_person_said_who_cancelled_a_running_one_stays(
+    desk: Desk, queue: CompareQueue
+) -> None:
+    one = desk("ada").request(asked())
+    assert queue.begin(one, "compare-1", "run-1")
+    desk("bob").move(one, "cancelled", "a typo")
+    assert states(queue)[one] == "running", "the launch that goes on is waited for"
+    assert queue.leave(one, "run-1", "cancelled", spent_s=1.0, why="its launch has ended")
+    (row,) = queue.find(one)
+    assert (row["state"], row["cancelled_by"], row["why"]) == ("cancelled", "bob", "a typo")
+
+
 def test_a_budget_that_is_used_up_lets_others_go_first(
     desk: Desk,
     queue: CompareQueue,

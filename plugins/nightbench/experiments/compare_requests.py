@@ -350,7 +350,7 @@ def outcome(row: Row, document: Document, spool: Spool, spent_s: float) -> tuple
     folder = spool.comparison(row["comparison_id"])
     stopped = next((case["stopped"] for case in document["cases"] if case["stopped"]), "")
     if (folder.folder / "cancel.json").exists():
-        return "cancelled", stopped
+        return "cancelled", ""
     if document["complete"]:
         return "done", ""
     if row["budget_s"] is not None and row["spent_s"] + spent_s >= 0.95 * row["budget_s"]:
