@@ -51,7 +51,7 @@ def step(inputs: dict[str, str]) -> dict[str, str]:
     given = {name: about.get("default") for name, about in ACTION["inputs"].items()} | inputs
     given = {name: FORGE_TOKEN if v == "${{ github.token }}" else v for name, v in given.items()}
     names = {
-        variable: re.fullmatch(r"\${{ inputs\.([a-z-]+) }}", value)[1]  # type: ignore[index]
+        variable: re.fullmatch(r"\${{ inputs\.([a-z-]+) }}", value)[1]  # type: ignore[index]  # all match
         for variable, value in STEP["env"].items()
     }
     assert set(names.values()) == set(ACTION["inputs"])
@@ -317,7 +317,7 @@ def test_the_answer_for_an_older_commit_leaves_the_comment_to_the_newer_one(
     assert states(play)[-1] == "failure"
     assert TWO in play.comment
     assert "slower" not in play.comment
-    second.process.send_signal(signal.SIGTERM)  # type: ignore[union-attr]
+    second.process.send_signal(signal.SIGTERM)  # type: ignore[union-attr]  # it runs
     assert second.end() == 130
 
 

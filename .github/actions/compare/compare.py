@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import email.utils
+import functools
 import glob
 import hashlib
 import http.client
@@ -734,7 +735,7 @@ class Job:
             with contextlib.suppress(FileNotFoundError):
                 (self.folder / name).unlink()
             try:
-                text = patiently(lambda name=name: self._text(name), until)  # type: ignore[misc]
+                text = patiently(functools.partial(self._text, name), until)
             except Fault as fault:
                 if name == "result.json" and fault.status == 404:
                     continue  # it could not be measured

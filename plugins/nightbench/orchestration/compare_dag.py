@@ -68,7 +68,9 @@ def compare_dag() -> DAG:
 def _form() -> dict[str, Param]:
     suites = [head.name for head in suite_heads(locations.dags_folder()) if head.problem is None]
     clusters = list(find_clusters(locations.dags_folder()))
-    build = "LINE=VERSION, LINE=/PREFIX, LINE=WHEEL or LINE=https://…/WHEEL"
+    build = (
+        "LINE=VERSION, LINE=/PREFIX, LINE=WHEEL, LINE=https://…/WHEEL or LINE=upload:SHA256/WHEEL"
+    )
     return {
         "a": optional("string", "Build A", f"The reference: {build}."),
         "b": optional("string", "Build B", "The candidate, of the same line."),
