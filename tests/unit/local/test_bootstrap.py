@@ -240,7 +240,9 @@ def test_making_locks_takes_no_tools_away(
     """The next `make lock` or `make setup` has to know what is installed, failed or not."""
     venv = tmp_path / ".venv"
     (venv / "bin").mkdir(parents=True)
-    (venv / "bin" / "python").symlink_to(sys.executable)
+    # Not a link: through one, Python looks for pip beside its base, where Debian keeps none.
+    (venv / "bin" / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (venv / "bin" / "python").chmod(0o755)
     (venv / "bin" / "uv").symlink_to(tmp_path / "uv")
     (venv / "made-of").write_text("control dev\n0")
     monkeypatch.setattr(bootstrap, "VENV", venv)
