@@ -16,6 +16,8 @@ pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(900)]
 
 TOKENS = 128
 """Of a sequence at smoke."""
+DEEP = {"layers": 4, "parameters": 312896}
+"""For two stages on each of two devices."""
 MOST = 4 * 220480
 """Bytes of the parameters."""
 ROTATIONS = 2 * TOKENS * 8 * 4
@@ -59,6 +61,24 @@ def hidden(samples: int) -> int:
                 ({"tensor": 2, "context": 2}, None),
                 ({"context": 2, "pipeline": 2, "schedule": "1f1b", "micro_batches": 2}, None),
                 ({"context": 4}, MOST * 1.5 + 2 * 2 * hidden(8) * 3 / 4),
+            ],
+        ),
+        (
+            *("pytorch", 2, 2, DEEP),
+            [
+                # Three stages hand on, there and back; with the last beside the first, two.
+                ({"pipeline": 2, "schedule": "interleaved", "micro_batches": 2}, 3 * hidden(4)),
+                ({"pipeline": 2, "schedule": "zero_bubble", "micro_batches": 4}, 2 * hidden(4)),
+            ],
+        ),
+        (
+            *("pytorch", 4, 2, MOMENTUM | DEEP),
+            [
+                (
+                    {"pipeline": 2, "schedule": "interleaved", "micro_batches": 2}
+                    | {"shard": 2, "shard_stage": 3},
+                    None,
+                ),
             ],
         ),
         ("jax", 2, 2, {}, [({"tensor": 2}, None)]),

@@ -1,74 +1,135 @@
 """Layers split over devices, one after another, by `torch.distributed.pipelining`.
 
 A batch goes through in parts, so that the devices work at the same time: GPipe (Huang et al. 2019,
-arXiv:1811.06965), or a backward after each forward, 1F1B (Narayanan et al. 2019, arXiv:1806.03377).
+arXiv:1811.06965), a backward after each forward, 1F1B (Narayanan et al. 2019, arXiv:1806.03377),
+the same with two stages on each device, interleaved (Narayanan et al. 2021, arXiv:2104.04473), or
+with backwards that leave gradients of weights for when a device would wait, ZB-V (Qi et al. 2023,
+arXiv:2401.10241).
 """
+
+import copy
 
 import torch
 import torch.distributed as dist
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.distributed.pipelining import (
+    PipelineStage,
+    Schedule1F1B,
+    ScheduleGPipe,
+    ScheduleInterleaved1F1B,
+    ScheduleZBVZeroBubble,
+)
+from torch.distributed.pipelining.schedules import PipelineScheduleSingle
 
-SCHEDULES = {"1f1b": Schedule1F1B, "gpipe": ScheduleGPipe}
+SCHEDULES = {
+    "1f1b": Schedule1F1B,
+    "gpipe": ScheduleGPipe,
+    "interleaved": ScheduleInterleaved1F1B,
+    "zero_bubble": ScheduleZBVZeroBubble,
+}
 
 
-def cut(model, context, stage):
-    """Leaves of a network what one stage computes; the names of what is left stay.
+def stages_on(device, context):
+    """The numbers of a device's stages, and that of the last stage of all."""
+    last = context.stages - 1
+    if context.case["schedule"] == "interleaved":
+        return (device, device + context.stages), last + context.stages
+    if context.case["schedule"] == "zero_bubble":  # There and back: first and last on one device.
+        return (device, last + context.stages - device), last + context.stages
+    return (device,), last
+
+
+def cut(model, context, device):
+    """Leaves of a network what one device computes; the names of what is left stay.
 
     Args:
         model: whose `forward` takes what the stage before returns, and passes over what is None.
         context: see `rank.Context`; its workload's `ends` names what the first and the last stage
             have beside layers.
-        stage: number of this one.
+        device: number of this one in the pipeline.
+
+    Returns:
+        The networks of its stages, by their numbers, which share modules and tables with the model.
     """
+    numbers, last = stages_on(device, context)
     layers = getattr(model, context.shards)
-    each = len(layers) // context.stages
+    each = len(layers) // (last + 1)
     for number in range(len(layers)):
-        if number // each != stage:
+        if number // each not in numbers:
             delattr(layers, str(number))
-    for end, owner in (("first", 0), ("last", context.stages - 1)):
-        if stage != owner:
-            for name in context.ends[end]:
-                setattr(model, name, None)
+    ends = dict.fromkeys(context.ends["first"], 0)
+    ends.update(dict.fromkeys(context.ends["last"], last))
+    for name, owner in ends.items():
+        if owner not in numbers:
+            setattr(model, name, None)
+    return {number: _stage(model, context, number, each, ends) for number in numbers}
+
+
+def _stage(model, context, number, each, ends):
+    """A model that has, of the modules of another, those of one stage."""
+    stage = _like(model)
+    for name, owner in ends.items():
+        if owner != number:
+            setattr(stage, name, None)
+    layers = _like(getattr(model, context.shards))
+    for name in list(layers._modules):
+        if int(name) // each != number:
+            delattr(layers, name)
+    setattr(stage, context.shards, layers)
+    return stage
+
+
+def _like(module):
+    """A module with the same parts, whose parts may change; its tables are always those of both."""
+    made = copy.copy(module)
+    parts = {name: value.copy() for name, value in vars(module).items() if isinstance(value, dict)}
+    vars(made).update(parts, _parameters=module._parameters, _buffers=module._buffers)
+    return made
 
 
 class Pipeline:
-    """Trains one stage; all of them step together.
+    """Trains the stages of one device; all devices step together.
 
     Args:
-        model: a network that was `cut`.
+        stages: what `cut` returned.
         context: see `rank.Context`.
-        mesh: of the stages of one network.
+        mesh: of the devices of one network.
         device: of this rank.
         loss: of a network and a batch.
     """
 
-    def __init__(self, model, context, mesh, device, loss):
+    def __init__(self, stages, context, mesh, device, loss):
         self.group, self.names = mesh.get_group(), context.ends
-        self.stage, self.last = mesh.get_local_rank(), context.stages - 1
+        _, last = stages_on(mesh.get_local_rank(), context)
+        self.is_first, self.is_last = 0 in stages, last in stages
 
         def of_logits(logits, labels):
             return loss(lambda _: logits, {self.names["input"]: None, self.names["target"]: labels})
 
-        stage = PipelineStage(model, self.stage, context.stages, device, group=self.group)
+        own = [
+            PipelineStage(model, number, last + 1, device, group=self.group)
+            for number, model in stages.items()
+        ]
+        schedule = SCHEDULES[context.case["schedule"]]
         parts = context.case["micro_batches"]
-        self.schedule = SCHEDULES[context.case["schedule"]](stage, parts, loss_fn=of_logits)
+        given = own[0] if issubclass(schedule, PipelineScheduleSingle) else own
+        self.schedule = schedule(given, parts, loss_fn=of_logits)
 
     def step(self, batch):
-        """Forward and backward of all parts; the loss, 0 where another stage knows it."""
-        losses, inputs = [], (batch[self.names["input"]],) if self.stage == 0 else ()
-        target = batch[self.names["target"]] if self.stage == self.last else None
+        """Forward and backward of all parts; the loss, 0 where another device knows it."""
+        losses, inputs = [], (batch[self.names["input"]],) if self.is_first else ()
+        target = batch[self.names["target"]] if self.is_last else None
         self.schedule.step(*inputs, target=target, losses=losses, return_outputs=False)
         if not losses:
             return batch[self.names["input"]].new_zeros((), dtype=torch.float32)
         return torch.stack(losses).mean()
 
     def shared(self, losses):
-        """The last stage's losses, on all of them."""
+        """The last stage's losses, on all devices."""
         dist.all_reduce(losses, group=self.group)
         return losses
 
     def joined(self, weights):
-        """The weights of all stages by name."""
-        parts = [None] * (self.last + 1)
+        """The weights of all devices by name."""
+        parts = [None] * dist.get_world_size(self.group)
         dist.all_gather_object(parts, weights, self.group)
         return {name: value for part in parts for name, value in part.items()}

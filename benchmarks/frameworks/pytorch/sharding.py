@@ -44,10 +44,14 @@ def split(model, context, mesh, dtype):
         context: see `rank.Context`; its workload's `shards` names the list of layers.
         mesh: of all ranks.
         dtype: in which products are computed; None: as weights are.
+
+    Returns:
+        The networks of this device's stages, by their numbers: the model alone without a pipeline.
     """
     stage = context.case.get("shard_stage")
+    stages = {0: model}
     if context.stages > 1:
-        pipeline.cut(model, context, mesh["stages"].get_local_rank())
+        stages = pipeline.cut(model, context, mesh["stages"].get_local_rank())
     if context.tensor > 1:
         tensor.split(model, mesh["tensor"], context.matrices)
     reduced = None if dtype is None else torch.float32
@@ -61,7 +65,9 @@ def split(model, context, mesh, dtype):
         wrap = functools.partial(fully_shard, mesh=data, mp_policy=policy)
     for layer in getattr(model, context.shards):
         wrap(layer, **({} if stage is None else again))
-    wrap(model)
+    for each in stages.values():
+        wrap(each)
+    return stages
 
 
 def split_states(optimizer, mesh):
@@ -75,10 +81,10 @@ def split_states(optimizer, mesh):
 
 def stage_of(model, optimizer):
     """The stage that parameters and states are really split by: "1", "2", "3" or "none"."""
-    layers = [layer for layer in model.modules() if isinstance(layer, FSDPModule)]
-    if layers:
+    states = [m._get_fsdp_state() for m in model.modules() if isinstance(m, FSDPModule)]
+    if states:
         # The root is never gathered again: its layers say which stage it is.
-        groups = [layer._get_fsdp_state()._fsdp_param_group for layer in layers[1:]]
+        groups = [state._fsdp_param_group for state in states if not state._is_root]
         again = [group.post_forward_mesh_info is not None for group in groups if group]
         return "3" if again and all(again) else "2"
     if isinstance(optimizer, ZeroRedundancyOptimizer):

@@ -51,7 +51,7 @@ class Trainer(Base):
         if recompute != "none":
             self._recompute(recompute)
         if parted:
-            sharding.split(self.model, context, mesh, AUTOCAST.get(context.precision))
+            stages = sharding.split(self.model, context, mesh, AUTOCAST.get(context.precision))
         else:
             self.model.to(device, memory_format=layout)
         self.sequences = None
@@ -75,7 +75,7 @@ class Trainer(Base):
         self.pipeline = None
         if context.stages > 1:
             one = mesh["stages"]
-            self.pipeline = sharding.pipeline.Pipeline(self.model, context, one, device, self.loss)
+            self.pipeline = sharding.pipeline.Pipeline(stages, context, one, device, self.loss)
         self.loss_in_parts = contextlib.nullcontext
         if context.tensor > 1:
             self.loss_in_parts = sharding.tensor.loss_parallel

@@ -180,11 +180,11 @@ class BlockFile(StrictModel):
     """Devices that split each sequence (context parallel), and compute the batches of all of them
     together; a `shard` may lie on them."""
     pipeline: v.Axis[v.Count] = (1,)
-    """Devices that split the layers, a stage each, and compute the batches of all of them
+    """Devices that split the layers, a stage or two each, and compute the batches of all of them
     together."""
     schedule: v.Axis[v.Name] | None = None
-    """Order in which the parts of a batch go through a `pipeline`: `1f1b`, `gpipe` (`1f1b` unless
-    given)."""
+    """Order in which the parts of a batch go through a `pipeline`: `1f1b`, `gpipe`, and with two
+    stages on each device `interleaved`, `zero_bubble` (`1f1b` unless given)."""
     micro_batches: v.Axis[v.Count] = (1,)
     """Parts of a step's batch that are computed one after another, through a `pipeline` or, without
     one, by summing up gradients."""

@@ -182,6 +182,8 @@ def _tried(mode: Case, cluster: Cluster, catalog: Catalog) -> ModeCell:
     order = sorted(
         scales,
         key=lambda name: (
+            # Those that are split, so that their reason is told where none has enough layers.
+            mode.pipeline > 1 and not catalog.workloads[name].pipeline,
             catalog.workloads[name].losses is None,
             # One and several devices train the same, so that scaling is counted.
             not served and Strategy.COLLECTIVE not in catalog.workloads[name].strategies,
@@ -190,11 +192,11 @@ def _tried(mode: Case, cluster: Cluster, catalog: Catalog) -> ModeCell:
             name,
         ),
     )
-    why = f"no workload is written for {line}"
+    why: str | None = None
     for name in order:
         case = replace(named, workload=name)
         refused = _refusal(case, cluster, catalog)
         if refused is None:
             return ModeCell(line, case.mode, case)
-        why = refused
-    return ModeCell(line, mode.mode, skipped=why)
+        why = why or refused
+    return ModeCell(line, mode.mode, skipped=why or f"no workload is written for {line}")

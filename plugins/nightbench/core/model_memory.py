@@ -58,10 +58,16 @@ def kept_bytes(case: Case, workload: WorkloadInfo) -> float:
     parts = case.micro_batches
     if case.schedule == "gpipe":
         return layers + logits
-    # Of a pipeline the first stage has the most parts under way, and the last the logits of one.
-    first = layers * min(case.pipeline, parts) / parts
-    last = (layers + logits) / parts
-    return max(first, last)
+    # Parts under way, on the device that has the most of them, and on that with the logits of one;
+    # in halves, which are the stages of the schedules that give a device two.
+    most, last = 2 * case.pipeline, 2
+    if case.schedule == "interleaved":
+        in_turn = parts // max(1, parts // case.pipeline)
+        most, last = in_turn + 2 * case.pipeline - 1, in_turn + 1
+    elif case.schedule == "zero_bubble":  # The first device has the last stage, too.
+        last = min(2 * case.pipeline - 1, parts) + 1
+    under_way = layers / (2 * parts)
+    return max(under_way * min(most, 2 * parts), under_way * min(last, 2 * parts) + logits / parts)
 
 
 def does_not_fit(case: Case, workload: WorkloadInfo, cluster: Cluster) -> str | None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from nightbench.core.model import MAX_BATCH, Case, Strategy, WorkloadInfo
 from nightbench.core.variants import Refusal
 
+_TWO_STAGES = ("interleaved", "zero_bubble")
+"""Schedules that give each device of a pipeline two stages."""
+
 
 def not_split(case: Case, workload: WorkloadInfo) -> Refusal | None:
     """Refuse parts that the workload has not, or that do not make up devices, matrices, layers."""
@@ -55,9 +58,15 @@ def _uneven_parts(case: Case, workload: WorkloadInfo) -> Refusal | None:
     divided = [("tensor", key) for key in workload.tensor or ()] + [("pipeline", "layers")]
     for axis, key in divided:
         number = getattr(case, axis)
-        if number > 1 and params.get(key, 0) % number:
-            said = f"found {number}; expected a divisor of {key}, which are {params[key]} here"
-            return Refusal(axis, said)
+        stages = 2 if axis == "pipeline" and case.schedule in _TWO_STAGES else 1
+        if number > 1 and params.get(key, 0) % (stages * number):
+            half = f"one whose double, the stages of {case.schedule}, is " if stages > 1 else ""
+            said = f"expected {half}a divisor of {key}, which are {params[key]} here"
+            return Refusal(axis, f"found {number}; {said}")
+    rounds = max(1, case.micro_batches // case.pipeline)
+    if case.schedule == "interleaved" and case.micro_batches % rounds:
+        said = f"expected rounds of equal size, as of a multiple of `pipeline`, {case.pipeline}"
+        return Refusal("micro_batches", f"found {case.micro_batches} with interleaved; {said}")
     length = params.get("sequence_length", 0)
     if case.context > 1 and length % (2 * case.context * case.tensor):
         said = f"expected one whose double, times `tensor`, divides a sequence's {length} tokens"

@@ -20,6 +20,7 @@ SHARDS = {**RANKS, "shard": 2, "shard_stage": 3}
 XLA = {**SHARDS, "compiler": "xla"}
 SPLIT = {**RANKS, "devices_per_node": 4, "trainers": 8, "scale": "smoke"}
 STAGES = {"pipeline": 2, "schedule": "1f1b"}
+DEEP = {**SPLIT, "scale": "8b", "pipeline": 2}
 ALONE = {"strategy": Strategy.COLLECTIVE, "trainers": 1}
 
 
@@ -99,7 +100,18 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ),
         ("pytorch", "llama", {**ALONE, "micro_batches": 3}, "a divisor of the 2 samples of a step"),
         ("pytorch", "llama", {**SPLIT, "tensor": 2, "micro_batches": 3}, "step, of 2 devices toge"),
-        ("pytorch", "llama", {**SPLIT, **STAGES, "schedule": "interleaved"}, "device one stage"),
+        (
+            *("pytorch", "llama", {**SPLIT, **STAGES, "schedule": "zero_bubble"}),
+            "found 2; expected one whose double, the stages of zero_bubble, is a divisor of layers",
+        ),
+        (
+            *("pytorch", "llama", {**DEEP, "schedule": "zero_bubble", "recompute": "selective"}),
+            "selective checkpoints take one backward",
+        ),
+        (
+            *("pytorch", "llama", {**DEEP, "schedule": "interleaved", "micro_batches": 5}),
+            "found 5 with interleaved; expected rounds of equal size, as of a multiple of `pipe",
+        ),
         ("pytorch", "llama", {**SPLIT, "tensor": 2, "shard": 2, "shard_stage": 1}, "whole states"),
         ("jax", "llama", {**SPLIT, **STAGES, "compiler": "xla"}, "every device all layers"),
         ("paddle3", "llama", {**SPLIT, "tensor": 2}, "does not support tensor several. Supported"),
@@ -135,6 +147,8 @@ def test_what_trainers_cannot_run_together_is_refused(
         ("pytorch", "llama", {**SPLIT, "context": 8, "shard": 8, "shard_stage": 3}),
         ("jax", "llama", {**SPLIT, "tensor": 2, "compiler": "xla"}),
         ("pytorch", "llama", {**SPLIT, **STAGES, "tensor": 2, "micro_batches": 4}),
+        ("pytorch", "llama", {**DEEP, "schedule": "interleaved", "micro_batches": 4}),
+        ("pytorch", "llama", {**DEEP, "schedule": "zero_bubble", "batch_size_per_device": 5}),
         ("pytorch", "gpt2", {**ALONE, "recompute": "selective"}),
         *(("jax", "gpt2", {**XLA, "shard_stage": stage}) for stage in (2, 3)),
     ],

@@ -92,6 +92,11 @@ def test_layers_keep_their_share_of_what_is_under_way() -> None:
     assert found(**parts, schedule="gpipe") == expected(1, logits=4 * 128256)
     # Four of eight parts on the first stage; the last one has the logits of one.
     assert found(**parts, schedule="1f1b") == expected(4 / 8, logits=0)
+    # Of two stages on each device 11 of 16 parts, or 8, among them the last one: as PyTorch orders.
+    assert found(**parts, schedule="interleaved") == expected(11 / 16, logits=0)
+    assert found(**parts, schedule="zero_bubble") == expected(8 / 16, logits=4 * 128256 / 4)
+    few = {"pipeline": 4, "micro_batches": 2}
+    assert found(**few, schedule="interleaved") == expected(1, logits=0)
     silent = replace(LLAMA, kept={})
     assert kept_bytes(llama("8b", 1), silent) == 0
 

@@ -67,7 +67,7 @@ class Case:
     pipeline: int = 1
     """Devices that split the layers, a stage each; they compute the same samples, too."""
     schedule: str | None = None
-    """Of a pipeline: the order in which parts of a batch go through it (1f1b, gpipe)."""
+    """Of a pipeline: the order in which parts of a batch go through it, such as 1f1b."""
     micro_batches: int = 1
     """Parts of a step's batch, one after another; their gradients are summed up."""
     recompute: str = "none"
