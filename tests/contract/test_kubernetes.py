@@ -93,6 +93,12 @@ def test_tasks_and_services_agree(pod: dict[str, Any], values: dict[str, Any]) -
     # Without it, the image's entry point `airflow` would get the words of a program.
     assert task["command"] == ["/usr/bin/env"]
     assert {tuple(values[name]["command"]) for name in COMPONENTS} == {("/usr/bin/env",)}
+    # The chart's own would call /entrypoint and /clean-logs, which only Airflow's own image has.
+    for name in COMPONENTS[1:]:
+        probes = [values[name][probe] for probe in values[name] if probe.endswith("Probe")]
+        assert {probe["command"][0] for probe in probes} == {"airflow"}
+        assert values[name]["logGroomerSidecar"] == {"enabled": False}
+    assert "startupProbe" in values["scheduler"]
 
 
 def test_versions_are_those_of_the_locks(values: dict[str, Any]) -> None:
