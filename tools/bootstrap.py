@@ -47,6 +47,11 @@ UNREACHED = re.compile(
     r"|Failed to (?:fetch|download)|dns error|tunnel error|[Cc]ould not connect|Connection refused"
 )
 """What pip and uv say where nothing answered."""
+CONTRADICTION = re.compile(
+    r"[Bb]ecause (\S+ depends on ([\w.-]+).*? and \S+ depends on \2\b.*?),"
+    r" we can conclude that .* are incompatible"
+)
+"""What uv says of two packages that need different versions of a third."""
 SHOWN_S = 10.0
 """Interval of lines of progress."""
 FETCHED = "some {:.0f} MB to fetch"
@@ -164,6 +169,8 @@ def advice(said: str, env: Mapping[str, str]) -> str:
     """Return what to do about what pip or uv said, where that is known; else nothing."""
     if FULL.search(said):
         return f"The disk is full: make room below {VENV} and in uv's cache ({cache_of(env)}). "
+    if pairs := CONTRADICTION.findall(said):
+        return f"These contradict each other: {pairs[-1][0]}. "
     if not UNREACHED.search(said):
         return ""
     names = sorted(name for name in env if name.lower() in ("http_proxy", "https_proxy"))
@@ -387,18 +394,30 @@ def make_locks(uv: Path, env: Mapping[str, str], log: Path, upgrade: bool = Fals
     with tempfile.TemporaryDirectory(dir=log.parent) as folder:
         made = Path(folder, REQUIREMENTS.name)
         shutil.copytree(REQUIREMENTS, made)
-        for name in RESOLVED:
+
+        def resolve(name: str, *more: str) -> None:
             say(f"locking requirements/{name}.in")
-            words = [
-                *(str(uv), "pip", "compile", "--universal", "--python-version", "3.11"),
-                *("--generate-hashes", "--custom-compile-command", "make lock"),
-                *(["--upgrade"] if upgrade else []),
-                *("-o", f"{made.name}/{name}.lock", f"{made.name}/{name}.in"),
-            ]
+            words = [str(uv), "pip", "compile", "--universal", "--python-version", "3.11", *more]
+            words += ["-o", f"{made.name}/{name}.lock", f"{made.name}/{name}.in"]
             try:
                 run(words, f"Locking {name}.in", env, log, cwd=made.parent)
             except SetupError as error:
                 raise SetupError(f"No lock was changed: {error}") from None
+
+        if upgrade:
+            # The newest on which all agree: those of control.in alone may leave the others none.
+            lines = [
+                line
+                for name in RESOLVED
+                for line in (made / f"{name}.in").read_text().splitlines(keepends=True)
+                if not line.startswith("-c ")
+            ]
+            (made / "all.in").write_text("".join(lines))
+            resolve("all")
+            for name in RESOLVED:
+                shutil.copy(made / "all.lock", made / f"{name}.lock")
+        for name in RESOLVED:
+            resolve(name, "--generate-hashes", "--custom-compile-command", "make lock")
         changed = [
             name
             for name in RESOLVED

@@ -145,6 +145,13 @@ def test_an_active_environment_is_not_the_base_of_itself(bootstrap: ModuleType) 
         ),
         ("error: No space left on device (os error 28)", "The disk is full: make room below "),
         ("error: hash mismatch", ""),
+        (
+            "Because b>=1 depends on c>=2 and d==3 depends on c, we can conclude that f is out.\n"
+            "And because b>=1 depends on d>=2.1,<3.0.0 and a==3 depends on d{python_version < "
+            "'3.13'}==4.0, we can conclude that a==3 and b>=1 are incompatible.\n"
+            "And because only g is available, we can conclude that g cannot be used.",
+            "These contradict each other: b>=1 depends on d>=2.1,<3.0.0 and a==3 depends on d{p",
+        ),
     ],
 )
 def test_what_pip_and_uv_say_becomes_advice(
@@ -182,16 +189,20 @@ RESOLVER = """#!/bin/sh
 [ "$1 $2" = "pip compile" ] || exit 9
 for word in "$@"; do
     case "$word" in
-        --upgrade) upgrade=" upgraded" ;; *.lock) lock=$word ;; *.in) wanted=$word ;;
+        *.lock) lock=$word ;; *.in) wanted=$word ;;
     esac
 done
+case "$wanted" in
+    requirements/all.in) [ "$(wc -l < "$wanted")" = 7 ] && echo together > "$lock"; exit ;;
+esac
+if [ "$(cat "$lock")" = together ]; then upgrade=" upgraded"; fi
 if grep -q absent "$wanted"; then echo "no version of absent"; exit 1; fi
 case "$lock" in
     */s3.lock) grep -q "^new control" requirements/control.lock || exit 8 ;;
 esac
 echo "new $(cat "$wanted")$upgrade" > "$lock"
 """
-"""Stands for uv; `s3` is constrained by what was just made of `control`."""
+"""Stands for uv, which keeps what the lock has; `s3` is constrained by the new `control`."""
 
 
 @pytest.fixture
