@@ -140,6 +140,18 @@ class Base:
     def count_sent(self):
         """Finds out, after the window, what this rank sends in a step: `sent_bytes_per_step`."""
 
+    def expert_tokens(self):
+        """Returns how many tokens each expert of each layer gets of this rank's next batch.
+
+        None where the network has no experts: its model file no `tokens_per_expert`.
+        """
+        count = getattr(self.network, "tokens_per_expert", None)
+        return count and [[int(number) for number in layer] for layer in self._forward(count)]
+
+    def _forward(self, function):
+        """Returns what a function of network and batch makes of this rank's next batch."""
+        raise NotImplementedError
+
     def gradients_arrive(self):
         """Returns whether what this trainer sends changes what it pulls; None: not asked.
 

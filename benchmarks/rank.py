@@ -251,6 +251,9 @@ def main():
     sent_bytes = getattr(trainer, "sent_bytes_per_step", None)
     if sent_bytes is not None:
         rank["sent_bytes_per_step"] = sent_bytes
+    experts = trainer.expert_tokens() if hasattr(trainer, "expert_tokens") else None
+    if experts is not None:
+        rank["expert_tokens"] = experts
     if sleep_s:
         rank["drill_sleep_s"] = sleep_s
     modes = trainer.modes_used() if hasattr(trainer, "modes_used") else {}

@@ -127,6 +127,7 @@ def test_compiler_and_layout_leave_the_work_as_it_is(
         ("paddle1", "transformer_base"),
         ("jax", "bert_base"),
         ("jax", "llama"),
+        ("jax", "mixtral"),
         ("mxnet", "bert_base"),
         ("tensorflow1", "bert_base"),
         *(

@@ -26,6 +26,7 @@ STATED = {
     # The counter takes the whole of the decoder's own attention, of which half is masked.
     "gpt2": (0.91, 0.93),
     "llama": (0.91, 0.92),
+    "mixtral": (0.91, 0.92),
     "transformer_base": (0.97, 1.0),
     "transformer_big": (0.97, 1.0),
     # Two cosines, which are sums to the counter.

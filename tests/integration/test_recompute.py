@@ -57,15 +57,18 @@ for recompute in ("none", "selective", "full"):
 print(json.dumps(found))
 """
 KEPT = """
+import importlib
 import json
+import sys
 from types import SimpleNamespace
 
 import torch
 from frameworks.pytorch.trainer import Trainer
 from torch.distributed._tools.mem_tracker import MemTracker
-from workloads.llama import pytorch as network
 
-params = json.load(open("workloads/llama/spec.json"))["scales"]["smoke"]
+(workload,) = sys.argv[1:]
+network = importlib.import_module(f"workloads.{workload}.pytorch")
+params = json.load(open(f"workloads/{workload}/spec.json"))["scales"]["smoke"]
 shape = (8, params["sequence_length"])
 found = {}
 for precision in ("fp32", "bf16"):
@@ -91,9 +94,9 @@ MATRICES = 7
 LAYERS = 2
 
 
-def printed(python: str, program: str) -> dict[str, Any]:
+def printed(python: str, program: str, *words: str) -> dict[str, Any]:
     ran = subprocess.run(
-        [python, "-c", program],
+        [python, "-c", program, *words],
         cwd=BENCHMARKS,
         env={"PYTHONPATH": str(BENCHMARKS), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -104,17 +107,18 @@ def printed(python: str, program: str) -> dict[str, Any]:
     return dict(json.loads(ran.stdout))
 
 
+@pytest.mark.parametrize("workload", ["llama", "mixtral"])
 @pytest.mark.parametrize(("precision", "most"), [("fp32", 1.2), ("bf16", 1.5)])
 def test_layers_keep_what_the_plan_counts_at_least(
-    interpreter: Callable[[str], str], precision: str, most: float
+    interpreter: Callable[[str], str], workload: str, precision: str, most: float
 ) -> None:
     """In bf16 norms and residuals stay in float32, which the plan does not count."""
-    kept = printed(interpreter("pytorch"), KEPT)
-    workload = load_catalog(BENCHMARKS).workloads["llama"]
-    single = Case("llama", "pytorch", Strategy.SINGLE, scale="smoke", precision=precision)
+    kept = printed(interpreter("pytorch"), KEPT, workload)
+    info = load_catalog(BENCHMARKS).workloads[workload]
+    single = Case(workload, "pytorch", Strategy.SINGLE, scale="smoke", precision=precision)
     for recompute in ("none", "selective", "full"):
         case = replace(single, batch_size_per_device=8, recompute=recompute)
-        assert 1 <= kept[f"{precision} {recompute}"] / kept_bytes(case, workload) <= most
+        assert 1 <= kept[f"{precision} {recompute}"] / kept_bytes(case, info) <= most
 
 
 def test_selective_recomputes_all_but_products_and_attention(

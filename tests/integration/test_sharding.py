@@ -150,6 +150,7 @@ def sent_by(ranks: int, shard: int, stage: int) -> float:
         ("pytorch", "llama", 2, {}, ((2, 1), (2, 2), (2, 3))),
         ("pytorch", "llama", 4, MOMENTUM, ((2, 1), (2, 3))),
         ("pytorch", "gpt2", 2, {}, ((2, 3),)),
+        ("pytorch", "mixtral", 2, {}, ((2, 3),)),
         ("jax", "llama", 2, {}, ((2, 2), (2, 3))),
         ("jax", "gpt2", 4, MOMENTUM, ((2, 3),)),
     ],

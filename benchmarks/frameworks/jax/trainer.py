@@ -258,6 +258,13 @@ class Trainer(Base):
         self.context.runtime.pending = self.state, loss
         self.kept.append(loss)
 
+    def _forward(self, function):
+        weights = self._cast({name: jnp.asarray(each) for name, each in self.weights().items()})
+        scope = Scope(weights, {}, jax.random.key(0))
+        compiled = jax.jit(functools.partial(function, functools.partial(self.model, scope)))
+        batch = jax.tree.map(_own, next(self.batches))
+        return numpy.asarray(compiled(self._cast(batch)))
+
     def losses(self):
         """The losses of all steps so far."""
         return [float(loss.addressable_data(0)[0]) for loss in self.kept]
@@ -315,7 +322,7 @@ def _part(mesh, value, spec):
 
 
 def _own(weight):
-    """A weight as this rank holds it."""
+    """A weight, or what of a batch, as this rank holds it."""
     return numpy.asarray(
         weight if isinstance(weight, numpy.ndarray) else weight.addressable_data(0)
     )

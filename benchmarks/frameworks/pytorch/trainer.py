@@ -200,6 +200,10 @@ class Trainer(Base):
                 self.step()
             self.sent_bytes_per_step = sent.bytes
 
+    def _forward(self, function):
+        with torch.no_grad(), self.autocast():
+            return function(self.model, next(self.batches)).tolist()
+
     def losses(self):
         """The losses of all steps so far."""
         kept = torch.stack(self.kept).float()

@@ -45,9 +45,13 @@ def rotations(params):
 
 
 def weights(params, random):
-    """Name -> initial value; matrices are (in, out), the table of embeddings (rows, hidden)."""
+    """Name -> initial value; matrices are (in, out), the table of embeddings (rows, hidden).
+
+    A mixture of experts has SwiGLU's matrices of all experts as one, (experts, in, out).
+    """
     named = {}
     hidden, inner = params["hidden"], params["inner"]
+    experts = (params["experts"],) if "experts" in params else ()
     shared = hidden * params["key_value_heads"] // params["heads"]
 
     def matrix(name, *shape):
@@ -65,9 +69,11 @@ def weights(params, random):
         matrix(layer + "value", hidden, shared)
         matrix(layer + "attended", hidden, hidden)
         norm(layer + "norm2")
-        matrix(layer + "gate", hidden, inner)
-        matrix(layer + "widen", hidden, inner)
-        matrix(layer + "narrow", inner, hidden)
+        if experts:
+            matrix(layer + "router", hidden, *experts)
+        matrix(layer + "gate", *experts, hidden, inner)
+        matrix(layer + "widen", *experts, hidden, inner)
+        matrix(layer + "narrow", *experts, inner, hidden)
     norm("norm")
     if not params["tied"]:
         matrix("logits", hidden, params["vocabulary"])

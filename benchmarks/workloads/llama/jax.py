@@ -41,9 +41,16 @@ def attention(query, key, value):
     return y.reshape(*y.shape[:2], -1)
 
 
-def layer(scope, name, x, params, table):
+def swiglu(scope, name, x, params):
+    """The second half of a layer, of what is normed."""
+    gate = jax.nn.silu(linear(scope, name + ".gate", x, params["inner"]))
+    gate = gate * linear(scope, name + ".widen", x, params["inner"])
+    return linear(scope, name + ".narrow", gate, params["hidden"])
+
+
+def layer(scope, name, x, params, table, feed_forward):
     """Self-attention and SwiGLU; each takes a norm of its input and is added to it."""
-    hidden, inner = params["hidden"], params["inner"]
+    hidden = params["hidden"]
     size = hidden // params["heads"]
 
     def heads(part, count):
@@ -54,11 +61,7 @@ def layer(scope, name, x, params, table):
     key = rotate(heads(".key", params["key_value_heads"]), table)
     value = heads(".value", params["key_value_heads"])
     x = x + linear(scope, name + ".attended", attention(query, key, value), hidden)
-    y = norm(scope, name + ".norm2", x)
-    gate = jax.nn.silu(linear(scope, name + ".gate", y, inner))
-    return x + linear(
-        scope, name + ".narrow", gate * linear(scope, name + ".widen", y, inner), hidden
-    )
+    return x + feed_forward(scope, name, norm(scope, name + ".norm2", x), params)
 
 
 def model(params):
@@ -66,11 +69,11 @@ def model(params):
     hidden, vocabulary = params["hidden"], params["vocabulary"]
     table = rotations(params)
 
-    def logits(scope, tokens):
+    def logits(scope, tokens, feed_forward=swiglu):
         words = scope.parameter("words.weight", vocabulary, hidden)
         x = words[tokens]
         for number in range(params["layers"]):
-            x = layer(scope, "layers.{}".format(number), x, params, table)
+            x = layer(scope, "layers.{}".format(number), x, params, table, feed_forward)
         x = norm(scope, "norm", x)
         return x @ words.T if params["tied"] else linear(scope, "logits", x, vocabulary)
 
@@ -79,5 +82,10 @@ def model(params):
 
 def loss(model, batch):
     """Mean cross-entropy of the tokens that follow."""
-    logits = jax.nn.log_softmax(model(batch["tokens"]).astype(jnp.float32))
+    return cross_entropy(model(batch["tokens"]), batch)
+
+
+def cross_entropy(logits, batch):
+    """Mean over all tokens."""
+    logits = jax.nn.log_softmax(logits.astype(jnp.float32))
     return -jnp.take_along_axis(logits, batch["labels"][..., None], axis=-1).mean()

@@ -14,12 +14,12 @@ def rotate(x, table):
     return torch.cat(rotated, dim=-1).type_as(x)
 
 
-class Layer(nn.Module):
-    """Self-attention and SwiGLU; each takes a norm of its input and is added to it."""
+class Attending(nn.Module):
+    """A layer's self-attention, and the norm of what follows it."""
 
     def __init__(self, params):
         super().__init__()
-        hidden, inner = params["hidden"], params["inner"]
+        hidden = params["hidden"]
         self.size = hidden // params["heads"]
         self.attend = functional.scaled_dot_product_attention
         shared = self.size * params["key_value_heads"]
@@ -29,15 +29,10 @@ class Layer(nn.Module):
         self.value = nn.Linear(hidden, shared, bias=False)
         self.attended = nn.Linear(hidden, hidden, bias=False)
         self.norm2 = nn.RMSNorm(hidden, EPSILON)
-        self.gate = nn.Linear(hidden, inner, bias=False)
-        self.widen = nn.Linear(hidden, inner, bias=False)
-        self.narrow = nn.Linear(inner, hidden, bias=False)
 
-    def forward(self, x, table):
-        """From (n, length, hidden) to the same shape."""
-        x = x + self.attended(self.attention(self.norm1(x), table))
-        y = self.norm2(x)
-        return x + self.narrow(functional.silu(self.gate(y)) * self.widen(y))
+    def attend_to(self, x, table):
+        """Attention to a norm of the input, added to it: (n, length, hidden)."""
+        return x + self.attended(self.attention(self.norm1(x), table))
 
     def attention(self, x, table):
         """All heads, side by side, each up to its own place: (n, length, hidden)."""
@@ -51,14 +46,31 @@ class Layer(nn.Module):
         return y.transpose(1, 2).flatten(2)
 
 
+class Layer(Attending):
+    """Self-attention and SwiGLU; each takes a norm of its input and is added to it."""
+
+    def __init__(self, params):
+        super().__init__(params)
+        hidden, inner = params["hidden"], params["inner"]
+        self.gate = nn.Linear(hidden, inner, bias=False)
+        self.widen = nn.Linear(hidden, inner, bias=False)
+        self.narrow = nn.Linear(inner, hidden, bias=False)
+
+    def forward(self, x, table):
+        """From (n, length, hidden) to the same shape."""
+        x = self.attend_to(x, table)
+        y = self.norm2(x)
+        return x + self.narrow(functional.silu(self.gate(y)) * self.widen(y))
+
+
 class Llama(nn.Module):
     """The network, from tokens (n, length) to logits (n, length, vocabulary)."""
 
-    def __init__(self, params):
+    def __init__(self, params, layer=Layer):
         super().__init__()
         hidden, vocabulary = params["hidden"], params["vocabulary"]
         self.words = nn.Embedding(vocabulary, hidden)
-        self.layers = nn.ModuleList(Layer(params) for _ in range(params["layers"]))
+        self.layers = nn.ModuleList(layer(params) for _ in range(params["layers"]))
         self.norm = nn.RMSNorm(hidden, EPSILON)
         self.logits = None if params["tied"] else nn.Linear(hidden, vocabulary, bias=False)
         self.register_buffer("rotations", torch.from_numpy(rotations(params)))
@@ -68,8 +80,10 @@ class Llama(nn.Module):
         x = self.words(x) if self.words else x
         for layer in self.layers:
             x = layer(x, self.rotations)
-        if not self.norm:
-            return x
+        return self.logits_of(x) if self.norm else x
+
+    def logits_of(self, x):
+        """What follows the layers."""
         x = self.norm(x)
         return self.logits(x) if self.logits else functional.linear(x, self.words.weight)
 
@@ -81,4 +95,9 @@ def model(params):
 
 def loss(model, batch):
     """Mean cross-entropy of the tokens that follow."""
-    return functional.cross_entropy(model(batch["tokens"]).flatten(0, 1), batch["labels"].flatten())
+    return cross_entropy(model(batch["tokens"]), batch)
+
+
+def cross_entropy(logits, batch):
+    """Mean over all tokens."""
+    return functional.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten())

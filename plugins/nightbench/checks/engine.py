@@ -51,6 +51,8 @@ class CheckContext:
     losses: ReferenceLosses | None = None
     """Losses of the first steps that the workload states for the case's scale and batch."""
     has_dropout: bool = False
+    has_experts: bool = False
+    """Layers choose between experts for each token."""
     converges: bool = False
     """The workload's loss is proved to fall within the protocol at this scale."""
     shared: bool = False
@@ -79,6 +81,7 @@ class CheckContext:
             parameters=scale.get("parameters", workload.parameters),
             losses=workload.losses and workload.losses.of(job.case),
             has_dropout=bool(scale.get("dropout")),
+            has_experts="experts" in scale,
             converges=bool(scale.get("converges", False)),
             shared=shared,
             requested_version=job.build.version,

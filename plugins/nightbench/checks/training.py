@@ -10,10 +10,13 @@ from statistics import fmean
 from nightbench.checks.engine import NOTHING, POSITIVE, Check, CheckContext, Repeat
 from nightbench.core.model import RankResult, Severity
 
-FAIL = Severity.FAIL
+FAIL, WARN = Severity.FAIL, Severity.WARN
 
 ROUNDING = 1.01
 """A limit's allowance for float32 arithmetic."""
+
+CROWDED = 2.0
+"""Times its even share of a layer's tokens that an expert may have; a choice of 2 of 8 allows 4."""
 
 
 def _bad_losses(rank: RankResult) -> str:
@@ -77,6 +80,20 @@ def _loss_fall(repeat: Repeat) -> float | None:
     return first - (fmean(again) if again and len(again) == len(repeat.measured) else window)
 
 
+def _crowded(rank: RankResult) -> str:
+    """Return the experts that have too much of their layer's tokens."""
+    if rank.expert_tokens is None:
+        return "how many tokens its experts have is not stated"
+    shares = {
+        f"layer {layer}, expert {expert}": tokens * len(counts) / sum(counts)
+        for layer, counts in enumerate(rank.expert_tokens)
+        for expert, tokens in enumerate(counts)
+    }
+    crowded = {where: share for where, share in shares.items() if share > CROWDED}
+    most = sorted(crowded, key=lambda where: -crowded[where])
+    return _first_of([f"{where} has {crowded[where]:.2f} times its share" for where in most])
+
+
 def is_number(value: object) -> bool:
     """Return whether a value is a finite number."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
@@ -115,6 +132,12 @@ TRAINING_CHECKS: tuple[Check, ...] = (
         "the loss of the first batch is lower after the window than before training",
         show="{:.4g} below",
         applies=lambda c: c.converges,
+        from_rank=True,
+    ),
+    Check(
+        "experts_even", WARN, "rank", lambda c, rank: _crowded(rank), NOTHING,
+        f"no expert has over {CROWDED:g} times its even share of a layer's tokens",
+        applies=lambda c: c.has_experts,
         from_rank=True,
     ),
 )  # fmt: skip

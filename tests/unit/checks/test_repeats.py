@@ -33,6 +33,10 @@ from nightbench.core.model import (
     WorkloadInfo,
 )
 
+EXPERTS = replace(CONTEXT, has_experts=True)
+EVEN = replace(
+    RECORD, ranks=tuple(replace(r, expert_tokens=((3, 3, 0, 6), (3, 3, 3, 3))) for r in RANKS)
+)
 TIMED = replace(CONTEXT, protocol=replace(CONTEXT.protocol, min_seconds=0.3))
 
 
@@ -50,6 +54,7 @@ def red(context, record, summary=SUMMARY):
     [
         pytest.param(CONTEXT, RECORD, SUMMARY, id="collective"),
         pytest.param(TIMED, RECORD, SUMMARY, id="window in seconds"),
+        pytest.param(EXPERTS, EVEN, SUMMARY, id="mixture of experts"),
         pytest.param(ASYNC, ASYNC_RECORD, ASYNC_SUMMARY, id="asynchronous"),
     ],
 )
@@ -169,6 +174,16 @@ SPOILED = {
         "trainer-0: what it pulls stays the same while it alone trains, "
         "trainer-1: whether its gradients arrive is not stated",
     ),
+    "experts_even": (
+        EXPERTS,
+        replace(RECORD, ranks=tuple(
+            replace(r, expert_tokens=t)
+            for r, t in zip(RANKS, (None, ((2, 2, 2, 2), (0, 0, 7, 1))), strict=True)
+        )),
+        SUMMARY, set(),
+        "trainer-0: how many tokens its experts have is not stated, "
+        "trainer-1: layer 1, expert 2 has 3.50 times its share",
+    ),
     "mode_used": (
         COMPILED, modes({"compiler": "inductor"}, {"compiler": "none"}), SUMMARY, set(),
         "trainer-1: compiler is none, not inductor",
@@ -225,7 +240,7 @@ def test_check_goes_red_on_its_fixture_alone(check):
     (result,) = [r for r in check_repeats(context, [record], [summary]) if r.check == check]
     assert result.observed == observed
     assert result.expected
-    warns = check in ("no_slow_step", "mode_told")
+    warns = check in ("no_slow_step", "mode_told", "experts_even")
     assert result.severity is (Severity.WARN if warns else Severity.FAIL)
 
 

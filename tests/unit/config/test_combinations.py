@@ -42,6 +42,8 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ("paddle2", "llama", RANKS, "no grouped queries"),
         ("oneflow", "gpt2", RANKS, "no attention with masks"),
         ("oneflow", "llama", RANKS, "no attention with masks"),
+        ("pytorch", "mixtral", {**RANKS, "compiler": "inductor"}, "inductor compiles for sizes"),
+        ("pytorch", "mixtral", {**SPLIT, "tensor": 2}, "mixtral is never split by it: found 2"),
         ("pytorch", "resnet50_v1.5", {**ALONE, "compression": "dgc"}, "one rank exchanges nothing"),
         ("pytorch", "resnet50_v1.5", {**RANKS, "compression": "dgc", "precision": "fp16"}, "fp16"),
         ("pytorch", "transformer_base", {**RANKS, "compression": "dgc"}, "the momentum of SGD"),

@@ -127,6 +127,25 @@ def test_llama_takes_the_published_flops_with_half_its_attention(workloads, scal
     assert example + half == pytest.approx(flops, rel=2e-3)
 
 
+@pytest.mark.parametrize(
+    ("scale", "parameters", "active"),
+    # Of the authors' releases: 46.7B and 12.9B (arXiv:2401.04088), 141B and 39B.
+    [("full", 46.7e9, 12.9e9), ("8x22b", 140.6e9, 39.2e9)],
+)
+def test_mixtral_takes_six_flops_for_each_active_weight(workloads, scale, parameters, active):
+    """And 6 L H T for its causal attention, per token."""
+    mixtral = workloads["mixtral"]
+    params = mixtral.params_of(case("mixtral", scale))
+    assert params["parameters"] == pytest.approx(parameters, rel=2e-3)
+    hidden, layers = params["hidden"], params["layers"]
+    idle = layers * (params["experts"] - params["active_experts"]) * 3 * hidden * params["inner"]
+    assert params["parameters"] - idle == pytest.approx(active, rel=3e-3)
+    matrices = params["parameters"] - idle - params["vocabulary"] * hidden
+    matrices -= (2 * layers + 1) * hidden
+    found = flops_per_unit(mixtral, case("mixtral", scale))
+    assert found == 6 * matrices + 6 * layers * hidden * params["sequence_length"]
+
+
 RELEASED = {
     "bert_base": "3da4f7a3",
     "bert_large": "28b3e453",

@@ -61,6 +61,7 @@ def digest(arrays: dict[str, Any]) -> str:
         ("ctr_dnn", "f777a68377dc", "bb5c7f99bfc0"),
         ("gpt2", "d63ff2451506", "92745f249a60"),
         ("llama", "b6a2d015454f", "92745f249a60"),
+        ("mixtral", "c778d125bad6", "92745f249a60"),
         ("resnet50_v1.5", "218a002f5ad3", "3d4e57f0c6ff"),
         ("se_resnext50_32x4d", "ef990f4d5467", "3d4e57f0c6ff"),
         ("simnet_bow", "a6d19f7959b6", "1e0d9c3a5666"),

@@ -300,7 +300,7 @@ def test_sequences_of_bert_are_full_and_masked(corpus: Path) -> None:
     assert {0, 1} == set(batch["next_sentence"].tolist())
 
 
-@pytest.mark.parametrize("workload", ["gpt2", "llama"])
+@pytest.mark.parametrize("workload", ["gpt2", "llama", "mixtral"])
 def test_packed_sequences_are_the_text_without_gaps(workload: str) -> None:
     batches = take(trainer(workload), 2)
     stream = Corpus(Part(str(SAMPLES / "text"), 0, 1, 1), 1000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -63,6 +63,8 @@ class RankResult:
     """Gradients that it sent in a step, where the trainer itself exchanges them (compression)."""
     data_wait_s: float | None = None
     """Seconds that a step waited for its batch, mean over the window; None for synthetic data."""
+    expert_tokens: Sequence[Sequence[int]] | None = None
+    """Tokens of a batch after the window by layer and expert; None where nothing is told of it."""
     precision: str | None = None
     transport: str | None = None
     modes: Mapping[str, str] = field(default_factory=dict)
@@ -105,7 +107,7 @@ _AS_WRITTEN = (
     *("world_size", "samples_per_step", "time_to_first_step_s", "weights_digest", "parameters"),
     *("precision", "transport"),
 )
-_PERHAPS_WRITTEN = ("gradients_arrive", "sent_bytes_per_step", "data_wait_s")
+_PERHAPS_WRITTEN = ("gradients_arrive", "sent_bytes_per_step", "data_wait_s", "expert_tokens")
 """Fields of a `RankResult` that a summary holds under the same name, or may lack."""
 
 

@@ -1,0 +1,21 @@
+"""Packed sequences, table of rotations, initial weights of Mixtral: Llama's, with experts."""
+
+from workloads.llama.data import batch, read, weights
+
+__all__ = ["BALANCE", "balance", "batch", "read", "weights"]
+
+BALANCE = 0.02
+"""Weight of what balances experts in the loss, as in the authors' configuration."""
+
+
+def balance(likely, counts):
+    """What is least where experts have equally many tokens (Fedus et al. 2021, arXiv:2101.03961).
+
+    Of each sequence by itself, so that a batch may be split between devices.
+
+    Args:
+        likely: probabilities of the experts for each token (n, length, experts), in any framework.
+        counts: how many tokens each expert has of each sequence (n, experts).
+    """
+    _, length, experts = likely.shape
+    return (counts / length * likely.mean(1)).sum(-1).mean() * experts

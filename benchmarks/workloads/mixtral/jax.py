@@ -1,0 +1,62 @@
+"""Mixtral's pre-training in JAX (Jiang et al. 2024, arXiv:2401.04088): Llama with experts."""
+
+import jax
+from jax import lax
+from jax import numpy as jnp
+from workloads.llama.jax import cross_entropy, linear
+from workloads.llama.jax import model as llama
+from workloads.mixtral.data import BALANCE, balance
+
+
+def routed(scope, name, x, params):
+    """The SwiGLU of the experts that a router chooses for each token, `balance`, their tokens."""
+    hidden, inner = params["hidden"], params["inner"]
+    experts, active = params["experts"], params["active_experts"]
+    likely = jax.nn.softmax(linear(scope, name + ".router", x, experts).astype(jnp.float32))
+    weights, chosen = lax.top_k(likely, active)
+    weights = weights / weights.sum(-1, keepdims=True)
+    counts = jax.nn.one_hot(chosen, experts, dtype=jnp.int32).sum((1, 2))
+    # Rows by expert: each token stands there once for each of its own.
+    order = chosen.reshape(-1).argsort(stable=True)
+
+    def product(rows, part, *shape):
+        matrices = scope.parameter(name + part + ".weight", experts, *shape)
+        return lax.ragged_dot(rows, matrices, counts.sum(0))
+
+    rows = x.reshape(-1, hidden)[order // active]
+    rows = jax.nn.silu(product(rows, ".gate", hidden, inner)) * product(
+        rows, ".widen", hidden, inner
+    )
+    rows = product(rows, ".narrow", inner, hidden)[order.argsort()]
+    y = (rows.reshape(*chosen.shape, hidden) * weights[..., None]).sum(2).astype(x.dtype)
+    return y, balance(likely, counts), counts.sum(0)
+
+
+def model(params):
+    """Llama with experts: logits, the mean of `balance`, tokens by layer and expert."""
+    network = llama(params)
+
+    def mixtral(scope, tokens):
+        told = []
+
+        def feed_forward(*layer):
+            y, *beside = routed(*layer)
+            told.append(beside)
+            return y
+
+        logits = network(scope, tokens, feed_forward)
+        balances, counts = zip(*told)
+        return logits, jnp.stack(balances).mean(), jnp.stack(counts)
+
+    return mixtral
+
+
+def loss(model, batch):
+    """Mean cross-entropy of the tokens that follow, and what balances experts."""
+    logits, balanced, _ = model(batch["tokens"])
+    return cross_entropy(logits, batch) + BALANCE * balanced
+
+
+def tokens_per_expert(model, batch):
+    """Tokens of a batch by layer and expert."""
+    return model(batch["tokens"])[2]
