@@ -23,6 +23,9 @@ TOLERANCE = 1e-5
 
 JOINED = """
 
+import numpy
+
+
 def _joined(own):
     \"\"\"The batches of all ranks as one, for a rank that is alone.\"\"\"
     sources = [numpy.random.RandomState([1, 1 + rank]) for rank in range({ranks})]
