@@ -26,6 +26,7 @@ import time
 
 from batch_search import MAX, largest_batch
 from measure import loss_summary, measure
+from profiling import profile, profile_steps
 from recorder import Recorder
 from wrappers import Slowed, drill_sleep_s
 
@@ -205,6 +206,7 @@ def main():
     precision = trainer.precision_proof()
     asynchronous = context.case["strategy"] == "parameter_server" and context.case["sync"] != "sync"
     drain_file = os.path.join(repeat_dir, "drain") if asynchronous else None
+    profiled_steps = profile_steps(job)
     sleep_s = drill_sleep_s(job)
     if sleep_s:
         trainer = Slowed(trainer, runtime, sleep_s)
@@ -262,6 +264,8 @@ def main():
     arrive = trainer.gradients_arrive()
     if arrive is not None:
         rank["gradients_arrive"] = arrive
+    if profiled_steps:
+        rank["profile"] = profile(trainer, runtime, profiled_steps)
     write_json(os.path.join(folder, "rank.json"), rank)
     runtime.shutdown()
     recorder.close()

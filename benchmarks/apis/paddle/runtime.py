@@ -1,11 +1,25 @@
 """A PaddlePaddle process on a node: its device, its process group over gloo or NCCL."""
 
+import json
 import os
+import tempfile
 
 import paddle
 import paddle.distributed as dist
+import profiling
 import traffic
 from base_runtime import Base
+
+_ON_HOST = (
+    "UserDefined",
+    "Operator",
+    "OperatorInner",
+    "DygraphKernelLaunch",
+    "Forward",
+    "Backward",
+)
+_ON_DEVICE = ("Kernel", "Memcpy", "Memset")
+"""Kinds of events of its profiler."""
 
 
 class PaddleRuntime(Base):
@@ -42,6 +56,33 @@ class PaddleRuntime(Base):
         if self.gpu:
             paddle.device.cuda.synchronize()
 
+    def profile(self, run):
+        """The spans of PaddlePaddle's operators; on GPUs of the kernels alone."""
+        target = paddle.profiler.ProfilerTarget
+        profiler = paddle.profiler.Profiler(targets=[target.GPU if self.gpu else target.CPU])
+        with tempfile.TemporaryDirectory() as folder:
+            # Its own handler would write beside the job as well.
+            profiler.on_trace_ready = None
+            profiler.start()
+            run()
+            profiler.stop()
+            path = os.path.join(folder, "trace.json")
+            profiler.export(path, format="json")
+            with open(path) as stream:
+                events = json.load(stream)["traceEvents"]
+        kept = _ON_DEVICE if self.gpu else _ON_HOST
+        spans = [
+            (
+                _before(each["tid"], "("),
+                _before(each["name"], "["),
+                each["ts"] / 1e6,
+                each["dur"] / 1e6,
+            )
+            for each in events
+            if each.get("cat") in kept
+        ]
+        return "paddle.profiler", profiling.nested(spans)
+
     def peak_memory(self):
         """Bytes of the process and, on GPUs, of PaddlePaddle's allocator."""
         peak = super().peak_memory()
@@ -70,3 +111,8 @@ class PaddleRuntime(Base):
         if self.context.grouped:
             dist.barrier()
             dist.destroy_process_group()
+
+
+def _before(text, mark):
+    """A thread's Python and C++ have names of their own; names end with their time."""
+    return str(text).partition(mark)[0]

@@ -1,12 +1,15 @@
 """A JAX process on a node: its device, and the other ranks over gloo (CPU) or NCCL (GPU)."""
 
 import functools
+import glob
 import os
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import numpy
+import profiling
 import traffic
 from base_runtime import Base
 from jax._src.lib import _jax
@@ -70,6 +73,23 @@ class Runtime(Base):
     def laps(self, marks):
         """Seconds between neighbouring marks."""
         return super().laps([mark.result() for mark in marks])
+
+    def profile(self, run):
+        """The spans of XLA's operators; on GPUs of their kernels on each stream."""
+        with tempfile.TemporaryDirectory() as folder:
+            with jax.profiler.trace(folder):
+                run()
+            (path,) = glob.glob(os.path.join(folder, "**", "*.xplane.pb"), recursive=True)
+            planes = jax.profiler.ProfileData.from_file(path).planes
+        events = [
+            ((plane.name, line.name), event.name, event.start_ns / 1e9, event.duration_ns / 1e9)
+            for plane in planes
+            for line in plane.lines
+            if line.name.startswith("Stream") or not self.gpu
+            for event in line.events
+            if any(name == "hlo_op" for name, _ in event.stats)
+        ]
+        return "jax.profiler", profiling.nested(events)
 
     def peak_memory(self):
         """Bytes of the process and, on GPUs, of XLA's allocator."""

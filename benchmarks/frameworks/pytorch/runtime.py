@@ -59,6 +59,31 @@ class Runtime(Base):
             return super().laps(marks)
         return [begin.elapsed_time(end) / 1e3 for begin, end in zip(marks, marks[1:])]
 
+    def profile(self, run):
+        """The spans of PyTorch's operators; on GPUs of the kernels that they launch."""
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        if self.gpu:
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        with torch.profiler.profile(activities=activities) as profiler:
+            run()
+        spans = []
+        for event in profiler.events():
+            if event.device_type != torch.autograd.DeviceType.CPU:
+                continue  # a kernel: it stands at the operator that launched it
+            path = [event.name]
+            parent = event.cpu_parent
+            while parent is not None:
+                path.append(parent.name)
+                parent = parent.cpu_parent
+            path = tuple(reversed(path))
+            if self.gpu:
+                spans += [
+                    ((*path, kernel.name), 1, kernel.duration / 1e6) for kernel in event.kernels
+                ]
+            else:
+                spans.append((path, 1, event.self_cpu_time_total / 1e6))
+        return "torch.profiler", spans
+
     def peak_memory(self):
         """Bytes of the process and, on GPUs, of the caching allocator."""
         peak = super().peak_memory()

@@ -1,13 +1,20 @@
 """A TensorFlow 2 process on a node: its device, and the other ranks over gRPC (CPU) or NCCL."""
 
+import glob
 import os
+import re
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import profiling
 import rendezvous
 import tensorflow as tf
 import traffic
 from base_runtime import Base
+
+_OPERATOR = re.compile("[^:]+:[A-Z_][A-Za-z0-9_]*$")
+"""`conv1/Conv2D:Conv2D`: a node of the graph and what it does; other events have other names."""
 
 
 class Runtime(Base):
@@ -119,6 +126,31 @@ class Runtime(Base):
         """Seconds between neighbouring marks."""
         waited = self.gpu or self.coordinator
         return super().laps([mark.result() for mark in marks] if waited else marks)
+
+    def profile(self, run):
+        """The spans of TensorFlow's operators; on GPUs of the kernels on each stream."""
+        from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XSpace
+
+        space = XSpace()
+        with tempfile.TemporaryDirectory() as folder:
+            tf.profiler.experimental.start(folder)
+            run()
+            tf.profiler.experimental.stop()
+            (path,) = glob.glob(os.path.join(folder, "**", "*.xplane.pb"), recursive=True)
+            with open(path, "rb") as stream:
+                space.ParseFromString(stream.read())
+        events = []
+        for plane in space.planes:
+            for line in plane.lines:
+                if self.gpu and not line.name.startswith("Stream"):
+                    continue
+                for event in line.events:
+                    name = plane.event_metadata[event.metadata_id].name
+                    if self.gpu or _OPERATOR.match(name):
+                        begin_s = line.timestamp_ns / 1e9 + event.offset_ps / 1e12
+                        thread = (plane.name, line.id)
+                        events.append((thread, name, begin_s, event.duration_ps / 1e12))
+        return "tf.profiler", profiling.nested(events)
 
     def peak_memory(self):
         """Bytes of the process and, on GPUs, of TensorFlow's allocator."""

@@ -150,9 +150,15 @@ def _cancel_comparison(folder: RunSpool) -> None:
     from nightbench.cli.ab import chosen_of
     from nightbench.experiments.ab import AbRequest
     from nightbench.experiments.comparison import saved_result
-    from nightbench.experiments.experiment_spool import COMPARISON, read_request, request_cancel
+    from nightbench.experiments.experiment_spool import (
+        COMPARISON,
+        PROFILE,
+        read_request,
+        request_cancel,
+    )
 
-    document = read_request(folder, COMPARISON)
+    is_profile = (folder.run() or {}).get("schema") == PROFILE.schema
+    document = read_request(folder, PROFILE if is_profile else COMPARISON)
     request, name = document["request"], folder.run_id
     result = saved_result(folder)
     if result is not None and (result["complete"] or not folder.is_steered()):
@@ -161,6 +167,9 @@ def _cancel_comparison(folder: RunSpool) -> None:
     if "alert_id" in request:
         cluster = common.cluster_of(document["cluster"])
         resume = f"nightbench alert confirm {request['alert_id']}"
+    elif is_profile:
+        cluster = common.cluster_of(document["cluster"])
+        resume = f"nightbench profile {request['of']}"
     else:
         cluster = chosen_of(AbRequest(**request)).cluster
         resume = f"nightbench ab --resume {name}"

@@ -43,7 +43,7 @@ COMMANDS = {
         "load": "exported",
         "k8s": "exported",
     },
-    "Compare": {"ab": "ab", "bisect": "bisect"},
+    "Compare": {"ab": "ab", "bisect": "bisect", "profile": "profile"},
     "Look before": {"validate": "plan", "plan": "plan", "parse": "parse", "cluster": "cluster"},
     "Look after": {
         "results": "results",

@@ -39,7 +39,12 @@ from nightbench.core.placement import NodesAway, place
 from nightbench.core.run_plan import resolve
 from nightbench.core.sentences import sentences
 from nightbench.experiments import paired_statistics, rounds
-from nightbench.experiments.experiment_spool import COMPARISON, Document, store_request
+from nightbench.experiments.experiment_spool import (
+    COMPARISON,
+    Document,
+    ExperimentKind,
+    store_request,
+)
 from nightbench.experiments.paired_statistics import RatioEstimate
 from nightbench.experiments.rounds import Arm, Launch, LaunchOrder
 from nightbench.nodes import NodesOut, nodes_out_to_json
@@ -89,6 +94,7 @@ class ComparisonPlan:
     min_effect: float
     seed: int
     left_out: NodesOut
+    kind: ExperimentKind = COMPARISON
 
     @property
     def builds(self) -> Mapping[Arm, Build]:
@@ -223,7 +229,7 @@ def store_comparison(
     folder = spool.comparison(plan.comparison_id)
     store_request(
         folder,
-        COMPARISON,
+        plan.kind,
         request,
         _identity(plan),
         requested_by,

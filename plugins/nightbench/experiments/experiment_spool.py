@@ -25,6 +25,7 @@ class ExperimentKind:
 
 
 COMPARISON = ExperimentKind("comparison", "nightbench.comparison/1", RunKind.CONFIRM)
+PROFILE = ExperimentKind("profile", "nightbench.profile/1", RunKind.CONFIRM)
 BISECT = ExperimentKind("bisect", "nightbench.bisect/1", RunKind.CONFIRM)
 DRILL = ExperimentKind("drill", "nightbench.drill/1", RunKind.DRILL)
 

@@ -1,0 +1,140 @@
+"""Where a step's time goes: some steps under the line's profiler, after all that is measured.
+
+A runtime with `profile(run)` calls `run()` once under its framework's own profiler and
+returns `(name of the profiler, spans)`; the others get the functions that Python calls. A span is
+`(path, calls, seconds)`: the path runs from the outermost operator to the one in which these
+seconds were spent, without those within it.
+"""
+
+import sys
+import time
+
+MOST_OPERATORS = 300
+MOST_STACKS = 1500
+"""The longest are kept: a profile travels inside rank.json. What is left out is stated."""
+
+
+def profile_steps(job):
+    """Returns how many steps a job profiles; 0 in every job that is no profile.
+
+    Read from the job alone, as `wrappers.drill_sleep_s` says.
+
+    Raises:
+        ValueError: a job that is no profile holds it.
+    """
+    steps = int(job["env"].get("NIGHTBENCH_PROFILE_STEPS", 0))
+    if steps and not job["run_id"].startswith("profile-"):
+        raise ValueError("NIGHTBENCH_PROFILE_STEPS is for profiles alone: " + job["run_id"])
+    return steps
+
+
+def profile(trainer, runtime, steps):
+    """Trains `steps` more steps under a profiler and returns rank.json's `profile`."""
+    lasted_s = []
+
+    def run():
+        began_s = time.monotonic()
+        for _ in range(steps):
+            trainer.step()
+        runtime.device_sync()
+        lasted_s.append(time.monotonic() - began_s)
+
+    runtime.barrier()
+    own = getattr(runtime, "profile", None)
+    name, spans = own(run) if own else ("functions of Python", functions(run))
+    runtime.barrier()
+    return summary(name, spans, steps, lasted_s[0])
+
+
+def summary(name, spans, steps, wall_s):
+    """Returns the document of some spans; operators and stacks longest first."""
+    operators, stacks = {}, {}
+    for path, calls, seconds in spans:
+        known = operators.setdefault(path[-1], [0, 0.0])
+        known[0] += calls
+        known[1] += seconds
+        # A semicolon parts the names of a stack, as in the files that flame graphs are made of.
+        stack = ";".join(part.replace(";", ",") for part in path)
+        stacks[stack] = stacks.get(stack, 0.0) + seconds
+    by_time = sorted(operators.items(), key=lambda item: -item[1][1])
+    longest = sorted(((k, s) for k, s in stacks.items() if s > 0), key=lambda item: -item[1])
+    return {
+        "profiler": name,
+        "steps": steps,
+        "wall_s": wall_s,
+        "operators": [[key, calls, s] for key, (calls, s) in by_time[:MOST_OPERATORS]],
+        "stacks": [[key, s] for key, s in longest[:MOST_STACKS]],
+        "left_out": max(len(by_time) - MOST_OPERATORS, 0),
+    }
+
+
+def nested(events):
+    """Returns the spans of events that lie within each other on their thread.
+
+    Args:
+        events: (thread, name, begin, duration) each, in seconds, in any order.
+    """
+    spans, thread = [], None
+    open_spans = []  # [path, end, seconds that those within it took, duration]
+
+    def close(begin, end):
+        # Clocks round: what overlaps without lying within comes after.
+        while open_spans and (open_spans[-1][1] <= begin or open_spans[-1][1] < end):
+            path, _, within, duration = open_spans.pop()
+            spans.append((path, 1, max(duration - within, 0.0)))
+
+    forever = float("inf")
+    for each, name, begin, duration in sorted(events, key=lambda e: (e[0], e[2], -e[3])):
+        close(begin if each == thread else forever, begin + duration)
+        thread = each
+        if open_spans:
+            open_spans[-1][2] += duration
+        outer = open_spans[-1][0] if open_spans else ()
+        open_spans.append([(*outer, name), begin + duration, 0.0, duration])
+    close(forever, forever)
+    return spans
+
+
+def functions(run):
+    """Calls `run` and returns the spans of the functions that this thread calls meanwhile."""
+    # [seconds of itself, calls, children by name] of each place in the tree of calls
+    root = [0.0, 0, {}]
+    open_calls = [root]
+    last_s = [time.perf_counter()]
+
+    def note(frame, event, argument):
+        now_s = time.perf_counter()
+        open_calls[-1][0] += now_s - last_s[0]
+        if event in ("call", "c_call"):
+            name = _name(frame.f_code) if event == "call" else _builtin_name(argument)
+            child = open_calls[-1][2].setdefault(name, [0.0, 0, {}])
+            child[1] += 1
+            open_calls.append(child)
+        elif len(open_calls) > 1:
+            open_calls.pop()
+        last_s[0] = time.perf_counter()
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    first = next(iter(root[2].values()))  # `run` itself
+    return list(_spans(first, ()))
+
+
+def _spans(place, path):
+    for name, child in place[2].items():
+        yield (*path, name), child[1], child[0]
+        yield from _spans(child, (*path, name))
+
+
+def _name(code):
+    module = code.co_filename.rpartition("/")[2]
+    return "{}:{}".format(module, getattr(code, "co_qualname", code.co_name))
+
+
+def _builtin_name(function):
+    module = getattr(function, "__module__", None) or type(getattr(function, "__self__", None))
+    owner = module if isinstance(module, str) else module.__name__
+    return "{}.{}".format(owner, getattr(function, "__qualname__", type(function).__name__))

@@ -1,0 +1,119 @@
+"""profile: where the time of two compared builds goes."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import getpass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nightbench.cli import common, experiment_common
+from nightbench.cli.ab import chosen_of
+from nightbench.cli.common import out, say, warn
+from nightbench.core.run_plan import new_run_id
+from nightbench.core.sentences import sentences
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+app = typer.Typer()
+
+
+@app.command()
+def profile(
+    comparison: Annotated[
+        str, typer.Argument(metavar="COMPARISON", help="Id of a comparison of two builds.")
+    ],
+    case: Annotated[
+        list[str] | None,
+        typer.Option("--case", metavar="SLUG", help="Only this case. May be given several times."),
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, max=1000, help="Steps under the profiler.")] = 10,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write tables and flame graphs to this page, too.")
+    ] = None,
+    outside_hours: common.OutsideHoursOption = False,
+    json: common.JsonOption = False,
+) -> None:
+    """Launch both builds of a comparison once more, and say which operators take another time.
+
+    Each trainer trains some more steps after its window under its line's profiler. No figure of it
+    is a measurement, and none is stored in the warehouse.
+
+    Exit codes: 0 both were profiled; 2 bad usage, or a build brought no profile.
+    """
+
+    def work() -> int:
+        document = _measure(comparison, case or [], steps, outside_hours=outside_hours, json=json)
+        if html is not None:
+            from nightbench.report.profile_page import profile_page
+
+            html.write_text(profile_page(document, datetime.now(UTC)), encoding="utf-8")
+            warn(f"written: {html}")
+        if json:
+            common.print_json(document)
+        else:
+            show(document)
+        return experiment_common.BAD_USAGE if any(c["why"] for c in document["cases"]) else 0
+
+    raise typer.Exit(experiment_common.exit_code(work))
+
+
+def _measure(
+    comparison: str, cases: list[str], steps: int, *, outside_hours: bool, json: bool
+) -> Mapping[str, Any]:
+    from nightbench.experiments.engine import run_comparison, unfit_nodes
+    from nightbench.experiments.profiles import plan_profile, profile_document, request_of
+    from nightbench.experiments.reporting import ComparisonReporter
+
+    spool = common.spool()
+    request = request_of(spool, comparison, cases)
+    context = experiment_common.context_of(chosen_of(request), outside_hours=outside_hours)
+    name = new_run_id("profile", datetime.now(UTC))
+    plan = plan_profile(request, name, context, steps)
+    left_out = asyncio.run(unfit_nodes(context, plan.cases[0].case.framework))
+    for why in left_out.values():
+        warn(sentences(why))
+    plan = plan_profile(request, name, context, steps, left_out)
+    reporter = ComparisonReporter(experiment_common.sayer(json))
+    asked = {**dataclasses.asdict(request), "of": comparison, "steps": steps}
+    work = run_comparison(plan, spool, asked, getpass.getuser(), context, reporter)
+    again = f"nightbench profile {comparison}"
+    experiment_common.measure(work, reporter.refresh, name, again)
+    return profile_document(plan, spool.comparison(name), comparison)
+
+
+def show(document: Mapping[str, Any]) -> None:
+    """Print the operators with the largest difference of each case."""
+    from nightbench.experiments.profiles import SHOWN
+
+    for case in document["cases"]:
+        if case["why"]:
+            say(f"{case['case_id']}: {case['why']}")
+            continue
+        rows = [
+            (
+                row["name"],
+                f"{row['a_calls']:g}",
+                f"{row['b_calls']:g}",
+                *(_ms(row[key]) for key in ("a_s", "b_s")),
+                f"{1e3 * row['difference_s']:+.3f}",
+            )
+            for row in case["operators"][:SHOWN]
+        ]
+        columns = ("operator", "A calls", "B calls", "A ms", "B ms", "B - A ms")
+        out.print(common.table(columns, rows, title=case["case_id"]))
+        ranks = f"{case['ranks']} rank{'s' if case['ranks'] > 1 else ''}"
+        say(
+            f"{case['profiler']}, mean of {case['steps']} steps of {ranks}, each slowed by it: A "
+            f"{_ms(case['a_step_s'])} ms, B {_ms(case['b_step_s'])} ms"
+        )
+    say(f"A {document['a']}, B {document['b']} on {document['cluster']}; id {document['id']}")
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.3f}"
