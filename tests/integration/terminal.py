@@ -11,12 +11,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.integration.openssh import local_nodes
 from tests.integration.toy_line import installing_from
 from tests.marks import marks
 
+from nightbench.cli.results import rows_from_files
 from nightbench.spool import RunSpool, Spool
 
 REPO = Path(__file__).resolve().parents[2]
@@ -63,6 +65,13 @@ class Terminal:
 
     def newest(self) -> RunSpool:
         return max(self.spool.runs(), key=lambda run: str((run.run() or {})["started_at"]))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What `results --json` prints of the newest run, without a process of its own.
+
+        That imports Great Expectations, which costs it more than all else.
+        """
+        return rows_from_files(self.spool, self.newest().run_id)
 
     def environment(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "NIGHTBENCH"))}

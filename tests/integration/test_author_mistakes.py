@@ -57,7 +57,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
 def test_each_mistake_reaches_its_author_and_spoils_no_other_case(here: Terminal) -> None:
     done = here.run("run", "trial", "--direct")
     assert done.returncode == 1, done.stdout + done.stderr
-    rows = {row["case_id"]: row for row in json.loads(here.run("results", "--json").stdout)}
+    rows = {row["case_id"]: row for row in here.rows()}
     assert {name: rows[CASE.format(name)]["status"] for name in (*MISTAKES, "well")} == {
         "at_import": "failed",
         "in_step": "failed",

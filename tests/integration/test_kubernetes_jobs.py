@@ -175,7 +175,7 @@ def test_gangs_of_pods_are_measured_and_loaded(here: Terminal, kubelet: Kubelet)
         assert "repeat 2 of 2: ok" in kubelet.run(job)
     done = here.run("load", str(kubelet.folder))
     assert done.returncode == 0, done.stderr
-    rows = {row["case_id"]: row for row in json.loads(here.run("results", "--json").stdout)}
+    rows = {row["case_id"]: row for row in here.rows()}
     assert {(row["status"], row["n"]) for row in rows.values()} == {("ok", 2)}
     assert len(rows) == 3
     assert rows[GANG]["build_id"].startswith("fake-cpu-path-")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,7 +69,7 @@ def test_repeats_are_measured_with_the_largest_batch_that_fits(here: Terminal) -
         assert rank["samples_per_step"] == found
         # Within the limit, and not far below it: a tenth is left free.
         assert 0.7 * LIMIT_MB < rank["peak_memory"]["resident_bytes"] / 1e6 < LIMIT_MB
-    rows = json.loads(here.run("results", "--json").stdout)
+    rows = here.rows()
     (row,) = [row for row in rows if row["case_id"] == CASE]
     assert (row["batch_size_per_device"], row["status"], row["n"]) == (found, "ok", 2)
 

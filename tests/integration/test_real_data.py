@@ -98,7 +98,7 @@ def test_trainers_of_a_parameter_server_read_clicks(here: Terminal) -> None:
 
 
 def test_a_series_of_its_own_stands_in_the_results(here: Terminal) -> None:
-    rows = json.loads(here.run("results", "--json").stdout)
+    rows = here.rows()
     found = {row["case_id"]: row["throughput"] for row in rows if row["throughput"]}
     assert {case_id.split("-")[-2] for case_id in found} >= {"sample", "bs4"}
 

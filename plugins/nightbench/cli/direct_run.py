@@ -171,11 +171,14 @@ def place_on_healthy(
 
 def load_and_judge(spool: Spool, run_id: str) -> None:
     """Load a run into the warehouse and judge it; without the warehouse it stays in the spool."""
-    from nightbench.night import ingest, judge
+    from nightbench.night import ingest
 
     try:
         say(ingest.ingest_run(spool, run_id, common.open_warehouse).sentence())
     except WarehouseUnavailable as error:
         warn(f"not loaded, it waits in {spool.root}: {error}")
         return
+    # Imported here: the detector's libraries cost a second of CPU, without a warehouse in vain.
+    from nightbench.night import judge
+
     judge.judge_run(spool, run_id, common.open_warehouse)
