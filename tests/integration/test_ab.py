@@ -108,7 +108,7 @@ def test_interrupted_killed_and_resumed_a_build_beside_itself_is_never_slower(
     comparison_id = here.spool.comparisons()[-1].run_id
     wait_for_a_launch(comparison_id, running)
     running.send_signal(signal.SIGINT)
-    said, _ = running.communicate(timeout=120)
+    said, _ = running.communicate(timeout=300)
     assert running.returncode == 130, said
     assert f"nightbench ab --resume {comparison_id}" in said
     assert marked(comparison_id) == []
@@ -140,7 +140,7 @@ def test_cancelled_from_elsewhere_it_ends_without_a_verdict(here: Terminal) -> N
     told = here.run("cancel", comparison_id)
     assert told.returncode == 0, told.stdout + told.stderr
     assert f"nightbench ab --resume {comparison_id}" in told.stdout
-    said, _ = running.communicate(timeout=120)
+    said, _ = running.communicate(timeout=300)
     assert running.returncode == 3, said
     assert "cancelled by the user" in said
     assert marked(comparison_id) == []

@@ -81,7 +81,7 @@ def test_cancelled_from_elsewhere_it_stops_and_a_killed_one_says_so(here: Termin
     ended = here.run("cancel", folder.run_id)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert f"bisect --resume {folder.run_id}" in ended.stdout
-    running.communicate(timeout=60)
+    running.communicate(timeout=300)
     assert running.returncode == 3
     document = folder.run() or {}
     assert document["state"] == "stopped"

@@ -51,7 +51,7 @@ def test_ctrl_c_leaves_no_process_and_says_what_was_not_measured(here: Terminal)
     run = here.newest()
     wait_for_a_launch(run.run_id, running)
     running.send_signal(signal.SIGINT)
-    said, _ = running.communicate(timeout=120)
+    said, _ = running.communicate(timeout=300)
     assert running.returncode == 130, said
     assert "was cancelled; its processes on the nodes have been ended" in said
     assert marked(run.run_id) == []
@@ -66,7 +66,7 @@ def test_cancel_from_another_terminal_ends_all_cases_and_does_so_once(here: Term
     done = here.run("cancel", run.run_id)
     assert done.returncode == 0, done.stderr
     assert "no process with its mark is left on local" in done.stdout
-    running.communicate(timeout=120)
+    running.communicate(timeout=300)
     assert marked(run.run_id) == []
     outcomes = [run.case(planned["case_id"]).outcome() for planned in run.planned()]
     assert [(outcome or {})["status"] for outcome in outcomes] == ["cancelled"] * 3
@@ -82,7 +82,7 @@ def test_a_direct_run_is_followed_from_another_terminal(here: Terminal) -> None:
     running = here.begin("run", "trial", "--direct", until="repeat 1 of 2")
     run = here.newest()
     followed = here.run("run", "--follow", run.run_id)
-    running.communicate(timeout=120)
+    running.communicate(timeout=300)
     assert (followed.returncode, running.returncode) == (0, 0), followed.stdout + followed.stderr
     assert "repeat 2 of 2" in followed.stdout
     assert "report:" in followed.stdout

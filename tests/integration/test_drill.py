@@ -50,7 +50,7 @@ def test_interrupted_and_resumed_the_alert_of_a_real_slowdown_arrives(here: Term
     words = ["drill", "trial", "--size", "50%", "--nights", "12"]
     running = here.begin(*words, until="night 3 of 12")
     running.send_signal(signal.SIGINT)
-    said, _ = running.communicate(timeout=120)
+    said, _ = running.communicate(timeout=300)
     assert running.returncode == 130, said
     (folder,) = here.spool.drills()
 
@@ -123,7 +123,7 @@ def test_a_night_that_fails_is_named_and_measured_anew(
         broken.unlink()
         going = here.begin("drill", "--resume", folder.run_id, until="night 1 of 14")
         going.send_signal(signal.SIGINT)
-        said, _ = going.communicate(timeout=120)
+        said, _ = going.communicate(timeout=300)
         assert going.returncode == 130, said
     night = Spool(folder.folder).run(f"{folder.run_id}-n01")
     assert night.generations(CASE) == [0, 1]

@@ -92,7 +92,7 @@ run.save_run({{"run_id": "seen", "started_at": "2026-03-01T01:00:00"}})
 run.case("case").save_epoch(3)
 """
     other = elsewhere(code)
-    other.communicate(timeout=60)
+    other.communicate(timeout=300)
     assert other.returncode == 0
     assert [run.run_id for run in spool.runs()] == ["seen"]
     assert spool.run("seen").case("case").epoch() == 3
@@ -111,13 +111,13 @@ def test_who_steers_is_known_while_it_lives_and_not_when_it_was_killed(spool: Sp
     assert run.is_steered() is True, "nobody can know yet"
     time.sleep(LEASE_S + 1)
     assert run.is_steered() is False
-    assert elsewhere(STEER, "killed", "0").communicate(timeout=60)[0].startswith("steering\n")
+    assert elsewhere(STEER, "killed", "0").communicate(timeout=300)[0].startswith("steering\n")
     assert run.is_steered() is False
 
 
 def test_of_several_at_a_time_one_steers(spool: Spool) -> None:
     rivals = [elsewhere(STEER, "rivals", "1") for _ in range(3)]
-    said = [rival.communicate(timeout=120)[0].splitlines()[1] for rival in rivals]
+    said = [rival.communicate(timeout=300)[0].splitlines()[1] for rival in rivals]
     spans = sorted(tuple(map(float, line.split())) for line in said)
     assert all(first[1] <= second[0] for first, second in itertools.pairwise(spans))
 

@@ -153,7 +153,7 @@ def run(
         "PEERS": "2",
     }
     argv = [sys.executable, str(code / "rank.py")]
-    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60), folder
+    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=300), folder
 
 
 def phases(folder: Path) -> list[str]:

@@ -236,7 +236,7 @@ async def _short_grace(nodes, store, job):
         return await steer(nodes, store, job)
 
 
-async def until(condition, limit_s=10):
+async def until(condition, limit_s=120):
     for _ in range(int(limit_s / 0.01)):
         if value := condition():
             return value

@@ -72,7 +72,7 @@ def contained(folder: Path, mark: str, lasts_s: float) -> Iterator[subprocess.Po
 
 
 def wait_until_it_runs(folder: Path, mark: str) -> None:
-    limit_s = time.monotonic() + 60
+    limit_s = time.monotonic() + 240
     while not (folder / "ready").exists() or len(marked(mark)) < 2:
         assert time.monotonic() < limit_s
         time.sleep(0.05)

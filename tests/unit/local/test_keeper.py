@@ -33,7 +33,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
         processes.stop(home.run / f"{service}.pid")
 
 
-def until(true: Callable[[], object], wait_s: float = 30.0) -> None:
+def until(true: Callable[[], object], wait_s: float = 120.0) -> None:
     deadline = time.monotonic() + wait_s
     while not true():
         assert time.monotonic() < deadline

@@ -53,7 +53,7 @@ def start(stack: Stack, service: str, *words: str) -> None:
 
 
 def wait_for_answer(port: int) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while True:
         with socket.socket() as client:
             if client.connect_ex(("127.0.0.1", port)) == 0:

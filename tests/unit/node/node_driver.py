@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ PYTHON = os.environ.get("NIGHTBENCH_TEST_AGENT_PYTHON", sys.executable)
 """Interpreter of the agents; set it to a Python 3.7 to test the oldest that is supported."""
 
 
-def wait_until(ready: Callable[[], Any], timeout_s: float = 20.0, what: str = "") -> Any:
+def wait_until(ready: Callable[[], Any], timeout_s: float = 120.0, what: str = "") -> Any:
     """The first true answer of `ready`; fails the test after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
@@ -31,6 +32,20 @@ def wait_until(ready: Callable[[], Any], timeout_s: float = 20.0, what: str = ""
             return found
         time.sleep(0.05)
     raise AssertionError(f"waited {timeout_s} s for {what or ready}")
+
+
+@contextmanager
+def agent_of(job: str, node: str | None = None) -> Iterator[None]:
+    """A process that sweeps take for a job's agent.
+
+    Tests of other workers sweep this machine, and end every process with a mark and no agent.
+    """
+    marks = {"NIGHTBENCH_AGENT": job, **({"NIGHTBENCH_AGENT_NODE": node} if node else {})}
+    with subprocess.Popen(["sleep", "600"], env={**os.environ, **marks}) as agent:
+        try:
+            yield
+        finally:
+            agent.kill()
 
 
 def read(path: Path) -> Any:

@@ -114,16 +114,16 @@ def test_lock_outlives_no_holder(drive):
 
 def test_expired_lease_ends_the_gang_and_frees_the_node(drive):
     document = one_node()
-    document["limits"]["lease_s"] = 2.0
+    document["limits"]["lease_s"] = 4.0
     node = drive(document, params={"hang_at_step": 3, "daemon": True})
-    for counter in range(8):
+    for counter in range(10):
         (node.control / "lease").write_text(f"1 {counter}")
         if counter == 1:
             node.go()
         time.sleep(0.5)
     assert node.agent()["state"] == "running", "a lease that is renewed holds"
     ended = node.until_ended()
-    assert why(ended) == "lease_expired : 2 s ()"
+    assert why(ended) == "lease_expired : 4 s ()"
     assert node.result()["status"] == "failed"
     assert node.marked() == []
     assert "lease_expired" in [e["event"] for e in node.events()]

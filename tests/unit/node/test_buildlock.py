@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -61,10 +60,21 @@ def test_a_holder_that_was_killed_here_is_succeeded_at_once(tmp_path: Path) -> N
     assert os.listdir(tmp_path) == []
 
 
+class Clock:
+    """Stands in for the module `time`: a busy machine takes longer than any beat of a test."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 0.0
+        monkeypatch.setattr(buildlock, "time", self)
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
 def test_a_holder_of_another_host_is_believed_as_long_as_it_beats(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(buildlock, "STALE_S", 0.3)
+    clock = Clock(monkeypatch)
     folder = tmp_path / "lock"
     folder.mkdir()
     word = {"word": "theirs", "kernel": "another", "pid": 1, "host": "far"}
@@ -72,9 +82,9 @@ def test_a_holder_of_another_host_is_believed_as_long_as_it_beats(
     for beat in range(5):
         (folder / "holder.json").write_text(json.dumps({**word, "beat": beat}))
         assert not mine.acquire()
-        time.sleep(0.2)
+        clock.now_s += 0.7 * buildlock.STALE_S
     assert not mine.acquire()
-    time.sleep(0.4)
+    clock.now_s += 0.7 * buildlock.STALE_S
     assert mine.acquire(), "a word that stood still so long is a dead host's"
     assert mine.holder()["word"] != "theirs"
     mine.release()
@@ -83,10 +93,10 @@ def test_a_holder_of_another_host_is_believed_as_long_as_it_beats(
 def test_a_lock_whose_maker_died_before_its_first_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(buildlock, "STALE_S", 0.2)
+    clock = Clock(monkeypatch)
     (tmp_path / "lock").mkdir()
     mine = lock(tmp_path)
     assert not mine.acquire()
-    time.sleep(0.3)
+    clock.now_s += 1.1 * buildlock.STALE_S
     assert mine.acquire()
     mine.release()

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from node_driver import agent_of
 from nodeside import containers, in_container
 
 IMAGE = "sha256:" + "a" * 64
@@ -60,14 +61,14 @@ def prepared(engine: Path, tmp_path: Path, **changed: object) -> dict[str, str]:
 
 def test_the_interpreter_runs_in_a_container_and_ends_as_it_does_there(engine, tmp_path) -> None:
     python = prepared(engine, tmp_path)["python"]
-    # Its own: whoever sweeps run-1 on this machine ends what carries its mark.
     job = f"run-{os.getpid()}/case/g0"
     environment = {"NIGHTBENCH_JOB": job, "NIGHTBENCH_NODE": "n1", "SECRET": "hush"}
     for code, expected in (
         ("import sys; sys.exit(7)", 7),
         ("import os; os.kill(os.getpid(), 9)", -9),
     ):
-        done = subprocess.run([python, "-c", code], env={"PATH": "/usr/bin", **environment})
+        with agent_of(job, "n1"):
+            done = subprocess.run([python, "-c", code], env={"PATH": "/usr/bin", **environment})
         assert done.returncode == expected
     words = asked(engine)[-1].split()
     assert words[:2] == ["run", "--rm"]

@@ -155,7 +155,7 @@ def test_an_agent_measures_the_energy_of_the_window(drive, packages):
     counting.start()
     try:
         node.go()
-        result = node.result(timeout_s=60)
+        result = node.result(timeout_s=300)
     finally:
         ended.set()
         counting.join()

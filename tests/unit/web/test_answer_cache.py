@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier, Event
+from threading import Barrier, Event, get_ident
+from time import monotonic
 
 import pytest
 
@@ -27,19 +28,28 @@ def test_an_answer_serves_while_its_stamp_is_the_same_and_it_is_young() -> None:
 
 
 def test_readers_at_the_same_time_ask_once_whatever_is_written_meanwhile() -> None:
-    cache = AnswerCache[int](10.0)
     together = Barrier(10)
     asked: list[int] = []
+    seen: set[int] = set()
     all_wait = Event()
 
+    def clock() -> float:
+        now_s = monotonic()
+        seen.add(get_ident())
+        if len(seen) == 10:
+            all_wait.set()
+        return now_s
+
+    cache = AnswerCache[int](600.0, clock)
+
     def ask() -> int:
-        # The first one answers when all others wait for it: one more answer serves them all.
-        all_wait.wait(timeout=0.2)
+        # The first one answers when all others have asked: one more answer serves them all.
+        assert all_wait.wait(timeout=120)
         asked.append(1)
         return 7
 
     def read(number: int) -> int:
-        together.wait(timeout=10)
+        together.wait(timeout=120)
         return cache.get("morning", number, ask)
 
     with ThreadPoolExecutor(10) as readers:
