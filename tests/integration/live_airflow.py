@@ -25,7 +25,7 @@ from nightbench.spool import RunSpool, Spool
 from nightbench.warehouse import Warehouse, connect
 
 REPO = Path(__file__).resolve().parents[2]
-WAIT_S = 240.0
+WAIT_S = 400.0
 
 CLUSTER = (REPO / "dags" / "clusters" / "local.yaml").read_text(encoding="utf-8")
 SUITE = """\

@@ -18,7 +18,7 @@ suite: trial
 owner: tests
 cluster: local
 scale: smoke
-protocol: {warmup_steps: 2, measured_steps: 30, repeats: 7}
+protocol: {warmup_steps: 2, measured_steps: 10, repeats: 7}
 matrix:
   - workload: sleep
     frameworks: fake
@@ -42,8 +42,8 @@ def prefix(folder: Path, **knobs: str) -> Path:
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     """A terminal with some builds."""
     place = tmp_path_factory.mktemp("ab")
-    prefix(place / "usual", step_s="0.02")
-    prefix(place / "slower", step_s="0.03")
+    prefix(place / "usual", step_s="0.06")
+    prefix(place / "slower", step_s="0.09")
     prefix(place / "broken", die_at_step="3")
     with terminal(place, SUITE) as made:
         yield made

@@ -223,7 +223,7 @@ async def test_a_gang_that_does_not_get_ready_is_aborted(store):
     limits = dataclasses.replace(JOB.limits, ready_s=0.3)
     job = dataclasses.replace(JOB, limits=limits, protocol=Protocol(2, 3, 1))
     # The agent that obeys nothing answers no abort either: do not wait for it long.
-    outcome = await asyncio.wait_for(asyncio.shield(_short_grace(nodes, store, job)), 20)
+    outcome = await asyncio.wait_for(asyncio.shield(_short_grace(nodes, store, job)), 120)
     assert outcome.status is CaseStatus.FAILED
     assert "n2: was not ready within 0.3 s" in outcome.why
     assert nodes["n1"].launches == []
