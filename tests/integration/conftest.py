@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
+from tests.contained import SERVERS
 from tests.integration.live_airflow import CLUSTER, Live, airflow_stack, environment
 from tests.integration.live_suites import suites
 from tests.shipped import shipped
@@ -22,9 +26,12 @@ def shipment(tmp_path_factory: pytest.TempPathFactory) -> Shipment:
 
 @pytest.fixture(scope="session")
 def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """Line -> interpreter of its environment."""
-    root = tmp_path_factory.getbasetemp() / "node"
-    return lambda line: build_environment(root, line)
+    """Line -> interpreter of its environment; one for all workers, of which the first builds it.
+
+    What is imported there is compiled once, too: of PyTorch in six seconds of CPU.
+    """
+    root = Path(os.environ.get(SERVERS) or tmp_path_factory.getbasetemp()) / "node"
+    return functools.cache(functools.partial(build_environment, root))
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from nightbench.config import load_catalog
 from nightbench.core.model import Case, Strategy
 from nightbench.core.model_flops import TRAINING, flops_per_unit
-from nightbench.testkit.gangs import BENCHMARKS, build_environment
+from nightbench.testkit.gangs import BENCHMARKS
 
 pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -36,10 +37,10 @@ STATED = {
 products, none of which the counter sees; ctr_dnn has no model in PyTorch."""
 
 
-def test_formulas_are_what_the_counter_sees(tmp_path: Path) -> None:
+def test_formulas_are_what_the_counter_sees(interpreter: Callable[[str], str]) -> None:
     workloads = load_catalog().workloads
     assert STATED.keys() == workloads.keys() - {"sleep", "word2vec", "ctr_dnn"}
-    python = build_environment(tmp_path, "pytorch")
+    python = interpreter("pytorch")
     argv = [python, str(SCRIPT), str(BENCHMARKS), *STATED]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.integration.terminal import Terminal, terminal
 
-from nightbench.testkit.gangs import BENCHMARKS, build_environment
+from nightbench.testkit.gangs import BENCHMARKS
 
 pytestmark = [pytest.mark.framework, pytest.mark.large, pytest.mark.timeout(900)]
 """Large: two searches of minutes."""
@@ -34,7 +34,9 @@ matrix:
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+def here(
+    interpreter: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Terminal]:
     sys.path.insert(0, str(BENCHMARKS))
     from nodeside.cgroups import Cgroup
     from nodeside.files import AgentError
@@ -43,7 +45,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
         Cgroup(9010, memory_mb=LIMIT_MB).close()
     except AgentError as error:
         pytest.skip(f"needs a login that may make cgroups: root ({error})")
-    prefix = Path(build_environment(tmp_path_factory.getbasetemp() / "node", "pytorch")).parents[1]
+    prefix = Path(interpreter("pytorch")).parents[1]
     place = tmp_path_factory.mktemp("largest")
     with terminal(place, SUITE) as made:
         cluster = place / "dags/clusters/local.yaml"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.integration.terminal import Terminal, terminal
 
-from nightbench.testkit.gangs import BENCHMARKS, build_environment
+from nightbench.testkit.gangs import BENCHMARKS
 
 pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -43,7 +43,9 @@ matrix:
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+def here(
+    interpreter: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Terminal]:
     place = tmp_path_factory.mktemp("data")
     sets = place / "sets"
     for name in ("corrupt", "short"):
@@ -54,10 +56,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     clicks = (BENCHMARKS / "samples/criteo_tsv/clicks.tsv").read_text().splitlines()
     clicks[5] = clicks[5].rpartition("\t")[0]
     (sets / "short/clicks.tsv").write_text("\n".join(clicks) + "\n")
-    root = tmp_path_factory.getbasetemp() / "node"
-    prefixes = {
-        line: str(Path(build_environment(root, line)).parents[1]) for line in ("pytorch", "paddle2")
-    }
+    prefixes = {line: str(Path(interpreter(line)).parents[1]) for line in ("pytorch", "paddle2")}
     with terminal(place, SUITE) as made:
         cluster = place / "dags/clusters/local.yaml"
         text = cluster.read_text()
