@@ -60,7 +60,7 @@ def nightbench(place: Path, *argv: str, **more: str) -> subprocess.CompletedProc
         text=True,
         env=env,
         cwd=place,
-        timeout=120,
+        timeout=400,
         check=False,
     )
 
