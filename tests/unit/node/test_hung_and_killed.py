@@ -111,11 +111,11 @@ def test_a_long_stack_is_cut(tmp_path):
 def test_the_other_node_s_half_of_a_deadlock_is_kept_too(drive):
     """Another node saw it first and the gang is aborted: what stood still here is asked too."""
     document = one_node(trainers=1)
-    document["limits"]["progress_s"] = 4.0
+    document["limits"]["progress_s"] = 8.0
     node = drive(document, params={"hang_at_step": 3})
     node.go()
     wait_until(lambda: node.state(1)["processes"].get("trainer-0", {}).get("phase") == "warmup")
-    time.sleep(2.5)
+    time.sleep(4.5)
     node.command("abort-001", reasons=[reason("no_progress", "last seen in phase window")])
     result = node.result()
     assert result["status"] == "aborted"
