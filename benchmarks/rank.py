@@ -58,6 +58,8 @@ class Context:
         """How `tensor` splits the network's modules."""
         self.tables = spec.get("context")
         """The network's tables by position, which `context` cuts as it cuts sequences."""
+        self.experts = spec.get("expert", {}).get("modules")
+        """The network's modules whose weights have experts in their first dimension."""
         self.ends = spec.get("pipeline")
         """What the first and the last stage of a `pipeline` have beside layers."""
         self.seed = job["workload"]["seed"]
@@ -79,6 +81,8 @@ class Context:
         """Ranks that split each sequence."""
         self.stages = self.case.get("pipeline", 1)
         """Ranks that split the layers, one after another."""
+        self.devices_of_experts = self.case.get("expert", 1)
+        """Ranks that split the experts of each layer; each has samples of its own."""
         self.together = self.tensor * self.pieces * self.stages
         """Ranks that compute the same samples: the batches of all of them as one."""
         self.data_ranks = self.world_size // self.together

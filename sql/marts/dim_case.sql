@@ -15,6 +15,7 @@ select
     c.shard_stage,
     c.tensor,
     c.context,
+    c.expert,
     c.pipeline,
     c.schedule,
     c.micro_batches,

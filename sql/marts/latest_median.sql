@@ -24,6 +24,7 @@ select
     s.shard_stage,
     s.tensor,
     s.context,
+    s.expert,
     s.pipeline,
     s.schedule,
     s.micro_batches,

@@ -27,6 +27,7 @@ select
     s.shard_stage,
     s.tensor,
     s.context,
+    s.expert,
     s.pipeline,
     s.schedule,
     s.micro_batches,

@@ -17,6 +17,7 @@ select
     c.shard_stage,
     c.tensor,
     c.context,
+    c.expert,
     c.pipeline,
     c.schedule,
     c.micro_batches,
@@ -49,6 +50,7 @@ select
         'shard' || c.shard_stage,
         case when c.tensor > 1 then 'tensor' end,
         case when c.context > 1 then 'context' end,
+        case when c.expert > 1 then 'expert' end,
         c.schedule,
         case when c.micro_batches > 1 then 'micro_batches' end,
         'recompute_' || nullif(c.recompute, 'none')

@@ -30,10 +30,10 @@ def hidden(samples: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("line", "ranks", "same", "changes", "cases"),
+    ("line", "workload", "ranks", "same", "changes", "cases"),
     [
         (
-            *("pytorch", 2, 2, {}),
+            *("pytorch", "llama", 2, 2, {}),
             [
                 # Two layers of 8 exchanges each, 4 around them; the loss's sums, and norms.
                 ({"tensor": 2}, 20 * hidden(4) / 2 + 3 * 4 * TOKENS * 4 + 5 * 64 * 4),
@@ -43,11 +43,11 @@ def hidden(samples: int) -> int:
             ],
         ),
         (
-            *("pytorch", 2, 1, {}),
+            *("pytorch", "llama", 2, 1, {}),
             [({"micro_batches": 2, "recompute": "full"}, MOST + ROTATIONS / 2)],
         ),
         (
-            *("pytorch", 4, 2, MOMENTUM),
+            *("pytorch", "llama", 4, 2, MOMENTUM),
             [
                 ({"tensor": 2, "shard": 2, "shard_stage": 3, "recompute": "selective"}, None),
                 ({"pipeline": 2, "schedule": "gpipe", "micro_batches": 4}, None),
@@ -55,7 +55,7 @@ def hidden(samples: int) -> int:
             ],
         ),
         (
-            *("pytorch", 4, 4, MOMENTUM),
+            *("pytorch", "llama", 4, 4, MOMENTUM),
             [
                 ({"tensor": 2, "pipeline": 2, "schedule": "1f1b", "micro_batches": 2}, None),
                 ({"tensor": 2, "context": 2}, None),
@@ -64,7 +64,7 @@ def hidden(samples: int) -> int:
             ],
         ),
         (
-            *("pytorch", 2, 2, DEEP),
+            *("pytorch", "llama", 2, 2, DEEP),
             [
                 # Three stages hand on, there and back; with the last beside the first, two.
                 ({"pipeline": 2, "schedule": "interleaved", "micro_batches": 2}, 3 * hidden(4)),
@@ -72,7 +72,7 @@ def hidden(samples: int) -> int:
             ],
         ),
         (
-            *("pytorch", 4, 2, MOMENTUM | DEEP),
+            *("pytorch", "llama", 4, 2, MOMENTUM | DEEP),
             [
                 (
                     {"pipeline": 2, "schedule": "interleaved", "micro_batches": 2}
@@ -81,24 +81,45 @@ def hidden(samples: int) -> int:
                 ),
             ],
         ),
-        ("jax", 2, 2, {}, [({"tensor": 2}, None)]),
-        ("jax", 4, 2, MOMENTUM, [({"tensor": 2, "shard": 2, "shard_stage": 2}, None)]),
+        (
+            *("pytorch", "mixtral", 2, 1, {}),
+            [
+                # Of the tokens of both layers, twice each, there and back, so do their gradients;
+                # routed as they are, about half of them to the other device.
+                (
+                    {"expert": 2},
+                    pytest.approx(
+                        4 * 153_920 + ROTATIONS / 2 + 4 * 2 * 2 * hidden(2) / 2, rel=0.25
+                    ),
+                ),
+            ],
+        ),
+        (
+            *("pytorch", "mixtral", 4, 1, MOMENTUM),
+            [
+                ({"expert": 4}, None),
+                ({"expert": 2, "micro_batches": 2, "recompute": "full"}, None),
+            ],
+        ),
+        ("jax", "llama", 2, 2, {}, [({"tensor": 2}, None)]),
+        ("jax", "llama", 4, 2, MOMENTUM, [({"tensor": 2, "shard": 2, "shard_stage": 2}, None)]),
     ],
 )
 def test_splits_train_as_one_device_does(
     tmp_path: Path,
     interpreter: Callable[[str], str],
     line: str,
+    workload: str,
     ranks: int,
     same: int,
     changes: dict[str, Any],
     cases: list[tuple[dict[str, Any], float | None]],
 ) -> None:
     python = interpreter(line)
-    expected = alone(tmp_path, python, line, "llama", ranks // same, changes, 2 * ranks)
+    expected = alone(tmp_path, python, line, workload, ranks // same, changes, 2 * ranks)
     assert expected[-1] < expected[0]
     for number, (axes, sent) in enumerate(cases):
-        job = job_like(line, "llama", changes, trainers=ranks, strategy="collective", **axes)
+        job = job_like(line, workload, changes, trainers=ranks, strategy="collective", **axes)
         (folder := tmp_path / str(number)).mkdir()
         found = run_gang(folder, job, python)
         losses = [losses_of(rank) for rank in found]

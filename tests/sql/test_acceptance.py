@@ -255,6 +255,7 @@ MODES = {
     "shard_stage": 2,
     "tensor": 2,
     "context": 2,
+    "expert": 2,
     "schedule": "1f1b",
     "micro_batches": 4,
     "recompute": "full",
@@ -263,7 +264,7 @@ MODES = {
 
 WORDS = {
     **{"shard_stage": "shard2", "tensor": "tensor", "micro_batches": "micro_batches"},
-    **{"context": "context", "recompute": "recompute_full"},
+    **{"context": "context", "expert": "expert", "recompute": "recompute_full"},
 }
 
 

@@ -22,6 +22,7 @@ DECOYS: dict[str, Any] = {
     "shard_stage": 3,
     "tensor": 2,
     "context": 2,
+    "expert": 2,
     "pipeline": 2,
     "schedule": "gpipe",
     "micro_batches": 4,

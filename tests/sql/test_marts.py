@@ -178,11 +178,12 @@ def test_dim_case_describes_each_case_once(loader, given, rows):
 
 def test_a_sharded_median_says_over_how_many_devices_and_what(loader, given, rows):
     run, whole = given.run(), given.case(nodes=4)
-    cases = (whole, replace(whole, shard=2, shard_stage=3, tensor=2, context=2))
+    cases = (whole, replace(whole, shard=2, shard_stage=3, tensor=2, context=2, expert=2))
     loader.runs.load(given.bundle(run, *(given.came_back(run, case) for case in cases)))
     for view in ("fct_measurement", "latest_median", "dim_case"):
-        found = rows(f"select shard, shard_stage, tensor, context from marts.{view} order by shard")
-        assert [tuple(row.values()) for row in found] == [(1, None, 1, 1), (2, 3, 2, 2)]
+        axes = "shard, shard_stage, tensor, context, expert"
+        found = rows(f"select {axes} from marts.{view} order by shard")
+        assert [tuple(row.values()) for row in found] == [(1, None, 1, 1, 1), (2, 3, 2, 2, 2)]
 
 
 def test_a_batch_that_a_run_found_stands_in_its_series(loader, reader, given, rows):

@@ -18,7 +18,6 @@ RING = {
     "broadcast_": 1,
     "broadcast": 1,
     "alltoall_base_": 1,
-    "all_to_all_single": 1,
 }
 """Collective -> how often each of N ranks sends (N - 1) / N of the whole, at best."""
 PASSED_OVER = ("recv_", "barrier", "wait_tensor", "_wrap_tensor_autograd")
@@ -47,6 +46,10 @@ def _sent(name, args, found):
         return 0
     if name == "send":
         return _bytes(args[0])
+    if name == "all_to_all_single":
+        rows, _, sizes, group = args
+        own = sizes[dist.distributed_c10d._resolve_process_group(group).rank()]
+        return rows.nbytes * (sum(sizes) - own) // max(1, sum(sizes))
     if name not in RING:
         raise RuntimeError("found the collective {}; nobody has said what it sends".format(name))
     whole, ranks = max(_bytes(each) for each in (*args, found)), _ranks(args)

@@ -54,6 +54,11 @@ class Trainer(Base):
             stages = sharding.split(self.model, context, mesh, AUTOCAST.get(context.precision))
         else:
             self.model.to(device, memory_format=layout)
+        self.experts = None
+        if context.devices_of_experts > 1:
+            from frameworks.pytorch.experts import Experts
+
+            self.experts = Experts(self.model, context, device)
         self.sequences = None
         if context.pieces > 1:
             from frameworks.pytorch.context import Sequences
@@ -162,6 +167,8 @@ class Trainer(Base):
                     loss = self.pipeline.step(batch)
             else:
                 loss = self._forward_and_backward(batch)
+        if self.experts:
+            self.experts.average()
         if self.compression:
             self.compression.exchange()
             self.sent_bytes_per_step = self.compression.sent_bytes
@@ -217,7 +224,8 @@ class Trainer(Base):
             name: _whole(weight.detach()).float().cpu().numpy()
             for name, weight in self._in_layout_of_data()
         }
-        return self.pipeline.joined(own) if self.pipeline else own
+        split = self.pipeline or self.experts
+        return split.joined(own) if split else own
 
     def autocast(self):
         """Mixed precision where the case asks for it; otherwise nothing."""

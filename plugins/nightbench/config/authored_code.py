@@ -167,6 +167,8 @@ def complain_of_formulas(document: Document, file: SpecFile, cost: CostFile) -> 
     if cost.kept is not None:
         formulas |= {("cost", "kept", name): each for name, each in dict(cost.kept).items()}
         formulas["cost", "kept"] = "layers * sequence_length"
+    if file.expert is not None:
+        formulas["expert", "parameters"] = file.expert.parameters
     for key, formula in formulas.items():
         for scale, parameters in file.scales.items():
             try:

@@ -364,6 +364,7 @@ def _workload(
         losses=file.losses and file.losses.to(ReferenceLosses),
         tensor=file.tensor and tuple(file.tensor.divides),
         context=file.context is not None,
+        expert=file.expert and file.expert.parameters,
         pipeline=file.pipeline is not None,
         tokens=file.cost and file.cost.tokens,
         forward_flops=file.cost.forward if file.cost else {},

@@ -256,6 +256,15 @@ class TensorFile(StrictModel):
     """Parameters of a scale that the number of devices has to divide."""
 
 
+class ExpertsFile(StrictModel):
+    """Experts that devices split; `experts`, a parameter of each scale, is how many a layer has."""
+
+    modules: v.Some[v.Text]
+    """Modules whose weights have experts in their first dimension, by their last name."""
+    parameters: v.Text
+    """Formula of the parameters in them, as in `cost`."""
+
+
 class StagesFile(StrictModel):
     """What the first and the last stage have beside layers (`shards`), and what they take."""
 
@@ -296,6 +305,8 @@ class SpecFile(StrictModel):
     context: v.Some[v.Text] | None = None
     """Tables of the network by position, which `context` cuts as it cuts sequences; without it
     none are cut."""
+    expert: ExpertsFile | None = None
+    """How `expert` splits the experts of layers; without it no case has it."""
     pipeline: StagesFile | None = None
     """How `pipeline` splits the network; without it no case has it."""
     parameters: v.Count | None = None

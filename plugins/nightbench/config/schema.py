@@ -179,6 +179,9 @@ class BlockFile(StrictModel):
     context: v.Axis[v.Count] = (1,)
     """Devices that split each sequence (context parallel), and compute the batches of all of them
     together; a `shard` may lie on them."""
+    expert: v.Axis[v.Count] = (1,)
+    """Devices that split the experts of each layer (expert parallel), and compute samples of their
+    own."""
     pipeline: v.Axis[v.Count] = (1,)
     """Devices that split the layers, a stage or two each, and compute the batches of all of them
     together."""

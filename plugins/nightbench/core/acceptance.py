@@ -130,6 +130,8 @@ def _modes(framework: FrameworkInfo, cluster: Cluster) -> Iterator[Case]:
             yield replace(pair, tensor=2)
         if SEVERAL in values("context"):
             yield replace(pair, context=2)
+        if SEVERAL in values("expert"):
+            yield replace(pair, expert=2)
         for schedule in values("schedule"):
             yield replace(pair, pipeline=2, schedule=schedule, micro_batches=2)
         if SEVERAL in values("micro_batches"):

@@ -19,6 +19,8 @@ def held_bytes(case: Case, workload: WorkloadInfo) -> dict[str, float] | None:
     parameters = params.get("parameters", workload.parameters)
     if parameters is None:
         return None
+    if workload.expert and case.expert > 1:
+        parameters -= evaluate(workload.expert, params) * (1 - 1 / case.expert)
     # Norms are on all devices, and ends of a pipeline hold more than others: still at least this.
     whole = FLOAT32 * parameters / (case.tensor * case.pipeline)
     stage = case.shard_stage or 0

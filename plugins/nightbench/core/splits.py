@@ -11,7 +11,7 @@ _TWO_STAGES = ("interleaved", "zero_bubble")
 
 def not_split(case: Case, workload: WorkloadInfo) -> Refusal | None:
     """Refuse parts that the workload has not, or that do not make up devices, matrices, layers."""
-    for axis in ("tensor", "context", "pipeline"):
+    for axis in ("tensor", "context", "expert", "pipeline"):
         if getattr(case, axis) > 1 and not getattr(workload, axis):
             said = f"{workload.name} is never split by it: found {getattr(case, axis)}; expected 1"
             return Refusal(axis, said)
@@ -22,10 +22,11 @@ def not_split(case: Case, workload: WorkloadInfo) -> Refusal | None:
     if case.recompute != Case.recompute and workload.shards is None:
         said = f"{workload.name} names no layers: found {case.recompute}; expected none"
         return Refusal("recompute", said)
-    # Shards may lie on the devices of a context: each of the two makes up what others leave.
+    # Shards may lie on the devices of a context or of experts: each makes up what others leave.
     return (
         _uneven_devices(case, "shard", "tensor", "pipeline")
         or _uneven_devices(case, "context", "tensor", "pipeline")
+        or _uneven_devices(case, "expert", "tensor", "pipeline")
         or _uneven_parts(case, workload)
     )
 
@@ -55,7 +56,8 @@ def _uneven_devices(case: Case, *axes: str) -> Refusal | None:
 
 def _uneven_parts(case: Case, workload: WorkloadInfo) -> Refusal | None:
     params = workload.params_of(case)
-    divided = [("tensor", key) for key in workload.tensor or ()] + [("pipeline", "layers")]
+    divided = [("tensor", key) for key in workload.tensor or ()]
+    divided += [("pipeline", "layers"), ("expert", "experts")]
     for axis, key in divided:
         number = getattr(case, axis)
         stages = 2 if axis == "pipeline" and case.schedule in _TWO_STAGES else 1

@@ -112,8 +112,8 @@ def test_all_wrong_descriptions_are_said_together(
         'benchmarks/frameworks/thing/framework.json:2: line: found "thin"; expected the name of '
         'its folder, "thing"',
         'benchmarks/frameworks/thing/framework.json:17: axes.strategi: found "strategi"; expected '
-        "one of compiler, compression, context, data, execution, layout, micro_batches, "
-        "precision, recompute, schedule, shard_stage, "
+        "one of compiler, compression, context, data, execution, expert, layout, "
+        "micro_batches, precision, recompute, schedule, shard_stage, "
         'strategy, sync, tensor (did you mean "strategy"?)',
         'benchmarks/frameworks/thing/framework.json:19: extra: found the unknown key "extra"; '
         "expected one of api, axes, commands, controls, devices, drill_workload, for_tests, "

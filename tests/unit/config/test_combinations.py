@@ -19,6 +19,7 @@ RANKS = {"strategy": Strategy.COLLECTIVE, "nodes": 2, "trainers": 2}
 SHARDS = {**RANKS, "shard": 2, "shard_stage": 3}
 XLA = {**SHARDS, "compiler": "xla"}
 SPLIT = {**RANKS, "devices_per_node": 4, "trainers": 8, "scale": "smoke"}
+SIXTEEN = {**SPLIT, "nodes": 4, "trainers": 16}
 STAGES = {"pipeline": 2, "schedule": "1f1b"}
 DEEP = {**SPLIT, "scale": "8b", "pipeline": 2}
 ALONE = {"strategy": Strategy.COLLECTIVE, "trainers": 1}
@@ -44,6 +45,11 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ("oneflow", "llama", RANKS, "no attention with masks"),
         ("pytorch", "mixtral", {**RANKS, "compiler": "inductor"}, "inductor compiles for sizes"),
         ("pytorch", "mixtral", {**SPLIT, "tensor": 2}, "mixtral is never split by it: found 2"),
+        ("pytorch", "llama", {**SPLIT, "expert": 2}, "llama is never split by it: found 2"),
+        ("pytorch", "mixtral", {**SPLIT, "expert": 3}, "found 3 with collective on 2x4; expected"),
+        ("pytorch", "mixtral", {**SIXTEEN, "expert": 16}, "a divisor of experts, which are 8 "),
+        ("pytorch", "mixtral", {**SHARDS, "expert": 2}, "replicates what is not of experts"),
+        ("jax", "mixtral", {**SPLIT, "expert": 2, "compiler": "xla"}, "every device all experts"),
         ("pytorch", "resnet50_v1.5", {**ALONE, "compression": "dgc"}, "one rank exchanges nothing"),
         ("pytorch", "resnet50_v1.5", {**RANKS, "compression": "dgc", "precision": "fp16"}, "fp16"),
         ("pytorch", "transformer_base", {**RANKS, "compression": "dgc"}, "the momentum of SGD"),
@@ -148,6 +154,7 @@ def test_what_trainers_cannot_run_together_is_refused(
         ("pytorch", "llama", {**SPLIT, "tensor": 2, "shard": 4, "shard_stage": 3}),
         ("pytorch", "llama", {**SPLIT, "context": 8, "shard": 8, "shard_stage": 3}),
         ("jax", "llama", {**SPLIT, "tensor": 2, "compiler": "xla"}),
+        ("pytorch", "mixtral", {**SPLIT, "expert": 8}),
         ("pytorch", "llama", {**SPLIT, **STAGES, "tensor": 2, "micro_batches": 4}),
         ("pytorch", "llama", {**DEEP, "schedule": "interleaved", "micro_batches": 4}),
         ("pytorch", "llama", {**DEEP, "schedule": "zero_bubble", "batch_size_per_device": 5}),

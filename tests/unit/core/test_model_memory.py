@@ -53,6 +53,15 @@ def test_matrices_and_layers_are_parts_of_what_shards_split() -> None:
     assert sum(held.values()) - held["activations"] == 16 * 8030261248 / 32
 
 
+def test_devices_of_experts_hold_their_part_of_them_alone() -> None:
+    case = replace(llama("full", 1, expert=8), workload="mixtral")
+    held = held_bytes(case, CATALOG.workloads["mixtral"])
+    assert held
+    experts = 32 * 8 * 3 * 4096 * 14336
+    parameters = 46702792704 - experts * 7 / 8
+    assert sum(held.values()) - held["activations"] == pytest.approx(16 * parameters)
+
+
 def test_what_cannot_fit_is_refused_with_the_figure() -> None:
     case = llama("8b", 1)
     assert refusal(case, 80) == (

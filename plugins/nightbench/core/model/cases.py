@@ -64,6 +64,8 @@ class Case:
     context: int = 1
     """Devices that split each sequence; they compute the same samples, too. Each has all weights,
     or a shard of them: shards may lie on devices of one context."""
+    expert: int = 1
+    """Devices that split the experts of each layer; each computes samples of its own."""
     pipeline: int = 1
     """Devices that split the layers, a stage each; they compute the same samples, too."""
     schedule: str | None = None
@@ -145,6 +147,7 @@ _SPLITS: Mapping[str, tuple[str, str | None]] = {
     "shard_stage": ("stage", "shard{}"),
     "tensor": ("tensor", "tensor"),
     "context": ("context", "context"),
+    "expert": ("expert", "expert"),
     "pipeline": ("pipeline", None),
     "schedule": ("", "{}"),
     "micro_batches": ("micro", "micro_batches"),

@@ -98,6 +98,7 @@ TableAxis = Literal[
     "shard_stage",
     "tensor",
     "context",
+    "expert",
     "pipeline",
     "schedule",
     "micro_batches",
@@ -324,6 +325,8 @@ class WorkloadInfo:
     tensor: tuple[str, ...] | None = None
     """Parameters of a scale that `tensor` has to divide; None: no case has it."""
     context: bool = False
+    expert: str | None = None
+    """Formula of the parameters that `expert` splits; None: no case has it."""
     pipeline: bool = False
     """Whether layers can be split into stages."""
     tokens: str | None = None

@@ -1,0 +1,70 @@
+"""Experts split over devices, as in GShard (Lepikhin et al. 2020, arXiv:2006.16668).
+
+Each device has some experts of every layer, computes the tokens that go to them from all devices,
+and sends back what they make of these. Everything else is replicated.
+"""
+
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed._functional_collectives import all_to_all_single_autograd
+from torch.distributed.device_mesh import init_device_mesh
+from torch.nn.parallel import DistributedDataParallel
+
+
+class Experts:
+    """This device's part of all experts, and what it exchanges with others.
+
+    Args:
+        model: with the weights to begin with; its layers compute `swiglu` of rows by expert.
+        context: see `rank.Context`; its workload's `experts` names the modules whose weights have
+            experts in their first dimension.
+        device: of this rank.
+    """
+
+    def __init__(self, model, context, device):
+        if device.type == "cuda":
+            torch.cuda.init()  # Else the mesh chooses a device by LOCAL_RANK, as in sharding.py.
+        shape = (context.world_size // context.devices_of_experts, context.devices_of_experts)
+        mesh = init_device_mesh(device.type, shape, mesh_dim_names=("copies", "experts"))
+        self.ranks, self.world_size = shape[1], context.world_size
+        self.group, self.copies = mesh["experts"].get_group(), mesh["copies"].get_group()
+        self.weights = {}
+        for path, module in model.named_modules():
+            if path.rpartition(".")[2] in context.experts:
+                own = module.weight.detach().chunk(self.ranks)[mesh["experts"].get_local_rank()]
+                module.weight = self.weights[path + ".weight"] = nn.Parameter(own.clone())
+            if hasattr(module, "swiglu"):
+                module.swiglu = partial(self.swiglu, module.swiglu)
+        # What is a device's own is not broadcast, and its gradients are averaged here.
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, self.weights)
+
+    def swiglu(self, own, rows, counts):
+        """Of rows by expert, of which each has so many, on the devices that have the experts."""
+        sent = counts.unflatten(0, (self.ranks, -1))
+        got = torch.empty_like(sent)
+        dist.all_to_all_single(got, sent.contiguous(), group=self.group)
+        sizes = got.sum(1).tolist(), sent.sum(1).tolist()
+        arrived = all_to_all_single_autograd(rows, *sizes, self.group)
+        # They lie by device, then by expert.
+        experts = torch.arange(got.shape[1], device=rows.device).repeat(self.ranks)
+        order = experts.repeat_interleave(got.flatten()).argsort(stable=True)
+        done = own(arrived[order], got.sum(0))[order.argsort()]
+        return all_to_all_single_autograd(done, *reversed(sizes), self.group)
+
+    def average(self):
+        """The gradients of its experts, which came from all devices, as those of a mean loss."""
+        for weight in self.weights.values():
+            dist.all_reduce(weight.grad, group=self.copies)
+            weight.grad /= self.world_size
+
+    def joined(self, named):
+        """Name -> value, with the weights of all experts."""
+        for name in self.weights:
+            own = torch.from_numpy(named[name]).to(self.weights[name].device)
+            parts = [torch.empty_like(own) for _ in range(self.ranks)]
+            dist.all_gather(parts, own, group=self.group)
+            named[name] = torch.cat(parts).cpu().numpy()
+        return named
