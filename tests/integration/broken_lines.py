@@ -89,8 +89,8 @@ FROZEN: dict[str, Breakage] = {
         "parameters = self.model.trainable_params()[1:]",
     ),
     "megengine": (
-        "GradManager().attach(self.model.parameters())",
-        "GradManager().attach(list(self.model.parameters())[1:])",
+        "GradManager().attach(self.model.parameters(),",
+        "GradManager().attach(list(self.model.parameters())[1:],",
     ),
 }
 """Line -> one layer that the optimiser leaves alone."""

@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from nightbench.testkit.gangs import BENCHMARKS, build_environment, job_of, launch
+from nightbench.testkit.gangs import BENCHMARKS, build_environment, job_of, launch, run_gang
 
 pytestmark = [pytest.mark.framework, pytest.mark.large]
 
 SCRIPTS = Path(__file__).parent / "scripts"
 SCRIPT = SCRIPTS / "fluid_gpu_program.py"
+MEGENGINE = "megengine/trainer.py"
 PRODUCTS = ("conv2d", "mul", "conv2d_grad", "mul_grad")
 
 
@@ -271,3 +272,59 @@ def test_mxnet_casts_products_and_scales_the_loss(tmp_path: Path) -> None:
     assert losses(bfloat16, (scale, "scaled = loss * 2.0**16")) != pytest.approx(
         full["losses"], rel=0.1
     )
+
+
+@pytest.fixture(scope="module")
+def megengine(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return build_environment(tmp_path_factory.mktemp("megengine"), "megengine", "cpu")
+
+
+def megengine_ranks(python: str, folder: Path, written: str, instead: str) -> set[str]:
+    """Weights that two ranks end with, which begin unequal; files take the place of NCCL."""
+    code = broken(folder, written, instead, MEGENGINE)
+    runtime = code / "frameworks" / "megengine" / "runtime.py"
+    stand_in = (SCRIPTS / "megengine_without_nccl.py").read_text()
+    runtime.write_text(runtime.read_text() + stand_in)
+    job = job_of("megengine", "resnet50_v1.5", 2, strategy="collective")
+    ranks = run_gang(folder, job, python, seed_of=lambda rank: rank + 1, code=code)
+    assert [rank["transport"] for rank in ranks] == ["nccl"] * 2
+    return {rank["weights_digest"] for rank in ranks}
+
+
+@pytest.mark.timeout(900)
+def test_megengine_sums_gradients_between_ranks(megengine: str, tmp_path: Path) -> None:
+    for folder in (tmp_path / "whole", tmp_path / "broken"):
+        folder.mkdir()
+    attached = "self.model.parameters(), exchange)"
+    assert len(megengine_ranks(megengine, tmp_path / "whole", attached, attached)) == 1
+    alone = "self.model.parameters())"
+    assert len(megengine_ranks(megengine, tmp_path / "broken", attached, alone)) == 2
+
+
+@pytest.mark.timeout(900)
+def test_megengine_casts_products_and_scales_the_loss(megengine: str, tmp_path: Path) -> None:
+    def found(steps: int, precision: str, code: Path = BENCHMARKS) -> Any:
+        job = gpu_job(tmp_path, "megengine", 1, strategy="single", precision=precision)
+        words = [SCRIPTS / "megengine_gpu_types.py", code, tmp_path / "job.json"]
+        done = subprocess.run(
+            [megengine, *words, job["processes"][0]["name"], str(steps)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    half, full = found(0, "fp16"), found(3, "fp32")
+    assert half["types"] == {"Conv2d": ["float16"], "Linear": ["float16"]}
+    assert (half["loss"], half["weights"]) == ("float32", ["float32"])
+    assert full["types"] == {"Conv2d": ["float32"], "Linear": ["float32"]}
+    # Without casts what is left of the mode is a scale, a power of two, that is divided out again.
+    code = broken(tmp_path, "enabled=self.scaler is not None", "enabled=False", MEGENGINE)
+    assert found(3, "fp16", code)["losses"] == full["losses"]
+    trainer = code / "frameworks" / MEGENGINE
+    scaled = "self.scaler.backward(self.gradients, loss)"
+    assert scaled in trainer.read_text()
+    trainer.write_text(trainer.read_text().replace(scaled, scaled[:-1] + ", unscale_grad=False)"))
+    assert found(3, "fp16", code)["losses"][1:] != full["losses"][1:]

@@ -1,7 +1,11 @@
-"""A MegEngine process on a node: alone, on the CPU or a GPU."""
+"""A MegEngine process on a node: on the CPU, or on a GPU and perhaps among others, over NCCL."""
+
+import os
 
 import megengine
+import traffic
 from base_runtime import Base
+from megengine import distributed
 
 
 class Runtime(Base):
@@ -12,9 +16,33 @@ class Runtime(Base):
     mark = Base.idle_mark
 
     def init(self):
-        """Chooses the CPU or the one GPU that the launcher has left visible."""
+        """Chooses the CPU or the one GPU that the launcher has left visible, joins the others."""
         self.device = "cpux" if self.context.device is None else "gpu0"
         megengine.set_default_device(self.device)
+        if self.context.grouped:
+            self._meet(self.context)
+
+    def _meet(self, context):
+        traffic.listen_to_nccl(os.environ)
+        host, port = context.job["nodes"][0]["data_address"], context.ports["master"]
+        if context.rank == 0:
+            # NCCL's own meeting point is a second server beside it, at a port that it chooses.
+            self.server = distributed.Server(port)
+        distributed.init_process_group(host, port, context.world_size, context.rank, 0, "nccl")
+
+    def barrier(self):
+        """Waits for all ranks and for the work that they have queued."""
+        self.device_sync()
+        distributed.group_barrier()
+
+    def agree(self, value):
+        """Rank 0's number, by the server."""
+        context = self.context
+        if not context.grouped:
+            return value
+        own = float(value) if context.rank == 0 else None
+        shared = distributed.get_client().bcast_val(own, "agree", context.world_size)
+        return shared if own is None else own  # its sender gets None back
 
     def device_sync(self):
         """Waits until all that was queued has run: on the CPU, too, it runs behind Python."""
@@ -26,3 +54,11 @@ class Runtime(Base):
         if self.context.device is not None:
             found["allocator_bytes"] = megengine.device.get_max_allocated_memory(self.device)
         return found
+
+    def transport(self):
+        """NCCL, and the network that it has chosen."""
+        return traffic.of_nccl(os.environ) if self.context.grouped else None
+
+    def shutdown(self):
+        """Leaves together: the server ends with rank 0."""
+        self.barrier()

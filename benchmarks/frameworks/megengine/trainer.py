@@ -1,8 +1,8 @@
-"""Training in MegEngine: eager, or traced into a graph."""
+"""Training in MegEngine: eager, or traced into a graph; alone or between ranks."""
 
 import megengine
 from base_trainer import Base, expect_precision, optimizer_of
-from megengine import functional, module, optimizer
+from megengine import amp, distributed, functional, module, optimizer
 from megengine.autodiff import GradManager
 from megengine.jit import trace
 
@@ -26,6 +26,9 @@ def momentum(parameters, params):
 
 OPTIMIZERS = {"sgd": sgd, "momentum": momentum}
 
+SCALE = 65536.0
+"""What a loss in float16 is multiplied by at first; it halves where a gradient is not finite."""
+
 
 class Trainer(Base):
     """One rank."""
@@ -35,7 +38,9 @@ class Trainer(Base):
         params = context.params
         self.model = network.model(params)
         self._load()
-        self.gradients = GradManager().attach(self.model.parameters())
+        exchange = distributed.make_allreduce_cb("mean") if context.grouped else None
+        self.gradients = GradManager().attach(self.model.parameters(), exchange)
+        self.scaler = amp.GradScaler(SCALE) if context.precision == "fp16" else None
         self.optimizer = optimizer_of(params, OPTIMIZERS)(self.model.parameters(), params)
         self.names = list(self.example())
         self.batches = self.feed(
@@ -50,6 +55,8 @@ class Trainer(Base):
         for name, weight, matrix in self._parameters():
             value = made[name].T if matrix else made[name].reshape(weight.shape)
             weight._reset(megengine.tensor(value.copy()))
+        if self.context.grouped:
+            distributed.bcast_list_(self.model.tensors())
 
     def _parameters(self):
         """(name, parameter, whether it is a matrix: (out, in), where data.py has (in, out))."""
@@ -60,11 +67,18 @@ class Trainer(Base):
             yield name, weight, id(weight) in matrices
 
     def _train(self, *values):
-        with self.gradients:
+        with self.autocast(), self.gradients:
             loss = self.network.loss(self.model, dict(zip(self.names, values)))
-            self.gradients.backward(loss)
+            if self.scaler is None:
+                self.gradients.backward(loss)
+            else:
+                self.scaler.backward(self.gradients, loss)
         self.optimizer.step().clear_grad()
         return loss
+
+    def autocast(self):
+        """Products in float16 where the case asks for it; sums and losses stay in float32."""
+        return amp.autocast(enabled=self.scaler is not None)
 
     def step(self):
         """Forward, backward, update. Queues its work; the loss stays a tensor."""
@@ -86,10 +100,20 @@ class Trainer(Base):
         return {"execution": "graph" if traced else "default"}
 
     def precision_proof(self):
-        """Looks at what a product keeps of 1 + 2^-12: bfloat16 rounds it to 1."""
-        fine = functional.full((256, 256), 1 + 2.0**-12)
-        exact = bool((functional.matmul(fine, functional.eye(256)) == fine).numpy().all())
-        return expect_precision(self.context.precision, "fp32" if exact else "bf16")
+        """Looks at what a product keeps of 1 + 2^-12: all but float32 round it to 1.
+
+        float16 keeps 1 + 2^-9; TF32 does too, and is off (launch.py).
+        """
+        if self._keeps(2.0**-12):
+            return expect_precision(self.context.precision, "fp32")
+        coarse = "tf32" if self.scaler is None else "fp16"
+        return expect_precision(self.context.precision, coarse if self._keeps(2.0**-9) else "bf16")
+
+    def _keeps(self, part):
+        fine = functional.full((256, 256), 1 + part)
+        with self.autocast():
+            product = functional.matmul(fine, functional.eye(256))
+        return bool((product.astype("float32") == fine).numpy().all())
 
 
 def _as_in_data(value, matrix):
