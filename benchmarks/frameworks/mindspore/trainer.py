@@ -54,8 +54,9 @@ class Trainer(Base):
             reduce = nn.DistributedGradReducer(
                 self.optimizer.parameters, mean=True, degree=context.world_size
             )
-        step = Step(Forward(self.model, network.loss), self.optimizer, reduce).set_train()
-        self.train = mindspore.jit(step) if context.case["execution"] == "graph" else step
+        self.cell = Step(Forward(self.model, network.loss), self.optimizer, reduce).set_train()
+        graph = context.case["execution"] == "graph"
+        self.train = mindspore.jit(self.cell.construct) if graph else self.cell
 
     def _load(self):
         named = list(self._parameters())
@@ -99,6 +100,10 @@ class Trainer(Base):
             name: weight.asnumpy().T if turned else weight.asnumpy()
             for name, weight, turned in self._parameters()
         }
+
+    def modes_used(self):
+        """Whether the step was compiled: its cell keeps the graphs made of it."""
+        return {"execution": "graph" if self.cell._phase_cache else "default"}
 
     def precision_proof(self):
         """Looks at what a product keeps of 1 + 2^-12: bfloat16 rounds it to 1."""
