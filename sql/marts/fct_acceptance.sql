@@ -16,6 +16,7 @@ select
     a.framework_version,
     a.driver,
     a.code_digest,
+    a.checks_digest,
     a.started_at,
     a.untried,
     a.outcome,

@@ -23,6 +23,7 @@ select
     a.driver,
     coalesce(a.driver, '') = coalesce(n.driver, '') as is_driver_same,
     a.code_digest,
+    a.checks_digest,
     a.run_id,
     a.case_id,
     a.started_at,

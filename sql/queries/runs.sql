@@ -81,12 +81,13 @@ where
     and m.is_superseded <> (m.generation < l.generation);
 
 -- name: mark_loaded*!
--- Sets the time of the first load of a run's results; a second load keeps it.
+-- Sets the time of the first load of a run's results, which a second load keeps, and by which checks
+-- they were judged in this one.
 update raw.run
-set loaded_at = now()
+set loaded_at = coalesce(loaded_at, now()), checks_digest = :checks_digest
 where
     run_id = :run_id
-    and loaded_at is null;
+    and (loaded_at is null or checks_digest <> :checks_digest);
 
 -- name: runs(run_ids, suite, cluster, imported, max_rows, skipped)
 -- Runs, newest first, with how many of their cases were planned, and what became of each: one of

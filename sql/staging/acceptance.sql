@@ -17,6 +17,7 @@ with tried as (
         m.framework_version,
         d.driver,
         r.code_digest,
+        r.checks_digest,
         r.started_at,
         p.untried,
         case
@@ -90,6 +91,7 @@ select
     framework_version,
     driver,
     code_digest,
+    checks_digest,
     started_at,
     untried,
     outcome,

@@ -207,6 +207,10 @@ def test_a_mode_that_is_refused_or_that_no_trainer_tells_of_is_not_passed(
         "failed",
         f"mode_used: {fell_back}, expected as the case asks",
     )
+    # Loaded again it was judged anew, by other checks.
+    for digest in ("c1", "c2"):
+        loader.runs.load(given.bundle(run, *came, checks_digest=digest))
+        assert {mode.checks_digest for mode in loader.acceptance.modes("local")} == {digest}
 
 
 def test_a_mode_has_a_verdict_at_each_shape_and_one_failure_keeps_it_untried(

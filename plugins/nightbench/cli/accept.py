@@ -61,8 +61,8 @@ def accept(
     The nodes are examined and measured as by `doctor --controls`; then a smoke cell of each mode is
     measured at one device and at two, and where it holds at all of a node and of two nodes, through
     the same gang as every case. It passes when every check does, and is no longer untried there.
-    Interrupted or run again it tries only what is due: what never ended, or has another build or
-    driver since. It needs the warehouse.
+    Interrupted or run again it tries only what is due: what never ended, or has another build,
+    driver or checks since. It needs the warehouse.
     """
     catalog = common.catalog()
     where = common.cluster_of(cluster, catalog)

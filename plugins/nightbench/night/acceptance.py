@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from nightbench.checks import checks_digest
 from nightbench.core.acceptance import ModeCell, acceptance_suite
 from nightbench.core.errors import UserError
 from nightbench.core.model import Accepted, Build, Catalog, Cluster
@@ -66,7 +67,7 @@ def mode_states(
     *,
     again: datetime | None = None,
 ) -> list[ModeState]:
-    """Say of each mode whether it is due: never tried, or with another build or driver.
+    """Say of each mode whether it is due: never tried, or with another build, driver or checks.
 
     What failed is due again once the code has changed; with `again` everything is that was tried
     before then. More than two devices wait for the same mode at fewer.
@@ -114,6 +115,8 @@ def _due(known: AcceptedMode | None, build: Build, catalog: Catalog) -> str | No
         return f"build {known.build_id} became {build.build_id}"
     if not known.is_driver_same:
         return f"another driver than {known.driver}"
+    if known.checks_digest != checks_digest():
+        return "the checks that judged it have changed"
     if known.code_digest == catalog.code_digest:
         return None
     if known.outcome != PASSED:

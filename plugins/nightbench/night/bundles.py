@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from nightbench.checks import CheckContext, check_measurements, check_repeats
+from nightbench.checks import CheckContext, check_measurements, check_repeats, checks_digest
 from nightbench.core.model import (
     CaseBundle,
     CaseStatus,
@@ -59,6 +59,7 @@ def build_bundle(folder: RunSpool) -> RunBundle:
         run=plan.run,
         planned=tuple(case.planned for case in plan.cases),
         cases=tuple(bundles),
+        checks_digest=checks_digest(),
         fingerprints=fingerprints,
         cluster=plan.cluster,
     )

@@ -25,6 +25,7 @@ class AcceptedMode:
     is_driver_same: bool
     """The cluster's newest preflight found the same driver."""
     code_digest: str
+    checks_digest: str
     run_id: str
     started_at: datetime
     outcome: str

@@ -170,7 +170,9 @@ class RunWriter(Repository):
                 )
             changed += self._store_results(results)
             changed += self._write("supersede_generations", {"run_key": key["run_key"]})
-            changed += self._write("mark_loaded", {"run_id": run.run_id})
+            changed += self._write(
+                "mark_loaded", {"run_id": run.run_id, "checks_digest": bundle.checks_digest}
+            )
         return changed > 0
 
     def store_history(
@@ -213,7 +215,7 @@ class RunWriter(Repository):
                 )
             self._store("planned_case", plans, "run_key series_key")
             changed = self._store_results(results)
-            self._write("mark_loaded", *({"run_id": run_id} for run_id in runs))
+            self._write("mark_loaded", *({"run_id": name, "checks_digest": ""} for name in runs))
         return len(runs), changed
 
     def refresh_statistics(self) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from nightbench.checks import checks_digest
 from nightbench.config import load_catalog
 from nightbench.core.acceptance import ModeCell, mode_cells
 from nightbench.core.capabilities import refusal_of, untried_because
@@ -82,6 +83,7 @@ KNOWN = AcceptedMode(
     driver=None,
     is_driver_same=True,
     code_digest="",
+    checks_digest=checks_digest(),
     run_id="r",
     started_at=datetime(2026, 11, 1, tzinfo=UTC),
     outcome="passed",
@@ -95,6 +97,7 @@ KNOWN = AcceptedMode(
         ({}, "passed", None),
         ({"build_id": "pytorch-cpu-path-1"}, "due", "build pytorch-cpu-path-1 became pytorch-cpu"),
         ({"driver": "550.54", "is_driver_same": False}, "due", "another driver than 550.54"),
+        ({"checks_digest": "ab"}, "due", "the checks that judged it have changed"),
         ({"framework_version": "2.0.0+cpu"}, "due", "version 2.0.0 became "),
         ({"outcome": "failed", "reason": "why"}, "due", "it did not pass, and the code has "),
         ({"outcome": "failed", "reason": "why", "code_digest": None}, "failed", "why"),

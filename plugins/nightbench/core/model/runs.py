@@ -236,6 +236,8 @@ class RunBundle:
     planned: tuple[PlannedCase, ...]
     cases: tuple[CaseBundle, ...]
     """Cases that came back, in any state; a planned case that is not here is missing."""
+    checks_digest: str = field(default="", kw_only=True)
+    """Of the checks that judged them."""
     fingerprints: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Fingerprint id -> the node's document (nightbench.fingerprint/1)."""
     cluster: Cluster | None = None
