@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -109,7 +110,7 @@ def health() -> tuple[list[dict[str, Any]], str | None]:
             )
         return [], None
     rows, problem = _table(tool)
-    pending = _remapped_pending(tool)
+    pending, links = _remapped_pending(tool), _nvlinks(tool)
     gpus = []
     for row in rows:
         gpu: dict[str, Any] = {"index": int(row["index"]), "uuid": row["uuid"]}
@@ -125,7 +126,13 @@ def health() -> tuple[list[dict[str, Any]], str | None]:
         gpu["persistence"] = None if said is None else said == "Enabled"
         gpu["throttle"] = throttle_names(_word(row.get("throttle")))
         gpu["remapped_rows_pending"] = pending.get(str(row["uuid"]))
+        gpu["nvlinks"] = links.get(str(row["uuid"]))
         gpus.append(gpu)
+    for gpu in gpus:
+        alike = [each["nvlinks"] for each in gpus if each["name"] == gpu["name"]]
+        gpu["nvlinks_max"] = max((up for up in alike if up is not None), default=None)
+        if gpu["nvlinks_max"] is not None:
+            gpu["nvlinks"] = gpu["nvlinks"] or 0
     return gpus, problem
 
 
@@ -180,6 +187,19 @@ def _remapped_pending(tool: str) -> dict[str, bool]:
         return {}  # a device or a driver without row remapping
     rows = [[word.strip() for word in line.split(",")] for line in text.splitlines()]
     return {row[0]: row[1] not in ("0", "No") for row in rows if len(row) == 2 and _word(row[1])}
+
+
+def _nvlinks(tool: str) -> dict[str, int]:
+    """Return UUID -> NVLinks that are up, of GPUs that have any; how many differs by board."""
+    found: dict[str, int] = {}
+    uuid = ""
+    for line in (answer([tool, "nvlink", "-s"]) or "").splitlines():
+        header = re.match(r"GPU \d+: .*\(UUID: (\S+)\)", line)
+        if header:
+            uuid = header.group(1)
+        elif re.match(r"\s+Link \d+:", line):
+            found[uuid] = found.get(uuid, 0) + ("inactive" not in line.lower())
+    return found
 
 
 def _nvidia_cards() -> list[str]:

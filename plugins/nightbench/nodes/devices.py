@@ -99,6 +99,7 @@ def _count(
             )
 
 
+_OTHERS_LINKS = "{nvlinks_max}, as others of its kind on the node have"
 _FAULTS: tuple[tuple[FindingLevel, str, Callable[[Document], Any], str, str, str], ...] = (
     (
         FindingLevel.FAIL, "memory", lambda gpu: gpu["ecc_uncorrected"],
@@ -130,6 +131,18 @@ _FAULTS: tuple[tuple[FindingLevel, str, Callable[[Document], Any], str, str, str
         FindingLevel.WARN, "persistence", lambda gpu: gpu["persistence"] is False,
         "off: the driver unloads between launches, and the first step pays for it", "on",
         "`systemctl enable --now nvidia-persistenced` as root, or `nvidia-smi -pm 1`",
+    ),
+    (
+        FindingLevel.FAIL, "NVLink",
+        lambda gpu: 0 < (gpu.get("nvlinks") or 0) < gpu["nvlinks_max"],
+        "{nvlinks} links are up", _OTHERS_LINKS,
+        "see `nvidia-smi nvlink -s` and `-e`, and the fabric manager; reset the GPU or reboot",
+    ),
+    (
+        FindingLevel.WARN, "NVLink",
+        lambda gpu: gpu.get("nvlinks") == 0 and gpu["nvlinks_max"],
+        "no link is up", _OTHERS_LINKS,
+        "a fault, unless bridges join some of the GPUs only: `nvidia-smi topo -m`",
     ),
     (
         FindingLevel.WARN, "PCIe",

@@ -1,7 +1,7 @@
 """A node of eight GPUs from preflight to result, by a program that answers as nvidia-smi does.
 
 The agent, its verbs and the judge of preflights are the real ones; nothing here loads NVML, for
-nothing of Nightbench does. What nvidia-smi is not asked for is not played: Xid, MIG, NVLink.
+nothing of Nightbench does. What nvidia-smi is not asked for is not played: Xid, MIG.
 """
 
 from __future__ import annotations
@@ -45,6 +45,12 @@ def answer(words):
     query, _, fields = words[0].partition("=")
     if words[:2] == ["topo", "-m"]:
         print("\tGPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X ")
+    elif words[:2] == ["nvlink", "-s"]:
+        for index in range(8):
+            print("GPU {0}: NVIDIA H100 80GB HBM3 (UUID: GPU-{0})".format(index))
+            for link in range(18):
+                down = [index, link] in state.get("links down", [])
+                print("\t Link {}: {}".format(link, "<inactive>" if down else "26.562 GB/s"))
     elif query == "--query-compute-apps":
         for uuid, pid in state["apps"]:
             print("{}, {}, /opt/other/train, 40000".format(uuid, pid))
@@ -171,6 +177,7 @@ LINE = FrameworkInfo(
         ),
         ({"pending": [1]}, {("GPU 1", "a row of its memory waits to be remapped")}),
         ({"lost": [4]}, {(None, "7")}),
+        ({"links down": [[3, 0], [3, 17]]}, {("GPU 3", "16 links are up")}),
         (
             {"gpus": {"7": {"clocks_event_reasons.active": "0x0000000000000080"}}},
             {("GPU 7", "hw_power_brake_slowdown")},
@@ -190,7 +197,7 @@ LINE = FrameworkInfo(
             },
         ),
     ],
-    ids=["well", "ECC", "row", "lost", "power brake", "old driver", "driver mismatch"],
+    ids=["well", "ECC", "row", "lost", "NVLink", "power brake", "old driver", "driver mismatch"],
 )
 def test_a_fault_of_one_of_eight_fails_the_preflight_and_names_it(
     tmp_path: Path, play: Play, state: dict[str, Any], found: set[tuple[str | None, str]]
@@ -200,7 +207,7 @@ def test_a_fault_of_one_of_eight_fails_the_preflight_and_names_it(
     assert code == 0, document
     seen = NodePreflight("n1", "n1:22", "2026-11-21T01:00:00+00:00", True, document)
     failed = [f for f in findings(seen, CLUSTER, [LINE]) if f.level is FindingLevel.FAIL]
-    about_gpus = [f for f in failed if f.what in ("GPUs", "memory", "throttle", "driver")]
+    about_gpus = [f for f in failed if f.what in ("GPUs", "memory", "throttle", "driver", "NVLink")]
     assert {(f.device, f.found) for f in about_gpus} == found
 
 

@@ -161,6 +161,8 @@ def test_health_of_gpus(tmp_path, gpus):
             "persistence": True,
             "throttle": ["gpu_idle", "hw_thermal_slowdown"],
             "remapped_rows_pending": True,
+            "nvlinks": None,
+            "nvlinks_max": None,
         }
     ]
 
