@@ -37,6 +37,12 @@ def _provision(options: argparse.Namespace) -> object:
     return provision.provision(options, HERE)
 
 
+def _commit(options: argparse.Namespace) -> object:
+    from nodeside import commit_build
+
+    return commit_build.commit(options, HERE)
+
+
 def _image(options: argparse.Namespace) -> object:
     from nodeside import containers
 
@@ -213,6 +219,20 @@ def _parser() -> argparse.ArgumentParser:
         "--anywhere", action="store_true", help="made for other machines: see no GPU of this one"
     )
     verb.set_defaults(run=_provision)
+
+    verb = verbs.add_parser("commit", help="build the wheel of a commit of a repository")
+    verb.add_argument("--root", required=True)
+    verb.add_argument("--lock-dir")
+    verb.add_argument("--uv")
+    verb.add_argument("--line", required=True, help="whose Python builds it")
+    verb.add_argument("--repository", required=True, help="its name")
+    verb.add_argument("--url", required=True)
+    verb.add_argument("--commit", required=True)
+    verb.add_argument("--branch", help="build nothing: say where the commit left this branch")
+    verb.add_argument("--build", required=True, help="name of the build")
+    verb.add_argument("--command", action="append", default=[], help="line for sh")
+    verb.add_argument("--timeout", type=float, required=True)
+    verb.set_defaults(run=_commit)
 
     verb = verbs.add_parser("image", help="find or pull the image that a line runs in")
     verb.add_argument("--root", required=True)

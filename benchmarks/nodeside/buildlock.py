@@ -8,14 +8,18 @@ takes the folder over by renaming it.
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import os
 import shutil
 import socket
+import sys
 import threading
 import time
-from typing import Any
+from typing import Any, Callable, Iterator
 
 from nodeside.files import make_once, read_json, read_text, utc_now, write_json
+from nodeside.locks import NodeLock, holder_document, lock_path
 
 BEAT_S = 5.0
 STALE_S = 60.0
@@ -107,6 +111,49 @@ class BuildLock:
                 self._beat(number)
             except OSError:
                 continue  # a full disk, or no answer: the next attempt may succeed
+
+
+@contextlib.contextmanager
+def both_locks(
+    name: str, folder: str, lock_dir: str | None, is_there: Callable[[], bool]
+) -> Iterator[bool]:
+    """Hold the node's lock and that of what is built; yields False where another has built it.
+
+    The node's lock is released while another node builds on a shared file system: no process
+    holds one of the two while it waits for the other.
+
+    Args:
+        name: of what is built.
+        folder: where it is built; shared by nodes or not.
+        lock_dir: folder of the node's lock.
+        is_there: whether it is there, and whole.
+    """
+    node = NodeLock(lock_path(lock_dir, os.environ))
+    who = holder_document("build of {}".format(name), os.environ)
+    build = BuildLock(os.path.join(folder, ".lock-" + name), {"user": who["user"]})
+    shown: Any = None
+    try:
+        while not is_there():
+            if node.acquire(who):
+                if build.acquire():
+                    yield not is_there()
+                    return
+                node.release()
+                holder = build.holder()
+                waiting = "another node builds it: process {pid} of {user} on {host} since {since}"
+            else:
+                holder = node.holder() or {}
+                waiting = "the node is held by {job_id} of {user} since {since}"
+            if holder and (waiting, holder.get("pid")) != shown:
+                shown = (waiting, holder.get("pid"))
+                known = collections.defaultdict(lambda: "?", holder)
+                said = "{}: waiting: {}".format(name, waiting.format_map(known))
+                print(said, file=sys.stderr, flush=True)
+            time.sleep(0.5)
+        yield False
+    finally:
+        build.release()
+        node.close()
 
 
 def _alive(holder: dict[str, Any]) -> bool:

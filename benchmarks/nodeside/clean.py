@@ -94,9 +94,9 @@ class _Cleaner:
             wanted = any(each and each.startswith(name) for each in self._keep_code | digests)
             if not wanted and _mtime(code) < self._oldest:
                 self._remove(code)
-        for wheel in self._below("wheels/*"):
-            if _mtime(wheel) < self._oldest:
-                self._remove(wheel)
+        for each in self._below("wheels/*") + self._below("commits/*"):
+            if _mtime(each) < self._oldest:
+                self._remove(each)
         return {
             "removed": self._removed,
             "freed_bytes": self._freed,

@@ -58,7 +58,7 @@ def _watch() -> None:
             return
 
 
-def run(argv: Sequence[str], env: Mapping[str, str], log: Any) -> int:
+def run(argv: Sequence[str], env: Mapping[str, str], log: Any, folder: str | None = None) -> int:
     """Run a command that ends when this process ends; return its exit code.
 
     It has a process group of its own, so that its children are ended with it.
@@ -81,6 +81,7 @@ def run(argv: Sequence[str], env: Mapping[str, str], log: Any) -> int:
         stdout=log,
         stderr=subprocess.STDOUT,
         env=dict(env),
+        cwd=folder,
         preexec_fn=in_child,
     )
     try:

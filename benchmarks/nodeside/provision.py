@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import collections
 import glob
 import os
 import shutil
@@ -13,7 +12,7 @@ import time
 from typing import Any
 
 from nodeside import gpu_needs, hangup, interpreters, libraries, uvtool
-from nodeside.buildlock import BuildLock
+from nodeside.buildlock import both_locks
 from nodeside.files import (
     AgentError,
     explain,
@@ -23,7 +22,6 @@ from nodeside.files import (
     utc_now,
     write_json,
 )
-from nodeside.locks import NodeLock, holder_document, lock_path
 from nodeside.recipe import Recipe, RecipeError
 
 SPARE = 1.1
@@ -135,43 +133,16 @@ def _say(text: str) -> None:
 
 
 def _build_locked(recipe: Recipe, env: str, options: argparse.Namespace) -> bool:
-    """Build under the node's lock and the environment's; return False where another did so.
-
-    The node's lock is released while another node builds on a shared file system: no process
-    holds one of the two while it waits for the other.
-    """
-    node = NodeLock(lock_path(options.lock_dir, os.environ))
-    who = holder_document("provision {}".format(recipe.name), os.environ)
+    """Build under the node's lock and the environment's; return False where another did so."""
     envs = os.path.dirname(env)
     probe_writable(envs)
-    build = BuildLock(os.path.join(envs, ".lock-" + recipe.name), {"user": who["user"]})
-    shown: Any = None
-    try:
-        while not _is_complete(env):
-            if node.acquire(who):
-                if build.acquire():
-                    # An incomplete build belongs to a process that has died.
-                    for half in glob.glob(os.path.join(glob.escape(envs), _half(recipe, "*"))):
-                        shutil.rmtree(half, ignore_errors=True)
-                    if _is_complete(env):
-                        return False
-                    _build(recipe, env, options)
-                    return True
-                node.release()
-                holder = build.holder()
-                waiting = "another node builds it: process {pid} of {user} on {host} since {since}"
-            else:
-                holder = node.holder() or {}
-                waiting = "the node is held by {job_id} of {user} since {since}"
-            if holder and (waiting, holder.get("pid")) != shown:
-                shown = (waiting, holder.get("pid"))
-                known = collections.defaultdict(lambda: "?", holder)
-                _say("{}: waiting: {}".format(recipe.name, waiting.format_map(known)))
-            time.sleep(0.5)
-        return False
-    finally:
-        build.release()
-        node.close()
+    with both_locks(recipe.name, envs, options.lock_dir, lambda: _is_complete(env)) as mine:
+        if mine:
+            # An incomplete build belongs to a process that has died.
+            for half in glob.glob(os.path.join(glob.escape(envs), _half(recipe, "*"))):
+                shutil.rmtree(half, ignore_errors=True)
+            _build(recipe, env, options)
+        return mine
 
 
 def _half(recipe: Recipe, pid: object) -> str:

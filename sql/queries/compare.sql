@@ -66,6 +66,15 @@ where
     and state = 'running'
     and dag_run_id = :was;
 
+-- name: spend_compare*!
+-- Notes that a running comparison has taken so much more.
+update raw.compare_request
+set spent_s = spent_s + :spent_s
+where
+    request_id = :request_id
+    and state = 'running'
+    and dag_run_id = :dag_run_id;
+
 -- name: leave_compare*!
 -- Ends a running comparison, or puts it back into the queue. What a person said who cancelled it
 -- stays.

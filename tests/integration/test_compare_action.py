@@ -327,7 +327,7 @@ def test_a_fork_waits_for_a_word(play: Play, github: Start, head: str | None) ->
     until(lambda: "comes from a fork" in play.comment, job)
     play.queue.move(1, "refused", "olga", "not now")
     assert job.end() == 0
-    assert "olga refused it: not now" in play.comment
+    assert "An op refused it: not now" in play.comment
 
 
 def test_the_run_after_a_forks_own_finds_its_pull_request(play: Play, github: Start) -> None:
@@ -489,7 +489,7 @@ def test_a_job_that_is_cancelled_cancels_the_comparison(
     assert job.end() == 130
     row = play.queue.rows[1]
     assert (row["cancelled_by"], row["why"]) == ("ci", "its job was cancelled")
-    assert "ci cancelled it" in play.comment
+    assert "It was cancelled: its job was cancelled" in play.comment
     assert play.statuses[-1] == (ONE, "error", "Not measured: its job was cancelled")
 
 

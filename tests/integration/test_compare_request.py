@@ -13,7 +13,7 @@ from tests.shipped import shipped
 
 from nightbench.config import load_catalog
 from nightbench.core.model import Case, Cluster, Protocol, Strategy, Suite
-from nightbench.experiments.compare_requests import measure_request, outcome
+from nightbench.experiments.compare_measuring import measure_request, outcome
 from nightbench.experiments.engine import ComparisonObserver, ExperimentContext
 from nightbench.gang import Shipment
 from nightbench.spool import Spool

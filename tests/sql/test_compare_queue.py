@@ -21,6 +21,7 @@ from nightbench.experiments.compare_requests import Gap, take
 from nightbench.spool import Spool
 from nightbench.warehouse import MoveRefused, Warehouse, connect
 from nightbench.warehouse.compare_queue import CompareDesk, CompareQueue
+from nightbench.web import PageUser
 
 BEARER = {"Authorization": "Bearer of-a-script"}
 CHANGE = "https://git.example.org/pull/7"
@@ -291,12 +292,59 @@ def test_a_request_is_queued_shown_cancelled_and_commented(app: TestClient) -> N
     second = app.post("/api/comparisons/estimate", headers=BEARER, json={}).json()
     assert (second["place"], second["estimate_s"]) == (2, 600.0)
     ended = app.post(f"{one}/cancel", headers=BEARER, json={"why": "a typo"}).json()
-    assert (ended["state"], ended["headline"]) == ("cancelled", "ada cancelled it: a typo")
+    assert (ended["state"], ended["headline"]) == ("cancelled", "It was cancelled: a typo")
     again = app.post(f"{one}/cancel", headers=BEARER, json={})
     assert again.status_code == 409
     listed = app.get("/api/comparisons?state=cancelled").json()["items"]
     assert [each["request_id"] for each in listed] == [state["request_id"]]
     assert app.get("/api/comparisons?state=queued").json()["items"] == []
+
+
+def test_another_persons_is_cancelled_by_an_op_alone(
+    warehouse: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def app(user: PageUser) -> TestClient:
+        return page_client(warehouse, Spool(tmp_path), monkeypatch, user, check=asked_of)
+
+    def asked_of(given: Mapping[str, Any]) -> dict[str, Any]:
+        return asked(**given)
+
+    ada, bob = (app(PageUser(name, may_change=True)) for name in ("ada", "bob"))
+    olga = app(PageUser("olga", may_change=True, may_approve=True))
+    asks = ada.post("/api/comparisons", headers=BEARER, json={}).json()
+    one = f"/api/comparisons/{asks['request_id']}"
+    assert [each.get(one).json()["may_cancel"] for each in (ada, bob, olga)] == [True, False, True]
+    refused = bob.post(f"{one}/cancel", headers=BEARER, json={})
+    assert (refused.status_code, "an op may cancel it" in refused.text) == (403, True)
+    assert ada.get(one).json()["state"] == "queued"
+    assert olga.post(f"{one}/cancel", headers=BEARER, json={}).json()["state"] == "cancelled"
+
+
+def test_the_log_of_a_commits_build_is_shown_to_those_who_may(
+    app: TestClient, queue: CompareQueue, tmp_path: Path
+) -> None:
+    b = f"toy=commit:tiny@{'c' * 40}"
+    request_id = app.post("/api/comparisons", headers=BEARER, json={"b": b}).json()["request_id"]
+    one = f"/api/comparisons/{request_id}"
+    assert app.get(f"{one}/b.log").status_code == 404
+    queue.begin(request_id, "compare-1", "run-1")
+    uploads = Spool(tmp_path).uploads
+    uploads.save_note("compare-1", {"b": {"commit": "c" * 40, "build": "tiny-c"}})
+    uploads.save_log("tiny-c", b"$ make\nno compiler\n")
+    assert [name for name in app.get(one).json()["links"] if "log" in name] == ["b_log"]
+    assert app.get(f"{one}/b.log").text == "$ make\nno compiler\n"
+    assert app.get(f"{one}/a.log").status_code == 404
+    assert app.get(f"{one}/c.log").status_code == 422
+
+
+def test_what_a_killed_worker_has_measured_counts(desk: Desk, queue: CompareQueue) -> None:
+    one = desk("ada").request(asked())
+    queue.begin(one, "compare-1", "run-1")
+    queue.spend(one, "run-1", 30.0)
+    queue.spend(one, "another", 1000.0)
+    assert queue.adopt(one, "run-1", "run-2")
+    queue.leave(one, "run-2", "failed", spent_s=12.0)
+    assert queue.spent() == {("local", "ada"): 42.0}
 
 
 def test_the_answer_is_a_table_a_document_and_a_test(app: TestClient, queue: CompareQueue) -> None:

@@ -41,6 +41,22 @@ WheelFolder = Annotated[
 ]
 
 
+_GIT = re.compile(
+    r"(https?://[^\s@]{1,1000}|ssh://([\w.-]+@)?[^\s@]{1,1000}|[\w.-]+@[\w.-]+:[^\s@]{1,1000}"
+    r"|(file://)?/\S{1,1000})\Z"
+)
+GitUrl = Annotated[
+    str,
+    v.fits(_GIT, "https://…, ssh://…, user@host:path, or a path on the nodes, without a password"),
+    v.Words("address"),
+]
+Branch = Annotated[
+    str,
+    v.fits(re.compile(r"(?!.*(\.\.|//))\w[\w./+-]{0,199}\Z"), "the name of a branch"),
+    v.Words("name of a branch"),
+]
+
+
 SLURM_RESERVED = frozenset(
     f"--{name}"
     for name in (
@@ -285,6 +301,20 @@ class LimitsFile(StrictModel):
     """Cases of a run that may be measured at once, on disjoint nodes or devices."""
 
 
+class RepositoryFile(StrictModel):
+    """A repository whose commits people may have compared (docs/comparisons.md)."""
+
+    url: GitUrl
+    """As git on the build node takes it; the node's own git has the credentials."""
+    branch: Branch = "main"
+    """A commit is compared with the one at which it left this branch, unless A is named."""
+    recipe: v.Some[v.Text]
+    """Lines for sh on the build node, one after another in a checkout of the commit. They leave one
+    wheel in `$OUT`; `$PYTHON` is the line's interpreter, `$UV` uv, `$COMMIT` the commit."""
+    timeout_s: v.PositiveDuration = Field(2 * 3600.0, alias="timeout")
+    """What fetching and building may take."""
+
+
 class CompareFile(StrictModel):
     """Who may have how much compared on it by the DAG `nightbench_compare`."""
 
@@ -295,6 +325,11 @@ class CompareFile(StrictModel):
     wheel_urls: v.Many[WheelFolder] = ()
     """Addresses below which a wheel lies that somebody names, `https://ci.example.org/wheels/`;
     none unless given. What lies there runs on the nodes as the SSH user."""
+    repositories: dict[v.Name, RepositoryFile] = Field({})
+    """Name: repository whose commits people may name. What they hold runs on the nodes as the SSH
+    user."""
+    build_node: v.Name | None = None
+    """Node that builds commits; the first one unless given."""
 
 
 class ClusterFile(StrictModel):

@@ -18,6 +18,7 @@ from nightbench.core.model import (
     Cluster,
     ComparePolicy,
     EnvironmentPolicy,
+    GitRepository,
     HealthPolicy,
     JumpHost,
     KubernetesPolicy,
@@ -78,10 +79,11 @@ def load_cluster(
         raise document.error
     environments = file.environments
     _check_images(environments, document)
+    nodes = tuple(_nodes(file, document))
     cluster = file.to(
         Cluster,
         name=file.cluster,
-        nodes=tuple(_nodes(file, document)),
+        nodes=nodes,
         device_kind=file.devices.kind,
         devices_per_node=file.devices.per_node,
         compute_capability=file.devices.compute_capability,
@@ -95,7 +97,7 @@ def load_cluster(
         jump=_jump(file.jump),
         parallel_cases=file.limits.parallel_cases,
         window=file.limits.hours,
-        compare=file.compare.to(ComparePolicy),
+        compare=_compare(file, nodes, document),
         # Nodes that share hardware are never alone: waiting for quiet would wait for ever.
         neighbours=file.neighbours.to(
             NeighbourPolicy,
@@ -273,6 +275,18 @@ def _kubernetes(file: ClusterFile, document: Document) -> KubernetesPolicy | Non
         message = 'found no GPU on a cluster of kind "gpu"; expected nvidia.com/gpu, say'
         document.complain(("kubernetes", "resources"), message)
     return written.to(KubernetesPolicy)
+
+
+def _compare(file: ClusterFile, nodes: Iterable[Node], document: Document) -> ComparePolicy:
+    written = file.compare
+    if written.repositories and file.kubernetes is not None:
+        message = "found repositories; expected none: nothing is built on nodes of Kubernetes"
+        document.complain(("compare", "repositories"), message)
+    if written.build_node not in (None, *(node.name for node in nodes)):
+        message = f'found "{written.build_node}"; expected a node of the cluster'
+        document.complain(("compare", "build_node"), message)
+    repositories = {name: each.to(GitRepository) for name, each in written.repositories.items()}
+    return written.to(ComparePolicy, repositories=repositories)
 
 
 def _jump(hops: Iterable[JumpFile]) -> tuple[JumpHost, ...]:

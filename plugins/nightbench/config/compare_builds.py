@@ -24,6 +24,12 @@ WHEEL = re.compile(r"\w[\w.+!-]*\.whl\Z", re.ASCII)
 _UPLOAD = re.compile(
     rf"[^=]+=upload:(?P<sha256>[0-9a-f]{{64}})/(?P<name>{WHEEL.pattern})", re.ASCII
 )
+MERGE_BASE = "merge-base"
+"""In the place of a commit: where the other build's commit left the repository's branch."""
+_COMMIT = re.compile(
+    rf"[^=]+=commit:(?P<name>[\w.-]+)@(?P<commit>[0-9a-f]{{40}}|[0-9a-f]{{64}}|{MERGE_BASE})",
+    re.ASCII,
+)
 _URL = re.compile(
     r"(?P<folder>https?://[A-Za-z0-9][\w.:-]*/(?:[\w.~+-]+/)*)"
     r"(?P<name>\w[\w.+!-]*\.whl)(?:#sha256=(?P<sha256>[0-9a-f]{64}))?\Z",
@@ -34,15 +40,32 @@ _URL = re.compile(
 def planned_build(text: str, cluster: Cluster) -> Build:
     """Read a build that a request names, before anything of it is fetched.
 
-    A wheel by address stands as the version that its name says: enough to plan with.
+    A wheel by address stands as the version that its name says, a commit as the line's lock: enough
+    to plan with.
 
     Raises:
         UserError: the text is no build, or names what nobody has allowed.
     """
+    line, _, value = text.partition("=")
+    if value.startswith("commit:"):
+        known = cluster.compare.repositories
+        if (of := committed(text)) is None or of[0] not in known:
+            names = " or ".join(sorted(known)) or "one of compare.repositories, of which is none"
+            raise UserError(
+                f'build: found "{text}"; expected {line}=commit:REPOSITORY@COMMIT with the whole '
+                f"hash of a commit, and as repository {names} (cluster {cluster.name})"
+            )
+        return Build(line, "", "index")
     if (found := _UPLOAD.match(text) or _address(text, cluster)) is None:
         return parse_untrusted_build(text, cluster)
     name = locations.wheels_folder() / found["name"]
-    return Build(text.partition("=")[0], "", "index", wheel_version(name))
+    return Build(line, "", "index", wheel_version(name))
+
+
+def committed(text: str) -> tuple[str, str] | None:
+    """Return repository and commit of a build that names one; None of any other."""
+    found = _COMMIT.fullmatch(text)
+    return found and (found["name"], found["commit"])
 
 
 def uploaded(text: str) -> tuple[str, str] | None:

@@ -57,7 +57,7 @@ class Shares:
         mine, all_s = self.spent.get(person, 0.0), sum(self.spent.values())
         if mine >= self.policy.person_s:
             return (
-                f"{person} has measured {duration(mine)} in the last 24 hours, of "
+                f"whoever asked has measured {duration(mine)} in the last 24 hours, of "
                 f"{duration(self.policy.person_s)} (compare.person of the cluster)"
             )
         if all_s >= self.policy.day_s:

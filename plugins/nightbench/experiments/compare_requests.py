@@ -1,4 +1,4 @@
-"""Comparisons that people request: what may be asked, the queue, and measuring the next one.
+"""Comparisons that people request: what may be asked, and which one is measured next.
 
 A request is a row of `raw.compare_request`; its comparison is that of `nightbench ab`, in the spool
 under the id that it gets when it is taken. Whoever takes it again goes on where it was.
@@ -9,32 +9,30 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from nightbench.config import load_catalog
-from nightbench.config.compare_builds import fetch_wheel, planned_build, uploaded
+from nightbench.config.compare_builds import (
+    MERGE_BASE,
+    committed,
+    planned_build,
+    uploaded,
+)
 from nightbench.config.run_request import RunRequest, cluster_of, resolve_request
 from nightbench.core.budget import clock, guess_repeat_s
 from nightbench.core.compare_queue import Shares, Waiting, ordered
 from nightbench.core.errors import UserError
 from nightbench.core.expected_nights import LONGEST_RUN, expected_nights
 from nightbench.core.model import RunKind
-from nightbench.experiments.ab import AbRequest, plan_ab, with_cases
+from nightbench.experiments.ab import with_cases
+from nightbench.experiments.compare_measuring import SEED
 from nightbench.experiments.comparison import ComparisonContext, plan_comparison
-from nightbench.experiments.engine import (
-    ComparisonObserver,
-    ExperimentContext,
-    run_comparison,
-    unfit_nodes,
-)
-from nightbench.experiments.experiment_spool import Document, request_cancel
 from nightbench.experiments.paired_statistics import LEAST_ROUNDS
 from nightbench.night.acceptance import accepting
 from nightbench.night.planning import case_histories, open_now
 from nightbench.night.scheduled_suites import ScheduledSuite
-from nightbench.nodes import nodes_out_from_json
 from nightbench.spool import Spool
 from nightbench.spool.run import started_at
 from nightbench.warehouse import Warehouse
@@ -42,7 +40,6 @@ from nightbench.warehouse.connection import Connect
 from nightbench.warehouse.repository import Row
 
 PRIORITIES: Mapping[str, int] = {"low": -1, "normal": 0, "high": 1}
-SEED = 1
 MOST_ROUNDS = 1000
 LONGEST = {"note": 2000, "change_url": 2000, "change_commit": 200}
 ENDED = ("success", "failed", None)
@@ -56,8 +53,8 @@ class CompareGoal:
     """What somebody asks for, by the form or over REST."""
 
     a: str
-    """`LINE=VERSION`, `LINE=/PREFIX`, `LINE=WHEEL`, `LINE=https://…/WHEEL` or
-    `LINE=upload:SHA256/WHEEL`; b too."""
+    """`LINE=VERSION`, `LINE=/PREFIX`, `LINE=WHEEL`, `LINE=https://…/WHEEL`,
+    `LINE=upload:SHA256/WHEEL` or `LINE=commit:REPOSITORY@COMMIT`; b too."""
     b: str
     suite: str
     cluster: str | None = None
@@ -82,6 +79,8 @@ class CompareGoal:
         if unknown := sorted(set(params) - set(known)):
             raise UserError(f"{unknown[0][:80]}: expected one of {', '.join(known)}")
         given = {name: value for name, value in params.items() if value not in (None, "", [])}
+        if "a" not in given and (of := committed(str(given.get("b", "")))):
+            given["a"] = f"{given['b'].partition('=')[0]}=commit:{of[0]}@{MERGE_BASE}"
         for name in ("a", "b", "suite"):
             if name not in given:
                 raise UserError(f"{name}: found nothing; expected {_EXPECTED[name]}")
@@ -107,8 +106,8 @@ def _is_names(value: Any) -> bool:
 
 
 _BUILD = (
-    "a build: LINE=VERSION, LINE=/PREFIX, LINE=WHEEL, LINE=https://…/WHEEL or "
-    "LINE=upload:SHA256/WHEEL"
+    "a build: LINE=VERSION, LINE=/PREFIX, LINE=WHEEL, LINE=https://…/WHEEL, "
+    "LINE=upload:SHA256/WHEEL or LINE=commit:REPOSITORY@COMMIT"
 )
 _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "a": (_is_text(2000), _BUILD),
@@ -146,6 +145,7 @@ def checked_goal(goal: CompareGoal, connect: Connect, spool: Spool) -> Row:
     for text in (goal.a, goal.b):
         if (sent := uploaded(text)) and not spool.uploads.path(*sent).exists():
             raise UserError(f'build: found "{text}", which nobody has sent; send the wheel first')
+    _refuse_lone_merge_base(goal)
     plan = plan_comparison(
         ComparisonContext(with_cases(suite, goal.cases), cluster, known),
         builds,
@@ -179,6 +179,15 @@ def checked_goal(goal: CompareGoal, connect: Connect, spool: Spool) -> Row:
         "is_fork": goal.fork,
         "estimate_s": estimate_s,
     }
+
+
+def _refuse_lone_merge_base(goal: CompareGoal) -> None:
+    a, b = committed(goal.a), committed(goal.b)
+    if (b and b[1] == MERGE_BASE) or (a and a[1] == MERGE_BASE and (b is None or b[0] != a[0])):
+        raise UserError(
+            f"builds: found {goal.a} and {goal.b}; expected {MERGE_BASE} as A alone, beside a "
+            "commit of the same repository"
+        )
 
 
 # --- the queue ----------------------------------------------------------------------------
@@ -294,65 +303,3 @@ def take(
                     (taken,) = warehouse.compares.find(request_id)
                     return taken, found
     return None
-
-
-# --- measuring ----------------------------------------------------------------------------
-
-
-async def measure_request(
-    row: Row,
-    spool: Spool,
-    context: ExperimentContext,
-    observer: ComparisonObserver,
-    cancelled_by: Callable[[], str | None],
-) -> Document:
-    """Measure what is missing of a requested comparison, and return its result.
-
-    `cancelled_by` is asked after each launch who does not want any more of it.
-
-    Raises:
-        UserError: as of `run_comparison`; or a wheel cannot be fetched.
-    """
-    folder = spool.comparison(row["comparison_id"])
-    begun = folder.run()
-    if begun is None:
-        a, b = (fetch_wheel(row[arm], context.cluster, spool.uploads.open) for arm in ("a", "b"))
-        request = AbRequest(
-            a,
-            b,
-            row["suite"],
-            row["rounds"],
-            row["min_effect"],
-            SEED,
-            cases=list(row["cases"]),
-            cluster=row["cluster"],
-        )
-        left_out = await unfit_nodes(context, a.partition("=")[0])
-    else:
-        request = AbRequest(**begun["request"])
-        left_out = nodes_out_from_json(begun["left_out"])
-    plan = plan_ab(request, row["comparison_id"], context, left_out)
-
-    def stop_if_cancelled() -> None:
-        if person := cancelled_by():
-            request_cancel(folder, f"cancelled by {person}")
-
-    return await run_comparison(
-        plan, spool, asdict(request), row["requested_by"], context, observer, stop_if_cancelled
-    )
-
-
-def outcome(row: Row, document: Document, spool: Spool, spent_s: float) -> tuple[str, str]:
-    """Return the state of a request after measuring, and why.
-
-    It goes back into the queue where the gap was too short for it.
-    """
-    folder = spool.comparison(row["comparison_id"])
-    stopped = next((case["stopped"] for case in document["cases"] if case["stopped"]), "")
-    if (folder.folder / "cancel.json").exists():
-        return "cancelled", ""
-    if document["complete"]:
-        return "done", ""
-    if row["budget_s"] is not None and row["spent_s"] + spent_s >= 0.95 * row["budget_s"]:
-        return "done", f"its budget of {row['budget_s']:.0f} s is used up"
-    return "queued", stopped or "its gap has ended"

@@ -4,7 +4,9 @@ import asyncio
 import logging
 import posixpath
 import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import asyncssh
 
@@ -38,6 +40,19 @@ class SshTransport(SshConnection):
                     return content
             except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
                 return None
+
+    async def get_file(self, path: str, target: BinaryIO, size: int) -> None:
+        """Append a file of so many bytes to an open one, piece by piece."""
+        begin, write = 0, cast(Callable[[bytes], int], target.write)
+        while begin < size:
+            async with self.guard(f"read {path}", FILE_TIMEOUT_S + PIECE_BYTES / MIN_BYTES_PER_S):
+                sftp = await self.files()
+                async with sftp.open(path, "rb", encoding=None) as file:
+                    piece: bytes = await file.read(min(PIECE_BYTES, size - begin), begin)
+            if not piece:
+                raise RemoteFailure.of(self, f"{path} has {begin} bytes; expected {size}")
+            await asyncio.to_thread(write, piece)
+            begin += len(piece)
 
     async def write_atomic(self, path: str, content: bytes) -> None:
         """Make a file appear with all its content, replacing one that is there."""

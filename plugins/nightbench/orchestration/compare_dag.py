@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from nightbench.orchestration.dag_common import (
 
 if TYPE_CHECKING:
     from nightbench.experiments.compare_requests import Gap
+    from nightbench.warehouse.compare_queue import CompareQueue
 
 DAG_ID = "nightbench_compare"
 RUNS_AT_ONCE = 4
@@ -69,10 +71,12 @@ def _form() -> dict[str, Param]:
     suites = [head.name for head in suite_heads(locations.dags_folder()) if head.problem is None]
     clusters = list(find_clusters(locations.dags_folder()))
     build = (
-        "LINE=VERSION, LINE=/PREFIX, LINE=WHEEL, LINE=https://…/WHEEL or LINE=upload:SHA256/WHEEL"
+        "LINE=VERSION, LINE=/PREFIX, LINE=WHEEL, LINE=https://…/WHEEL, LINE=upload:SHA256/WHEEL "
+        "or LINE=commit:REPOSITORY@COMMIT"
     )
+    reference = f"The reference: {build}. Empty beside a commit: where it left its branch."
     return {
-        "a": optional("string", "Build A", f"The reference: {build}."),
+        "a": optional("string", "Build A", reference),
         "b": optional("string", "Build B", "The candidate, of the same line."),
         "suite": optional("string", "Suite", "Of the cases.", examples=suites),
         "cluster": optional("string", "Cluster", "Empty: the suite's own.", examples=clusters),
@@ -177,7 +181,7 @@ def _measure_queue(
 
 def _measure(row: Mapping[str, Any], gap: Gap, dag_run_id: str, *, last_try: bool) -> str:
     """Measure a comparison, store how it ended, and return its state."""
-    from nightbench.experiments.compare_requests import measure_request, outcome
+    from nightbench.experiments.compare_measuring import NotMeasured, measure_request, outcome
     from nightbench.experiments.reporting import ComparisonReporter
     from nightbench.gang import EnvironmentUnavailable, NodeError, case_runner
     from nightbench.spool import open_spool
@@ -186,7 +190,7 @@ def _measure(row: Mapping[str, Any], gap: Gap, dag_run_id: str, *, last_try: boo
         "comparison %d of %s: A %s, B %s, suite %s on %s",
         *(row[name] for name in ("request_id", "requested_by", "a", "b", "suite", "cluster")),
     )
-    spool, began_s = open_spool(), time.monotonic()
+    spool, noted = open_spool(), _Noted(row["request_id"], dag_run_id)
     reporter = ComparisonReporter(log.info, all_events=True)
     document = None
     if gap.why_not:
@@ -194,11 +198,11 @@ def _measure(row: Mapping[str, Any], gap: Gap, dag_run_id: str, *, last_try: boo
     else:
         try:
             context = experiment_context(row["suite"], row["cluster"], until=_until(row, gap))
-            work = measure_request(
-                dict(row), spool, context, reporter, lambda: _cancelled_by(row["request_id"])
-            )
+            work = measure_request(dict(row), spool, context, reporter, noted.cancelled_by)
             document = asyncio.run(case_runner.run_interruptible(work, reporter.refresh))
-            state, why = outcome(dict(row), document, spool, time.monotonic() - began_s)
+            state, why = outcome(dict(row), document, spool, noted.whole_s())
+        except NotMeasured as ended:
+            state, why = ended.state, str(ended)
         except KeyboardInterrupt:
             raise AirflowException("ended from outside; a retry goes on") from None
         except UserError as error:
@@ -208,19 +212,10 @@ def _measure(row: Mapping[str, Any], gap: Gap, dag_run_id: str, *, last_try: boo
             if _of_warehouse(error) or not (permanent or last_try):
                 raise
             log.error("%s", error)
-            state, why = "failed", str(error)
-    _leave(row, dag_run_id, state, why, document, time.monotonic() - began_s)
+            state, why = "failed", f"{_in_public(error)}\n{error}"
+    noted.leave(state, why, document)
     log.info("comparison %d: %s %s", row["request_id"], state, why)
     return state
-
-
-def _cancelled_by(request_id: int) -> str | None:
-    from nightbench.orchestration.connections import connect
-    from nightbench.warehouse import Warehouse
-
-    with closing(connect()) as connection:
-        (now,) = Warehouse(connection).compares.find(request_id)
-    return None if now["cancelled_by"] is None else str(now["cancelled_by"])
 
 
 def _until(row: Mapping[str, Any], gap: Gap) -> Any:
@@ -233,18 +228,54 @@ def _until(row: Mapping[str, Any], gap: Gap) -> Any:
     return min(ends, default=None)
 
 
-def _leave(
-    row: Mapping[str, Any],
-    dag_run_id: str,
-    state: str,
-    why: str,
-    document: Mapping[str, Any] | None,
-    spent_s: float,
-) -> None:
-    from nightbench.orchestration.connections import connect
-    from nightbench.warehouse import Warehouse
+def _in_public(error: UserError) -> str:
+    """Return what a comment on a change may say of a failure: nothing of nodes and folders."""
+    from nightbench.gang import EnvironmentUnavailable, NodeError
+    from nightbench.gang.commits import CommitFailed
 
-    with closing(connect()) as connection:
-        Warehouse(connection).compares.leave(
-            row["request_id"], dag_run_id, state, spent_s=spent_s, why=why, result=document
-        )
+    if isinstance(error, CommitFailed):
+        return f"{error.commit} could not be built"
+    if isinstance(error, EnvironmentUnavailable):
+        return "a build could not be installed on the nodes"
+    if isinstance(error, NodeError):
+        return "a node of the cluster failed"
+    return "it could not be begun"
+
+
+@dataclass
+class _Noted:
+    """What a request has taken so far: noted as it goes, so that a killed worker's counts too."""
+
+    request_id: int
+    dag_run_id: str
+    began_s: float = field(default_factory=time.monotonic)
+    noted_s: float = 0.0
+
+    def whole_s(self) -> float:
+        """Return the seconds since its measuring began here."""
+        return time.monotonic() - self.began_s
+
+    def cancelled_by(self) -> str | None:
+        """Note what it has taken, and return who cancelled it."""
+        with self._compares() as compares:
+            whole_s = self.whole_s()
+            compares.spend(self.request_id, self.dag_run_id, whole_s - self.noted_s)
+            self.noted_s = whole_s
+            (now,) = compares.find(self.request_id)
+        return None if now["cancelled_by"] is None else str(now["cancelled_by"])
+
+    def leave(self, state: str, why: str, document: Mapping[str, Any] | None) -> None:
+        """Store how it ended, or that it waits again."""
+        left_s = self.whole_s() - self.noted_s
+        with self._compares() as compares:
+            compares.leave(
+                self.request_id, self.dag_run_id, state, spent_s=left_s, why=why, result=document
+            )
+
+    @contextmanager
+    def _compares(self) -> Iterator[CompareQueue]:
+        from nightbench.orchestration.connections import connect
+        from nightbench.warehouse import Warehouse
+
+        with closing(connect()) as connection:
+            yield Warehouse(connection).compares

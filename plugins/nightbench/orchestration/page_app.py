@@ -100,6 +100,7 @@ def build_app() -> FastAPI:
 
 
 def _access() -> PageAccess:
+    from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
     from airflow.api_fastapi.core_api.security import (
         get_user,
@@ -115,7 +116,9 @@ def _access() -> PageAccess:
             trigger(request, user)
         except HTTPException:
             return PageUser(user.get_name(), may_change=False)
-        return PageUser(user.get_name(), may_change=True)
+        # As `approve` asks it, which is no function to call in every Airflow.
+        may_approve = get_auth_manager().is_authorized_connection(method="GET", user=user)
+        return PageUser(user.get_name(), may_change=True, may_approve=may_approve)
 
     return PageAccess(
         reader=requires_access_dag("GET", DagAccessEntity.RUN),

@@ -1,16 +1,30 @@
-"""Wheels that people send for a comparison: each whole, in a folder named by its digest."""
+"""Wheels for comparisons, sent by people or built from commits: each in a folder of its digest.
+
+<spool>/uploads/<sha256>/<name>.whl
+<spool>/uploads/commits/<build>.json    the wheel that a commit's build brought
+<spool>/uploads/commits/<build>.log     what its build said
+"""
 
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from upath import UPath
 
-from nightbench.spool.documents import SpoolError, component, is_local
+from nightbench.spool.documents import (
+    Document,
+    SpoolError,
+    component,
+    is_local,
+    read_bytes,
+    read_json,
+    write_bytes,
+    write_json,
+)
 
 
 class Uploads:
@@ -72,12 +86,40 @@ class Uploads:
             ) from None
         return opened
 
+    def built(self, build: str) -> Document | None:
+        """Return the document of a commit's build whose wheel is here; None where there is none."""
+        found = self.note(build)
+        if found is None or not self.path(found["sha256"], found["wheel"]).exists():
+            return None
+        return found
+
+    def note(self, name: str) -> Document | None:
+        """Return what is noted of a build, or of a comparison's commits; None where nothing is."""
+        found: Document | None = read_json(self._commit(name, "json"))
+        return found
+
+    def save_note(self, name: str, document: Mapping[str, Any]) -> None:
+        """Note what a build brought, after its wheel is kept, or which commits a comparison has."""
+        write_json(self._commit(name, "json"), document)
+
+    def save_log(self, build: str, log: bytes) -> None:
+        """Store what a commit's build said; that of another try before is replaced."""
+        write_bytes(self._commit(build, "log"), log)
+
+    def log(self, build: str) -> bytes | None:
+        """Return what a commit's build said; None where it was never tried, or long ago."""
+        return read_bytes(self._commit(build, "log"))
+
+    def _commit(self, build: str, kind: str) -> UPath:
+        return self._root / "commits" / f"{component(build, 'build')}.{kind}"
+
     def expire(self, oldest: datetime) -> list[UPath]:
         """Remove those that were sent before; returns them."""
-        old = [path for path in self._wheels() if path.stat().st_mtime < oldest.timestamp()]
+        every = [*self._wheels(), *(self._root / "commits").glob("*")]
+        old = [path for path in every if path.stat().st_mtime < oldest.timestamp()]
         for path in old:
             path.unlink()
-            if is_local(path):
+            if is_local(path) and path.suffix == ".whl":
                 Path(path.parent.path).rmdir()
         return old
 

@@ -58,6 +58,12 @@ class CompareQueue(Repository):
         with self._transaction(f"go on with comparison {request_id}"):
             return self._write("adopt_compare", row) > 0
 
+    def spend(self, request_id: int, dag_run_id: str, seconds: float) -> None:
+        """Note that a running comparison has taken so much more, if it is ours."""
+        row = {"request_id": request_id, "dag_run_id": dag_run_id, "spent_s": seconds}
+        with self._transaction(f"note what comparison {request_id} has taken"):
+            self._write("spend_compare", row)
+
     def leave(
         self,
         request_id: int,

@@ -20,6 +20,7 @@ from nightbench.web.compare_api import CompareApi, ComparedPairs, Overview, Publ
 from nightbench.web.compare_request_api import (
     Comparing,
     ComparisonApi,
+    ComparisonBudgets,
     ComparisonEstimate,
     RequestedComparison,
     RequestedComparisons,
@@ -133,7 +134,7 @@ def create_app(
         dependencies=[Depends(access.trigger), Depends(_body)],
         response_model=AlertDetail,
     )
-    _requests(app, ComparisonApi(repository, comparing, base_url), access)
+    _requests(app, ComparisonApi(repository, comparing, spool, base_url), access)
     app.add_api_route(
         f"{API}/comparisons/wheels/{{name}}",
         UploadApi(spool, base_url).receive,
@@ -196,6 +197,7 @@ def _requests(app: FastAPI, api: ComparisonApi, access: PageAccess) -> None:
     body = Depends(_body)
     reads: tuple[tuple[str, Callable[..., Any], type[ApiModel] | None], ...] = (
         (every, api.index, RequestedComparisons),
+        (f"{every}/budgets", api.budgets, ComparisonBudgets),
         (one, api.show, RequestedComparison),
         (f"{one}/comment.md", api.comment, None),
         (f"{one}/result.json", api.result, None),
@@ -203,6 +205,8 @@ def _requests(app: FastAPI, api: ComparisonApi, access: PageAccess) -> None:
     )
     for path, handler, model in reads:
         app.add_api_route(path, handler, methods=["GET"], response_model=model)
+    logs = [Depends(access.logs)]
+    app.add_api_route(f"{one}/{{arm}}.log", api.build_log, methods=["GET"], dependencies=logs)
     changes: tuple[tuple[str, Callable[..., Any], Callable[..., Any], type[ApiModel]], ...] = (
         (every, api.create, access.trigger, RequestedComparison),
         (f"{every}/estimate", api.estimate, access.trigger, ComparisonEstimate),

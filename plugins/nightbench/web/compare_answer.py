@@ -1,21 +1,22 @@
 """What a requested comparison says: a comment for a change, JUnit XML, one word for a status. Pure.
 
 Every function takes a row of `marts.fct_compare_request`; `result` is what `nightbench ab --json`
-prints. Markdown is for GitHub and GitLab: what people wrote is escaped.
+prints. Markdown is for GitHub and GitLab: what people wrote is escaped. All of it may be read by
+everybody: of nodes, folders and people nothing is said; `why` and the page in Airflow have that.
 """
 
 import math
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from textwrap import shorten
 from typing import Any
 from xml.etree import ElementTree
 
+from nightbench.config.compare_builds import MERGE_BASE
 from nightbench.core.budget import clock, duration
-from nightbench.core.model import reasons_from_json
-from nightbench.core.sentences import sentences
 
 Row = Mapping[str, Any]
 
@@ -26,7 +27,7 @@ LONGEST = 60_000
 """Characters of a comment; GitHub takes 65,536."""
 
 SAID = 160
-"""Characters of a reason in a headline; a comment has all of it."""
+"""Characters of a reason in a headline."""
 
 CONCLUSIONS = {
     "held": "pending",
@@ -47,7 +48,18 @@ def conclusion(row: Row) -> str:
     return CONCLUSIONS[row["state"]]
 
 
-def headline(row: Row, starts_at: datetime | None = None, waits_for: str = "") -> str:
+def public_why(row: Row) -> str:
+    """Return what of the reason of a failure everybody may read: its first line, of two or more."""
+    first, more, _ = row["why"].partition("\n")
+    return str(first) if more else ""
+
+
+def headline(
+    row: Row,
+    starts_at: datetime | None = None,
+    waits_for: str = "",
+    ends_at: datetime | None = None,
+) -> str:
     """Return one sentence without markup: where a comparison stands, or what came of it."""
     state, why = row["state"], row["why"]
     if state == "done":
@@ -63,19 +75,17 @@ def headline(row: Row, starts_at: datetime | None = None, waits_for: str = "") -
         return f"In the queue{takes}"
     if state == "running":
         if row["cancelled_by"]:
-            return f"{row['cancelled_by']} cancelled it; it ends with the launch that goes on"
-        if row["estimate_s"] and row["started_at"]:
-            left_s = max(0.0, row["estimate_s"] - row["spent_s"])
-            at = row["started_at"] + timedelta(seconds=left_s)
-            return f"It is measured since {clock(row['started_at'])}, until about {clock(at)}"
-        return "It is measured"
+            return "It was cancelled; it ends with the launch that goes on"
+        since = f" since {clock(row['started_at'])}" if row["started_at"] else ""
+        return f"It is measured{since}" + (f", until about {clock(ends_at)}" if ends_at else "")
     if state == "failed":
-        return f"It could not be measured: {shorten(why, SAID, placeholder=' …')}"
+        said = shorten(public_why(row), SAID, placeholder=" …")
+        return "It could not be measured" + (f": {said}" if said else "")
     if state == "refused":
-        return f"{row['decided_by']} refused it" + (f": {why}" if why else "")
+        return "An op refused it" + (f": {shorten(why, SAID, placeholder=' …')}" if why else "")
     if row["replaced_by"] is not None:
         return f"Request {row['replaced_by']}, of a newer commit, took its place"
-    return f"{row['cancelled_by'] or 'Somebody'} cancelled it" + (f": {why}" if why else "")
+    return "It was cancelled" + (f": {shorten(why, SAID, placeholder=' …')}" if why else "")
 
 
 def told_fall(case: Row, min_effect: float) -> float | None:
@@ -90,12 +100,17 @@ def told_fall(case: Row, min_effect: float) -> float | None:
 
 
 def comment(
-    row: Row, *, link: str = "", starts_at: datetime | None = None, waits_for: str = ""
+    row: Row,
+    *,
+    link: str = "",
+    starts_at: datetime | None = None,
+    waits_for: str = "",
+    ends_at: datetime | None = None,
 ) -> str:
     """Return a comparison as Markdown that fits one comment on a change."""
-    title = f"### Nightbench: {_plain(headline(row, starts_at, waits_for))}"
+    title = f"### Nightbench: {_plain(headline(row, starts_at, waits_for, ends_at))}"
     facts = [
-        f"A `{_code(row['a'])}`, B `{_code(row['b'])}`; suite {_plain(row['suite'])} on "
+        f"A `{_build(row, 'a')}`, B `{_build(row, 'b')}`; suite {_plain(row['suite'])} on "
         f"{_plain(row['cluster'])}, {row['rounds']} rounds, smallest effect "
         f"{row['min_effect']:.2%}.",
     ]
@@ -104,7 +119,7 @@ def comment(
     parts = [MARK, title, "", " ".join(facts)]
     document = row["result"]
     if row["state"] == "failed":
-        parts += ["", f"> {_plain(row['why'])}"]
+        parts += ["", "What was said in full stands in Nightbench, for those who may read there."]
     if document is not None:
         parts += ["", *_table(document), "", *_notes(document)]
     elif row["state"] in ("held", "queued", "running"):
@@ -143,9 +158,7 @@ def _notes(document: Row) -> list[str]:
         if case["verdict"] == "inconclusive":
             notes.append(f"- {name}: {_plain(case['sentence'])}.")
         if case["stopped"]:
-            notes.append(
-                f"- {name}: {case['n']} of {document['rounds']} rounds: {_plain(case['stopped'])}"
-            )
+            notes.append(f"- {name}: ended after {case['n']} of {document['rounds']} rounds.")
         notes += [
             f"- {name}: {number} launches of {arm} dropped: {why}"
             for (arm, why), number in _dropped(case).items()
@@ -163,11 +176,22 @@ def _dropped(case: Row) -> Counter[tuple[str, str]]:
     return Counter(
         (
             launch["arm"].upper(),
-            _plain(sentences(reasons_from_json(launch["reasons"])).split("\n")[0][:300])
+            ", ".join(dict.fromkeys(each["code"].replace("_", " ") for each in launch["reasons"]))
             or launch["status"],
         )
         for launch in case["dropped"]
     )
+
+
+def _build(row: Row, arm: str) -> str:
+    """Return a build without the folder that it lies in, and the commit that is no name yet."""
+    line, _, value = row[arm].partition("=")
+    if value.startswith(("/", "~")):
+        value = posixpath.basename(value) if value.endswith(".whl") else "a prefix on the nodes"
+    of = ((row["result"] or {}).get("commits") or {}).get(arm)
+    if of and value.endswith(f"@{MERGE_BASE}"):
+        value = value.removesuffix(MERGE_BASE) + of["commit"]
+    return _code(f"{line}={value}")
 
 
 def _ratio(case: Row) -> str:
@@ -217,7 +241,7 @@ def junit(row: Row) -> str:
             _add(test, "failure", case["sentence"])
         elif case is None and row["state"] == "failed":
             counts["errors"] += 1
-            _add(test, "error", row["why"])
+            _add(test, "error", headline(row))
         else:
             counts["skipped"] += 1
             _add(test, "skipped", case["sentence"] if case else headline(row))

@@ -1,15 +1,17 @@
 """The JSON API of comparisons that people request: asking, the queue, what came of it."""
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import Query, Request, Response
 from fastapi.responses import JSONResponse
 
+from nightbench.config.compare_builds import committed
 from nightbench.core.compare_queue import Planned, Shares, Waiting, ordered
 from nightbench.core.errors import UserError
 from nightbench.core.hours import Hours, opening
@@ -20,9 +22,12 @@ from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
 from nightbench.web import compare_answer
 from nightbench.web.alert_api import document_of, json_response
-from nightbench.web.errors import BadInput, NotFound
+from nightbench.web.errors import BadInput, NotFound, Refused
 from nightbench.web.guard import HEADERS, PageUser, refuse_unmeant
+from nightbench.web.run_api import OpenSpool
 from nightbench.web.ui_models import ApiModel
+
+log = logging.getLogger(__name__)
 
 OpenDesk = Callable[[str], AbstractContextManager[CompareDesk]]
 """Opens, by a person's name, what a request changes the queue through."""
@@ -77,6 +82,8 @@ class RequestedComparison(ApiModel):
     """In the queue of its cluster, from 1; null where it is not queued, or waits for a budget."""
     starts_at: datetime | None
     """When it is expected to begin: hours of the cluster count, nights do not."""
+    ends_at: datetime | None
+    """When one that runs is expected to end."""
     estimate_s: float | None
     waits_for: str
     """Which budget it waits for; empty: none."""
@@ -91,7 +98,12 @@ class RequestedComparison(ApiModel):
     cancelled_by: str | None
     replaced_by: int | None
     links: dict[str, str]
-    """Addresses: self, comment, result, junit, and page once it was begun."""
+    """Addresses: self, comment, result, junit; once it was begun page, and a_log and b_log of
+    those that were built from commits."""
+    may_cancel: bool
+    """Whether whoever asks may cancel it: their own, or any as an op."""
+    may_decide: bool
+    """Whether whoever asks may allow or refuse it."""
 
 
 class RequestedComparisons(ApiModel):
@@ -111,16 +123,44 @@ class ComparisonEstimate(ApiModel):
     waits_for: str
 
 
+class MeasuredByPerson(ApiModel):
+    """What the comparisons of one person have measured in the last 24 hours."""
+
+    person: str
+    spent_s: float
+
+
+class ClusterBudget(ApiModel):
+    """What comparisons have measured on a cluster in the last 24 hours, and may."""
+
+    cluster: str
+    spent_s: float
+    day_s: float
+    person_s: float
+    people: list[MeasuredByPerson]
+    """Whoever measured most first."""
+
+
+class ComparisonBudgets(ApiModel):
+    """Of all clusters on which comparisons wait, run, or have measured in the last 24 hours."""
+
+    items: list[ClusterBudget]
+
+
 class ComparisonApi:
     """Handlers of the API for requested comparisons."""
 
-    def __init__(self, repository: OpenPages, comparing: Comparing, base_url: str) -> None:
+    def __init__(
+        self, repository: OpenPages, comparing: Comparing, spool: OpenSpool, base_url: str
+    ) -> None:
         self._repository = repository
+        self._spool = spool
         self._comparing = comparing
         self._base_url = base_url.rstrip("/")
 
     def index(
         self,
+        request: Request,
         state: Annotated[list[str] | None, Query()] = None,
         requested_by: str = "",
         size: Annotated[int, Query(ge=1, le=1000)] = 100,
@@ -131,13 +171,39 @@ class ComparisonApi:
         with self._repository() as repository:
             rows = repository.compares.find(None, state, requested_by or None, size)
             places = self._places(repository, rows)
-        items = [self._state(row, places) for row in rows]
+        items = [self._state(request, row, places) for row in rows]
         return json_response(RequestedComparisons(items=items).model_dump())
 
-    def show(self, request_id: int) -> JSONResponse:
+    def budgets(self) -> JSONResponse:
+        """What comparisons have measured in the last 24 hours, beside the clusters' budgets."""
+        with self._repository() as repository:
+            spent = repository.compares.spent()
+            live = repository.compares.find(states=LIVE)
+        items = []
+        for name in sorted({row["cluster"] for row in live} | {cluster for cluster, _ in spent}):
+            try:
+                policy = self._comparing.cluster(name).compare
+            except UserError as error:
+                log.warning("%s", error)
+                continue
+            people = sorted(
+                ((s, who) for (of, who), s in spent.items() if of == name), reverse=True
+            )
+            items.append(
+                ClusterBudget(
+                    cluster=name,
+                    spent_s=sum(seconds for seconds, _ in people),
+                    day_s=policy.day_s,
+                    person_s=policy.person_s,
+                    people=[MeasuredByPerson(person=who, spent_s=s) for s, who in people],
+                )
+            )
+        return json_response(ComparisonBudgets(items=items).model_dump())
+
+    def show(self, request: Request, request_id: int) -> JSONResponse:
         """Where one requested comparison stands."""
         row, places = self._known(request_id)
-        return json_response(self._state(row, places).model_dump())
+        return json_response(self._state(request, row, places).model_dump())
 
     def create(self, request: Request) -> JSONResponse:
         """Put a comparison into the queue."""
@@ -146,7 +212,7 @@ class ComparisonApi:
         with self._comparing.desk(user.name) as desk:
             request_id = desk.request(row)
         found, places = self._known(request_id)
-        return json_response(self._state(found, places).model_dump(), 202)
+        return json_response(self._state(request, found, places).model_dump(), 202)
 
     def estimate(self, request: Request) -> JSONResponse:
         """Say what a request would wait and take, without queueing it."""
@@ -187,6 +253,7 @@ class ComparisonApi:
             link=self._links(row).get("page", self._links(row)["self"]),
             starts_at=starts_at,
             waits_for=planned.why if planned else "",
+            ends_at=_ends_at(row),
         )
         return Response(text, media_type="text/markdown; charset=utf-8", headers=HEADERS)
 
@@ -201,6 +268,16 @@ class ComparisonApi:
         """JUnit XML: a test for each case."""
         row, _ = self._known(request_id)
         return Response(compare_answer.junit(row), media_type="application/xml", headers=HEADERS)
+
+    def build_log(self, request_id: int, arm: Literal["a", "b"]) -> Response:
+        """What the build of a commit said; its end, where it is long."""
+        row, _ = self._known(request_id)
+        uploads = self._spool().uploads
+        builds = (row["comparison_id"] and uploads.note(row["comparison_id"])) or {}
+        log = uploads.log(builds[arm]["build"]) if arm in builds else None
+        if log is None:
+            raise NotFound(f"Of build {arm.upper()} of comparison {request_id} there is no log.")
+        return Response(log, media_type="text/plain; charset=utf-8", headers=HEADERS)
 
     def _checked(self, request: Request) -> Row:
         refuse_unmeant(request.headers, self._base_url)
@@ -217,11 +294,15 @@ class ComparisonApi:
         why = given.pop("why", "")
         if given or not isinstance(why, str) or len(why) > WHY or not why.isprintable():
             raise BadInput(f"why: expected one line of at most {WHY}, and no other field")
-        self._known(request_id)
+        row, _ = self._known(request_id)
         user: PageUser = request.state.nightbench_user
+        if action == "cancel" and not _is_theirs(row, user):
+            raise Refused(
+                f"Comparison {request_id} is {row['requested_by']}'s: an op may cancel it."
+            )
         with self._comparing.desk(user.name) as desk:
             desk.move(request_id, TO[action], why)
-        return self.show(request_id)
+        return self.show(request, request_id)
 
     def _known(self, request_id: int) -> tuple[Row, "_Places"]:
         with self._repository() as repository:
@@ -242,10 +323,10 @@ class ComparisonApi:
             try:
                 where = self._comparing.cluster(cluster)
             except UserError as error:
-                found |= {
-                    row["request_id"]: (Planned(row["request_id"], None, None, str(error)), None)
-                    for row in mine
-                }
+                log.warning("%s", error)
+                why = f"there is no cluster {cluster} any more, or its file is wrong"
+                for row in mine:
+                    found[row["request_id"]] = Planned(row["request_id"], None, None, why), None
                 continue
             begins = now
             if where.window and (span := opening([Hours.parse(where.window)], now)):
@@ -253,23 +334,27 @@ class ComparisonApi:
             shares = Shares(
                 where.compare, {who: s for (c, who), s in spent.items() if c == cluster}
             )
-            for planned in ordered(_waiting(mine), shares, _busy_s(mine, now)):
+            for planned in ordered(_waiting(mine), shares, _busy_s(mine)):
                 in_s = planned.starts_in_s
                 at = None if in_s is None else begins + timedelta(seconds=in_s)
                 found[planned.request_id] = planned, at
         return found
 
-    def _state(self, row: Row, places: "_Places") -> RequestedComparison:
+    def _state(self, request: Request, row: Row, places: "_Places") -> RequestedComparison:
         planned, starts_at = places.get(row["request_id"], (None, None))
-        waits_for = planned.why if planned else ""
+        waits_for, ends_at = planned.why if planned else "", _ends_at(row)
+        user: PageUser = request.state.nightbench_user
         return RequestedComparison.of(
             row,
             conclusion=compare_answer.conclusion(row),
-            headline=compare_answer.headline(row, starts_at, waits_for),
+            headline=compare_answer.headline(row, starts_at, waits_for, ends_at),
             place=planned.place if planned else None,
             starts_at=starts_at,
+            ends_at=ends_at,
             waits_for=waits_for,
             links=self._links(row),
+            may_cancel=row["state"] in LIVE and _is_theirs(row, user),
+            may_decide=row["state"] == "held" and user.may_approve,
         )
 
     def _links(self, row: Row) -> dict[str, str]:
@@ -282,6 +367,9 @@ class ComparisonApi:
         }
         if row["comparison_id"]:
             links["page"] = f"{self._base_url}/{PAGE}/{quote(row['comparison_id'])}"
+            for arm in ("a", "b"):
+                if committed(row[arm]):
+                    links[f"{arm}_log"] = f"{own}/{arm}.log"
         return links
 
 
@@ -292,11 +380,20 @@ def _waiting(rows: Iterable[Row]) -> list[Waiting]:
     return [Waiting.of(row) for row in rows if row["state"] == "queued"]
 
 
-def _busy_s(rows: Iterable[Row], now: datetime) -> float:
+def _is_theirs(row: Row, user: PageUser) -> bool:
+    return user.may_approve or (user.may_change and row["requested_by"] == user.name)
+
+
+def _left_s(row: Row) -> float:
+    return max(0.0, float((row["estimate_s"] or 0.0) - row["spent_s"]))
+
+
+def _busy_s(rows: Iterable[Row]) -> float:
     """Return what the comparison that runs is expected to take still."""
-    left_s = [
-        float((row["estimate_s"] or 0.0) - (now - row["started_at"]).total_seconds())
-        for row in rows
-        if row["state"] == "running"
-    ]
-    return max([0.0, *left_s])
+    return max([0.0, *(_left_s(row) for row in rows if row["state"] == "running")])
+
+
+def _ends_at(row: Row) -> datetime | None:
+    if row["state"] != "running" or not row["estimate_s"]:
+        return None
+    return datetime.now(UTC) + timedelta(seconds=_left_s(row))

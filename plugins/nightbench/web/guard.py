@@ -37,6 +37,8 @@ class PageUser:
     """Airflow's user name, which is stored in the history of alerts."""
     may_change: bool
     """True where pages show buttons; `PageAccess.trigger` enforces the right."""
+    may_approve: bool = False
+    """True where they may allow a fork's build, and cancel what others have asked for."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from nightbench.config.cluster_schema import SLURM_RESERVED
 from nightbench.config.clusters import on_this_machine, without_paths
 from nightbench.config.values import duration, hosts, percentage
 from nightbench.core.errors import UserError
-from nightbench.core.model import HealthPolicy, NeighbourPolicy, SlurmPolicy
+from nightbench.core.model import GitRepository, HealthPolicy, NeighbourPolicy, SlurmPolicy
 
 Write = Callable[..., Path]
 
@@ -124,6 +124,25 @@ def test_a_cluster_of_slurm(cluster_file: Write) -> None:
     assert cluster.slurm == SlurmPolicy(
         "login.example.org", "gpu", None, 5400.0, 60, ("--gres=gpu:8",)
     )
+
+
+def test_repositories_whose_commits_a_node_builds(cluster_file: Write) -> None:
+    said = "compare:\n  build_node: {}\n  repositories:\n    torch: {{url: '{}', recipe: [make]}}\n"
+    good = said.format("node1", "https://git.example.org/torch.git")
+    policy = load_cluster(cluster_file(("nodes:", f"{good}nodes:"))).compare
+    url = "https://git.example.org/torch.git"
+    assert policy.repositories == {"torch": GitRepository(url, ("make",), "main", 7200.0)}
+    assert policy.build_node == "node1"
+    for url in (
+        "https://ada:secret@git.example.org/x",
+        "--upload-pack=x",
+        "ext::sh -c x",
+        "ssh://",
+    ):
+        (found,) = complaints(cluster_file(("nodes:", f"{said.format('node1', url)}nodes:")))
+        assert "expected https://" in found
+    bad = cluster_file(("nodes:", f"{said.format('n7', policy.repositories['torch'].url)}nodes:"))
+    assert 'found "n7"; expected a node of the cluster' in complaints(bad)[0]
 
 
 ID = "sha256:" + "a" * 64

@@ -40,7 +40,7 @@ def test_who_has_used_up_a_budget_waits_and_is_told_so() -> None:
     (bob, ada) = ordered([waiting(1), waiting(2, "bob")], Shares(POLICY, {"ada": 3600.0}))
     assert (bob.request_id, bob.place, bob.why) == (2, 1, "")
     assert (ada.request_id, ada.place, ada.starts_in_s) == (1, None, None)
-    assert "ada has measured 1 h" in ada.why
+    assert "whoever asked has measured 1 h" in ada.why
     assert "compare.person" in ada.why
 
 

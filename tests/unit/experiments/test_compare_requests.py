@@ -7,6 +7,7 @@ import hashlib
 import io
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,9 +18,10 @@ import pytest
 from nightbench.config.compare_builds import fetch_wheel, planned_build
 from nightbench.core.errors import UserError
 from nightbench.core.expected_nights import NightSchedule
-from nightbench.core.model import Cluster, ComparePolicy
+from nightbench.core.model import Cluster, ComparePolicy, GitRepository
 from nightbench.experiments import compare_requests
-from nightbench.experiments.compare_requests import CompareGoal, checked_goal, gap, outcome
+from nightbench.experiments.compare_measuring import outcome
+from nightbench.experiments.compare_requests import CompareGoal, checked_goal, gap
 from nightbench.night.scheduled_suites import ScheduledSuite
 from nightbench.spool import Spool
 from nightbench.warehouse import WarehouseUnavailable
@@ -97,6 +99,49 @@ def test_what_cannot_be_measured_is_not_queued(
 def test_time_that_is_enough_for_some_rounds_is_taken_as_it_is(tmp_path: Path) -> None:
     goal = CompareGoal.from_params({**DEMO, "rounds": 1000, "budget_s": 600})
     assert checked_goal(goal, away, Spool(tmp_path))["estimate_s"] == 600
+
+
+# --- commits ----------------------------------------------------------------------------------
+
+COMMIT = f"pytorch=commit:torch@{'c' * 40}"
+REPOSITORIES = {"torch": GitRepository("https://git.example.org/torch.git", ("make",))}
+
+
+@pytest.mark.parametrize(
+    ("b", "words"),
+    [
+        (COMMIT.replace("torch@", "other@"), "as repository torch"),
+        (COMMIT[:-1], "the whole hash of a commit"),
+        (COMMIT.replace("c" * 40, "main"), "the whole hash of a commit"),
+        (COMMIT.replace("c" * 40, "-" + "c" * 39), "the whole hash of a commit"),
+    ],
+)
+def test_only_whole_commits_of_repositories_of_the_cluster_are_built(b: str, words: str) -> None:
+    lab = Cluster("lab", (), compare=ComparePolicy(repositories=REPOSITORIES))
+    assert planned_build(COMMIT, lab).line == "pytorch"
+    with pytest.raises(UserError, match=words):
+        planned_build(b, lab)
+    with pytest.raises(UserError, match="of which is none"):
+        planned_build(COMMIT, Cluster("lab", ()))
+
+
+def test_a_commit_alone_is_compared_with_its_merge_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goal = CompareGoal.from_params({**DEMO, "a": None, "b": COMMIT})
+    assert goal.a == "pytorch=commit:torch@merge-base"
+    policy = ComparePolicy(repositories=REPOSITORIES)
+    resolve = compare_requests.resolve_request
+
+    def allowing(*given: Any) -> Any:
+        suite, cluster, known = resolve(*given)
+        return suite, replace(cluster, compare=policy), known
+
+    monkeypatch.setattr(compare_requests, "resolve_request", allowing)
+    assert checked_goal(goal, away, Spool(tmp_path))["a"] == goal.a
+    for a, b in ((goal.a, goal.a), (goal.a, "pytorch=2.13.0"), (COMMIT, goal.a)):
+        with pytest.raises(UserError, match="merge-base as A alone"):
+            checked_goal(replace(goal, a=a, b=b), away, Spool(tmp_path))
 
 
 # --- wheels by address ------------------------------------------------------------------------

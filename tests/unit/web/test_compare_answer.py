@@ -84,7 +84,7 @@ def test_a_result_shows_the_worst_case_first_with_interval_and_what_was_dropped(
     assert cells[1].startswith(
         "| two | **slower** | 0.9600 | 0.9500 to 0.9700 | 7 | a fall of 2.0%"
     )
-    assert "- two: 2 launches of B dropped: n1: trainer-0 exited with code 1" in text
+    assert "- two: 2 launches of B dropped: process exited" in text
     assert "[Request 12](https://x/12)" in text
     assert "`pytorch=2.13.0`" in text
 
@@ -96,13 +96,37 @@ def test_the_smallest_fall_that_would_have_shown_grows_with_the_interval() -> No
     assert told_fall(case("one", low=None), 0.01) is None
 
 
-def test_a_long_reason_stands_below_the_headline() -> None:
-    failed = row(state="failed", why="no such wheel " * 100 + "| <b>", result=None)
-    title = next(line for line in comment(failed).splitlines() if line.startswith("###"))
-    assert title.endswith(" …")
-    assert len(title) < 250
-    assert comment(failed).count("no such wheel") > 100
-    assert "<b>" not in comment(failed)
+def test_of_nodes_folders_and_people_nothing_is_said() -> None:
+    secret = "node gpu07 (10.1.2.3:22): /home/sshuser/.node is full; user sshuser"
+    reason = Reason(ReasonCode.REMOTE_FAILURE, "gpu07", "10.1.2.3:22", secret)
+    launch = {"arm": "b", "status": "failed", "round": 1, "reasons": [reason.to_json()]}
+    stopped = f"launches of B failed 3 times in a row, the last: {secret}"
+    rows = [
+        row("failed", why=f"a build could not be installed on the nodes\n{secret}"),
+        row("failed", why=secret),
+        row("done", case("one", "inconclusive", n=0, dropped=[launch], stopped=stopped)),
+        row("running", cancelled_by="carol"),
+        row("cancelled", cancelled_by="carol", why="a typo"),
+        row("refused", decided_by="carol"),
+        row(
+            "queued",
+            a="pytorch=/home/sshuser/prefix",
+            b="pytorch=/home/sshuser/torch-2-py3-x-y.whl",
+        ),
+    ]
+    said = [text(each) for each in rows for text in (comment, junit, headline)]
+    for word in ("gpu07", "10.1.2.3", "/home", "sshuser", "carol"):
+        assert not [text for text in said if word in text]
+    assert "could not be measured: a build could not be installed" in said[0]
+    assert "1 launches of B dropped: remote failure" in comment(rows[2])
+    assert "B `pytorch=torch-2-py3-x-y.whl`" in comment(rows[-1])
+
+
+def test_a_merge_base_is_named_once_it_is_known() -> None:
+    found = row("done", case("one"), a="toy=commit:tiny@merge-base", b="toy=commit:tiny@c0ffee")
+    assert "A `toy=commit:tiny@merge-base`" in comment(found)
+    found["result"]["commits"] = {"a": {"commit": "abc"}, "b": {"commit": "c0ffee"}}
+    assert "A `toy=commit:tiny@abc`, B `toy=commit:tiny@c0ffee`" in comment(found)
 
 
 @pytest.mark.parametrize(
@@ -111,9 +135,9 @@ def test_a_long_reason_stands_below_the_headline() -> None:
         ({"state": "held"}, "pending", "waits until an op"),
         ({"state": "queued"}, "pending", "In the queue, and takes about 1 h"),
         ({"state": "running"}, "pending", "since 2026-11-01 01:00 UTC"),
-        ({"state": "running", "cancelled_by": "bob"}, "pending", "bob cancelled it; it ends with"),
-        ({"state": "failed", "why": "no such wheel"}, "error", "could not be measured: no such"),
-        ({"state": "refused", "decided_by": "op"}, "neutral", "op refused it"),
+        ({"state": "running", "cancelled_by": "bob"}, "pending", "cancelled; it ends with"),
+        ({"state": "failed", "why": "no such wheel\n/x"}, "error", "be measured: no such wheel"),
+        ({"state": "refused", "decided_by": "op"}, "neutral", "An op refused it"),
         ({"state": "cancelled", "replaced_by": 13}, "neutral", "Request 13, of a newer commit"),
     ],
 )
@@ -151,7 +175,7 @@ def test_the_conclusion_is_that_of_the_verdict(verdict: str, expected: str) -> N
 
 def test_what_people_and_processes_wrote_is_shown_as_it_is() -> None:
     bad = "<img src=x> @team [click](http://x) | `"
-    text = comment(row("failed", why=bad, b=f"pytorch={bad}\n# title"))
+    text = comment(row("cancelled", why=bad, b=f"pytorch={bad}\n# title"))
     title = text.splitlines()[1]
     assert r"\<img src=x\> @" in title
     assert "@team" not in title
@@ -182,6 +206,6 @@ def test_junit_has_a_test_for_each_case() -> None:
 
 
 def test_junit_of_what_could_not_be_measured_is_an_error_and_valid_xml() -> None:
-    found = ElementTree.fromstring(junit(row("failed", why="died: \x1b[31m \x00 <&")))
+    found = ElementTree.fromstring(junit(row("failed", why="died: \x1b[31m \x00 <&\nmore")))
     assert (found.get("tests"), found.get("errors")) == ("2", "2")
-    assert found[0][0].get("message") == "died: ?[31m ? <&"
+    assert found[0][0].get("message") == "It could not be measured: died: ?[31m ? <&"

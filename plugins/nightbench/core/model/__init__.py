@@ -20,6 +20,7 @@ from nightbench.core.model.clusters import (
     Cluster,
     ComparePolicy,
     EnvironmentPolicy,
+    GitRepository,
     HealthPolicy,
     JumpHost,
     KubernetesPolicy,

@@ -128,6 +128,18 @@ class KubernetesPolicy:
 
 
 @dataclass(frozen=True)
+class GitRepository:
+    """A repository whose commits nodes build for comparisons, and how."""
+
+    url: str
+    recipe: tuple[str, ...]
+    """Lines for sh in a checkout of the commit; they leave one wheel in `$OUT`."""
+    branch: str = "main"
+    """Where a commit left it is what the commit is compared with unless a build is named."""
+    timeout_s: float = 2 * 3600.0
+
+
+@dataclass(frozen=True)
 class ComparePolicy:
     """What people may have compared on a cluster by the DAG `nightbench_compare`."""
 
@@ -137,6 +149,10 @@ class ComparePolicy:
     """The same for all people together."""
     wheel_urls: tuple[str, ...] = ()
     """Addresses below which a wheel lies that somebody names."""
+    repositories: Mapping[str, GitRepository] = field(default_factory=dict)
+    """Name -> repository whose commits somebody names."""
+    build_node: str | None = None
+    """Node that builds them; the first one where None."""
 
 
 @dataclass(frozen=True)
