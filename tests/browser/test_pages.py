@@ -25,6 +25,7 @@ PAGES = (
             "explore",
             "runs",
             "compare",
+            "queue",
             "experiments",
             "published",
             "nodes",

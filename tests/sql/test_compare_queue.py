@@ -337,6 +337,16 @@ def test_the_log_of_a_commits_build_is_shown_to_those_who_may(
     assert app.get(f"{one}/c.log").status_code == 422
 
 
+def test_budgets_stand_beside_what_was_measured(app: TestClient, queue: CompareQueue) -> None:
+    assert app.get("/api/comparisons/budgets").json() == {"items": []}
+    request_id = app.post("/api/comparisons", headers=BEARER, json={}).json()["request_id"]
+    queue.begin(request_id, "compare-1", "run-1")
+    queue.spend(request_id, "run-1", 90.0)
+    (local,) = app.get("/api/comparisons/budgets").json()["items"]
+    assert (local["cluster"], local["spent_s"], local["day_s"]) == ("local", 90.0, 12 * 3600.0)
+    assert local["people"] == [{"person": "ada", "spent_s": 90.0}]
+
+
 def test_what_a_killed_worker_has_measured_counts(desk: Desk, queue: CompareQueue) -> None:
     one = desk("ada").request(asked())
     queue.begin(one, "compare-1", "run-1")

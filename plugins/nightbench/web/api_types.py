@@ -5,9 +5,16 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from nightbench.web import alert_models, compare_api, experiment_api, run_models, ui_models
+from nightbench.web import (
+    alert_models,
+    compare_api,
+    compare_request_api,
+    experiment_api,
+    run_models,
+    ui_models,
+)
 
-MODELS = (ui_models, alert_models, compare_api, experiment_api, run_models)
+MODELS = (ui_models, alert_models, compare_api, compare_request_api, experiment_api, run_models)
 
 _SCALARS = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}
 

@@ -12,6 +12,7 @@ const Morning = onDemand(() => import("./morning").then((chunk) => chunk.Morning
 const Overview = onDemand(() => import("./overview").then((chunk) => chunk.OverviewPage));
 const Explore = onDemand(() => import("./explore").then((chunk) => chunk.Explore));
 const Compare = onDemand(() => import("./compare").then((chunk) => chunk.Compare));
+const Queue = onDemand(() => import("./queue").then((chunk) => chunk.QueuePage));
 const Experiments = onDemand(() => import("./experiments").then((chunk) => chunk.ExperimentsPage));
 const Published = onDemand(() => import("./published").then((chunk) => chunk.PublishedPage));
 const Runs = onDemand(() => import("./runs").then((chunk) => chunk.RunsPage));
@@ -25,6 +26,7 @@ const TABS: [string, string, Page][] = [
   ["Overview", routes.overview(), Overview],
   ["Series", routes.explore(), Explore],
   ["Compare", routes.compare(), Compare],
+  ["Queue", routes.queue(), Queue],
   ["Experiments", routes.experiments(), Experiments],
   ["Published", routes.published(), Published],
   ["Runs", routes.runs(), Runs],

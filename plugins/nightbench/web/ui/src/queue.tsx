@@ -1,0 +1,318 @@
+// The queue of requested comparisons: what runs, who waits, what ended, and the budgets.
+import { Box, Button, Flex, Heading, Input, Link as ChakraLink, Text } from "@chakra-ui/react";
+import { type FormEvent, useEffect, useState } from "react";
+
+import { apiAddress, request, useApi } from "./api";
+import type {
+  ClusterBudget,
+  ComparisonBudgets,
+  RequestedComparison,
+  RequestedComparisons,
+} from "./api-types";
+import { ago, moment } from "./format";
+import { Answered, Failure, Link, Section, State, useTitle, Written } from "./parts";
+import { routes } from "./routes";
+import { type Column, DataTable } from "./table";
+
+const REFRESH_MS = 15_000;
+const ENDED = 30;
+
+/** A duration to its largest unit, with one digit where that is small. */
+function lasts(seconds: number): string {
+  for (const [unit, length] of [["h", 3600], ["min", 60]] as const) {
+    const number = seconds / length;
+    if (number >= 1) return `${number < 10 ? Number(number.toFixed(1)) : Math.round(number)} ${unit}`;
+  }
+  return `${Math.round(seconds)} s`;
+}
+
+/** A text with the hashes in it cut: twelve digits tell commits and wheels apart. */
+const short = (text: string) => text.replace(/\b([0-9a-f]{12})[0-9a-f]{28,}\b/g, "$1");
+
+/** A share of something as a bar; the text beside it says it. */
+function Bar({ share, ink }: { share: number; ink: string }) {
+  return (
+    <Box aria-hidden h="6px" w="100%" maxW="20em" bg="bg.emphasized" borderRadius="full" my={1}>
+      <Box h="100%" w={`${100 * Math.min(1, share)}%`} bg={ink} borderRadius="full" />
+    </Box>
+  );
+}
+
+// --- what may be done -------------------------------------------------------------------------
+
+const MOVES = [
+  ["cancel", "Cancel", "may_cancel"],
+  ["allow", "Allow", "may_decide"],
+  ["refuse", "Refuse", "may_decide"],
+] as const;
+
+function Moves({ of, onDone }: { of: RequestedComparison; onDone: () => void }) {
+  const [open, setOpen] = useState<string>();
+  const [error, setError] = useState<Error>();
+  const [isSending, setSending] = useState(false);
+  const offered = MOVES.filter(([, , may]) => of[may] && !of.cancelled_by);
+  if (!offered.length) return null;
+  const send = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const why = String(new FormData(event.currentTarget).get("why") ?? "");
+    setSending(true);
+    setError(undefined);
+    request(apiAddress(`comparisons/${of.request_id}/${open}`), {
+      method: "POST",
+      // Another origin can send neither without permission: web/guard.py.
+      headers: { "Content-Type": "application/json", "X-Nightbench-Request": "1" },
+      body: JSON.stringify({ why }),
+    })
+      .then(() => {
+        setOpen(undefined);
+        onDone();
+      }, setError)
+      .finally(() => setSending(false));
+  };
+  const label = offered.find(([name]) => name === open)?.[1];
+  return (
+    <Box>
+      <Flex gap={2} wrap="wrap" justify={{ base: "end", md: "start" }}>
+        {offered.map(([name, text]) => (
+          <Button
+            key={name}
+            size="xs"
+            variant="outline"
+            aria-label={`${text} request ${of.request_id}`}
+            aria-expanded={name === open}
+            onClick={() => setOpen(name === open ? undefined : name)}
+          >
+            {text}…
+          </Button>
+        ))}
+      </Flex>
+      {label && (
+        <form onSubmit={send} aria-label={`${label} request ${of.request_id}`}>
+          <Flex gap={2} mt={2} wrap="wrap">
+            <Input name="why" size="xs" w="16em" maxW="100%" maxLength={2000} placeholder="Why" aria-label="Why" autoComplete="off" autoFocus />
+            <Button type="submit" size="xs" loading={isSending}>
+              {label} request {of.request_id}
+            </Button>
+          </Flex>
+        </form>
+      )}
+      {error && <Failure error={error} />}
+    </Box>
+  );
+}
+
+// --- requests ---------------------------------------------------------------------------------
+
+/** Number, builds, change and note of a request. */
+function Asked({ of }: { of: RequestedComparison }) {
+  return (
+    <Box minW={0} textAlign="start">
+      <Text fontWeight="semibold">
+        Request {of.request_id} <State name={of.state === "done" ? (of.verdict ?? "done") : of.state} />
+      </Text>
+      <Box fontSize="sm" overflowWrap="anywhere">
+        {(["a", "b"] as const).map((arm) => (
+          <Text key={arm}>
+            {arm.toUpperCase()} <bdi title={of[arm]}>{short(of[arm])}</bdi>
+            {of.links[`${arm}_log`] && (
+              <>
+                {" "}
+                <ChakraLink color="fg.info" href={of.links[`${arm}_log`]} target="_blank">
+                  log of its build
+                </ChakraLink>
+              </>
+            )}
+          </Text>
+        ))}
+      </Box>
+      <Text color="fg.muted" fontSize="xs" overflowWrap="anywhere">
+        {of.suite} on {of.cluster}, {of.cases.length} cases; by <bdi>{of.requested_by}</bdi>{" "}
+        {ago(of.requested_at)}
+        {of.is_fork && ", from a fork"}
+        {of.priority !== 0 && (of.priority > 0 ? ", high priority" : ", low priority")}
+      </Text>
+      {(of.change_url || of.note) && (
+        <Text fontSize="xs" overflowWrap="anywhere">
+          <Written text={[of.change_url, of.note].filter(Boolean).join(" ")} />
+        </Text>
+      )}
+    </Box>
+  );
+}
+
+function Running({ of, onDone }: { of: RequestedComparison; onDone: () => void }) {
+  return (
+    <Flex as="li" borderWidth="1px" borderRadius="md" p={3} mb={2} gap={4} wrap="wrap" justify="space-between" listStyleType="none">
+      <Asked of={of} />
+      <Box minW="14em">
+        {of.cancelled_by ? (
+          <Text>
+            Cancelled by <bdi>{of.cancelled_by}</bdi>; it ends with the launch that goes on.
+          </Text>
+        ) : (
+          <Text>{of.ends_at ? `Until about ${moment(of.ends_at)} UTC` : "It was never measured before: no estimate"}</Text>
+        )}
+        {of.estimate_s !== null && <Bar share={of.spent_s / Math.max(1, of.estimate_s)} ink="blue.solid" />}
+        <Text color="fg.muted" fontSize="sm">
+          {lasts(of.spent_s)} of about {lasts(of.estimate_s ?? of.spent_s)}.{" "}
+          {of.comparison_id && <Link to={routes.comparison(of.comparison_id)}>Rounds so far</Link>}
+        </Text>
+      </Box>
+      <Moves of={of} onDone={onDone} />
+    </Flex>
+  );
+}
+
+function waitingColumns(onDone: () => void): Column<RequestedComparison>[] {
+  return [
+    { name: "Place", cell: (of) => of.place ?? "–" },
+    { name: "Request", cell: (of) => <Asked of={of} /> },
+    {
+      name: "Begins (UTC)",
+      cell: (of) =>
+        of.state === "held"
+          ? "when an op allows it"
+          : of.waits_for || (of.starts_at ? `about ${moment(of.starts_at)}` : "–"),
+    },
+    { name: "Takes", isNumber: true, cell: (of) => (of.estimate_s === null ? "–" : lasts(of.estimate_s)) },
+    { name: "What to do", cell: (of) => <Moves of={of} onDone={onDone} /> },
+  ];
+}
+
+const ENDED_COLUMNS: Column<RequestedComparison>[] = [
+  { name: "Request", cell: (of) => <Asked of={of} /> },
+  {
+    name: "What came of it",
+    cell: (of) => (
+      <Box maxW="36em" overflowWrap="anywhere">
+        {of.state === "done" && of.comparison_id ? (
+          <Link to={routes.comparison(of.comparison_id)}>{of.headline}</Link>
+        ) : (
+          short(of.headline)
+        )}
+        {of.state === "failed" && of.why.includes("\n") && (
+          <Box as="details" fontSize="sm">
+            <Box as="summary" cursor="pointer">
+              What was said
+            </Box>
+            <Box as="pre" whiteSpace="pre-wrap" fontSize="xs" maxH="20em" overflow="auto" tabIndex={0}>
+              {of.why.slice(of.why.indexOf("\n") + 1)}
+            </Box>
+          </Box>
+        )}
+        {(of.cancelled_by ?? of.decided_by) && (
+          <Text color="fg.muted" fontSize="xs">
+            by <bdi>{of.cancelled_by ?? of.decided_by}</bdi>
+          </Text>
+        )}
+      </Box>
+    ),
+  },
+  { name: "Ended (UTC)", cell: (of) => (of.ended_at ? moment(of.ended_at) : "–") },
+  { name: "Took", isNumber: true, cell: (of) => lasts(of.spent_s) },
+];
+
+// --- budgets ----------------------------------------------------------------------------------
+
+function Budget({ of }: { of: ClusterBudget }) {
+  return (
+    <Box as="li" listStyleType="none" minW="14em" flex="1 1 16em" maxW="26em">
+      <Text fontWeight="semibold">{of.cluster}</Text>
+      <Text fontSize="sm">
+        {lasts(Math.max(0, of.day_s - of.spent_s))} of {lasts(of.day_s)} left for all
+      </Text>
+      <Bar share={of.spent_s / of.day_s} ink={of.spent_s < of.day_s ? "blue.solid" : "orange.solid"} />
+      {of.people.map(({ person, spent_s }) => (
+        <Box key={person}>
+          <Text fontSize="sm">
+            <bdi>{person}</bdi>: {lasts(Math.max(0, of.person_s - spent_s))} of {lasts(of.person_s)} left
+          </Text>
+          <Bar share={spent_s / of.person_s} ink={spent_s < of.person_s ? "blue.solid" : "orange.solid"} />
+        </Box>
+      ))}
+      {!of.people.length && (
+        <Text color="fg.muted" fontSize="sm">
+          {lasts(of.person_s)} for each person; nobody has measured yet.
+        </Text>
+      )}
+    </Box>
+  );
+}
+
+export function QueuePage() {
+  useTitle("Queue");
+  const [reload, setReload] = useState(0);
+  const read = () => setReload((number) => number + 1);
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || read(), REFRESH_MS);
+    return () => clearInterval(timer);
+  }, []);
+  const answer = useApi<RequestedComparisons>("comparisons", { size: 200 }, reload);
+  const budgets = useApi<ComparisonBudgets>("comparisons/budgets", {}, reload);
+  return (
+    <>
+      <Heading as="h1" size="lg">
+        Queue
+      </Heading>
+      <Text color="fg.muted">
+        Comparisons of two builds that people and CI ask for:{" "}
+        <Link to="/dags/nightbench_compare">Trigger nightbench_compare</Link>, or its API. Nights go first; then
+        priority, and whoever measured least.
+      </Text>
+      <Answered answer={answer}>
+        {({ items }) => {
+          const of = (...states: string[]) => items.filter(({ state }) => states.includes(state));
+          const running = of("running");
+          const waiting = of("queued", "held").sort(
+            (one, other) => (one.place ?? 1e9) - (other.place ?? 1e9) || one.request_id - other.request_id,
+          );
+          const ended = items.filter(({ ended_at }) => ended_at).slice(0, ENDED);
+          return (
+            <>
+              <Section title={running.length ? "Running" : "Nothing runs"}>
+                <Box as="ul" p={0}>
+                  {running.map((each) => (
+                    <Running key={each.request_id} of={each} onDone={read} />
+                  ))}
+                </Box>
+              </Section>
+              <Section title={waiting.length ? `Waiting: ${waiting.length}` : "Nobody waits"}>
+                <DataTable
+                  label="Waiting"
+                  columns={waitingColumns(read)}
+                  rows={waiting}
+                  rowKey={(each) => String(each.request_id)}
+                  none={<></>}
+                />
+              </Section>
+              <Section title="Budgets of the last 24 hours">
+                <Answered answer={budgets}>
+                  {(found) =>
+                    found.items.length ? (
+                      <Flex as="ul" wrap="wrap" gap={6} p={0}>
+                        {found.items.map((each) => (
+                          <Budget key={each.cluster} of={each} />
+                        ))}
+                      </Flex>
+                    ) : (
+                      <Text color="fg.muted">Nothing waits, runs, or was measured.</Text>
+                    )
+                  }
+                </Answered>
+              </Section>
+              <Section title="Ended">
+                <DataTable
+                  label="Ended"
+                  columns={ENDED_COLUMNS}
+                  rows={ended}
+                  rowKey={(each) => String(each.request_id)}
+                  none={<Text color="fg.muted">None yet.</Text>}
+                />
+              </Section>
+            </>
+          );
+        }}
+      </Answered>
+    </>
+  );
+}
