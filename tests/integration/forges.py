@@ -107,7 +107,7 @@ class Queue:
         """End it with a verdict, or as one that could not be measured."""
         row = self.rows[request_id]
         if not verdict:
-            row |= {"state": "failed", "why": why}
+            row |= {"state": "failed", "why": f"{why}\nnode n1 (10.0.0.1:22): /home/ada"}
             return
         case = {
             **{"case_id": "some-case", "unit": "images", "verdict": verdict, "ratio": 0.96},
@@ -263,6 +263,17 @@ class Play:
             assert body["context"] == "nightbench"
             self.statuses.append((found[1], body["state"], body["description"]))
             return Answer(201, {"state": body["state"]})
+        if found := re.fullmatch(rf"{REPO}/check-runs(?:/(\d+))?", where):
+            body, ended = call.body, call.body["status"] == "completed"
+            assert (call.method, "head_sha" in body) == (
+                ("PATCH", False) if found[1] else ("POST", True)
+            )
+            if ended and body["conclusion"] not in ("success", "failure", "neutral"):
+                return refused(422, "Validation Failed: conclusion")
+            assert {"title", "summary"} <= set(body["output"])
+            said = body["conclusion"] if ended else body["status"]
+            self.statuses.append((body.get("head_sha", ""), said, body["output"]["title"]))
+            return Answer(200 if found[1] else 201, {"id": 17})
         return refused(404, "Not Found")
 
     # --- GitLab ---------------------------------------------------------------------------------

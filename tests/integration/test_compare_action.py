@@ -210,6 +210,18 @@ def states(play: Play, commit: str = ONE) -> list[str]:
     return [state for sha, state, _ in play.statuses if sha == commit]
 
 
+def test_a_check_is_neutral_where_it_is_not_known(play: Play, github: Start) -> None:
+    job = github(as_check="true", a="", b=f"pytorch=commit:torch@{ONE}")
+    until(lambda: play.statuses, job)
+    assert play.queue.rows[1]["a"] == "pytorch=commit:torch@merge-base"
+    play.queue.begin(1)
+    play.queue.end(1, "inconclusive", "too noisy")
+    assert job.end() == 0
+    assert [state for _, state, _ in play.statuses][-1] == "neutral"
+    assert play.asked("statuses/") == []
+    assert {call.path.rpartition("/")[2] for call in play.asked("PATCH .*check-runs")} == {"17"}
+
+
 # --- the answer ---------------------------------------------------------------------------------
 
 
@@ -489,7 +501,7 @@ def test_a_job_that_is_cancelled_cancels_the_comparison(
     assert job.end() == 130
     row = play.queue.rows[1]
     assert (row["cancelled_by"], row["why"]) == ("ci", "its job was cancelled")
-    assert "It was cancelled: its job was cancelled" in play.comment
+    assert "It was cancelled" in play.comment
     assert play.statuses[-1] == (ONE, "error", "Not measured: its job was cancelled")
 
 

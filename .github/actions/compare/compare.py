@@ -438,6 +438,10 @@ class GitHub(Forge):
         environment = os.environ
         repository = environment["GITHUB_REPOSITORY"]
         self._repo = f"/repos/{urllib.parse.quote(repository)}"
+        self._as_check = setting("AS_CHECK", "false") == "true"
+        self._check_id: int | None = None
+        if self._as_check:
+            self.STATES = (("error", "failure"),)
         if token := secret("FORGE_TOKEN"):
             self.api = Api(
                 environment.get("GITHUB_API_URL", "https://api.github.com"),
@@ -485,10 +489,30 @@ class GitHub(Forge):
     def post_status(self, state: str, description: str, target_url: str) -> None:
         """Set the status of the commit."""
         assert self.api
+        if self._as_check:
+            self._post_check(state, description, target_url)
+            return
         body = {"state": state, "description": description, "context": self.name}
         if target_url:
             body["target_url"] = target_url
         self.api.call("POST", f"{self._repo}/statuses/{self.change.commit}", body)
+
+    def _post_check(self, state: str, description: str, target_url: str) -> None:
+        """Set the check of the commit, which may be neutral: a status may not."""
+        assert self.api
+        body = {"name": self.name, "output": {"title": description, "summary": description}}
+        if target_url:
+            body["details_url"] = target_url
+        if state == "pending":
+            body["status"] = "in_progress"
+        else:
+            body.update(status="completed", conclusion=state)
+        if self._check_id is None:
+            body["head_sha"] = self.change.commit
+            made = self.api.json("POST", f"{self._repo}/check-runs", body)
+            self._check_id = int(made["id"])
+        else:
+            self.api.call("PATCH", f"{self._repo}/check-runs/{self._check_id}", body)
 
 
 class GitLab(Forge):
