@@ -1,12 +1,20 @@
 -- What a median means in tokens and model FLOPs, and against the peak of its devices.
 alter table raw.measurement
-add column tokens_per_s double precision check (tokens_per_s > 0 and tokens_per_s < 'infinity'),
-add column model_flops_per_s double precision
-check (model_flops_per_s > 0 and model_flops_per_s < 'infinity'),
-add column device text check (device <> ''),
-add column peak_flops double precision check (peak_flops > 0 and peak_flops < 'infinity'),
-add column mfu double precision check (mfu > 0 and mfu < 'infinity'),
-add column mfu_absent text check (mfu_absent <> '');
+add column tokens_per_s double precision,
+add column model_flops_per_s double precision,
+add column device text,
+add column peak_flops double precision,
+add column mfu double precision,
+add column mfu_absent text,
+add constraint measurement_tokens_per_s_check
+check (tokens_per_s > 0 and tokens_per_s < 'infinity') not valid,
+add constraint measurement_model_flops_per_s_check
+check (model_flops_per_s > 0 and model_flops_per_s < 'infinity') not valid,
+add constraint measurement_device_check check (device <> '') not valid,
+add constraint measurement_peak_flops_check
+check (peak_flops > 0 and peak_flops < 'infinity') not valid,
+add constraint measurement_mfu_check check (mfu > 0 and mfu < 'infinity') not valid,
+add constraint measurement_mfu_absent_check check (mfu_absent <> '') not valid;
 comment on column raw.measurement.tokens_per_s is
 'Tokens per second of all devices; null for what is no language model, and before 0.2.0';
 comment on column raw.measurement.model_flops_per_s is

@@ -1,12 +1,13 @@
 -- Which figure of a median a verdict and its alert are about: a suite may be judged by another one
 -- than throughput.
 alter table raw.verdict
-add column metric text not null default 'throughput' check (
+add column metric text not null default 'throughput',
+add constraint verdict_metric_check check (
     metric in (
         'throughput', 'tokens_per_s_per_device', 'tflops_per_device', 'mfu', 'joules_per_unit',
         'peak_resident_bytes'
     )
-);
+) not valid;
 comment on column raw.verdict.metric is
 'Figure that was judged, by its column in marts.fct_measurement: value and baseline are of it';
 comment on column raw.verdict.value is 'The judged figure of this run; see metric';
