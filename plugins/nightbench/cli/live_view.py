@@ -204,8 +204,9 @@ class LiveView:
                 said = each.words()
                 # Only the checks say whether what was measured is good: the results show it.
                 status = "measured, not checked yet" if each.status == "ok" else each.status
-                told = said if said.startswith(status) else f"{status} {said}".rstrip()
-                self._line(f"{each.case_id}: {told}")
+                if not said.startswith(status):
+                    said = f"{status}: {said}" if said else status
+                self._line(f"{each.case_id}: {said}")
         if running:
             words = f"{running[0].case_id} · {running[0].words()}"
             self._line(f"[{self._headline(states, note)}] {words}")

@@ -6,9 +6,10 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import typer
 from rich.console import Console
@@ -136,8 +137,18 @@ app = typer.Typer(
 )
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"nightbench {version('nightbench')}")
+        raise typer.Exit
+
+
 @app.callback()
-def nightbench() -> None:
+def nightbench(
+    is_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it and end.")
+    ] = False,
+) -> None:
     """Scheduled benchmarking of deep-learning training over SSH.
 
     Begin with `nightbench demo`: it starts everything on this machine, measures the suite demo on

@@ -60,7 +60,7 @@ def test_nothing_is_said_twice_and_ends_are_said(run: RunSpool) -> None:
     store.end(CaseStatus.FAILED, [silent])
     shown.refresh("ingest running")
     lines = stream.getvalue().splitlines()
-    assert lines[1] == "one: failed n2 fell silent"
+    assert lines[1] == "one: failed: n2 fell silent"
     assert "case 2 of 2" in lines[2]
     assert "ingest running" in lines[2]
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,7 @@ def test_each_tracked_file_is_in_it(wheel: Path) -> None:
     }
     found = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert found == expected
+    assert wheel.stat().st_size < 4_000_000
 
 
 def run(wheel: Path, folder: Path, *words: str, without: str = "") -> Run:
@@ -75,6 +77,7 @@ def test_what_is_not_installed_is_said_with_the_extra_that_brings_it(
 def test_suites_and_logs_are_read_without_a_checkout(wheel: Path, tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     log.write_text("".join(f"global step {n}, ips: {60 + n % 3}.5 samples/s\n" for n in range(40)))
+    assert run(wheel, tmp_path, "--version").stdout == f"nightbench {version('nightbench')}\n"
     for words in (["validate"], ["parse", "paddle", str(log)]):
         done = run(wheel, tmp_path, *words)
         assert done.returncode == 0, done.stderr
