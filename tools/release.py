@@ -4,8 +4,8 @@
 
 What is missing is said in a sentence, and nothing is changed. Wheel, sdist, the bill of materials
 (CycloneDX, of requirements/control.lock) and SHA256SUMS lie in dist/VERSION/; the tag is VERSION,
-on a commit that sets the version and gives CHANGELOG.md its section. To publish, push the tag:
-.github/workflows/release.yaml builds the same files again and compares.
+on a commit that sets the version, of the image too, and gives CHANGELOG.md its section. To
+publish, push the tag: .github/workflows/release.yaml builds the same files again and compares.
 
 `tools/release.py --build VERSION` only builds, from what is checked out.
 """
@@ -28,6 +28,12 @@ from nightbench.gang.wheels import packages_of
 CI_PASSED = Path("build/ci-passed")
 """What `.ci/run` leaves where all stages are ok: the commit."""
 UNRELEASED = "## Unreleased\n"
+IMAGES = (
+    *("docker/kubernetes/values.yaml", "docker/kubernetes/pod_template.yaml"),
+    "docs/kubernetes.md",
+)
+"""Files that name the image of the newest release."""
+_RELEASED = re.compile(r"^## ([0-9]\S*)", re.MULTILINE)
 _VERSION = re.compile(r'^version = "(.*)"$', re.MULTILINE)
 
 
@@ -55,11 +61,15 @@ def release(version: str) -> None:
         Refused: something is missing; nothing has changed.
     """
     project, changelog = Path("pyproject.toml"), Path("CHANGELOG.md")
-    before = {path: path.read_text(encoding="utf-8") for path in (project, changelog)}
+    files = (project, changelog, *map(Path, IMAGES))
+    before = {path: path.read_text(encoding="utf-8") for path in files}
     refuse(version, before[project], before[changelog])
     project.write_text(_VERSION.sub(f'version = "{version}"', before[project], count=1))
     title = f"## {version} ({datetime.now(UTC):%Y-%m-%d})\n"
     changelog.write_text(before[changelog].replace(UNRELEASED, f"{UNRELEASED}\n{title}", 1))
+    if newest := _RELEASED.search(before[changelog]):
+        for path in map(Path, IMAGES):
+            path.write_text(re.sub(rf"\b{re.escape(newest[1])}\b", version, before[path]))
     try:
         folder = build(version)
     except Refused:

@@ -56,9 +56,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ".gitignore": "/build/\n/dist/\n",
         "CHANGELOG.md": "# Changelog\n\n## Unreleased\n\n- New.\n\n## 0.1.0\n\n- Old.\n",
         "requirements/control.lock": LOCK,
+        **dict.fromkeys(tool().IMAGES, "image: nightbench:0.1.0\nchart: 10.1.0\n"),
     }
     for name, text in texts.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     git("init", "-q")
     git("add", "-A")
@@ -83,6 +84,8 @@ def test_a_release_is_built_hashed_and_tagged_and_nothing_is_published(
     assert git("describe", "--exact-match") == "0.2.0\n"
     assert git("status", "--porcelain") == ""
     assert 'version = "0.2.0"' in (project / "pyproject.toml").read_text()
+    for name in tool().IMAGES:
+        assert (project / name).read_text() == "image: nightbench:0.2.0\nchart: 10.1.0\n"
     changelog = (project / "CHANGELOG.md").read_text()
     assert "## Unreleased\n\n## 0.2.0 (2" in changelog
     assert changelog.index("- New.") > changelog.index("## 0.2.0")
