@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,15 @@ def test_the_page_leads_to_medians(tmp_path: Path) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         (project / "suites" / "trial.yaml").unlink()
+        (project / "tests").mkdir()
+        kit = project / "tests" / "test_benchmarks.py"
+        kit.write_text("from nightbench.testkit.cell_tests import *\n", encoding="utf-8")
+        words = [sys.executable, "-m", "pytest", "-qrs", "-p", "no:cacheprovider", str(kit)]
+        tested = subprocess.run(
+            words, cwd=project, env=here.environment(), capture_output=True, text=True, check=False
+        )
+        assert tested.returncode == 0, tested.stdout
+        assert "data.py: found list for the weights w" in tested.stdout
         for words in (["validate"], ["plan", "fit"], ["run", "fit", "--direct"]):
             done = here.run(*words)
             assert done.returncode == 0, (words, done.stdout, done.stderr)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.random import RandomState
 
 from nightbench.config import load_catalog
 from nightbench.config.locations import dags_folder
@@ -100,6 +101,7 @@ def first_step(interpreter: Callable[[str], str]) -> FirstStep:
 
     @functools.cache
     def call(line: str, workload: str, *words: str) -> dict[str, Any]:
+        _skip_without_arrays(workload)
         return kit.run_first_step(interpreter(line), line, workload, words)
 
     return call
@@ -170,7 +172,7 @@ class _Draws:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name in ("choice", "permutation", "shuffle"):
-            method: Callable[..., Any] = getattr(np.random.RandomState(0), name)
+            method: Callable[..., Any] = getattr(RandomState(0), name)
             return method
 
         def draw(*words: Any, size: Any = None, **_: Any) -> Any:
@@ -181,8 +183,27 @@ class _Draws:
         return draw
 
 
+@functools.cache
+def _weights(workload: str) -> dict[str, Any]:
+    data = load_module(BENCHMARKS / "workloads" / workload / "data.py")
+    scales = CATALOG.workloads[workload].scales
+    made: dict[str, Any] = data.weights(dict(scales[smallest_scale(scales)]), RandomState(0))
+    return made
+
+
+def _skip_without_arrays(workload: str) -> None:
+    """Of a workload in plain Python neither shapes nor gradients are known here."""
+    for name, value in _weights(workload).items():
+        if not isinstance(value, np.ndarray):
+            pytest.skip(
+                f"{workload}/data.py: found {type(value).__name__} for the weights {name}; the "
+                "kit tests NumPy's arrays, drawn from its RandomState"
+            )
+
+
 def _trainer(workload: str, **changes: Any) -> Any:
     """A trainer that has batches and weights, and no network."""
+    _skip_without_arrays(workload)
     base = load_module(BENCHMARKS / "base_trainer.py")
     data = load_module(BENCHMARKS / "workloads" / workload / "data.py")
     about = CATALOG.workloads[workload]
@@ -216,7 +237,7 @@ def test_batches_are_a_rank_s_own_and_weights_the_seed_s(workload: str) -> None:
     if params["batches"] > 1:
         pairs = itertools.combinations(batches, 2)
         assert not any(equal(*pair) for pair in pairs), "two batches, or two ranks', are equal"
-    weights = [data.weights(params, np.random.RandomState([seed, 0])) for seed in (1, 1, 2)]
+    weights = [data.weights(params, RandomState([seed, 0])) for seed in (1, 1, 2)]
     assert equal(weights[0], weights[1]), "weights differ for one seed"
     assert not equal(weights[0], weights[2]), "weights are the same for two seeds"
 
