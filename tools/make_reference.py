@@ -172,7 +172,8 @@ def commands_page() -> str:
         "",
         "# Commands",
         "",
-        "What `--help` says of each command. State lies in `NIGHTBENCH_HOME` (`.nightbench`).",
+        "What `--help` says of each command. State lies in `NIGHTBENCH_HOME`: `.nightbench` of a "
+        "checkout, else `nightbench` of Airflow's home.",
     ]
     panel = None
     for name, command in _commands("nightbench", typer.main.get_command(app).load_all()):

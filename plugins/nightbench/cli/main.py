@@ -152,7 +152,8 @@ def nightbench(
     """Scheduled benchmarking of deep-learning training over SSH.
 
     Begin with `nightbench demo`: it starts everything on this machine, measures the suite demo on
-    two local nodes and shows what came of it. State lies in NIGHTBENCH_HOME (.nightbench).
+    two local nodes and shows what came of it. State lies in
+    NIGHTBENCH_HOME: .nightbench of a checkout, else nightbench of Airflow's home.
     """
 
 
