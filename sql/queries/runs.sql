@@ -207,8 +207,10 @@ order by s.case_id;
 -- name: case_past(cluster)
 -- Durations of each case on a cluster: the median seconds of its good runs among the last 20, as a
 -- whole and for one repeat, as far as they were measured by the newest definition (another protocol
--- takes another time); and when a scheduled run last tried it, of its last 60 runs. A failed case counts as tried, or it
--- would come first in every night; a case that was left out before its first launch does not.
+-- takes another time); when a scheduled run last tried it, of its last 60 runs. A failed case counts as tried, or it
+-- would come first in every night; a case that was left out before its first launch does not. By how
+-- much its good nights differ from the ones before, and the reference build that it was last
+-- measured beside.
 with tried as (
     select
         s.case_id,
@@ -218,6 +220,10 @@ with tried as (
         m.definition_digest,
         m.run_kind,
         m.run_at as started_at,
+        m.throughput / lag(m.throughput) over (
+            partition by s.case_id, m.is_good, m.run_kind order by m.run_at
+        ) as step,
+        m.is_good and m.run_kind = 'nightly' as is_night,
         row_number() over (
             partition by s.case_id, m.status order by m.run_at desc, m.run_key desc
         ) as age,
@@ -239,22 +245,33 @@ with tried as (
 )
 
 select
-    case_id,
-    percentile_cont(0.5) within group (order by elapsed_s) filter (
-        where status = 'ok' and age <= 20 and definition_digest is not distinct from newest
+    t.case_id,
+    percentile_cont(0.5) within group (order by t.elapsed_s) filter (
+        where t.status = 'ok' and t.age <= 20 and t.definition_digest is not distinct from t.newest
     ) as seconds,
-    percentile_cont(0.5) within group (order by repeat_s) filter (
-        where status = 'ok' and age <= 20 and definition_digest is not distinct from newest
+    percentile_cont(0.5) within group (order by t.repeat_s) filter (
+        where t.status = 'ok' and t.age <= 20 and t.definition_digest is not distinct from t.newest
     ) as repeat_s,
-    max(newest) filter (where status = 'ok') as definition_digest,
-    max(started_at) filter (
+    max(t.newest) filter (where t.status = 'ok') as definition_digest,
+    max(t.started_at) filter (
         where
-        run_kind = 'nightly'
-        and (status in ('ok', 'failed', 'unavailable') or elapsed_s is not null)
-    ) as last_at
-from tried
-group by case_id
-order by case_id;
+        t.run_kind = 'nightly'
+        and (t.status in ('ok', 'failed', 'unavailable') or t.elapsed_s is not null)
+    ) as last_at,
+    percentile_cont(0.5) within group (order by abs(t.step - 1)) filter (
+        where t.is_night
+    ) as noise,
+    (
+        select p.build
+        from raw.night_pair as p
+        inner join raw.run as r on p.run_id = r.run_id
+        where p.case_id = t.case_id and r.cluster = :cluster and p.n > 0 and not p.is_bridge
+        order by r.started_at desc
+        limit 1
+    ) as reference
+from tried as t
+group by t.case_id
+order by t.case_id;
 
 -- name: case_states(case_id, run_ids)
 -- What a case was measured with in some runs: build, code, definition, mode, its nodes'

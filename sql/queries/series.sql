@@ -43,6 +43,45 @@ where
     and s.case_id = any(:case_ids)
     and m.value > 0;
 
+-- name: night_pairs(cluster, case_ids, run_id, before)
+-- Nights of some series beside reference builds, the newest first: those of nightly runs of a year,
+-- and of the run itself. Of each run the reference first, and then the one before.
+select
+    p.case_id,
+    p.run_id,
+    p.reference,
+    p.ratio,
+    p.spread,
+    p.n,
+    p.reference_throughput as level,
+    p.low,
+    p.high
+from raw.night_pair as p
+inner join raw.run as r on p.run_id = r.run_id
+where
+    p.case_id = any(:case_ids)
+    and p.n > 0
+    and r.cluster = :cluster
+    and (
+        p.run_id = :run_id
+        or (
+            r.run_kind = 'nightly'
+            and r.started_at < :before
+            and r.started_at > :before::timestamptz - interval '1 year'
+        )
+    )
+order by p.case_id asc, r.started_at desc, p.run_id asc, p.is_bridge asc;
+
+-- name: store_machine*!
+-- The verdict on the reference that a case was measured beside.
+update raw.night_pair
+set machine = :kind, machine_sentence = :sentence
+where
+    run_id = :run_id
+    and case_id = :case_id
+    and not is_bridge
+    and row(machine, machine_sentence) is distinct from row(:kind, :sentence);
+
 -- name: run_ids(run_keys)
 -- Names of some runs by their keys.
 select

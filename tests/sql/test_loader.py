@@ -37,7 +37,7 @@ TABLES = [
 OTHERS = [
     *("alert_cause", "bisect", "bisect_step", "compare_request", "confirmation", "deadline_check"),
     "detector_grade",
-    *("drift", "lock", "message", "message_item", "month", "night", "noise_event"),
+    *("drift", "lock", "message", "message_item", "month", "night", "night_pair", "noise_event"),
     *("shadow_verdict", "shared_movement", "suite_watch"),
 ]
 """Of what is made of results: their keepers have tests of their own."""

@@ -79,12 +79,45 @@ def measure_plan(chosen: Chosen, plan: RunPlan, health: ClusterHealth | None = N
                 refresh=view.refresh,
                 at_once=chosen.cluster.parallel_cases,
             )
+        if plan.pairs:
+            measure_beside(chosen, plan, targets)
     except KeyboardInterrupt:
         interrupted = True
     plans.mark_ended(folder)
     if interrupted:
         say(f"{run_id} was cancelled; its processes on the nodes have been ended")
     return interrupted
+
+
+def measure_beside(chosen: Chosen, plan: RunPlan, targets: Mapping[str, SshTarget]) -> None:
+    """Measure cases of a plan in turn with their reference builds.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C or SIGTERM; no process is left on a node.
+    """
+    from nightbench.experiments.engine import experiment_context
+    from nightbench.experiments.reference_pairs import measure_pairs
+    from nightbench.experiments.reporting import ComparisonReporter
+    from nightbench.gang import case_runner
+
+    spool = common.spool()
+    context = experiment_context(
+        chosen.suite,
+        chosen.cluster,
+        chosen.catalog,
+        targets,
+        common.open_warehouse,
+        spool,
+        outside_hours=True,  # The plan has looked at the hours; they end with the night.
+        until=plan.jobs[0].deadline if plan.jobs else None,
+    )
+    reporter = ComparisonReporter(say)
+    work = measure_pairs(plan, spool, context, reporter)
+    with spool.run(plan.run.run_id).steered():
+        found = asyncio.run(case_runner.run_interruptible(work, reporter.refresh))
+    for pair in found:
+        if pair.why:
+            warn(f"{pair.case_id} beside {pair.reference.build_id}: {pair.why}")
 
 
 def plan_now(

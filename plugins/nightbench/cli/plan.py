@@ -16,7 +16,7 @@ from nightbench.core.budget import CaseHistory, NightPlan, NightPlanEntry, durat
 from nightbench.core.capabilities import broken, untried_because
 from nightbench.core.errors import UserError
 from nightbench.core.hours import Hours
-from nightbench.core.model import Cluster, JobSpec, Suite
+from nightbench.core.model import Cluster, JobSpec, PlannedPair, Suite
 from nightbench.core.sentences import sentence
 
 app = typer.Typer()
@@ -222,7 +222,13 @@ def show_night(chosen: Chosen, at: str | None, *, json: bool) -> None:
     night = plan_night(suite, cluster, chosen.catalog, past, begin_of(suite, cluster, at, place))
     nodes = {case.case_id: [node.name for node in nodes_for(case, cluster)] for case in suite.cases}
     if json:
-        common.print_json([_document(entry, cluster, nodes, past) for entry in night.entries])
+        common.print_json(
+            [
+                _document(entry, cluster, nodes, past)
+                | {"reference": [_pair(x) for x in night.pairs if x.case_id == entry.case_id]}
+                for entry in night.entries
+            ]
+        )
     else:
         _show(night, past, suite, nodes, place)
 
@@ -255,6 +261,8 @@ def _show(
     nodes: Mapping[str, list[str]],
     place: tzinfo,
 ) -> None:
+    from nightbench.night.reference_pairs import beside
+
     def minute(at: datetime) -> str:
         return f"{at.astimezone(place):%Y-%m-%d %H:%M}"
 
@@ -276,6 +284,17 @@ def _show(
         out.print(common.table(columns, rows))
     for case_id, reason in night.left_out.items():
         say(f"left out: {case_id}: {sentence(reason)}")
+    chosen = [pair for pair in night.pairs if pair.left_out is None]
+    for pair in chosen:
+        say(f"reference: {beside(pair)}, {duration(pair.seconds)}")
+    for pair in night.pairs:
+        if pair.left_out is not None:
+            say(f"not beside its reference: {pair.case_id}: {sentence(pair.left_out)}")
+    if night.pairs:
+        cost = duration(sum(pair.seconds for pair in chosen))
+        many = len({pair.case_id for pair in night.pairs})
+        number = len({pair.case_id for pair in chosen})
+        say(f"beside a reference build, after all cases: {number} of {many} cases, about {cost}")
     unavailable = [entry for entry in night.entries if entry.problem is not None]
     for entry in unavailable:
         say(f"unavailable: {entry.case_id}: {entry.problem}")
@@ -291,6 +310,16 @@ def _show(
         say(f"{words}; nothing limits it{since}")
     else:
         say(f"{words}; it ends at {minute(window.end)} ({window.why})")
+
+
+def _pair(pair: PlannedPair) -> dict[str, Any]:
+    return {
+        "build_id": pair.reference.build_id,
+        "rounds": pair.rounds,
+        "estimate_s": pair.seconds,
+        "is_bridge": pair.is_bridge,
+        "left_out": pair.left_out and pair.left_out.to_json(),
+    }
 
 
 def _document(

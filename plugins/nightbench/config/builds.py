@@ -5,13 +5,13 @@ import os
 import posixpath
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from nightbench.config import locations, values
 from nightbench.config.clusters import relative_to_file
-from nightbench.config.schema import SuiteFile
+from nightbench.config.schema import BuildFile
 from nightbench.config.source import Document, Key
 from nightbench.core.code_digest import file_digest
 from nightbench.core.errors import UserError
@@ -21,25 +21,30 @@ _DIGEST_LENGTH = 16
 _DIGEST = re.compile(f"[0-9a-f]{{{_DIGEST_LENGTH}}}")
 
 
-def read_builds(document: Document, file: SuiteFile | None) -> dict[str, Build]:
-    """Return the builds of a suite by framework line."""
+def read_builds(
+    document: Document, written: Mapping[str, BuildFile], name: str = "builds", *, least: int = 0
+) -> dict[str, Build]:
+    """Return the builds that a key of a suite's file names by framework line.
+
+    `least` is 1 where each has to say which build, instead of leaving it to the line's lock.
+    """
     builds: dict[str, Build] = {}
-    for line, entry in (file.builds if file else {}).items():
-        key: Key = ("builds", line)
+    for line, entry in written.items():
+        key: Key = (name, line)
         given = [name for name in ("version", "wheel", "path") if getattr(entry, name) is not None]
-        if len(given) > 1:
-            message = f"found {' and '.join(given)}; expected one of version, wheel, path"
-            document.complain(key, message)
+        if not least <= len(given) <= 1:
+            found = " and ".join(given) or "none of them"
+            document.complain(key, f"found {found}; expected one of version, wheel, path")
             continue
         source, version, location = "path" if entry.path else "index", entry.version, entry.path
         if entry.wheel is not None:
-            found = relative_to_file(document.path, entry.wheel)
-            if found is None or not os.path.isfile(found) or found.suffix != ".whl":
+            wheel = relative_to_file(document.path, entry.wheel)
+            if wheel is None or not os.path.isfile(wheel) or wheel.suffix != ".whl":
                 message = f'found "{entry.wheel}"; expected a wheel file (.whl) that is there'
                 document.complain((*key, "wheel"), message)
                 continue
             # Its digest is taken when a case is resolved.
-            source, version, location = "wheel", wheel_version(found), str(found)
+            source, version, location = "wheel", wheel_version(wheel), str(wheel)
         builds[line] = Build(line, entry.variant or "", source, version, location)
     return builds
 

@@ -371,6 +371,8 @@ class SuiteFile(StrictModel):
     for ever."""
     builds: dict[FrameworkName, BuildFile] = Field({})
     """Framework line: build; the line's lock unless given."""
+    reference: dict[FrameworkName, BuildFile] = Field({})
+    """Framework line: pinned build that nights measure beside theirs (docs/reference-build.md)."""
     env: v.Env = Field({})
     """Environment of all processes."""
     role_env: dict[RoleName, v.Env] = Field({})

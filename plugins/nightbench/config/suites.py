@@ -73,9 +73,11 @@ def load_suite(
     catalog = dataclasses.replace(catalog, workloads={**own, **catalog.workloads})
     # A command that is not in order has been complained of, and its cases are not known.
     written = [each for each in written if each.case.workload in catalog.workloads]
-    builds = read_builds(document, file)
+    builds = read_builds(document, file.builds if file else {})
+    reference = read_builds(document, file.reference if file else {}, "reference", least=1)
     untried = untried or (file is not None and file.untried)
     skipped = _check_cases(document, written, catalog, cluster, builds, untried=untried)
+    _check_reference(document, file, written, catalog, cluster, builds, reference)
     _check_hours(document, file, cluster)
     if file is None or document.problems or cluster is None:
         raise document.error
@@ -92,6 +94,7 @@ def load_suite(
         tables=tuple(_table(name, each, written) for name, each in file.tables.items()),
         protocol=_protocol(file.protocol),
         builds=builds,
+        reference=reference,
         policy=file.policy.to(RegressionPolicy),
         repeat_timeout_s=file.timeouts.repeat,
         progress_timeout_s=file.timeouts.progress,
@@ -145,6 +148,33 @@ def _check_hours(document: Document, file: SuiteFile | None, cluster: Cluster | 
             f"{cluster.window}"
         )
         document.complain(("night", "window"), message)
+
+
+def _check_reference(
+    document: Document,
+    file: SuiteFile | None,
+    cases: Iterable[WrittenCase],
+    catalog: Catalog,
+    cluster: Cluster | None,
+    builds: dict[str, Build],
+    reference: dict[str, Build],
+) -> None:
+    """Complain of reference builds that no case could be measured beside."""
+    lines = sorted({each.case.framework for each in cases})
+    if file and file.reference and file.policy.metric != "throughput":
+        message = f"is for the metric throughput; found policy.metric {file.policy.metric}"
+        document.complain(("reference",), message)
+    for line, build in reference.items():
+        if line not in lines:
+            message = f"the suite has no case of {line}; expected one of {', '.join(lines)}"
+            document.complain(("reference", line), message)
+        elif build == builds.get(line):
+            message = "is the build that the nights measure; expected another one"
+            document.complain(("reference", line), message)
+        elif cluster is not None:
+            variant = variant_of(catalog.frameworks[line], cluster, {**builds, line: build})
+            if isinstance(variant, Refusal):
+                document.complain(("reference", line), variant.message)
 
 
 def _own_cluster(document: Document, catalog: Catalog) -> Cluster | None:

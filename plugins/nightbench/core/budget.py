@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from nightbench.core.hours import Hours, opening
-from nightbench.core.model import Protocol, Reason, ReasonCode, Suite
+from nightbench.core.model import Build, PlannedPair, Protocol, Reason, ReasonCode, Suite
 
 PRIORITY = 5
 """Default priority of a case."""
@@ -37,12 +37,16 @@ class CaseHistory:
     """When a scheduled run last tried the case, successfully or not."""
     definition: str | None = None
     """Digest of the definition that the durations belong to; None: any definition."""
+    noise: float | None = None
+    """How much its nights vary: median of the relative steps from night to night."""
+    reference: Build | None = None
+    """The reference build that it was last measured beside."""
 
     def of(self, definition: str) -> CaseHistory:
         """Return the history without durations that belong to another definition."""
         if self.definition in (None, definition):
             return self
-        return CaseHistory(last=self.last)
+        return CaseHistory(last=self.last, noise=self.noise, reference=self.reference)
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,8 @@ class NightPlan:
     window: NightWindow
     entries: tuple[NightPlanEntry, ...]
     """Measured cases in their order, then cases that are left out or unavailable."""
+    pairs: tuple[PlannedPair, ...] = ()
+    """Measured cases that are measured beside a reference build as well, after all cases."""
 
     @property
     def left_out(self) -> dict[str, Reason]:

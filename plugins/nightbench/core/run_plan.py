@@ -23,6 +23,7 @@ from nightbench.core.model import (
     JobSpec,
     Limits,
     PlannedCase,
+    PlannedPair,
     Process,
     Protocol,
     Reason,
@@ -216,6 +217,8 @@ class RunPlan:
     """Whose alerts are whose; the first that matches counts."""
     zone: str = "UTC"
     """By whose clock nights begin and end: of the suite's window, or of the cluster's."""
+    pairs: tuple[PlannedPair, ...] = ()
+    """Cases that the night measures beside a reference build, too, in their order."""
 
 
 def new_run_id(suite: str, now: datetime) -> str:
@@ -286,6 +289,7 @@ def make_plan(
         unavailable=unavailable,
         routes=suite.routes,
         zone=_zone(suite, cluster),
+        pairs=night.pairs if night else (),
     )
 
 

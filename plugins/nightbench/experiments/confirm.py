@@ -183,14 +183,14 @@ async def measure_again(
 
     others = [node for node in nodes if node not in suspect.nodes]
     try:
-        here = await measure("", _unwanted(others, "others"))
+        here = await measure("", unwanted(others, "others"))
     except EnvironmentUnavailable as error:
         return inconclusive(f"one of the builds cannot be had any more: {error}"), {}
     there: Document | str | None = None
     # Where time ran out on the night's own nodes, none is left for others.
     if here["complete"] and len(set(others) - unfit.keys()) >= len(suspect.nodes):
         try:
-            there = await measure(ELSEWHERE, unfit | _unwanted(suspect.nodes, "it"))
+            there = await measure(ELSEWHERE, unfit | unwanted(suspect.nodes, "it"))
         except UserError as error:
             # What the night's own nodes say stands without it.
             there = str(error)
@@ -198,7 +198,8 @@ async def measure_again(
     return found, {"here": here, "there": there, "pairs": builds is not None}
 
 
-def _unwanted(nodes: Iterable[str], measured_on: str) -> NodesOut:
+def unwanted(nodes: Iterable[str], measured_on: str) -> NodesOut:
+    """Return nodes that are left out because the night measured elsewhere: on `others`, say."""
     code = ReasonCode.NIGHT_MEASURED_ON
     return {
         node: left_out_because(node, Reason(code, node, observed=measured_on)) for node in nodes

@@ -3,9 +3,7 @@
 Every run gets verdicts; only nightly runs open and close alerts and send messages.
 """
 
-import math
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nightbench.alerts import AlertChanges, Delivery, LiveAlert, alerts_for, drifts
@@ -36,22 +34,15 @@ from nightbench.detection import (
     siblings_of_cases,
 )
 from nightbench.detection.factors import NightRow, SharedMovement
+from nightbench.night.case_controls import controls_of_cases
 from nightbench.night.detector_grade import DetectorGrades, grade_detector
+from nightbench.night.paired_night import after, paired_cases
 from nightbench.night.shared_night import CHANGES, judge_shared, placements, remaining
 from nightbench.night.suspected_regressions import confirm_suspects
-from nightbench.nodes.node_preflight import ALL_REDUCE
 from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan
 from nightbench.warehouse import Warehouse
-from nightbench.warehouse.causes import CauseRepository
 from nightbench.warehouse.connection import Connect
-from nightbench.warehouse.repository import Row
-
-MOST = 0.75
-"""Share of a case's nights with controls on which a kind of control must be present to count."""
-
-Kind = tuple[str, str, str]
-"""metric, device, backend: figures of one kind are comparable."""
 
 
 @dataclass(frozen=True)
@@ -248,6 +239,9 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
     # Controls measure speed, and what a night's series share is looked for in throughput alone.
     by_throughput = plan.policy.metric == "throughput"
     is_shared = run.run_kind is RunKind.NIGHTLY and by_throughput
+    paired = paired_cases(warehouse, run, measured, histories, plan.policy) if by_throughput else {}
+    measured |= {case_id: each.measured for case_id, each in paired.items()}
+    histories |= {case_id: each.history for case_id, each in paired.items()}
     placed = placements(warehouse, run, list(measured)) if is_shared else {}
     modes = modes_of_cases(run, measured, histories, placed)
     histories = {**histories, **{case_id: list(each.points) for case_id, each in modes.items()}}
@@ -278,7 +272,16 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
     judged = JudgedCases(cases, histories)
     if is_shared:
         shared = judge_shared(
-            warehouse, run, by_id, measured, histories, cases, plan.policy, placed, siblings
+            warehouse,
+            run,
+            by_id,
+            measured,
+            histories,
+            cases,
+            plan.policy,
+            placed,
+            siblings,
+            {case_id: each.machine for case_id, each in paired.items()},
         )
         told = [
             (replace(verdict, sentence=modes[verdict.case_id].after(verdict.sentence)), judgement)
@@ -287,6 +290,7 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
             for verdict, judgement in shared.cases
         ]
         judged = JudgedCases(told, histories, shared.movements, shared.own, shared.rows)
+    judged = replace(judged, cases=after(judged.cases, paired))
     warehouse.series.store_verdicts(judged.verdicts)
     return judged
 
@@ -319,77 +323,3 @@ def _measurement(run: Run, planned: PlannedCase, measured: MeasuredCase) -> Meas
             for r in measured.quarantine_reasons
         ),
     )
-
-
-# --- control measurements of a case's nodes, one figure for each night ----------------------------
-# Read only for cases with a change, as evidence that affects no verdict. A warehouse that cannot be
-# read raises: a change without controls would look as if none were measured.
-
-
-def controls_of_cases(
-    repository: CauseRepository, run: Run, case_ids: Sequence[str]
-) -> dict[str, dict[str, float]]:
-    """Return case_id -> run_id -> figure of the controls (`figures`), for the last 180 nights.
-
-    Raises:
-        WarehouseUnavailable: the warehouse is away.
-    """
-    if not case_ids:
-        return {}
-    measured: dict[str, list[Row]] = defaultdict(list)
-    for row in repository.night_controls(run.cluster, run.started_at):
-        measured[row["run_id"]].append(row)
-    if not measured:
-        return {}
-    nodes: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for row in repository.nodes(case_ids, sorted(measured)):
-        nodes[row["case_id"]][row["run_id"]].add(row["node"])
-    return {
-        case_id: figures({run_id: kinds(measured[run_id], on) for run_id, on in runs.items()})
-        for case_id, runs in nodes.items()
-    }
-
-
-def kinds(measured: Sequence[Row], nodes: Collection[str]) -> dict[Kind, float]:
-    """Return a night's control figures of some nodes together: for each kind the slowest node's.
-
-    A synchronous job is as fast as its slowest node. Kinds that one of the nodes lacks are left
-    out, and so is an all-reduce between other nodes.
-    """
-    found: dict[Kind, list[float]] = defaultdict(list)
-    for row in measured:
-        kind = (row["metric"], row["device"], row["backend"])
-        if row["metric"] == ALL_REDUCE:
-            if set(row["node"].split("+")) == set(nodes):
-                found[kind] = [row["median"]] * len(nodes)
-        elif row["node"] in nodes:
-            found[kind].append(row["median"])
-    return {kind: min(each) for kind, each in found.items() if len(each) == len(nodes)}
-
-
-def figures(nights: Mapping[str, Mapping[Kind, float]]) -> dict[str, float]:
-    """Return one figure for each night by run_id: the geometric mean over its kinds.
-
-    Higher is better. The set of kinds must be the same on all nights: only kinds that most nights
-    have count, and a night without one of them has no figure. Devices of a node (its GPUs) count
-    as one, with the slowest.
-    """
-    known = [night for night in nights.values() if night]
-    counts: dict[Kind, int] = defaultdict(int)
-    for night in known:
-        for kind in night:
-            counts[kind] += 1
-    kept = [kind for kind, count in sorted(counts.items()) if count >= MOST * len(known)]
-    return {
-        run_id: _figure({kind: night[kind] for kind in kept})
-        for run_id, night in nights.items()
-        if kept and all(kind in night for kind in kept)
-    }
-
-
-def _figure(night: Mapping[Kind, float]) -> float:
-    slowest: dict[Kind, float] = {}
-    for (metric, device, backend), value in night.items():
-        work = (metric, device.partition("-")[0], backend)
-        slowest[work] = min(value, slowest.get(work, math.inf))
-    return math.exp(sum(math.log(value) for value in slowest.values()) / len(slowest))

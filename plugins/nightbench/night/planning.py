@@ -33,6 +33,7 @@ from nightbench.core.run_plan import definition_digest, make_plan
 from nightbench.core.sentences import sentence
 from nightbench.night.acceptance import accepting
 from nightbench.night.code_snapshot import keep_code
+from nightbench.night.reference_pairs import beside, plan_pairs
 from nightbench.spool import CaseStore, RunSpool, Spool, SpoolError
 from nightbench.spool.plans import PlannedJob, save_cluster, save_job, store_plan
 from nightbench.warehouse import Warehouse, WarehouseRefused, WarehouseUnavailable
@@ -164,7 +165,8 @@ def plan_night(
         NightPlanEntry(case_id, 0.0, guessed=False, problem=problem)
         for case_id, problem in problems.items()
     )
-    return NightPlan(made.window, (*made.entries, *unavailable))
+    pairs = plan_pairs(suite, cluster, catalog, made, past)
+    return NightPlan(made.window, (*made.entries, *unavailable), pairs)
 
 
 def next_night(suite: Suite, cluster: Cluster, at: datetime) -> NightWindow:
@@ -303,5 +305,10 @@ def _log_night(night: NightPlan) -> None:
     for entry in night.entries:
         if entry.problem is not None:
             log.warning("unavailable: %s: %s", entry.case_id, entry.problem)
+    for pair in night.pairs:
+        if pair.left_out is None:
+            log.info("%s, about %s", beside(pair), duration(pair.seconds))
+        else:
+            log.warning("not beside its reference: %s: %s", pair.case_id, sentence(pair.left_out))
     if night.window.end is not None:
         log.info("the night ends at %s (%s)", clock(night.window.end), night.window.why)

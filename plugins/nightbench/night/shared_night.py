@@ -66,11 +66,13 @@ def judge_shared(
     policy: RegressionPolicy,
     placed: Placements,
     siblings: Mapping[str, Siblings],
+    machines: Mapping[str, Sequence[HistoryPoint]],
 ) -> SharedNight:
     """Find the movements that cases of a nightly run share, and judge what is left of each.
 
     A series that moved with others without showing it alone is `regressed` or `improved` by what
-    they show together.
+    they show together. `machines` are the nights of reference builds by case_id: controls of the
+    nodes, of which the case beside it has no movement left.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
@@ -84,7 +86,22 @@ def judge_shared(
         for case_id in judged
     }
     days = {p.run_id: p.at for row in rows.values() for p in row.points}
-    return share(rows, list(_controls(warehouse, run, days)), cases, policy)
+    controls = list(_controls(warehouse, run, days))
+    for case_id in machines.keys() & rows.keys():
+        row = rows[case_id]
+        own = {each for each in row.factors if each.kind in (FactorKind.LINE, FactorKind.WORKLOAD)}
+        controls.append(
+            replace(
+                row,
+                name=f"reference of {case_id}",
+                points=machines[case_id],
+                factors={*row.factors} - own,
+                is_control=True,
+                siblings=None,
+            )
+        )
+        rows[case_id] = replace(row, factors=own, nodes={}, usual_nodes=())
+    return share(rows, controls, cases, policy)
 
 
 def share(

@@ -4,7 +4,9 @@ Imported at every parse of a DAG file and at every task start: whatever is heavy
 checks) is imported in the body of a task.
 """
 
+import asyncio
 import dataclasses
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -28,12 +30,14 @@ from nightbench.config.suites import case_names
 from nightbench.core.model import RunKind, Strategy
 from nightbench.orchestration.airflow_versions import (
     DOUBLING,
+    AirflowException,
     AirflowFailException,
     AirflowSkipException,
 )
 from nightbench.orchestration.dag_common import (
     MEDIANS,
     dag_run_state,
+    experiment_context,
     optional,
     optional_names,
     our_dag,
@@ -41,6 +45,8 @@ from nightbench.orchestration.dag_common import (
 )
 from nightbench.orchestration.gang_operator import PREPARE_TIMEOUT, GangOperator
 from nightbench.orchestration.plan_operator import RUN, PlanOperator
+
+log = logging.getLogger(__name__)
 
 RUN_TIMEOUT = timedelta(hours=23)
 """A nightly run has ended when the next night's begins."""
@@ -58,7 +64,9 @@ Measures every case of the suite `{name}` on the cluster `{cluster}` at `{schedu
 3. **measure** holds one task for each case, {at_once}: the nodes are prepared, then the gang is
    launched over SSH and watched until it has ended everywhere. A retry does not launch a failed
    case again; clear its task to measure it anew. A skipped one had no room in the night.
-4. **ingest** checks and loads whatever came back; `nightbench_regressions` judges it.
+4. **reference** measures cases a second time, in turn with the suite's reference build, where it
+   names one and the night has time left. Else it is skipped.
+5. **ingest** checks and loads whatever came back; `nightbench_regressions` judges it.
 
 Results: *Benchmarks* in the navigation, or the tab *Results* of a run.
 """
@@ -261,11 +269,12 @@ def suite_dag(
         ).expand_kwargs(planned)
         # A task that takes another's output is typed by the value, not by the reference to it.
         preflight(planned) >> measured  # type: ignore[arg-type] # mapped tasks have no type
-        loaded = ingest()
+        paired, loaded = reference(), ingest()
         # The run fails where a case failed, although the ingest loaded all that came back. What
         # the night had no room for is skipped, and no failure.
         all_measured = EmptyOperator(task_id="all_measured", trigger_rule="none_failed")
-        measured >> loaded >> all_measured
+        measured >> paired >> loaded >> all_measured
+        measured >> loaded
         measured >> all_measured
     return dag
 
@@ -292,6 +301,42 @@ def preflight(planned: list[dict[str, str]] | None) -> dict[str, Any]:
             "store such as s3://bucket/spool"
         )
     return examine_run(run, ssh_targets_async, connect)
+
+
+@task(
+    trigger_rule="all_done",
+    retries=2,
+    # The night's end limits it: no launch begins that cannot end by then.
+    execution_timeout=timedelta(hours=12),
+    doc_md="Measures cases in turn with the suite's reference build; a retry goes on.",
+)
+def reference(**context: Any) -> dict[str, int]:
+    """Measure what the plan wants beside a reference build; skipped where that is nothing."""
+    from nightbench.experiments.reference_pairs import measure_pairs
+    from nightbench.experiments.reporting import ComparisonReporter
+    from nightbench.gang import case_runner
+    from nightbench.spool import open_spool
+    from nightbench.spool.plans import load_job, read_plan
+
+    nightbench_run = context["ti"].xcom_pull(task_ids="plan", key=RUN)
+    plan = read_plan(open_spool().run(nightbench_run)) if nightbench_run else None
+    if plan is None or not plan.pairs:
+        raise AirflowSkipException("nothing is measured beside a reference build")
+    with user_errors_fail_task():
+        until = load_job(open_spool().run(nightbench_run), plan.pairs[0].case_id, 0).job.deadline
+        where = experiment_context(
+            plan.run.suite, plan.run.cluster, outside_hours=True, until=until
+        )
+        reporter = ComparisonReporter(log.info, all_events=True)
+        work = measure_pairs(plan, open_spool(), where, reporter)
+        try:
+            found = asyncio.run(case_runner.run_interruptible(work, reporter.refresh))
+        except KeyboardInterrupt:
+            raise AirflowException("ended from outside; a retry goes on") from None
+    for pair in found:
+        if pair.why:
+            log.warning("%s beside %s: %s", pair.case_id, pair.reference.build_id, pair.why)
+    return {"measured": sum(bool(pair.pairs) for pair in found), "planned": len(found)}
 
 
 @task(

@@ -34,7 +34,7 @@ EXPORTED = "exported"
 
 T = TypeVar("T")
 
-_OF_PLAN = ("owner", "protocol", "policy", "channels", "routes", "zone")
+_OF_PLAN = ("owner", "protocol", "policy", "channels", "routes", "zone", "pairs")
 _OF_CASE = ("processes", "parameters", "converges", "units_per_trainer_step", "from_log")
 _OF_LATER_CASE = ("losses", "has_dropout")
 """What plans of older versions have not."""
@@ -97,7 +97,7 @@ def read_plan(folder: RunSpool) -> RunPlan:
     with of_this_version(folder.folder / "run.json"):
         plan = {
             "run": {field.name: document[field.name] for field in dataclasses.fields(Run)},
-            # Plans of older versions have neither routes nor a zone.
+            # Plans of older versions have no routes, zone or pairs.
             **{name: document[name] for name in _OF_PLAN if name in document},
             "cluster": {
                 "name": document["cluster"],

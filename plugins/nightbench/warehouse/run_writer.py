@@ -169,6 +169,8 @@ class RunWriter(Repository):
                     build_keys[builds[case_id].build_id],
                 )
             changed += self._store_results(results)
+            pairs = [to_row.pair_row(run.run_id, pair) for pair in bundle.pairs]
+            changed += self._store("night_pair", pairs, "run_id case_id reference")
             changed += self._write("supersede_generations", {"run_key": key["run_key"]})
             changed += self._write(
                 "mark_loaded", {"run_id": run.run_id, "checks_digest": bundle.checks_digest}

@@ -119,7 +119,12 @@ class RunRepository(RunWriter):
         """Case id -> how long the case takes there, and when a scheduled run last tried it."""
         return {
             row["case_id"]: CaseHistory(
-                row["seconds"], row["repeat_s"], row["last_at"], row["definition_digest"]
+                row["seconds"],
+                row["repeat_s"],
+                row["last_at"],
+                row["definition_digest"],
+                row["noise"],
+                row["reference"] and Build(**row["reference"]),
             )
             for row in self._read("case_past", cluster=cluster)
         }

@@ -9,6 +9,7 @@ from nightbench.core.model import (
     THROUGHPUT,
     HistoryPoint,
     MetricInfo,
+    PairNight,
     RunKind,
     Verdict,
     VerdictKind,
@@ -79,6 +80,27 @@ class SeriesRepository(Repository):
     def placements(self, cluster: str, case_ids: Sequence[str], until: datetime) -> list[Row]:
         """Sets of nodes that series ran on in 180 days, with the runs; the commonest set first."""
         return self._read("placements", cluster=cluster, case_ids=case_ids, until=until)
+
+    def night_pairs(
+        self, cluster: str, case_ids: Sequence[str], run_id: str, before: datetime
+    ) -> dict[str, list[PairNight]]:
+        """Nights of series beside reference builds, by case, the newest first.
+
+        Those of nightly runs `before`, and of the run itself; of each run the reference first, and
+        then the one before, where it measured both.
+        """
+        found: dict[str, list[PairNight]] = {}
+        for row in self._read(
+            "night_pairs", cluster=cluster, case_ids=case_ids, run_id=run_id, before=before
+        ):
+            found.setdefault(row.pop("case_id"), []).append(PairNight(**row))
+        return found
+
+    def store_machine(self, run_id: str, case_id: str, kind: str, sentence: str) -> None:
+        """Store the verdict on the reference that a case of a run was measured beside."""
+        row = {"run_id": run_id, "case_id": case_id, "kind": kind, "sentence": sentence}
+        with self._transaction(f"store the verdict on the reference of {case_id}"):
+            self._write("store_machine", row)
 
     def store_verdicts(self, verdicts: Iterable[Verdict]) -> int:
         """Store the verdicts of runs and return how many were new or different."""

@@ -12,6 +12,7 @@ from nightbench.core.model import (
     Case,
     CheckResult,
     Cluster,
+    MeasuredPair,
     Measurement,
     PlannedCase,
     RankResult,
@@ -250,3 +251,24 @@ def _positive(value: float | None) -> float | None:
 def text(value: str | None) -> str | None:
     """Text without NUL, which PostgreSQL's has not and a process's message may."""
     return None if value is None else value.replace("\x00", "\\x00")
+
+
+def pair_row(run_id: str, pair: MeasuredPair) -> Row:
+    """What a case brought beside a reference build, for `raw.night_pair`."""
+    night, reference = pair.medians or (None, None)
+    return {
+        "run_id": run_id,
+        "case_id": pair.case_id,
+        "reference": pair.reference.build_id,
+        "build": Json(vars(pair.reference)),
+        "is_bridge": pair.is_bridge,
+        "n": len(pair.pairs),
+        "night_throughput": night,
+        "reference_throughput": reference,
+        "ratio": pair.ratio,
+        "low": pair.low,
+        "high": pair.high,
+        "spread": pair.spread,
+        "pairs": Json([vars(each) for each in pair.pairs]),
+        "why": pair.why or None,
+    }

@@ -149,7 +149,7 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
         "DAG.",
         'dags/suites/trial.yaml:2: ownr: found the unknown key "ownr"; expected one of alerts, '
         "builds, cluster, commands, description, env, matrix, night, owner, policy, protocol, "
-        "publish, role_env, routes, scale, schedule, suite, tables, timeouts, untried "
+        "publish, reference, role_env, routes, scale, schedule, suite, tables, timeouts, untried "
         '(did you mean "owner"?)',
         'dags/suites/trial.yaml:6: matrix[0].frameworks[1]: found "padle3"; expected one of fake, '
         'paddle1, paddle3, pytorch (did you mean "paddle3"?)',
@@ -279,6 +279,27 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
             "owner: tests",
             "owner: tests\nbuilds: {pytorch: {version: $(id)}}",
             ':3: builds.pytorch.version: found "$(id)"; expected a version such as 2.13.0',
+        ),
+        (
+            "owner: tests",
+            "owner: tests\nreference: {pytorch: {variant: cpu}}",
+            ":3: reference.pytorch: found none of them; expected one of version, wheel, path",
+        ),
+        (
+            "owner: tests",
+            "owner: tests\nreference: {paddle1: {version: 1.8.5}}",
+            ":3: reference.paddle1: the suite has no case of paddle1; expected one of paddle3",
+        ),
+        (
+            "owner: tests",
+            "owner: tests\nbuilds: {pytorch: {version: 2.12.0}}\n"
+            "reference: {pytorch: {version: 2.12.0}}",
+            ":4: reference.pytorch: is the build that the nights measure; expected another one",
+        ),
+        (
+            "owner: tests",
+            "owner: tests\npolicy: {metric: mfu}\nreference: {pytorch: {version: 2.12.0}}",
+            ":4: reference: is for the metric throughput; found policy.metric mfu",
         ),
         ("owner: tests", "owner: tests\nscale: big", ":3: scale: net has no scale big (it has fu"),
         (
@@ -414,6 +435,15 @@ def test_a_wheel_lies_beside_the_suite_or_in_dags(
     )
     build = load_suite(path, catalog).builds["pytorch"]
     assert (build.source, build.version, build.location) == ("wheel", "2.14.0", str(wheel))
+
+
+def test_a_reference_is_a_pinned_build_beside_that_of_the_nights(
+    suite_file: Write, catalog: Catalog
+) -> None:
+    text = "owner: tests\nreference: {pytorch: {path: /opt/torch-2.12}}"
+    suite = load_suite(suite_file(("owner: tests", text)), catalog)
+    assert suite.reference == {"pytorch": Build("pytorch", "", "path", None, "/opt/torch-2.12")}
+    assert suite.builds == {}
 
 
 def test_parameter_servers_need_trainers(suite_file: Write, catalog: Catalog) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nightbench.night.judge import figures, kinds
+from nightbench.night.case_controls import figures, kinds
 
 
 def row(node: str, median: float, device: str = "cpu", metric: str = "memory_copy") -> Any:

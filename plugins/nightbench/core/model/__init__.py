@@ -29,6 +29,7 @@ from nightbench.core.model.clusters import (
     SlurmPolicy,
 )
 from nightbench.core.model.metrics import METRICS, THROUGHPUT, JudgedMetric, MetricInfo
+from nightbench.core.model.pairs import MeasuredPair, Pair, PairNight, PlannedPair
 from nightbench.core.model.reasons import (
     Reason,
     ReasonCode,

@@ -8,6 +8,7 @@ from typing import Any
 from nightbench.core.documents import to_document
 from nightbench.core.model.cases import MAX_BATCH, Build, Case, Protocol
 from nightbench.core.model.clusters import Cluster, EnvironmentPolicy, NeighbourPolicy, Node
+from nightbench.core.model.pairs import MeasuredPair
 from nightbench.core.model.reasons import Reason
 from nightbench.core.model.results import (
     CheckResult,
@@ -242,6 +243,8 @@ class RunBundle:
     """Fingerprint id -> the node's document (nightbench.fingerprint/1)."""
     cluster: Cluster | None = None
     """Fills `marts.dim_cluster`."""
+    pairs: tuple[MeasuredPair, ...] = ()
+    """What was measured beside a reference build."""
 
 
 @dataclass(frozen=True)

@@ -151,6 +151,8 @@ class Suite:
     schedule: str | None = None
     builds: Mapping[str, Build] = field(default_factory=dict)
     """Framework line -> build; the line's lock where absent."""
+    reference: Mapping[str, Build] = field(default_factory=dict)
+    """Framework line -> build that nights measure beside theirs; none where absent."""
     untried: bool = False
     """Measure also what no one has run on such devices yet."""
     private_builds: frozenset[str] = frozenset()

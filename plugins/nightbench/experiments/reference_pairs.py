@@ -1,0 +1,113 @@
+"""Measures cases of a night beside a reference build: both launched in turn, on the same nodes.
+
+Each is a comparison of the night's runs, `<run_id>-ref<n>`, with the reference as A: a task that is
+tried again goes on after the last launch that has ended.
+"""
+
+import dataclasses
+
+from nightbench.core.errors import UserError
+from nightbench.core.model import CaseStatus, MeasuredPair, Pair, PlannedPair
+from nightbench.core.run_plan import RunPlan
+from nightbench.core.sentences import sentence
+from nightbench.experiments.comparison import ComparisonPlan, plan_comparison
+from nightbench.experiments.confirm import unwanted
+from nightbench.experiments.engine import ComparisonObserver, ExperimentContext, run_comparison
+from nightbench.experiments.rounds import Arm
+from nightbench.night.reference_pairs import save_pairs
+from nightbench.spool import RunSpool, Spool
+
+
+async def measure_pairs(
+    plan: RunPlan,
+    spool: Spool,
+    context: ExperimentContext,
+    observer: ComparisonObserver,
+) -> list[MeasuredPair]:
+    """Measure the pairs of a run's plan, one after the other, and keep them for its ingest.
+
+    What cannot be measured is kept with the reason, and does not stop the others.
+
+    Raises:
+        asyncio.CancelledError: after the gang has been ended on the nodes.
+    """
+    run = spool.run(plan.run.run_id)
+    found: list[MeasuredPair] = []
+    for number, pair in enumerate(plan.pairs, start=1):
+        found.append(await _measure(pair, number, plan, run, spool, context, observer))
+        save_pairs(run, found)
+    return found
+
+
+async def _measure(
+    pair: PlannedPair,
+    number: int,
+    night: RunPlan,
+    run: RunSpool,
+    spool: Spool,
+    context: ExperimentContext,
+    observer: ComparisonObserver,
+) -> MeasuredPair:
+    nothing = MeasuredPair(pair.case_id, pair.reference, pair.is_bridge)
+    if pair.left_out is not None:
+        return dataclasses.replace(nothing, why=sentence(pair.left_out))
+    store = run.latest(pair.case_id)
+    outcome, job = (store.outcome(), store.job()) if store else (None, None)
+    if outcome is None or job is None or outcome["status"] != CaseStatus.OK:
+        status = outcome["status"] if outcome else "never ended"
+        return dataclasses.replace(nothing, why=f"the case itself was not measured: {status}")
+    nodes = {node["name"] for node in job["nodes"]}
+    try:
+        planned = _plan(pair, f"{run.run_id}-ref{number}", night, nodes, context)
+        kept = {"run_id": run.run_id, "case_id": pair.case_id}
+        by = night.run.requested_by
+        result = await run_comparison(planned, spool, kept, by, context, observer)
+    except UserError as error:
+        return dataclasses.replace(nothing, why=str(error))
+    (row,) = result["cases"]
+    few = f"{row['n']} of {pair.rounds} rounds: {row['stopped']}" if row["n"] < pair.rounds else ""
+    return dataclasses.replace(
+        nothing,
+        pairs=tuple(Pair(each["b"], each["a"], each["order"]) for each in row["rounds"]),
+        low=row["low"],
+        high=row["high"],
+        why=few,
+    )
+
+
+def _plan(
+    pair: PlannedPair,
+    comparison_id: str,
+    night: RunPlan,
+    nodes: set[str],
+    context: ExperimentContext,
+) -> ComparisonPlan:
+    case = next(each.planned for each in night.cases if each.planned.case_id == pair.case_id)
+    cluster = context.cluster
+    # The builds name the environments: a prefix of the site must not replace both.
+    paths = {k: v for k, v in cluster.environments.paths.items() if k != case.build.line}
+    environments = dataclasses.replace(cluster.environments, paths=paths)
+    others = [node.name for node in cluster.nodes if node.name not in nodes]
+    plan = plan_comparison(
+        dataclasses.replace(
+            context,
+            suite=dataclasses.replace(context.suite, cases=(case.case,), protocol=night.protocol),
+            cluster=dataclasses.replace(cluster, environments=environments),
+        ),
+        (pair.reference, case.build),
+        comparison_id=comparison_id,
+        rounds=pair.rounds,
+        min_effect=night.policy.reported_from,
+        # Another one each night, the same for each try: neither build always comes first.
+        seed=night.run.started_at.toordinal(),
+        left_out=unwanted(others, "others"),
+    )
+    (compared,) = plan.cases
+    if compared.jobs[Arm.B].definition_digest != case.definition_digest:
+        raise UserError(f"{pair.case_id} is defined otherwise now than the night planned it")
+    if {*compared.nodes} != nodes:
+        raise UserError(
+            f"{pair.case_id} would be placed on {', '.join(compared.nodes)}, and the night "
+            f"measured on {', '.join(sorted(nodes))}"
+        )
+    return plan

@@ -1,0 +1,101 @@
+"""Judges the cases of a run that were measured beside a reference build by their paired ratio."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nightbench.core.model import (
+    HistoryPoint,
+    Measurement,
+    PairNight,
+    RegressionPolicy,
+    Run,
+    Verdict,
+    VerdictKind,
+)
+from nightbench.detection import ChangeDetector, Judgement, point_of
+from nightbench.detection.detector import segment
+from nightbench.detection.reference_pairs import paired_series, rebased
+from nightbench.warehouse import Warehouse
+
+Histories = Mapping[str, Sequence[HistoryPoint]]
+
+
+@dataclass(frozen=True)
+class PairedCase:
+    """A case that is judged by its ratio tonight."""
+
+    measured: Measurement
+    """Tonight, as on a usual machine."""
+    history: list[HistoryPoint]
+    """The nights before in the same way; those without a reference are no part of it."""
+    machine: Sequence[HistoryPoint]
+    """Nights of the reference, oldest first, tonight last."""
+    tonight: PairNight
+    judged: Judgement
+    """Of the reference: the machine's."""
+
+    def after(self, verdict: Verdict) -> Verdict:
+        """Return a verdict whose sentence says what it was judged by, and what the machine did."""
+        night, machine = self.tonight, self.judged
+        interval = f" [{night.low:.4g}, {night.high:.4g}]" if night.low and night.high else ""
+        said = (
+            f"; judged by the ratio to {night.reference}, {night.ratio:.4g}{interval} tonight "
+            f"({night.n} pairs)"
+        )
+        if machine.kind in (VerdictKind.REGRESSED, VerdictKind.IMPROVED):
+            moved, since = machine.level_change, machine.since
+            said += ": the machine, not the framework, moved the reference"
+            said += f" by {moved:+.1%}" if moved is not None else ""
+            said += f" since {since:%Y-%m-%d}" if since is not None else ""
+        return replace(verdict, sentence=f"{verdict.sentence.rstrip('.')}{said}.")
+
+
+def paired_cases(
+    warehouse: Warehouse,
+    run: Run,
+    measured: Mapping[str, Measurement],
+    histories: Histories,
+    policy: RegressionPolicy,
+) -> dict[str, PairedCase]:
+    """Return the cases that are judged by their ratio, by case_id, and store what the machine did.
+
+    Those that were measured beside a reference tonight, and in enough comparable nights before.
+
+    Raises:
+        WarehouseUnavailable: the warehouse is away.
+    """
+    nights = warehouse.series.night_pairs(run.cluster, list(measured), run.run_id, run.started_at)
+    found: dict[str, PairedCase] = {}
+    for case_id, pairs in nights.items():
+        beside, tonight = rebased(pairs), measured[case_id]
+        if run.run_id not in beside or tonight.throughput is None or tonight.quarantined:
+            continue
+        past = [p for p in histories[case_id] if p.run_id != run.run_id and p.at < run.started_at]
+        series = paired_series([*past, point_of(run, tonight)], beside)
+        *before, now = series.points
+        if len(segment(before, now)) < policy.min_history:
+            continue
+        *machine_before, machine_now = series.machine
+        detector = ChangeDetector(with_smallest=False)
+        judged = detector.judge(machine_before, machine_now, policy)
+        warehouse.series.store_machine(run.run_id, case_id, judged.kind, judged.sentence)
+        found[case_id] = PairedCase(
+            measured=replace(tonight, throughput=now.value, n=now.n or 0, spread=now.spread),
+            history=before,
+            machine=series.machine,
+            tonight=beside[run.run_id],
+            judged=judged,
+        )
+    return found
+
+
+def after(
+    cases: Sequence[tuple[Verdict, Judgement | None]], paired: Mapping[str, PairedCase]
+) -> list[tuple[Verdict, Judgement | None]]:
+    """Return judged cases, of which those that were judged by their ratio say so."""
+    return [
+        (paired[verdict.case_id].after(verdict), judgement)
+        if verdict.case_id in paired
+        else (verdict, judgement)
+        for verdict, judgement in cases
+    ]
