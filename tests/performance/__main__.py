@@ -14,6 +14,7 @@ FIGURES = (
     "detect",
     "histories",
     "waiting",
+    "beside",
     "turns",
     "promises",
     "shared",

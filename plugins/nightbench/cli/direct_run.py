@@ -92,6 +92,8 @@ def measure_plan(chosen: Chosen, plan: RunPlan, health: ClusterHealth | None = N
 def measure_beside(chosen: Chosen, plan: RunPlan, targets: Mapping[str, SshTarget]) -> None:
     """Measure cases of a plan in turn with their reference builds.
 
+    The user is told what cannot be measured: the run is loaded without it.
+
     Raises:
         KeyboardInterrupt: Ctrl-C or SIGTERM; no process is left on a node.
     """
@@ -100,21 +102,25 @@ def measure_beside(chosen: Chosen, plan: RunPlan, targets: Mapping[str, SshTarge
     from nightbench.experiments.reporting import ComparisonReporter
     from nightbench.gang import case_runner
 
-    spool = common.spool()
-    context = experiment_context(
-        chosen.suite,
-        chosen.cluster,
-        chosen.catalog,
-        targets,
-        common.open_warehouse,
-        spool,
-        outside_hours=True,  # The plan has looked at the hours; they end with the night.
-        until=plan.jobs[0].deadline if plan.jobs else None,
-    )
-    reporter = ComparisonReporter(say)
-    work = measure_pairs(plan, spool, context, reporter)
-    with spool.run(plan.run.run_id).steered():
-        found = asyncio.run(case_runner.run_interruptible(work, reporter.refresh))
+    try:
+        spool = common.spool()
+        context = experiment_context(
+            chosen.suite,
+            chosen.cluster,
+            chosen.catalog,
+            targets,
+            common.open_warehouse,
+            spool,
+            outside_hours=True,  # The plan has looked at the hours; they end with the night.
+            until=plan.jobs[0].deadline if plan.jobs else None,
+        )
+        reporter = ComparisonReporter(say)
+        work = measure_pairs(plan, spool, context, reporter)
+        with spool.run(plan.run.run_id).steered():
+            found = asyncio.run(case_runner.run_interruptible(work, reporter.refresh))
+    except UserError as error:
+        warn(f"not measured beside a reference build: {error}")
+        return
     for pair in found:
         if pair.why:
             warn(f"{pair.case_id} beside {pair.reference.build_id}: {pair.why}")
