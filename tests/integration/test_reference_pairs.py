@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.integration.terminal import terminal
 from tests.integration.test_confirm import (
     CASE,
     Doubt,
@@ -27,6 +29,21 @@ from nightbench.spool import Spool
 __all__ = ["context", "doubt", "nodes", "spool"]
 
 pytestmark = pytest.mark.slow
+
+ONE = "sleep-fake-single-1x1-bs2-smoke"
+NIGHT = """\
+suite: trial
+owner: tests
+cluster: local
+scale: smoke
+protocol: {warmup_steps: 1, measured_steps: 5, repeats: 2}
+reference: {fake: {path: PREFIX}}
+matrix:
+  - workload: sleep
+    frameworks: fake
+    strategy: single
+    batch_size_per_device: 2
+"""
 
 
 def test_both_builds_are_launched_in_turn_on_the_nodes_of_the_night(
@@ -69,3 +86,23 @@ def test_both_builds_are_launched_in_turn_on_the_nodes_of_the_night(
     assert len(first.ended) >= 6
     assert measured_pairs(run)[0] == found
     assert [each.run_id for each in spool.runs()] == [run.run_id]
+
+
+def test_a_night_at_the_terminal_measures_its_case_and_then_the_reference(tmp_path: Path) -> None:
+    reference = prefix(tmp_path / "reference", 0.2)
+    suite = NIGHT.replace("PREFIX", str(reference.location))
+    with terminal(tmp_path / "place", suite) as here:
+        planned = here.run("plan", "trial", "--night")
+        assert f"reference: {ONE} beside fake-cpu-path-" in planned.stdout, planned.stderr
+        assert "beside a reference build, after all cases: 1 of 1 cases, about" in planned.stdout
+
+        done = here.run("run", "trial", "--direct", "--night")
+
+        run = here.newest()
+        (pair,) = measured_pairs(run)
+        assert (len(pair.pairs), pair.why) == (2, ""), done.stdout + done.stderr
+        assert (pair.ratio or 0) > 1
+        assert len(json.loads(here.run("results", "--json").stdout)) == 1
+        without = here.run("run", "trial", "--direct")
+        assert without.returncode == 0, without.stderr
+        assert measured_pairs(here.newest()) == ()
