@@ -181,7 +181,7 @@ def test_the_past_of_cases(
 
     nights = [given.run(night).started_at for night in range(4)]
     expected = {
-        good.case_id: CaseHistory(24.0, 8.0, nights[2], "d1"),
+        good.case_id: CaseHistory(24.0, 8.0, nights[2], "d1", noise=0.0),
         bad.case_id: CaseHistory(None, None, nights[3]),
         half.case_id: CaseHistory(None, None, nights[3]),
         asked.case_id: CaseHistory(7.0, 7.0, None, "d1"),
@@ -192,7 +192,7 @@ def test_the_past_of_cases(
     changed = given.run(6)
     other = given.came_back(changed, good, (1.0,), elapsed_s=5.0, definition_digest="d2")
     loader.runs.load(given.bundle(changed, other))
-    expected[good.case_id] = CaseHistory(5.0, 5.0, changed.started_at, "d2")
+    expected[good.case_id] = CaseHistory(5.0, 5.0, changed.started_at, "d2", noise=0.0)
     assert reader.runs.case_past("local") == expected
     spool = Spool(tmp_path)
     assert case_histories("local", lambda: connect(warehouse.loader), spool) == expected
