@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -87,18 +88,13 @@ def known_action(name: str) -> Action:
     return action
 
 
+@dataclass(frozen=True)
 class AlertApi:
     """Handlers of the API for alerts."""
 
-    def __init__(
-        self,
-        repository: OpenPages,
-        triage: OpenTriage,
-        base_url: str,
-    ) -> None:
-        self._repository = repository
-        self._triage = triage
-        self._base_url = base_url
+    repository: OpenPages
+    triage: OpenTriage
+    base_url: str
 
     def index(
         self,
@@ -109,10 +105,10 @@ class AlertApi:
         size: Annotated[int, Query(ge=1, le=MOST)] = 200,
     ) -> JSONResponse:
         """Alerts, newest first; the live ones unless states are named."""
-        chosen = (states_of(state or []), cluster or None, framework or None)
-        with self._repository() as repository:
-            rows = repository.find_alerts(*chosen, size, (page - 1) * size)
-            total = len(repository.alert_marks(*chosen))
+        chosen = _chosen(state, cluster, framework)
+        with self.repository() as repository:
+            rows = repository.find_alerts(**chosen, max_rows=size, skipped=(page - 1) * size)
+            total = len(repository.read("page_alert_marks", **chosen))
         found = AlertList.of(alerts=rows, total=total, page=page, size=size)
         return json_response(found.model_dump())
 
@@ -126,10 +122,9 @@ class AlertApi:
         size: Annotated[int, Query(ge=1, le=200)] = 50,
     ) -> AlertGroups:
         """Alerts of one cause or onset in one item, the worst first."""
-        with self._repository() as repository:
-            marks = repository.alert_marks(
-                states_of(state or []), cluster or None, framework or None
-            )
+        with self.repository() as repository:
+            chosen = _chosen(state, cluster, framework)
+            marks = repository.read("page_alert_marks", **chosen)
             groups = group_alerts(marks, together)
             shown = groups[(page - 1) * size : page * size]
             heads = repository.alerts([group.head["alert_id"] for group in shown])
@@ -143,14 +138,14 @@ class AlertApi:
     def show(self, request: Request, alert_id: int) -> JSONResponse:
         """One alert with its history, and what its reader may do with it."""
         user: PageUser = request.state.nightbench_user
-        with known_alert(self._repository, alert_id) as (repository, row):
+        with known_alert(self.repository, alert_id) as (repository, row):
             group = group_of(repository, row)
             severity = AlertGroup(tuple(group) or (row,)).severity
             evidence = [from_document(CauseEvidence, each) for each in row["evidence"] or ()]
             shown = AlertDetail.of(
                 row,
                 evidence_sentences=[evidence_sentence(each) for each in evidence],
-                events=repository.alert_events(alert_id),
+                events=repository.read("alert_events", alert_id=alert_id),
                 bisects=repository.bisects(alert_id),
                 severity=severity.level,
                 severity_because=severity.because,
@@ -162,7 +157,7 @@ class AlertApi:
 
     def change(self, request: Request, alert_id: int, action: str) -> JSONResponse:
         """Apply an action to an alert; return the alert afterwards."""
-        refuse_unmeant(request.headers, self._base_url)
+        refuse_unmeant(request.headers, self.base_url)
         chosen = known_action(action)
         given = document_of(request)
         whole = given.pop("group", False)
@@ -170,11 +165,19 @@ class AlertApi:
             raise BadInput("group: expected true or false")
         change = parse_change(chosen, given, datetime.now(UTC))
         user: PageUser = request.state.nightbench_user
-        with known_alert(self._repository, alert_id) as (repository, row):
+        with known_alert(self.repository, alert_id) as (repository, row):
             group = group_of(repository, row) if whole else ()
-        with self._triage(user.name) as triage:
+        with self.triage(user.name) as triage:
             apply_change(change, chosen, triage, row, group)
         return self.show(request, alert_id)
+
+
+def _chosen(state: Sequence[str] | None, cluster: str, framework: str) -> Row:
+    return {
+        "states": states_of(state or []),
+        "cluster": cluster or None,
+        "framework": framework or None,
+    }
 
 
 def _series(row: Row) -> tuple[str, str]:

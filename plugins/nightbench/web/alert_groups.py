@@ -88,7 +88,7 @@ def _gain(row: Row) -> float:
 
 
 def group_alerts(rows: Iterable[Row], together: Together = "cause") -> list[AlertGroup]:
-    """Return groups of `PageRepository.alert_marks`, the worst first."""
+    """Return groups of statement `page_alert_marks`, the worst first."""
     found: dict[object, list[Row]] = {}
     for row in rows:
         found.setdefault(_key(row, together), []).append(row)

@@ -29,7 +29,6 @@ from nightbench.web.errors import BadInput, status_of
 from nightbench.web.experiment_api import ExperimentApi, OpenComparisons
 from nightbench.web.guard import HEADERS, PageAccess, PageUser
 from nightbench.web.health_api import HealthApi, OpenAcceptances
-from nightbench.web.metrics_api import MetricsApi
 from nightbench.web.run_api import CaseApi, OpenSpool, RunApi
 from nightbench.web.run_models import RunResults
 from nightbench.web.ui_api import UiApi
@@ -181,7 +180,7 @@ def _reads(
         ("alerts/groups", shared(alerts.groups)),
         ("published", shared(compare.tables)),
         ("published/cells", shared(compare.cells)),
-        ("metrics", MetricsApi(repository).metrics),
+        ("metrics", ui.metrics),
         ("runs", shared(runs.index)),
         ("runs/of-dag-run", runs.of_dag_run),
         ("runs/{run_id}", shared(runs.show)),

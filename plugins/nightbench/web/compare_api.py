@@ -213,10 +213,16 @@ class CompareApi:
     ) -> Any:
         """Medians that did equal work but for one property: pairs, or those of one standing."""
         is_csv = format == "csv"
-        limit, offset = (None, 0) if is_csv else (size, (page - 1) * size)
         with self._repository() as repository:
-            found = repository.compare(
-                by, one, other, search or None, standing or None, limit, offset
+            found = repository.read(
+                "ui_compare",
+                by=by,
+                one=one,
+                other=other,
+                search=search or None,
+                shown=standing or None,
+                max_rows=None if is_csv else size,
+                skipped=0 if is_csv else (page - 1) * size,
             )
         rows = [row for row in found if row["standing"] is not None]
         if is_csv:
@@ -240,12 +246,14 @@ class CompareApi:
     def proposal(self) -> ProposedSides:
         """What is compared where nothing was chosen, by version."""
         with self._repository() as repository:
-            return ProposedSides.of(repository.compare_proposal() or {"one": None, "other": None})
+            return ProposedSides.of(
+                repository.first("ui_compare_proposal") or {"one": None, "other": None}
+            )
 
     def overview(self, format: Format = "json") -> Any:
         """Workloads by framework lines: newest medians against the best, and what is published."""
         with self._repository() as repository:
-            rows = repository.overview()
+            rows = repository.read("ui_overview")
         if format == "csv":
             return csv_response(rows, list(OverviewCell.model_fields))
         return Overview.of(items=rows)
@@ -253,17 +261,19 @@ class CompareApi:
     def curves(self, workload: str) -> Curves:
         """Newest medians of a workload over devices and over batch sizes, by framework lines."""
         with self._repository() as repository:
-            return Curves.of(items=repository.curves(workload))
+            return Curves.of(items=repository.read("ui_curves", workload=workload))
 
     def tables(self) -> PublishedTables:
         """The figures and tables of the public benchmarks' documents."""
         with self._repository() as repository:
-            return PublishedTables.of(items=repository.published_figures())
+            return PublishedTables.of(items=repository.read("ui_published_figures"))
 
     def cells(self, source_document: str, figure: str = "", format: Format = "json") -> Any:
         """The cells of one figure, each beside the medians that match it."""
         with self._repository() as repository:
-            rows = repository.published(source_document, figure or None)
+            rows = repository.read(
+                "ui_published", source_document=source_document, figure=figure or None
+            )
         if format == "csv":
             return csv_response(rows, list(PublishedCell.model_fields))
         return PublishedCells.of(items=rows)

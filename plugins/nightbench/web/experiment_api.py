@@ -1,6 +1,7 @@
 """The JSON API of the pages, and its answers: two builds beside each other, and bisects."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
@@ -157,25 +158,23 @@ class ComparisonFiles(Protocol):
 OpenComparisons = Callable[[], ComparisonFiles]
 
 
+@dataclass(frozen=True)
 class ExperimentApi:
     """Handlers of the API that the page Experiments reads."""
 
-    def __init__(
-        self, repository: OpenPages, comparisons: OpenComparisons, cache: AnswerCache[Experiments]
-    ) -> None:
-        self._repository = repository
-        self._comparisons = comparisons
-        self._cache = cache
+    repository: OpenPages
+    comparisons: OpenComparisons
+    cache: AnswerCache[Experiments]
 
     def index(self) -> Experiments:
         """The newest bisects and comparisons."""
-        return self._cache.get("experiments", "", self._index)
+        return self.cache.get("experiments", "", self._index)
 
     def _index(self) -> Experiments:
-        with self._repository() as repository:
-            bisects = repository.find_bisects(LISTED)
+        with self.repository() as repository:
+            bisects = repository.read("bisects", alert_id=None, bisect_id=None, max_rows=LISTED)
         known = {row["bisect_id"] for row in bisects}
-        compared = self._comparisons().newest(LISTED)
+        compared = self.comparisons().newest(LISTED)
         return Experiments.of(
             bisects=bisects,
             comparisons=[row for row in compared if row["requested_by"] not in known],
@@ -183,7 +182,7 @@ class ExperimentApi:
 
     def comparison(self, comparison_id: str) -> ComparisonDetail:
         """Two builds beside each other, round by round."""
-        row = self._comparisons().get(comparison_id)
+        row = self.comparisons().get(comparison_id)
         if row is None:
             raise NotFound(
                 f"The spool has no comparison {comparison_id[:200]}: its files are "
@@ -193,7 +192,7 @@ class ExperimentApi:
 
     def bisect(self, bisect_id: str) -> BisectDetail:
         """A search for the first bad version, with its tests."""
-        with self._repository() as repository:
+        with self.repository() as repository:
             row = repository.bisect(bisect_id)
         if row is None:
             raise NotFound(f"The warehouse has no bisect {bisect_id[:200]}.")

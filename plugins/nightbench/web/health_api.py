@@ -1,6 +1,7 @@
 """The read-only JSON API of the pages: how far verdicts can be trusted, and nodes."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from nightbench.core.model import reasons_from_json
@@ -28,48 +29,42 @@ OpenAcceptances = Callable[[], list[Row]]
 """Returns the rows of `ClusterAcceptance`: what is due depends on the lines' files, too."""
 
 
+@dataclass(frozen=True)
 class HealthApi:
     """Handlers of the API that the pages Trust and Nodes read."""
 
-    def __init__(
-        self,
-        repository: OpenPages,
-        spool: OpenSpool,
-        acceptances: OpenAcceptances,
-        cache: AnswerCache[ClusterAcceptances],
-    ) -> None:
-        self._repository = repository
-        self._spool = spool
-        self._acceptances = acceptances
-        self._cache = cache
+    repository: OpenPages
+    spool: OpenSpool
+    acceptances: OpenAcceptances
+    cache: AnswerCache[ClusterAcceptances]
 
     def acceptance(self) -> ClusterAcceptances:
         """What of the clusters' acceptance holds, and what is due again and why."""
-        return self._cache.get(
-            "acceptance", "", lambda: ClusterAcceptances.of(items=self._acceptances())
+        return self.cache.get(
+            "acceptance", "", lambda: ClusterAcceptances.of(items=self.acceptances())
         )
 
     def trust(self) -> Trust:
         """Grades of the detector, noisy and drifting series, how alerts ended."""
-        with self._repository() as repository:
+        with self.repository() as repository:
             return Trust.of(
                 grades=repository.grades(),
-                noisy=repository.noisy(),
-                drifting=repository.drifts(),
-                labels=repository.labels(),
+                noisy=repository.series.noisy(),
+                drifting=repository.series.drifts(),
+                labels=repository.read("page_labels"),
             )
 
     def activity(self) -> NodeActivities:
         """What holds nodes now, and what waits for them."""
-        with self._repository() as repository:
-            unloaded = repository.unloaded_runs(datetime.now(UTC) - UNDER_WAY)
-        return NodeActivities(items=list(node_activity(self._spool(), unloaded)))
+        with self.repository() as repository:
+            unloaded = repository.read("ui_unloaded_runs", since=datetime.now(UTC) - UNDER_WAY)
+        return NodeActivities(items=list(node_activity(self.spool(), unloaded)))
 
     def nodes(self) -> Nodes:
         """Clusters with their nodes: health, and how full the last night was."""
-        with self._repository() as repository:
+        with self.repository() as repository:
             return Nodes.of(
-                clusters=repository.clusters(),
+                clusters=repository.read("ui_clusters"),
                 nodes=[
                     row
                     | {
@@ -77,12 +72,12 @@ class HealthApi:
                             sentence(each) for each in reasons_from_json(row["state_reasons"])
                         ]
                     }
-                    for row in repository.nodes()
+                    for row in repository.read("ui_nodes")
                 ],
-                controls=repository.controls(),
-                use=repository.node_use(),
+                controls=repository.read("ui_controls"),
+                use=repository.read("ui_node_use"),
                 nights=repository.node_nights(),
-                windows=repository.night_windows(),
+                windows=repository.read("ui_night_windows"),
             )
 
 

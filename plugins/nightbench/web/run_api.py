@@ -49,9 +49,10 @@ class RunApi:
         size: Annotated[int, Query(ge=1, le=200)] = 50,
     ) -> RunPage:
         """Runs, newest first."""
-        offset = (page - 1) * size
         with self._repository() as repository:
-            rows = repository.find_runs(suite or None, cluster or None, imported, size + 1, offset)
+            rows = repository.runs.find(
+                suite or None, cluster or None, size + 1, imported, skipped=(page - 1) * size
+            )
         return RunPage(
             items=[RunRow.of(row) for row in rows[:size]],
             page=page,
@@ -70,7 +71,7 @@ class RunApi:
             run = repository.run(run_id)
             if run is None:
                 raise NotFound(f"The warehouse has no run {run_id[:200]}.")
-            cases = [case_of(row) for row in repository.results(run_id)]
+            cases = [case_of(row) for row in repository.runs.results(run_id)]
         if format == "csv":
             rows = [case.model_dump() for case in cases]
             return csv_response(rows, csv_columns(RunCase, "error"))
@@ -78,7 +79,7 @@ class RunApi:
 
 
 def case_of(row: Row) -> RunCase:
-    """Return what came of a case, from a row of `PageRepository.results`."""
+    """Return what came of a case, from a row of `RunRepository.results`."""
     return RunCase.of(
         row,
         state=_state(row),
@@ -117,23 +118,25 @@ class CaseApi:
 
     def show(self, request: Request, run_id: str, case_id: str) -> CaseDetail:
         """One case of a run: result, repeats, checks, what changed since the last good run."""
+        case = {"run_id": run_id, "case_id": case_id}
         with self._repository() as repository:
-            run, (row,) = repository.run(run_id), repository.results(run_id, case_id) or (None,)
-            head = repository.case_head(run_id, case_id)
+            run = repository.run(run_id)
+            (row,) = repository.runs.results(run_id, case_id) or (None,)
+            head = repository.first("case_head", **case)
             if run is None or row is None or head is None:
                 raise NotFound(f"The warehouse has no case {case_id[:200]} in run {run_id[:200]}.")
             good_run_id = head["good_run_id"]
             wanted = [each for each in (good_run_id, run_id) if each]
-            states = repository.case_states(case_id, wanted)
+            states = repository.runs.case_states(case_id, wanted)
             good, this = states.get(good_run_id), states.get(run_id)
             return CaseDetail.of(
                 run=run,
                 case=case_of(row),
                 generation=head["generation"],
                 nodes=head["node_names"] or sorted((this and this["nodes"]) or ()),
-                repeats=[_repeat(each) for each in repository.repeats(run_id, case_id)],
+                repeats=[_repeat(each) for each in repository.read("ui_repeats", **case)],
                 checks_met=head["checks_met"],
-                failed_checks=repository.failed_checks(run_id, case_id),
+                failed_checks=repository.read("case_failed_checks", **case),
                 good=good,
                 changes=map(vars, differences(good, this) if good and this else ()),
                 changes_sentence=_why_unknown(good, this),
@@ -148,7 +151,9 @@ class CaseApi:
     def steps(self, run_id: str, case_id: str, generation: int, repeat: int) -> RepeatSteps:
         """Step times of the processes of a repeat, the slowest one first."""
         with self._repository() as repository:
-            ranks = repository.ranks(run_id, case_id, generation, repeat)
+            ranks = repository.read(
+                "case_ranks", run_id=run_id, case_id=case_id, generation=generation, repeat=repeat
+            )
             launch = _launch(repository, run_id, case_id, generation, repeat)
         items = rank_steps(ranks)
         return RepeatSteps(items=items, sentence=_why_no_steps(items, launch))
@@ -179,7 +184,7 @@ def _launch(
     repository: PageRepository, run_id: str, case_id: str, generation: int, repeat: int
 ) -> Row:
     wanted = (generation, repeat)
-    for row in repository.repeats(run_id, case_id):
+    for row in repository.read("ui_repeats", run_id=run_id, case_id=case_id):
         if (row["generation"], row["repeat"]) == wanted:
             return row
     raise NotFound(f"Run {run_id[:200]} has no repeat {repeat} of {case_id[:200]}.")

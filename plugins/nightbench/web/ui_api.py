@@ -1,4 +1,4 @@
-"""The read-only JSON API of the pages: the morning, series."""
+"""The read-only API of the pages: the morning, series, and the newest of them as metrics."""
 
 import csv
 import io
@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
 
+from nightbench.core.prometheus import CONTENT_TYPE, prometheus_text
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
 from nightbench.web.actions import LIVE
@@ -49,13 +50,14 @@ class UiApi:
         now = datetime.now(UTC)
         since = now - timedelta(days=days)
         with self._repository() as repository:
-            new, older = _new_first(repository.alert_marks(LIVE, None, None), since, now)
+            marks = repository.read("page_alert_marks", states=LIVE, cluster=None, framework=None)
+            new, older = _new_first(marks, since, now)
             shown = [*new, *older][:ALERTS]
             heads = repository.alerts([group.head["alert_id"] for group in shown])
             runs = sorted(repository.newest_runs(), key=lambda run: (run["suite"], run["cluster"]))
             run_ids = [run["run_id"] for run in runs]
             counts: dict[str, dict[str, int]] = defaultdict(dict)
-            for row in repository.verdict_counts(run_ids):
+            for row in repository.read("ui_verdict_counts", run_ids=run_ids):
                 counts[row["run_id"]][row["verdict"]] = row["cases"]
             medians = repository.sparklines(
                 (row["case_id"], row["cluster"]) for row in heads.values()
@@ -79,14 +81,14 @@ class UiApi:
                 ],
                 missing=repository.missing_nights(),
                 left_out=repository.left_out(run_ids),
-                noisy=repository.noisy(),
-                drifting=repository.drifts(),
+                noisy=repository.series.noisy(),
+                drifting=repository.series.drifts(),
                 grades_too_low=[
                     f"{row['suite']} on {row['cluster']}: {row['below']}"
                     for row in repository.grades()
                     if row["below"]
                 ],
-                is_empty=not runs and not shown and not repository.axis_values(),
+                is_empty=not runs and not shown and not repository.read("ui_choices"),
             )
 
     def series_list(
@@ -106,19 +108,17 @@ class UiApi:
         given = request.query_params
         axes = {key: given[key] for key in given if key not in NOT_AXES and given[key]}
         is_csv = format == "csv"
-        limit = None if is_csv else size
-        offset = 0 if is_csv else (page - 1) * size
         with self._repository() as repository:
             rows = repository.find_series(
                 axes,
-                cluster or None,
-                suite or None,
-                state or None,
-                search or None,
-                sort,
-                together or None,
-                limit,
-                offset,
+                cluster=cluster or None,
+                suite=suite or None,
+                state=state or None,
+                search=search or None,
+                sort=sort,
+                together=together or None,
+                max_rows=None if is_csv else size,
+                skipped=0 if is_csv else (page - 1) * size,
             )
             if is_csv:
                 return csv_response(rows, csv_columns(SeriesRow, "medians"))
@@ -133,7 +133,7 @@ class UiApi:
     def axis_values(self) -> AxisValues:
         """The axes that series have, with the values of each."""
         with self._repository() as repository:
-            return AxisValues.of(items=repository.axis_values())
+            return AxisValues.of(items=repository.read("ui_choices"))
 
     def series(
         self,
@@ -144,34 +144,43 @@ class UiApi:
         format: Literal["json", "csv"] = "json",
     ) -> Any:
         """One series with its history; a bound without a zone is UTC."""
+        series = {"case_id": case_id, "cluster": cluster}
         with self._repository() as repository:
-            points = repository.series_points(case_id, cluster, _utc(since), _utc(until))
+            points = repository.read(
+                "ui_series_points", **series, since=_utc(since), until=_utc(until)
+            )
             if not points and since is None and until is None:
                 raise NotFound(f"There is no series {case_id[:200]} on {cluster[:80]}.")
             if format == "csv":
                 return csv_response(points, csv_columns(SeriesPoint, "state_changes"))
-            key = (case_id, cluster)
-            noisy = [row for row in repository.noisy() if (row["case_id"], row["cluster"]) == key]
-            drifts = [row for row in repository.drifts() if (row["case_id"], row["cluster"]) == key]
+            noisy, drifts = repository.series.noisy(), repository.series.drifts()
             counted = [
                 row["run_id"]
                 for row in points
                 if row["throughput"] and not (row["is_quarantined"] or row["is_private_build"])
             ]
             return SeriesHistory.of(
-                case_id=case_id,
-                cluster=cluster,
+                **series,
                 unit=next((row["unit"] for row in reversed(points) if row["unit"]), None),
                 points=[
                     SeriesPoint.of(row, state_changes=changes)
                     for row, changes in zip(points, _state_changes(repository, points), strict=True)
                 ],
-                alerts=repository.series_alerts(*key),
-                published=repository.series_references(*key),
-                noisy=noisy[0] if noisy else None,
-                drifting=drifts[0] if drifts else None,
-                roofline=repository.roofline(*key, counted[-1]) if counted else None,
+                alerts=repository.series_alerts(**series),
+                published=repository.read("ui_series_references", **series),
+                noisy=next((row for row in noisy if series.items() <= row.items()), None),
+                drifting=next((row for row in drifts if series.items() <= row.items()), None),
+                roofline=repository.first("ui_roofline", **series, run_id=counted[-1])
+                if counted
+                else None,
             )
+
+    def metrics(self, suite: str | None = None, cluster: str | None = None) -> Response:
+        """Newest median, verdict and live alert of each series, in Prometheus's text format."""
+        with self._repository() as repository:
+            rows = repository.read("export_metrics", suite=suite, cluster=cluster, case_id=None)
+        text = "".join(prometheus_text(rows))
+        return Response(text, media_type=CONTENT_TYPE, headers=HEADERS)
 
 
 def csv_columns(model: type[ApiModel], without: str) -> list[str]:
@@ -263,8 +272,9 @@ def _state_changes(repository: PageRepository, points: Sequence[Row]) -> list[li
             before[nodes] = new
     wanted = {fingerprint for pair in pairs if pair for fingerprint in pair}
     fields: dict[str, dict[str, str]] = defaultdict(dict)
-    for row in repository.fingerprint_fields(sorted(wanted)) if wanted else ():
-        fields[row["fingerprint_id"]][row["field"]] = str(row["value"])
+    if wanted:
+        for row in repository.read("ui_fingerprint_fields", fingerprint_ids=sorted(wanted)):
+            fields[row["fingerprint_id"]][row["field"]] = str(row["value"])
     return [_differences(fields[pair[0]], fields[pair[1]]) if pair else [] for pair in pairs]
 
 

@@ -121,6 +121,23 @@ class Rows:
         self.known: dict[str, Sequence[Row]] = {}
         """What it answers to the questions named so."""
 
+    @property
+    def runs(self) -> Rows:
+        """What is asked of the repository of runs."""
+        return self
+
+    @property
+    def series(self) -> Rows:
+        """What is asked of the repository of series."""
+        return self
+
+    def read(self, name: str, **given: Any) -> Sequence[Row]:
+        if name == "page_alert_marks":
+            return self._of_states(given["states"])
+        if name == "alert_events":
+            return [e for e in self._events if e["alert_id"] == given["alert_id"]]
+        return self.known.get(name, [])
+
     def snapshot(self) -> str:
         """Another one each time: a test changes what it likes."""
         self._snapshots += 1
@@ -145,21 +162,9 @@ class Rows:
     def results(self, run_id: str) -> Sequence[Row]:
         return [r for r in self.rows if r["run_id"] == run_id]
 
-    def find_alerts(
-        self,
-        states: Sequence[str] | None,
-        cluster: str | None,
-        framework: str | None,
-        limit: int,
-        offset: int,
-    ) -> Sequence[Row]:
-        self.asked.append((states, cluster, framework, limit))
-        return self._of_states(states)[offset : offset + limit]
-
-    def alert_marks(
-        self, states: Sequence[str] | None, cluster: str | None, framework: str | None
-    ) -> Sequence[Row]:
-        return self._of_states(states)
+    def find_alerts(self, *, max_rows: int, skipped: int, **chosen: Any) -> Sequence[Row]:
+        self.asked.append((*chosen.values(), max_rows))
+        return self._of_states(chosen["states"])[skipped : skipped + max_rows]
 
     def _of_states(self, states: Sequence[str] | None) -> list[Row]:
         return [a for a in self._alerts if states is None or a["state"] in states]
@@ -176,14 +181,8 @@ class Rows:
     def group(self, group_key: str) -> Sequence[Row]:
         return [a for a in self._alerts if a.get("group_key") == group_key]
 
-    def alert_events(self, alert_id: int) -> Sequence[Row]:
-        return [e for e in self._events if e["alert_id"] == alert_id]
-
     def bisects(self, alert_id: int) -> Sequence[Row]:
         return self.known.get("bisects", [])
-
-    def roofline(self, case_id: str, cluster: str, run_id: str) -> Row | None:
-        return self.known.get("roofline")
 
     def noisy(self) -> Sequence[Row]:
         return self.known.get("noisy", [])
@@ -197,28 +196,19 @@ class Rows:
     def missing_nights(self) -> Sequence[Row]:
         return self.known.get("nights", [])
 
-    def find_runs(
-        self, suite: str | None, cluster: str | None, imported: bool, limit: int, offset: int
+    def find(
+        self, suite: str | None, cluster: str | None, limit: int, imported: bool, *, skipped: int
     ) -> Sequence[Row]:
-        return [run for r in self.rows if (run := self.run(r["run_id"]))][offset : offset + limit]
+        return self.newest_runs()[skipped : skipped + limit]
 
     def newest_runs(self) -> Sequence[Row]:
-        return self.find_runs(None, None, False, 200, 0)
-
-    def verdict_counts(self, run_ids: Sequence[str]) -> Sequence[Row]:
-        return self.known.get("verdict_counts", [])
+        return [run for r in self.rows if (run := self.run(r["run_id"]))]
 
     def left_out(self, run_ids: Sequence[str]) -> Sequence[Row]:
         return self.known.get("left_out", [])
 
     def sparklines(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[float]]:
         return {}
-
-    def repeats(self, run_id: str, case_id: str) -> Sequence[Row]:
-        return self.known.get("repeats", [])
-
-    def labels(self) -> Sequence[Row]:
-        return self.known.get("labels", [])
 
     def run_of(self, dag_id: str, dag_run_id: str) -> str | None:
         return "demo-night-0" if dag_run_id == "known" else None

@@ -131,7 +131,7 @@ def test_trust_has_grades_noisy_and_drifting_series_and_labels() -> None:
         "noisy": [NOISY],
         "drifts": [DRIFT],
         "grades": [five, low, ALARMS],
-        "labels": [LABELS],
+        "page_labels": [LABELS],
     }
     trust = client(rows).get("/api/trust").json()
     assert [grade["below"] for grade in trust["grades"]] == ["", low["below"], ""]
