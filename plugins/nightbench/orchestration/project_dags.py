@@ -6,7 +6,9 @@ from pathlib import Path
 from airflow.sdk import DAG
 
 from nightbench.config.airflow_provider import variable
+from nightbench.orchestration.accept_dag import accept_dag
 from nightbench.orchestration.bisect_dag import bisect_dag
+from nightbench.orchestration.compare_dag import compare_dag
 from nightbench.orchestration.confirm_dag import confirm_dag
 from nightbench.orchestration.deadlines_dag import deadlines_dag
 from nightbench.orchestration.maintenance_dag import maintenance_dag
@@ -23,7 +25,8 @@ def project_dags(project: Path) -> dict[str, DAG]:
     """
     os.environ[variable("dags")] = str(project)
     dags = [
-        *(bisect_dag(), confirm_dag(), deadlines_dag(), maintenance_dag(), publish_dag()),
-        *(regressions_dag(), on_demand_dag(), *nightly_dags().values()),
+        *(accept_dag(), bisect_dag(), compare_dag(), confirm_dag(), deadlines_dag()),
+        *(maintenance_dag(), publish_dag(), regressions_dag(), on_demand_dag()),
+        *nightly_dags().values(),
     ]
     return {dag.dag_id: dag for dag in dags if dag is not None}
