@@ -16,7 +16,12 @@ from nightbench.config import locations
 from nightbench.config.suite_heads import find_clusters, framework_names
 from nightbench.core.errors import UserError
 from nightbench.orchestration.airflow_versions import AirflowException, AirflowFailException
-from nightbench.orchestration.dag_common import optional_names, our_dag, user_errors_fail_task
+from nightbench.orchestration.dag_common import (
+    optional_names,
+    our_dag,
+    switch,
+    user_errors_fail_task,
+)
 
 if TYPE_CHECKING:
     from nightbench.gang.progress import GangEvent
@@ -75,18 +80,14 @@ def _form(clusters: list[str]) -> dict[str, Param]:
             "Lines", "Only these framework lines. Empty: all.", examples=list(lines)
         ),
         "modes": optional_names("Modes", "Only these modes, `single bf16` say. Empty: all."),
-        "again": _switch("Again", "Try also what holds from an earlier acceptance.", on=False),
-        "untried": _switch(
+        "again": switch("Again", "Try also what holds from an earlier acceptance."),
+        "untried": switch(
             "Untried modes", "Try also what nobody has run on such devices.", on=True
         ),
-        "outside_hours": _switch(
-            "Outside the hours", "Measure also when the cluster's hours do not hold.", on=False
+        "outside_hours": switch(
+            "Outside the hours", "Measure also when the cluster's hours do not hold."
         ),
     }
-
-
-def _switch(title: str, description: str, *, on: bool) -> Param:
-    return Param(on, type="boolean", title=title, description=description, section="How")
 
 
 @task(

@@ -20,6 +20,7 @@ from nightbench.orchestration.dag_common import (
     optional,
     optional_names,
     our_dag,
+    switch,
     user_errors_fail_task,
 )
 
@@ -81,9 +82,7 @@ def _form() -> dict[str, Param]:
         ),
         "most_tests": Param(20, type="integer", minimum=1, title="Tests at most", section="How"),
         "rounds": Param(5, type="integer", minimum=3, maximum=1000, title="Rounds", section="How"),
-        "outside_hours": Param(
-            False, type="boolean", title="Also outside the cluster's hours", section="How"
-        ),
+        "outside_hours": switch("Also outside the cluster's hours"),
     }
 
 

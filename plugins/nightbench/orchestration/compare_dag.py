@@ -23,6 +23,7 @@ from nightbench.orchestration.dag_common import (
     optional,
     optional_names,
     our_dag,
+    switch,
     user_errors_fail_task,
 )
 
@@ -102,13 +103,7 @@ def _form() -> dict[str, Param]:
             "string", "URL of the change", "A newer request of it replaces this.", section="Why"
         ),
         "change_commit": optional("string", "Commit of the change", "Its hash.", section="Why"),
-        "fork": Param(
-            False,
-            type="boolean",
-            title="From a fork",
-            description="It waits until an op allows it.",
-            section="Why",
-        ),
+        "fork": switch("From a fork", "It waits until an op allows it.", section="Why"),
     }
 
 

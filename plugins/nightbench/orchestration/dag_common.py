@@ -62,6 +62,11 @@ def optional(kind: str, title: str, description: str, **more: Any) -> Param:
     return Param(None, type=["null", kind], title=title, description=description, **more)
 
 
+def switch(title: str, description: str = "", *, on: bool = False, section: str = "How") -> Param:
+    """A field that is on or off."""
+    return Param(on, type="boolean", title=title, description=description, section=section)
+
+
 def optional_names(title: str, description: str, **more: Any) -> Param:
     """A field for several names, which may stay empty."""
     return optional("array", title, description, items={"type": "string"}, **more)

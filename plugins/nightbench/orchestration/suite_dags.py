@@ -41,6 +41,7 @@ from nightbench.orchestration.dag_common import (
     optional,
     optional_names,
     our_dag,
+    switch,
     user_errors_fail_task,
 )
 from nightbench.orchestration.gang_operator import PREPARE_TIMEOUT, GangOperator
@@ -172,18 +173,19 @@ def _form(suites: Sequence[str]) -> dict[str, Param]:
             sorted({scale for each in scales.values() for scale in each}),
             section="How",
         ),
-        "night": _switch(
-            "As in a night", "Keep to the hours, the budget and the order of the suite's nights."
+        "night": switch(
+            "As in a night",
+            "Keep to the hours, the budget and the order of the suite's nights.",
+            section="When",
         ),
-        "outside_hours": _switch(
-            "Outside the hours", "Measure also when the cluster's hours do not hold."
+        "outside_hours": switch(
+            "Outside the hours",
+            "Measure also when the cluster's hours do not hold.",
+            section="When",
         ),
-        "untried": Param(
-            False,
-            type="boolean",
-            title="Untried modes",
-            description="Measure also what nobody has run on such devices yet; results are marked.",
-            section="How",
+        "untried": switch(
+            "Untried modes",
+            "Measure also what nobody has run on such devices yet; results are marked.",
         ),
         "run_kind": Param(
             RunKind.ON_DEMAND.value,
@@ -222,10 +224,6 @@ def _choice(title: str, description: str, names: Iterable[str], **more: Any) -> 
     """One of several names, or the suite's own."""
     shown = {"null": "the suite's own"}
     return optional("string", title, description, enum=[None, *names], values_display=shown, **more)
-
-
-def _switch(title: str, description: str) -> Param:
-    return Param(False, type="boolean", title=title, description=description, section="When")
 
 
 # --- the DAG of a run ------------------------------------------------------------------------
