@@ -323,18 +323,7 @@ def _workload(
     if file is None:
         return _broken_workload(path, document.error)
     tree.complain_of_shadow(document, "workloads", file.replaces)
-    for each in (each for own in added for each in own.glob("[!.]*")):
-        if (folder / each.name).exists():
-            said = f"{display(each)} has the name of a file here; expected model files for lines"
-            document.complain((), f"{said} that this workload has none for")
-    for scale, parameters in file.scales.items():
-        complain_of_parameters(document, scale, parameters)
-    if file.cost is not None:
-        complain_of_formulas(document, file, file.cost)
-    readers = tree.benchmarks / "readers"
-    if file.reads is not None and not (readers / f"{file.reads}.py").is_file():
-        message = f'found "{file.reads}"; expected a module of {display(readers)}'
-        document.complain(("reads",), message)
+    _complain_of_spec(document, file, added, tree.benchmarks / "readers")
     wrong_data = code_errors(path.parent.glob("data.py"), None, {"data": DATA_NAMES})
     models = {
         api: "\n".join(wrong)
@@ -373,6 +362,23 @@ def _workload(
         problem="\n".join(complaints) or None,
         broken_models=models,
     )
+
+
+def _complain_of_spec(
+    document: Document, file: SpecFile, added: Sequence[Path], readers: Path
+) -> None:
+    """Complain of what a workload's file says, and of files that a project adds to its folder."""
+    for each in (each for own in added for each in own.glob("[!.]*")):
+        if (document.path.parent / each.name).exists():
+            said = f"{display(each)} has the name of a file here; expected model files for lines"
+            document.complain((), f"{said} that this workload has none for")
+    for scale, parameters in file.scales.items():
+        complain_of_parameters(document, scale, parameters)
+    if file.cost is not None:
+        complain_of_formulas(document, file, file.cost)
+    if file.reads is not None and not (readers / f"{file.reads}.py").is_file():
+        message = f'found "{file.reads}"; expected a module of {display(readers)}'
+        document.complain(("reads",), message)
 
 
 def _words_of(folders: Iterable[Path]) -> set[str]:
