@@ -17,6 +17,7 @@ from rich.text import Text
 from nightbench.cli import common, experiment_common
 from nightbench.cli.common import out, say, warn
 from nightbench.cli.selection import Chosen, Selection, selecting
+from nightbench.config import parse_build
 from nightbench.core.errors import UserError
 from nightbench.core.run_plan import new_run_id
 from nightbench.core.sentences import sentences
@@ -199,8 +200,6 @@ def _measure(
 
 def chosen_of(request: AbRequest) -> Chosen:
     """Return the suite with its cases of the builds' line, its cluster and the catalog."""
-    from nightbench.config import parse_build
-
     return Selection(
         request.suite,
         request.cluster,

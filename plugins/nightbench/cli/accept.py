@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, INTERRUPTED, out, say, warn
@@ -143,6 +144,13 @@ class TerminalObserver:
 # --- what came of it ------------------------------------------------------------------------
 
 
+_LAST = (
+    *("outcome", "reason", "variant", "build_id", "framework_version", "driver", "efficiency"),
+    *("code_digest", "run_id", "started_at"),
+)
+"""What is said of a mode's newest result."""
+
+
 def document(state: ModeState) -> dict[str, Any]:
     """A mode as an object of the JSON: its newest result, or why there is none that holds."""
     known, case = state.known, state.cell.case
@@ -155,19 +163,7 @@ def document(state: ModeState) -> dict[str, Any]:
         "strategy": case and str(case.strategy),
         "devices": state.cell.devices,
         "build_id": state.build.build_id if state.build else None,
-        "last": known
-        and {
-            "outcome": known.outcome,
-            "reason": known.reason,
-            "variant": known.variant,
-            "build_id": known.build_id,
-            "framework_version": known.framework_version,
-            "driver": known.driver,
-            "efficiency": known.efficiency,
-            "code_digest": known.code_digest,
-            "run_id": known.run_id,
-            "started_at": known.started_at,
-        },
+        "last": known and {name: getattr(known, name) for name in _LAST},
     }
 
 
@@ -182,8 +178,6 @@ _COLOURS = {
 
 def show(states: Sequence[ModeState], cluster: Cluster) -> None:
     """Print a table of the modes, how many stand how, and how long those that are due take."""
-    from rich.text import Text
-
     rows = (
         (
             state.cell.line,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nightbench.alerts import picture, send
+from nightbench.alerts.channels import channels_of
 from nightbench.cli import common
 from nightbench.cli.alert_groups import (
     LIVE,
@@ -22,11 +24,13 @@ from nightbench.cli.alert_groups import (
     table_of,
     what,
 )
+from nightbench.cli.bisect import lines_of
 from nightbench.cli.common import FAILED, out, say
 from nightbench.cli.nights import say_overdue
 from nightbench.cli.selection import Selection
 from nightbench.core.errors import UserError
 from nightbench.core.hours import moment
+from nightbench.core.model import HistoryPoint
 from nightbench.core.printable import has_control_characters, shown
 
 if TYPE_CHECKING:
@@ -161,10 +165,6 @@ def assign(
 @app.command("test")
 def try_channels(suite: common.SuiteArgument, json: common.JsonOption = False) -> None:
     """Send a test message to each channel of a suite."""
-    from nightbench.alerts import picture, send
-    from nightbench.alerts.channels import channels_of
-    from nightbench.core.model import HistoryPoint
-
     chosen = Selection(suite).choose().suite
     channels = channels_of(chosen.alerts, chosen.routes)
     if not channels:
@@ -241,8 +241,6 @@ def _change(
 
 
 def _show(warehouse: Warehouse, alert: int, json: bool) -> None:
-    from nightbench.cli.bisect import lines_of
-
     row, events = warehouse.alerts.get(alert), warehouse.alerts.events(alert)
     if json:
         details = {

@@ -5,17 +5,27 @@ from __future__ import annotations
 import getpass
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nightbench.cli import common, experiment_common
 from nightbench.cli.common import say
 from nightbench.cli.selection import Selection
 from nightbench.core.errors import UserError
 from nightbench.core.model import VerdictKind
-
-if TYPE_CHECKING:
-    from nightbench.core.run_plan import RunPlan
-    from nightbench.experiments.engine import ExperimentContext
+from nightbench.core.run_plan import RunPlan
+from nightbench.experiments.confirm import (
+    MeasuredElsewhere,
+    begin_confirmation,
+    end_confirmation,
+    inconclusive,
+    measure_again,
+)
+from nightbench.experiments.engine import ExperimentContext
+from nightbench.experiments.reporting import ComparisonReporter
+from nightbench.night.suspected_regressions import new_confirmation_id, suspected_regression
+from nightbench.spool.plans import read_plan
+from nightbench.warehouse import Warehouse
+from nightbench.warehouse.experiments import NIGHTBENCH, UNDECIDED
 
 INCONCLUSIVE = 3
 
@@ -26,16 +36,6 @@ def confirm_alert(alert_id: int, *, outside_hours: bool, json: bool) -> int:
     Raises:
         UserError: it is no regression, its run is not in the spool, or nothing can be measured.
     """
-    from nightbench.experiments.confirm import (
-        MeasuredElsewhere,
-        begin_confirmation,
-        end_confirmation,
-        inconclusive,
-        measure_again,
-    )
-    from nightbench.experiments.reporting import ComparisonReporter
-    from nightbench.warehouse.experiments import NIGHTBENCH
-
     confirmation_id, night, context = _request(alert_id, outside_hours)
     request = begin_confirmation(common.open_warehouse, confirmation_id)
     if request is None:
@@ -66,11 +66,6 @@ def confirm_alert(alert_id: int, *, outside_hours: bool, json: bool) -> int:
 
 def _request(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, ExperimentContext]:
     """Return the confirmation that has not ended, else a new one, with its night and context."""
-    from nightbench.night.suspected_regressions import new_confirmation_id, suspected_regression
-    from nightbench.spool.plans import read_plan
-    from nightbench.warehouse import Warehouse
-    from nightbench.warehouse.experiments import UNDECIDED
-
     with closing(common.open_warehouse()) as connection:
         warehouse = Warehouse(connection)
         repository = warehouse.confirmations

@@ -106,11 +106,8 @@ def _find(spool: Spool, name: str | None) -> RunSpool:
 def _goes_on(run: RunSpool) -> bool:
     if (run.run() or {}).get("ended_at"):
         return False
-    for planned in run.planned():
-        store = run.latest(planned["case_id"])
-        if store is None or store.outcome() is None:
-            return True
-    return False
+    stores = (run.latest(planned["case_id"]) for planned in run.planned())
+    return any(store is None or store.outcome() is None for store in stores)
 
 
 # --- experiments -------------------------------------------------------------------------

@@ -18,9 +18,11 @@ from rich.text import Text
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, out, say
-from nightbench.config import locations
+from nightbench.config import load_cluster, locations
+from nightbench.config.inventory import ansible_hosts, cluster_yaml, slurm_hosts
 from nightbench.config.run_request import cluster_file
 from nightbench.core.errors import UserError
+from nightbench.core.variants import variant_of
 
 if TYPE_CHECKING:
     from nightbench.core.model import Cluster
@@ -71,8 +73,6 @@ def from_inventory(
     Ansible: what `ansible-inventory -i FILE --list` prints. Slurm: what
     `sinfo -hN -p PARTITION -o '%N %o %G'` prints.
     """
-    from nightbench.config.inventory import ansible_hosts, cluster_yaml, slurm_hosts
-
     text = file.read()
     hosts = ansible_hosts(text, group) if source is Inventory.ANSIBLE else slurm_hosts(text)
     if login is not None and source is not Inventory.SLURM:
@@ -107,8 +107,6 @@ def scan(
 
 
 def _cluster_of(name: str) -> Cluster:
-    from nightbench.config import load_cluster
-
     path = cluster_file(name, files=True)
     found = load_cluster(
         path, home=locations.home_folder(), catalog=common.catalog(), new_known_hosts=True
@@ -272,7 +270,6 @@ def download(
 
     Wheels that are there are kept; every file is compared with the lock's hashes.
     """
-    from nightbench.core.variants import variant_of
     from nightbench.gang.wheels import download_wheels
 
     known = common.catalog()

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nightbench.cli.entry import quiet
-from nightbench.config import run_request
+from nightbench.config import load_catalog, run_request
 from nightbench.core.errors import UserError
 from nightbench.core.printable import shown
 from nightbench.local.home import Home, find_home
@@ -72,8 +72,6 @@ def catalog() -> Catalog:
     Raises:
         UserError: a description of one is wrong.
     """
-    from nightbench.config import load_catalog
-
     return load_catalog()
 
 

@@ -13,7 +13,9 @@ from nightbench.cli import common, dag_run
 from nightbench.cli.common import INTERRUPTED, say
 from nightbench.cli.run import through_airflow
 from nightbench.cli.selection import Chosen, Selection
+from nightbench.core.budget import duration
 from nightbench.core.errors import UserError
+from nightbench.core.run_plan import resolve
 from nightbench.local.home import Home
 
 if TYPE_CHECKING:
@@ -36,7 +38,6 @@ def demo(
     """
     from nightbench.cli.results import show_run
     from nightbench.cli.services import show_access
-    from nightbench.core.budget import duration
     from nightbench.local import lifecycle
     from nightbench.local.resources import has_environments, require_resources
 
@@ -122,8 +123,6 @@ class _EnvironmentsAhead(Thread):
 
     def _jobs(self) -> list[JobSpec]:
         """A job of each line, on as many nodes as any of it."""
-        from nightbench.core.run_plan import resolve
-
         suite, cluster, catalog = self._chosen.suite, self._chosen.cluster, self._chosen.catalog
         widest = {case.framework: case for case in sorted(suite.cases, key=lambda x: x.nodes)}
         return [resolve(case, suite, cluster, catalog, "demo") for case in widest.values()]

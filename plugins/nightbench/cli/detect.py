@@ -22,7 +22,7 @@ from rich.text import Text
 from nightbench.cli import common
 from nightbench.cli.common import out, say
 from nightbench.core.errors import UserError
-from nightbench.core.history_file import shown
+from nightbench.core.history_file import HistoryFile, lacking, shown
 
 if TYPE_CHECKING:
     from nightbench.detection.history import HistoryChange, HistoryReport
@@ -111,7 +111,6 @@ def read_histories(path: Path) -> list[History]:
     Raises:
         UserError: the file cannot be read, or is neither.
     """
-    from nightbench.core.history_file import HistoryFile, lacking
     from nightbench.detection import observations
 
     file = HistoryFile(STANDARD_INPUT if str(path) == "-" else path)

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nightbench.alerts import picture
 from nightbench.cli import common, experiment_common
 from nightbench.cli.common import FAILED
 from nightbench.cli.selection import Chosen, RepeatsOption, Selection
 from nightbench.core.errors import UserError
+from nightbench.core.model import Case, Protocol, Strategy, Suite
 from nightbench.core.run_plan import new_run_id
 from nightbench.experiments.paired_statistics import percent
 from nightbench.report.tables import figure
@@ -116,8 +118,6 @@ def _chosen(request: Mapping[str, Any]) -> Chosen:
 
 def _sleeping(request: Mapping[str, Any]) -> Chosen:
     """Return a suite of one case that a framework line names for drills."""
-    from nightbench.core.model import Case, Protocol, Strategy, Suite
-
     catalog = common.catalog()
     cluster = common.cluster_of(request["cluster"] or "local", catalog)
     line = next((each for each in catalog.frameworks.values() if each.drill_workload), None)
@@ -215,7 +215,6 @@ def _send(
     drill: Drill, judged: Sequence[DrillNight], found: DrillNight, channels: list[str]
 ) -> None:
     """Send the alert with its plot, as a real one is sent."""
-    from nightbench.alerts import picture
     from nightbench.experiments.drill import alert_message, plot_points
 
     alert = alert_message(drill, found)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from nightbench.alerts import send
 from nightbench.cli import common
 from nightbench.cli.common import INTERRUPTED, say, warn
 from nightbench.cli.selection import Chosen
-from nightbench.config import locations, values
+from nightbench.config import find_suites, load_suite, locations, parse_build, values
 from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ def pinned(text: str) -> str:
     Raises:
         UserError: the text is no build.
     """
-    from nightbench.config import parse_build
-
     build = parse_build(text)
     return f"{build.line}={build.location}" if build.source == "wheel" else text
 
@@ -86,8 +85,6 @@ def suite_of(cases: Sequence[str]) -> str:
     Raises:
         UserError: none does, or several do.
     """
-    from nightbench.config import find_suites, load_suite
-
     if not cases:
         raise UserError("cases: found none; expected --case SLUG or --suite NAME")
     catalog = common.catalog()
@@ -170,8 +167,6 @@ def exit_code(work: Callable[[], int]) -> int:
 
 def post(channels: Sequence[str], title: str, body: str, pictures: Sequence[Picture] = ()) -> None:
     """Send a message; the user is told of each channel, and a failure changes no exit code."""
-    from nightbench.alerts import send
-
     for delivery in send(channels, title, body, common.channel_url, pictures):
         told = "was told" if delivery.sent else f"took no message: {delivery.error}"
         warn(f"{delivery.channel} {told}")

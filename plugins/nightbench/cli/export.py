@@ -17,11 +17,13 @@ from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from nightbench.cli import common
 from nightbench.cli.common import say, warn
 from nightbench.cli.detect import STANDARD_INPUT, show_reports
-from nightbench.config import locations
+from nightbench.config import find_suites, load_suite, locations
 from nightbench.core.errors import UserError
 from nightbench.core.history_file import HistoryFile
 from nightbench.core.model import RegressionPolicy
 from nightbench.core.printable import shown
+from nightbench.core.prometheus import prometheus_text
+from nightbench.core.whole_files import replaced
 
 if TYPE_CHECKING:
     from nightbench.detection.history import HistoryReport
@@ -150,7 +152,6 @@ def _write_table(file: Path, format_: ExportFormat, rows: ExportRows, chosen: Ex
     Raises:
         UserError: nothing matches, the warehouse is away, or the file cannot be written.
     """
-    from nightbench.core.whole_files import replaced
     from nightbench.report.export_files import FORMATS
     from nightbench.warehouse.exports import EXPORTS, ExportRepository
 
@@ -193,8 +194,6 @@ def _write_metrics(file: Path, chosen: ExportFilter, others: Mapping[str, object
     Raises:
         UserError: an option that is for tables was given, or the file cannot be written.
     """
-    from nightbench.core.prometheus import prometheus_text
-    from nightbench.core.whole_files import replaced
     from nightbench.warehouse.exports import ExportRepository
 
     wrong = [option for option, value in others.items() if value is not None]
@@ -247,7 +246,6 @@ def _write_mlperf(folder: Path, run: str, case: str | None) -> None:
     Raises:
         UserError: the run has no such measurement, or a file cannot be written.
     """
-    from nightbench.core.whole_files import replaced
     from nightbench.report.mlperf_log import counted, mlperf_lines
 
     with closing(common.open_warehouse("nightbench_reader")) as connection:
@@ -270,7 +268,6 @@ def _write_bundle(file: Path, run: str, case: str | None) -> None:
     Raises:
         UserError: no case is named, it has no such measurement, or the file cannot be written.
     """
-    from nightbench.core.whole_files import replaced
     from nightbench.night.reproduction_bundle import write_bundle
     from nightbench.warehouse import Warehouse
 
@@ -364,8 +361,6 @@ def _links(found: list[ImportedSeries]) -> list[str]:
 
 def _planned_series() -> set[tuple[str, str]]:
     """Return the series of all suites, as case and cluster."""
-    from nightbench.config import find_suites, load_suite
-
     catalog = common.catalog()
     suites = [load_suite(path, catalog) for path in find_suites(locations.dags_folder()).values()]
     return {(case.case_id, suite.cluster) for suite in suites for case in suite.cases}

@@ -7,7 +7,7 @@ import getpass
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 import yaml
@@ -15,11 +15,10 @@ import yaml
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, say, warn
 from nightbench.cli.selection import Chosen, Selection, selecting
+from nightbench.core import kubernetes_jobs
 from nightbench.core.errors import UserError
 from nightbench.core.model import RunKind
-
-if TYPE_CHECKING:
-    from nightbench.core.run_plan import RunPlan
+from nightbench.core.run_plan import RunPlan, make_plan
 
 app = typer.Typer()
 k8s = typer.Typer(help="Measure by Jobs of Kubernetes.", no_args_is_help=True)
@@ -30,7 +29,6 @@ def _plan(
     chosen: Chosen, *, shared: bool, images: Mapping[str, str] | None = None
 ) -> tuple[RunPlan, list[str]]:
     """Plan a run of the cases that are measured without SSH; return it and those that are not."""
-    from nightbench.core.run_plan import make_plan
     from nightbench.night.exported_run import for_export
 
     suite, dropped = for_export(
@@ -110,7 +108,6 @@ def render(
     Nothing is sent to Kubernetes. What to do with the folder is printed; `nightbench load` takes
     the results back.
     """
-    from nightbench.core import kubernetes_jobs
     from nightbench.night import exported_run
 
     chosen = selection.choose()

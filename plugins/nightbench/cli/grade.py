@@ -16,18 +16,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import ValidationError
 from rich.table import Table
 
 from nightbench.cli import common
 from nightbench.cli.common import out, say, warn
-from nightbench.config import find_clusters, find_suites, locations
+from nightbench.config import find_clusters, find_suites, load_suite, locations
+from nightbench.config.schema import PolicyFile
 from nightbench.config.source import one_of
 from nightbench.core.errors import UserError
+from nightbench.core.history_file import HistoryFile
+from nightbench.core.model import RegressionPolicy
 
 if TYPE_CHECKING:
     from nightbench.alerts.backtest import Backtest, PastSeries
     from nightbench.alerts.replay import LabelledAlert, RaisedAlert, Score
-    from nightbench.core.model import RegressionPolicy
     from nightbench.warehouse import Warehouse
 
 app = typer.Typer()
@@ -162,7 +165,6 @@ def backtest(
     """
     from nightbench.alerts.backtest import backtest as replayed
     from nightbench.alerts.backtest import labels_of, pasts_in, pasts_of
-    from nightbench.core.history_file import HistoryFile
 
     proposed = policy_changes(policy)
     first = common.instant("--since", since) if since else None
@@ -197,10 +199,6 @@ def policy_changes(text: str) -> dict[str, Any]:
     Raises:
         UserError: a key decides no alert, or its value is not what a suite's file takes.
     """
-    from pydantic import ValidationError
-
-    from nightbench.config.schema import PolicyFile
-
     given: dict[str, Any] = {}
     for part in common.words(text):
         key, equals, value = (word.strip() for word in part.partition("="))
@@ -222,9 +220,6 @@ def policy_changes(text: str) -> dict[str, Any]:
 
 def _policies(pasts: Sequence[PastSeries]) -> tuple[dict[str, RegressionPolicy], list[str]]:
     """Return the policies of the suites from their files, and the suites without one."""
-    from nightbench.config import find_suites, load_suite
-    from nightbench.core.model import RegressionPolicy
-
     files = find_suites(locations.dags_folder())
     catalog = common.catalog()
     policies, unknown = {}, []

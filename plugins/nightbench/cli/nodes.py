@@ -13,6 +13,7 @@ from nightbench.cli import common
 from nightbench.cli.common import FAILED, out, say, warn
 from nightbench.core.errors import UserError
 from nightbench.core.sentences import sentences
+from nightbench.nodes.quarantine import QUARANTINED, RELEASED
 
 if TYPE_CHECKING:
     from nightbench.core.model import Catalog, Cluster
@@ -112,7 +113,6 @@ def nodes(
     """
     from nightbench.cli import nodes_view
     from nightbench.night.cluster_preflight import set_node_state
-    from nightbench.nodes.quarantine import QUARANTINED, RELEASED
     from nightbench.warehouse import Warehouse
 
     if quarantine and release:

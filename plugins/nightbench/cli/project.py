@@ -3,6 +3,7 @@
 import json as jsonlib
 import os
 import subprocess
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -81,8 +82,6 @@ def check(json: JsonOption = False) -> None:
 @db.command("check")
 def check_warehouse() -> None:
     """Exit with 1 where the warehouse lacks tables or views of this version."""
-    from contextlib import closing
-
     from nightbench.warehouse import migrate
 
     with closing(common.open_warehouse("nightbench_reader")) as connection:

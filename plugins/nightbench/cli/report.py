@@ -12,6 +12,8 @@ from nightbench.cli.common import say
 from nightbench.cli.results import addresses_to_share
 from nightbench.core.errors import UserError
 from nightbench.core.printable import shown
+from nightbench.core.whole_files import replaced
+from nightbench.report import from_warehouse, report_page, report_text
 
 app = typer.Typer()
 
@@ -44,9 +46,7 @@ def report(
 
     The nights keep one of each run in the folder reports/ of the spool.
     """
-    from nightbench.core.whole_files import replaced
     from nightbench.night.run_digest import gather
-    from nightbench.report import from_warehouse, report_page, report_text
 
     with common.reader() as stored:
         chosen = stored.runs.get(run)

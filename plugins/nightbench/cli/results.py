@@ -12,8 +12,10 @@ from nightbench.cli.common import FAILED, out, say, warn
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, gain_of
 from nightbench.core.printable import shown
+from nightbench.night.bundles import build_bundle
 from nightbench.report import ResultsTable, from_measurements, from_warehouse, verdict_lines
 from nightbench.spool import RunSpool, Spool, SpoolError
+from nightbench.spool.plans import read_plan
 from nightbench.warehouse.connection import WarehouseUnavailable
 
 app = typer.Typer()
@@ -165,8 +167,6 @@ def _ended_directly(run: RunSpool) -> bool:
 
 def rows_from_files(spool: Spool, run_id: str) -> list[Row]:
     """Return the rows of a run from its files; planned cases without one have status missing."""
-    from nightbench.night.bundles import build_bundle
-
     bundle = build_bundle(spool.run(run_id))
     measured = [case.measurement for case in bundle.cases if case.measurement is not None]
     errors = {
@@ -288,8 +288,6 @@ def is_clearly_below(row: Row) -> bool:
 
 def settling_lines(run_id: str, rows: list[Row]) -> list[str]:
     """Return for each case clearly below its nights what would settle whether it is slower."""
-    from nightbench.spool.plans import read_plan
-
     below = {row["case_id"]: row for row in rows if is_clearly_below(row)}
     if not below:
         return []
@@ -317,7 +315,6 @@ def settling_lines(run_id: str, rows: list[Row]) -> list[str]:
 def digest_file(run_id: str, rows: list[Row]) -> Path:
     """Write the reports of a run, and return the path of the Markdown one."""
     from nightbench.night.run_digest import from_files, gather, keep_report
-    from nightbench.spool.plans import read_plan
 
     place, folder = common.home(), common.spool().run(run_id)
     plan = read_plan(folder)

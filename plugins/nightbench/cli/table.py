@@ -12,6 +12,7 @@ from nightbench.cli.common import out, say, warn
 from nightbench.config import load_suite
 from nightbench.config.run_request import cluster_of, suite_file
 from nightbench.config.scales import FULL
+from nightbench.config.source import one_of
 from nightbench.core.errors import UserError
 from nightbench.core.model import Suite, SuiteTable
 from nightbench.core.tables import Cell
@@ -135,8 +136,6 @@ def show_published(named: str, only: list[str]) -> None:
 
 
 def _tables_of(suite: Suite, only: list[str]) -> list[SuiteTable]:
-    from nightbench.config.source import one_of
-
     if not suite.tables:
         raise UserError(f"suite {suite.name}: found no `tables:`; expected at least one")
     names = [each.name for each in suite.tables]
