@@ -29,7 +29,7 @@ STORED = CONFIGURED | {"fsspec"}
 OVER_HTTP = STORED | {"httpx", "jinja2"}
 USED = {
     **dict.fromkeys(("run", "cancel", "demo"), OVER_HTTP),
-    **dict.fromkeys(("ab", "drill"), CONFIGURED | {"jinja2"}),
+    **dict.fromkeys(("ab", "drill", "profile"), CONFIGURED | {"jinja2"}),
     **dict.fromkeys(("results", "clean", "report"), STORED | {"psycopg2", "jinja2"}),
     "runs": STORED,
 }
