@@ -15,7 +15,15 @@ NUMBER = (
     r"|[-+]?(?:nan|NaN|NAN|inf|INF|Infinity)\b)"
 )
 """A number as a whole: none is read from `10.3.4`, in which two lines are mixed."""
-_ENDS = re.compile(r"\r\n|[\r\n]|\x08+")
+TAG = re.compile(
+    r"^\s*(\[\d+(?:,\d+)?\](?:<std\w+>)?|\[[^\]\s]*::?(?:stdout|stderr)\]|\d+:|"
+    r"\[pod/[^\]\s]{1,200}\]|(?:\w{1,40}/\d+ )?\[(?:rank|default|node)[ _]?\d+\])\s?:?",
+    re.IGNORECASE,
+)
+"""What stands before the lines of one process of several: `[1,0]<stdout>:`, `0: `, `[rank0]:`."""
+
+_ENDS = re.compile(r"\r?\n")
+_DRAWN_AGAIN = re.compile(r"\r|\x08+")
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -31,10 +39,14 @@ def without_colours(text: str) -> str:
 def split_lines(text: str) -> Tuple[List[str], bool]:
     """Return the lines of a log, and whether the last one is complete.
 
-    Progress bars write over themselves: a carriage return or backspaces end a line as well. Colours
-    are taken out.
+    Progress bars write over themselves: a carriage return or backspaces end a line as well, and
+    what follows is of the same process. Colours are taken out.
     """
-    lines = _ENDS.split(without_colours(text))
+    lines: List[str] = []
+    for line in _ENDS.split(without_colours(text).lstrip("\ufeff")):
+        first, *more = _DRAWN_AGAIN.split(line)
+        tag = TAG.match(first) if more else None
+        lines += [first, *((tag.group() if tag and each else "") + each for each in more)]
     last = lines.pop()
     return (lines, True) if not last.strip() else ([*lines, last], False)
 

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections import Counter
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from logs.lines import LogError
+from logs.lines import TAG, LogError
 
 LEAST_RUN = 3
 """Lines of a run: what goes back after fewer are several processes."""
 
 OTHER_PROCESS = "of other processes"
 EARLIER_RUN = "of earlier runs"
-_TAG = re.compile(
-    r"^\s*(\[\d+(?:,\d+)?\](?:<std\w+>)?|\[[^\]\s]*::?(?:stdout|stderr)\]|\d+:|"
-    r"(?:\w{1,40}/\d+ )?\[(?:rank|default|node)[ _]?\d+\])\s?:?",
-    re.IGNORECASE,
-)
 
 
 def tags_of(lines: Sequence[str], numbers: Iterable[int]) -> Dict[int, str]:
     """Return which process a line says that it is of (`[1,0]`, `0:`), by its number."""
-    found = ((number, _TAG.match(lines[number - 1])) for number in numbers)
+    found = ((number, TAG.match(lines[number - 1])) for number in numbers)
     return {number: tag.group(1).rstrip(":") if tag else "" for number, tag in found}
 
 

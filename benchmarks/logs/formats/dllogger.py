@@ -29,7 +29,7 @@ _UNITS = {
 """Metrics of training, the first of a line is read, and their units where no METADATA says one."""
 _LOSSES = ("train.loss", "train_loss", "training_loss", "step_loss", "loss")
 _TEXTS = [
-    re.compile(r"\bDLL \S+ \S+ - " + step + r" +(?P<data>.*)")
+    re.compile(r"\bDLLL? \S+ \S+ - " + step + r" +(?P<data>.*)")
     for step in (
         r"(?:Epoch: (?P<epoch>\d+) )?Iteration: (?P<step>\d+)",
         r"\((?P<epoch>\d+), (?P<step>\d+)\)",
@@ -45,7 +45,7 @@ def read(lines, options):
         claims = len(MARKER.findall(line))
         if claims > 1:
             yield number, None
-        elif "DLLL " in line:
+        elif "DLLL {" in line:
             document = _document(line)
             if document is None:
                 yield number, None

@@ -10,15 +10,19 @@ off, only the line at the end of a training states a speed, with evaluation and 
 
 import re
 
-from logs.lines import NUMBER
+from logs.lines import NUMBER, TAG
 from logs.templates import compiled, figure
 
 TITLE = "Hugging Face's Trainer and Accelerate"
 _BAR = re.compile(
-    r"^\s*\d+%\|[^|]*\| (?P<step>\d+)/(?P<steps>\d+) \[[\d:]+<[^,\]]*, +"
+    r"\s*\d+%\|[^|]*\| (?P<step>\d+)/(?P<steps>\d+) \[[\d:]+<[^,\]]*, +"
     r"(?:(?P<step_time>{0})s/it|(?P<rate>{0})it/s)(?:, [^\]]*)?\]".format(NUMBER)
 )
-MARKER = re.compile(r"^\s*\d+%\|[^|]*\| \d+/\d+ \[[\d:]+<[\d:]|'train_samples_per_second'")
+MARKER = re.compile(
+    r"^(?i:(?:{})?)\s*\d+%\|[^|]*\| \d+/\d+ \[[\d:]+<[\d:]|'train_samples_per_second'".format(
+        TAG.pattern
+    )
+)
 _END = compiled(["'train_samples_per_second': {}", "'train_samples_per_second': '{}'"])
 _OTHERS = {
     name: compiled(["'{}': {{}}".format(key), "'{}': '{{}}'".format(key)])
@@ -33,7 +37,8 @@ _OTHERS = {
 def read(lines, options):
     """Yields (line number, what it states or None)."""
     rows, total, ends = [], None, []
-    for number, line in enumerate(lines, start=1):
+    for number, tagged in enumerate(lines, start=1):
+        line = TAG.sub("", tagged)
         if line.lstrip().startswith("{'"):
             stated = {name: figure(patterns, line) for name, patterns in _OTHERS.items()}
             stated = {name: value for name, value in stated.items() if value is not None}

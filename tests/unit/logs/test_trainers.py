@@ -37,6 +37,22 @@ def bridge() -> str:
     )
 
 
+def megatron_deepspeed() -> str:
+    return "".join(
+        f" iteration {i:8d}/{60:8d} | consumed tokens: {i * 262144:12d} | elapsed time per "
+        f"iteration (s): {100 + i / 10:.2f} | lm loss: 1.012345E+01 | TFLOPs: 123.45 |\n"
+        for i in STEPS
+    )
+
+
+def nemo_1() -> str:
+    return "".join(
+        f"\rEpoch 0: :  {i}%|##        | {i}/99 [10:21<00:00, v_num=0, reduced_train_loss=6.45, "
+        f"global_step={i}.00, consumed_samples={128 * i}.0, train_step_timing in s={12 + i / 100}]"
+        for i in STEPS
+    ).join(("", "\n"))
+
+
 def nemo() -> str:
     return "".join(
         f"retraining/0 [default0]:Training epoch 0, iteration {i}/99 | lr: 7.496e-06 | "
@@ -146,6 +162,14 @@ def mlperf_llm() -> str:
     )
 
 
+def dllogger_2019() -> str:
+    return "".join(
+        f"DLLL 2019-10-10 16:42:54.501155 - Epoch: 0 Iteration: {i}  train.loss : 6.9 "
+        f"train.total_ips : {2300 + i}.0 images/s\n"
+        for i in STEPS
+    )
+
+
 def dllogger_bert() -> str:
     rows = (
         {"type": "LOG", "step": [0, i], "data": {"seqs_per_sec": 200.0 + i, "loss": 9.5}}
@@ -159,6 +183,9 @@ CASES: list[tuple[str, str, str, float, str | None, dict[str, float]]] = [
         *("megatron", megatron(), "step_s", 1.235, None),
         {"loss": 10.12345, "tflops_per_device": 435.0, "samples_per_s": 128 / 1.235},
     ),
+    ("megatron", megatron_deepspeed(), "step_s", 103.5, None, {"tflops_per_device": 123.45}),
+    ("nemo", nemo_1(), "step_s", 12.35, None, {"loss": 6.45}),
+    ("dllogger", dllogger_2019(), "throughput", 2335.0, "images", {}),
     ("megatron", bridge(), "step_s", 1.235, None, {"tflops_per_device": 743.0}),
     (
         *("nemo", nemo(), "step_s", 12.35, None),
@@ -215,9 +242,9 @@ def test_a_log_is_read_to_where_it_is_cut(format_, log):
 TOLD_APART = {"pytorch_examples", "gluon", *(case[0] for case in CASES)}
 
 
-# NeMo's lines have marks of their own, and bars begin their lines.
-@pytest.mark.parametrize("format_", sorted(TOLD_APART - {"nemo", "huggingface"}))
-@pytest.mark.parametrize("tags", [("0: ", "1: "), ("[rank0]:", "[rank1]:")])
+# NeMo's lines have marks of their own.
+@pytest.mark.parametrize("format_", sorted(TOLD_APART - {"nemo"}))
+@pytest.mark.parametrize("tags", [("0: ", "1: "), ("[pod/a-0/c] ", "[pod/a-1/c] ")])
 def test_processes_are_told_apart_by_how_their_lines_begin(format_, tags):
     log = {c[0]: c[1] for c in CASES}.get(format_) or getattr(samples, format_)()
     lines = log.replace(" 0: :::", ":::").splitlines()
@@ -233,6 +260,16 @@ def test_processes_are_told_apart_by_how_their_lines_begin(format_, tags):
         assert found.skipped[writers.OTHER_PROCESS] >= len(alone.records)
     with pytest.raises(reading.LogError, match="begins with 'x'; expected one of"):
         reading.read(format_, mixed, dict(CHOOSE, writer="x"))
+
+
+def test_what_a_bar_draws_again_is_of_the_process_that_its_line_begins_with():
+    bars = [[f" {i}%|##  | {i}/60 [00:30<00:27,  {s}.00s/it]" for i in STEPS] for s in (1, 2)]
+    mixed = "\n".join(f"{rank}: " + "\r".join(drawn) for rank, drawn in enumerate(bars)) + "\n"
+    found = reading.read("huggingface", mixed, dict(CHOOSE, writer="1"))
+    assert [record.step_s for record in found.records] == [2.0] * 6
+    # A bar of anything else begins with its name.
+    loading = "Loading shards: 50%|##  | 1/2 [00:05<00:05,  5.00s/it]\n"
+    assert len(reading.read("huggingface", loading + bars[0][0] + "\n").records) == 1
 
 
 def test_of_processes_without_a_mark_each_step_is_read_once():
