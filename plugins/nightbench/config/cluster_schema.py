@@ -195,7 +195,8 @@ class DevicesFile(StrictModel):
     """Of one device, `80GB`: a case whose weights, gradients and optimiser states are larger is
     refused with the figure when it is planned. Not compared unless given."""
     peak_tflops: dict[
-        Literal["fp32", "tf32", "bf16", "fp16"], Annotated[float, Field(gt=0), v.Words("number")]
+        Literal["fp32", "tf32", "bf16", "fp16"],
+        Annotated[float, Field(gt=0, le=1e5), v.Words("number")],
     ] = Field({})
     """Precision: dense peak of one device in TFLOP/s, for MFU; that of known GPUs unless given."""
 

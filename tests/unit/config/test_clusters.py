@@ -240,6 +240,11 @@ def test_the_state_folder_is_a_variable(cluster_file: Write, tmp_path: Path) -> 
         ),
         (
             "nodes:",
+            "devices: {peak_tflops: {bf16: 989000000000000}}\nnodes:",
+            ":2: devices.peak_tflops.bf16: found 989000000000000; expected a number of at most 10",
+        ),
+        (
+            "nodes:",
             "neighbours: {action: wiat}\nnodes:",
             ':2: neighbours.action: found "wiat"; expected one of record, refuse, wait (did you',
         ),
