@@ -80,6 +80,7 @@ select
     m.baseline_case_id,
     m.time_to_first_step_s,
     m.peak_resident_bytes,
+    m.peak_allocator_bytes,
     m.sent_bytes_per_step,
     m.data_wait_s,
     m.power_w,
@@ -122,6 +123,8 @@ comment on column marts.fct_measurement.efficiency is 'speedup / (ranks / ranks 
 comment on column marts.fct_measurement.time_to_first_step_s is
 'Process start to the end of the first step, seconds';
 comment on column marts.fct_measurement.peak_resident_bytes is 'Largest rank''s, bytes';
+comment on column marts.fct_measurement.peak_allocator_bytes is
+'Most device memory that the allocator of any rank held, bytes; null where none counts it';
 comment on column marts.fct_measurement.sent_bytes_per_step is
 'Bytes that a rank sends in a step, the largest rank''s; null where the line does not '
 'count them';

@@ -27,6 +27,7 @@ select
     e.drift,
     e.time_to_first_step_s,
     e.peak_resident_bytes,
+    e.peak_allocator_bytes,
     e.sent_bytes_per_step,
     e.data_wait_s,
     e.power_w,

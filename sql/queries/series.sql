@@ -27,6 +27,7 @@ cross join
                 when 'mfu' then n.mfu
                 when 'joules_per_unit' then n.joules_per_unit
                 when 'peak_resident_bytes' then n.peak_resident_bytes
+                when 'peak_allocator_bytes' then n.peak_allocator_bytes
             end as value
         from raw.measurement as n
         where

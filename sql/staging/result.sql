@@ -89,6 +89,7 @@ select
     m.baseline_case_id,
     m.time_to_first_step_s,
     m.peak_resident_bytes,
+    m.peak_allocator_bytes,
     m.sent_bytes_per_step,
     m.data_wait_s,
     m.power_w,

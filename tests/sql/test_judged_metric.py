@@ -56,6 +56,7 @@ def past(connection: Connection, given: Given) -> None:
             fingerprint_id="",
             unit="samples",
             peak_resident_bytes=round(wobble * level),
+            peak_allocator_bytes=round(wobble * 60 * GB),
             joules_per_unit=0.5 * wobble,
             tokens_per_s=1000.0 * wobble,
             model_flops_per_s=3e12 * wobble,

@@ -288,7 +288,7 @@ class PolicyFile(StrictModel):
     """What a night may take to measure suspects again; `0s`: nothing. Throughput alone is."""
     metric: JudgedMetric = "throughput"
     """Figure of the medians that is judged, by its name in the marts; of `joules_per_unit` and
-    `peak_resident_bytes` a rise is the regression."""
+    the two of memory a rise is the regression."""
 
 
 class RouteFile(StrictModel):

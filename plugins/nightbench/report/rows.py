@@ -54,6 +54,8 @@ FIELDS: dict[str, str] = {
     "baseline_case_id": "the baseline case",
     "time_to_first_step_s": "from process start to the end of the first step, seconds",
     "peak_resident_bytes": "largest resident memory of a trainer",
+    "peak_allocator_bytes": "most device memory that the allocator of a trainer held; null where "
+    "none counts it",
     "sent_bytes_per_step": "bytes that a trainer sends in a step, where the line counts them "
     "(PyTorch); null elsewhere",
     "data_wait_s": "seconds that a step waited for its batch, median of the repeats; null for "

@@ -29,8 +29,8 @@ Row = dict[str, Any]
 MEASUREMENT_COLUMNS = (
     *("framework_version", "unit", "n", "throughput", "minimum", "maximum", "mad"),
     *("spread", "half_width", "speedup", "efficiency", "baseline_case_id"),
-    *("time_to_first_step_s", "peak_resident_bytes", "sent_bytes_per_step", "data_wait_s"),
-    *("power_w", "joules_per_unit", "energy_absent", "found_batch_size"),
+    *("time_to_first_step_s", "peak_resident_bytes", "peak_allocator_bytes", "found_batch_size"),
+    *("sent_bytes_per_step", "data_wait_s", "power_w", "joules_per_unit", "energy_absent"),
     *("tokens_per_s", "model_flops_per_s", "device", "peak_flops", "mfu", "mfu_absent"),
     *("definition_digest", "fingerprint_id"),
 )
@@ -111,7 +111,7 @@ def repeat_row(bundle: RepeatBundle) -> Row:
         *("loss_first", "loss_median"),
     ):
         row[column] = number(getattr(summary, column, None))
-    for column in ("peak_resident_bytes", "sent_bytes_per_step"):
+    for column in ("peak_resident_bytes", "peak_allocator_bytes", "sent_bytes_per_step"):
         row[column] = _whole(getattr(summary, column, None))
     return row
 
@@ -148,6 +148,7 @@ def measurement_row(m: Measurement, quarantined: bool) -> Row:
         "n": m.n,
         "baseline_case_id": m.baseline_case_id,
         "peak_resident_bytes": _whole(m.peak_resident_bytes),
+        "peak_allocator_bytes": _whole(m.peak_allocator_bytes),
         "sent_bytes_per_step": _whole(m.sent_bytes_per_step),
         "found_batch_size": m.found_batch_size,
         "energy_absent": text(m.energy_absent),

@@ -14,6 +14,7 @@ JudgedMetric = Literal[
     "mfu",
     "joules_per_unit",
     "peak_resident_bytes",
+    "peak_allocator_bytes",
 ]
 """By their names in `marts.fct_measurement`."""
 
@@ -85,6 +86,14 @@ METRICS: Mapping[str, MetricInfo] = {
             divisor=1e9,
             has_spread=False,
             absent="the ranks reported no peak",
+        ),
+        MetricInfo(
+            "peak_allocator_bytes",
+            "GB",
+            lower_is_better=True,
+            divisor=1e9,
+            has_spread=False,
+            absent="no rank counts the memory of a device",
         ),
     )
 }

@@ -173,6 +173,7 @@ class RepeatSummary:
     """Median step of the window's last third / first third - 1."""
     time_to_first_step_s: float | None = None
     peak_resident_bytes: int | None = None
+    peak_allocator_bytes: int | None = None
     sent_bytes_per_step: int | None = None
     """The largest rank's."""
     data_wait_s: float | None = None
@@ -241,6 +242,7 @@ class Measurement:
     framework_version: str | None = None
     time_to_first_step_s: float | None = None
     peak_resident_bytes: int | None = None
+    peak_allocator_bytes: int | None = None
     sent_bytes_per_step: int | None = None
     data_wait_s: float | None = None
     """Median of the repeats; None for synthetic data."""

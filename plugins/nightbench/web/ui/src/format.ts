@@ -15,9 +15,13 @@ export function bytes(value: number | null): string {
   return value < 1e9 ? `${figure(Math.round(value / 1e6))} MB` : `${figure(Number((value / 1e9).toPrecision(3)))} GB`;
 }
 
+function isMemory(metric: string | null | undefined): boolean {
+  return metric === "peak_resident_bytes" || metric === "peak_allocator_bytes";
+}
+
 /** Whether a rise of a judged figure is for the worse. */
 export function lowerIsBetter(metric: string | null | undefined): boolean {
-  return metric === "joules_per_unit" || metric === "peak_resident_bytes";
+  return metric === "joules_per_unit" || isMemory(metric);
 }
 
 const UNITS: Record<string, string> = {
@@ -29,7 +33,7 @@ const UNITS: Record<string, string> = {
 /** A judged figure with its unit. */
 export function judged(value: number, metric: string | null, unit: string | null): string {
   const work = unit ?? "units";
-  if (metric === "peak_resident_bytes") return bytes(value);
+  if (isMemory(metric)) return bytes(value);
   if (metric === "joules_per_unit") return `${figure(value)} J/${work.replace(/s$/, "")}`;
   return `${figure(value)} ${UNITS[metric ?? ""] ?? `${work}/s`}`;
 }

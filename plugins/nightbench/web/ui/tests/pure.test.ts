@@ -43,6 +43,7 @@ test("figures have four digits, percentages their sign", () => {
   assert.equal(judged(1234.5, "throughput", "images"), "1,235 images/s");
   assert.equal(judged(0.25, "joules_per_unit", "images"), "0.25 J/image");
   assert.equal(judged(1.25e9, "peak_resident_bytes", "images"), "1.25 GB");
+  assert.equal(judged(6.1e10, "peak_allocator_bytes", "tokens"), "61 GB");
   assert.equal(judged(0.41, "mfu", null), "0.41 MFU");
   assert.equal(percent(-0.0004), "0.0 %");
   assert.equal(percent(-0.051), "−5.1 %");
