@@ -147,6 +147,7 @@ def read_commands(
             name=name,
             title=name,
             unit=file.unit,
+            tokens="units_per_example" if file.unit == "tokens" else None,
             frameworks=lines,
             strategies=(Strategy.SINGLE, Strategy.COLLECTIVE),
             scales=dict.fromkeys(scales, params),

@@ -10,6 +10,7 @@ from nightbench.config import load_cluster, load_suite
 from nightbench.config.commands import clashing_commands
 from nightbench.config.source import ConfigError
 from nightbench.core.model import Catalog
+from nightbench.core.model_flops import tokens_per_unit
 from nightbench.core.run_plan import resolve
 
 BLOCK = """\
@@ -59,6 +60,13 @@ def test_a_command_becomes_cases(suite_file, dags, with_commands, launch, proces
     assert job.units_per_trainer_step == units
     assert job.to_json()["workload"]["params"]["command"]["argv"][2] == "--rank={rank}"
     assert job.from_log
+
+
+def test_tokens_of_a_command_are_counted_where_it_counts_tokens(suite_file, with_commands):
+    for unit, tokens in (("images", None), ("tokens", 1)):
+        commands = COMMANDS.replace("images", f"{unit}\n    units_per_example: 128")
+        suite = load_suite(written(suite_file, commands), with_commands)
+        assert tokens_per_unit(suite.commands["mine"], suite.cases[0]) == tokens
 
 
 @pytest.mark.parametrize(
