@@ -11,7 +11,8 @@
 A template is text that stands in the line: `{}` is the figure, `{*}` any number, and a blank is
 any number of them. A list of templates is tried in turn. Figures may have thousands parted by
 commas, and end with K, M or G. `interval` is the duration of all steps since `since`, or since the
-line before. `beside` are others that stand on lines of their own, before a step's line.
+line before. `beside` are others that stand on lines of their own, before a step's line. `none` says
+by name which figure stands for none.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ class TemplateFormat:
         self._step_time = _by_name(document, "step_time")
         self._throughput = _by_name(document, "throughput")
         self._others = _by_name(document, "others")
+        self._none = document.get("none", {})
         self._beside = _by_name(document, "beside")
 
     def read(self, lines: Sequence[str], options: Mapping[str, Any]) -> Iterator[Row]:
@@ -119,7 +121,8 @@ class TemplateFormat:
         seconds, since = figure(self._interval, line), fields.pop("since", before)
         if seconds is not None and since is not None and fields["step"] > since:
             fields.update(step_time=seconds / (fields["step"] - since), time_unit="s")
-        fields["others"] = _named(self._others, line)
+        others = _named(self._others, line)
+        fields["others"] = {n: value for n, value in others.items() if value != self._none.get(n)}
         stated = {"step_time", "throughput"} & set(fields)
         return fields if stated or (seconds is not None and since is None) else None
 

@@ -308,6 +308,11 @@ def test_no_mfu_is_none():
     assert "mfu_percent" not in found.records[0].others
 
 
+def test_a_rank_without_the_last_stage_of_a_pipeline_has_no_loss():
+    found = reading.read("torchtitan", torchtitan().replace("loss: 11.83506", "loss: -1.00000"))
+    assert not any("loss" in record.others for record in found.records)
+
+
 def test_figures_that_are_none_are_left_out():
     found = reading.read("torchtitan", torchtitan().replace("4,330", "4,33,0"))
     assert found.left_out == {reading.DAMAGED: 1}
