@@ -135,8 +135,7 @@ def make_database(server: Server) -> Iterator[Callable[..., Database]]:
     def make(template: str | None = None) -> Database:
         name = f"nb_{os.getpid()}_{time.monotonic_ns()}"
         source = f" template {template}" if template else ""
-        # A third of the time of PostgreSQL's default, which writes all of it to the log.
-        server.execute(f"create database {name} owner nightbench_owner{source} strategy file_copy")
+        server.execute(f"create database {name} owner nightbench_owner{source}")
         made.append(name)
         return Database(server, name)
 
