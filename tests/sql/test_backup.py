@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 
 from nightbench.cli import services
 from nightbench.cli.main import app
+from nightbench.cli.project import upgrades_of
 from nightbench.core.errors import UserError
 from nightbench.core.model import Verdict, VerdictKind
 from nightbench.core.own_files import CHECKOUT
@@ -329,8 +330,12 @@ def test_an_upgrade_archives_the_warehouse_first_and_the_archive_brings_it_back(
         "warehouse: applied 0099_mistake",
     ]
     assert answers(warehouse.reader, REPEATS) == []
+    (upgrade,) = upgrades_of(migrate.applied(warehouse.owner), stack.home.backups)
+    assert upgrade["migrations"] == ["0099_mistake"]
+    assert upgrade["archives"] == [str(file)]
     kept, applied = put_back(stack, warehouse, file)
     assert applied == []
+    assert upgrades_of(migrate.applied(warehouse.owner), stack.home.backups) == []
     assert answers(warehouse.reader, REPEATS) == before
     warehouse.server.execute(f"drop database {kept} with (force)")
     # A second upgrade leaves the first one's archive.

@@ -3,9 +3,11 @@
 import json as jsonlib
 import os
 import subprocess
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,10 +22,11 @@ from nightbench.core.own_files import own_folder
 from nightbench.local.home import uv_env
 
 app = typer.Typer()
-db = typer.Typer(help="Migrate the warehouse, or check that it is up to date.")
+db = typer.Typer(help="Migrate the warehouse, check that it is up to date, or plan the way back.")
 app.add_typer(db, name="db")
 db.command()(services.migrate)
 
+_ONE_UPGRADE = timedelta(minutes=15)
 _PLATFORM = "x86_64-manylinux_2_28"
 _TEMPLATE = Path(__file__).with_name("template")
 
@@ -90,6 +93,59 @@ def check_warehouse() -> None:
                 "the warehouse lacks tables or views of this version: nightbench db migrate"
             )
     say("the warehouse has the tables and views of this version")
+
+
+@db.command("downgrade-plan")
+def downgrade_plan(json: JsonOption = False) -> None:
+    """Say what the way back to an earlier version takes; nothing is changed.
+
+    Migrations only go forward: the way back of each upgrade is the version before it and the
+    archive from before. Shown are the upgrades that this warehouse has had, the newest first.
+    """
+    from nightbench.warehouse import migrate
+
+    where = common.warehouse_dsn("nightbench_owner")
+    if where is None:
+        raise UserError(
+            "There is no warehouse yet: nothing to go back to. Start one with `nightbench up`, or "
+            f"name one by {common.WAREHOUSE_VARIABLE}"
+        )
+    upgrades = upgrades_of(migrate.applied(where), common.home().backups)
+    if json:
+        common.print_json(upgrades)
+        return
+    if not upgrades:
+        say("this warehouse has had no upgrade since it was made: there is no way back to plan")
+        return
+    rows = [
+        (
+            f"{each['at']:%Y-%m-%d %H:%M}",
+            ", ".join(each["migrations"]),
+            "\n".join(each["archives"]) or "none here",
+        )
+        for each in upgrades
+    ]
+    out.print(common.table(("upgraded (UTC)", "migrations", "archive from before"), rows))
+    say("The way back before one of them, with the version that ran then:")
+    say("  nightbench down; install that version; nightbench up; nightbench restore ARCHIVE")
+    say(
+        "What was loaded since then stays in the database that `restore` names. On a server of "
+        "your own: its pg_dump from before."
+    )
+
+
+def upgrades_of(applied: Sequence[tuple[str, datetime]], backups: Path) -> list[Mapping[str, Any]]:
+    """Return the upgrades of a warehouse, the newest first, with the archives from before each.
+
+    Migrations of one upgrade are applied within one transaction, and so within minutes.
+    """
+    found: list[dict[str, Any]] = []
+    for name, at in applied:
+        archives = sorted(map(str, backups.glob(f"warehouse-before-{name}-*.backup")))
+        if not found or archives or at - found[-1]["at"] > _ONE_UPGRADE:
+            found.append({"at": at, "migrations": [], "archives": archives})
+        found[-1]["migrations"].append(name)
+    return list(reversed(found[1:]))  # the first one made it
 
 
 @app.command()

@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from contextlib import closing, suppress
+from datetime import UTC, datetime
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -69,8 +70,12 @@ def apply(dsn: str | Mapping[str, Any], folder: Path | None = None) -> list[str]
             return _apply_locked(applying, folder or statements.SQL / "migrations")
 
 
-def pending(dsn: str | Mapping[str, Any]) -> list[str]:
-    """Return the migrations that would change a warehouse; none for one that has no tables yet."""
+def applied(dsn: str | Mapping[str, Any]) -> list[tuple[str, datetime]]:
+    """Return the migrations that a warehouse has had, oldest first, and when; none before tables.
+
+    Raises:
+        WarehouseUnavailable: PostgreSQL is away, or the role does not exist.
+    """
     with (
         reported("read which migrations were applied"),
         closing(_connect(dsn)) as connection,
@@ -80,10 +85,19 @@ def pending(dsn: str | Mapping[str, Any]) -> list[str]:
         if cursor.fetchone() == (None,):
             return []
         book = sql.Identifier(_BOOK)
-        cursor.execute(sql.SQL("select migration_id from {}._yoyo_migration").format(book))
-        applied = {name for (name,) in cursor.fetchall()}
+        cursor.execute(
+            sql.SQL(
+                "select migration_id, applied_at_utc from {}._yoyo_migration order by migration_id"
+            ).format(book)
+        )
+        return [(name, at.replace(tzinfo=UTC)) for name, at in cursor.fetchall()]
+
+
+def pending(dsn: str | Mapping[str, Any]) -> list[str]:
+    """Return the migrations that would change a warehouse; none for one that has no tables yet."""
+    had = {name for name, _ in applied(dsn)}
     files = (file.stem for file in (statements.SQL / "migrations").glob("*.sql"))
-    return sorted(set(files) - applied) if applied else []
+    return sorted(set(files) - had) if had else []
 
 
 def _connect(dsn: str | Mapping[str, Any]) -> Connection:

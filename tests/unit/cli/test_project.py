@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from tests.unit.cli.test_command import REPO, SUITE, nightbench
+
+from nightbench.cli.project import upgrades_of
 
 
 def test_a_new_project_is_valid_and_planned(tmp_path: Path) -> None:
@@ -72,3 +75,22 @@ def test_a_lock_is_of_a_line_and_a_variant(tmp_path: Path, words: list[str], sai
     done = nightbench(tmp_path, "lock", *words)
     assert done.returncode == 1
     assert said in done.stderr
+
+
+def test_the_way_back_is_told_by_upgrade_with_the_archive_from_before(tmp_path: Path) -> None:
+    made, later = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 11, 26, 9, tzinfo=UTC)
+    (tmp_path / "warehouse-before-0003-c-20261126T090000.backup").touch()
+    second = timedelta(seconds=1)
+    applied = [("0001-a", made), ("0002-b", made + second), ("0003-c", later)]
+    applied += [("0004-d", later + second), ("0005-e", later + timedelta(days=1))]
+    newest, first = upgrades_of(applied, tmp_path)
+    assert (newest["migrations"], newest["archives"]) == (["0005-e"], [])
+    assert first["migrations"] == ["0003-c", "0004-d"]
+    assert first["archives"] == [str(tmp_path / "warehouse-before-0003-c-20261126T090000.backup")]
+    assert upgrades_of(applied[:2], tmp_path) == []
+
+
+def test_without_a_warehouse_there_is_no_way_back(tmp_path: Path) -> None:
+    done = nightbench(tmp_path, "db", "downgrade-plan", NIGHTBENCH_HOME=str(tmp_path))
+    assert done.returncode != 0
+    assert "There is no warehouse yet: nothing to go back to" in done.stderr
