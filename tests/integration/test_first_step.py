@@ -47,6 +47,8 @@ HEAVY = {"bert_large", "transformer_big", "vgg16"}
 """Minutes for each line."""
 FAST = {"word2vec-paddle2", "ctr_dnn-paddle1"}
 """What `make test` runs; the others are slow."""
+HELD = {"bert_base-jax", "llama-jax", "mixtral-jax"}
+"""Whose first losses `test_optimisers_do_the_same` holds as well."""
 ALONE = {
     test_gradients_are_those_of_the_loss: "word2vec-pytorch",
     test_two_ranks_pass_every_check: "resnet50_v1.5-pytorch",
@@ -67,7 +69,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def held(cell: TrainedCell) -> Any:
     line = CATALOG.frameworks[cell.line]
-    large = line.size_bytes > LARGE_BYTES or cell.workload in HEAVY
+    large = line.size_bytes > LARGE_BYTES or cell.workload in HEAVY or str(cell) in HELD
     marks = () if str(cell) in FAST else (pytest.mark.large if large else pytest.mark.slow)
     if cell.workload == "vgg16_cifar" and line.api == "tensorflow":
         # Thirteen batch norms and ReLUs amplify rounding: PyTorch without oneDNN is 3e-3 off it.

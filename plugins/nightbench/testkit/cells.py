@@ -3,7 +3,7 @@
 import json
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,7 @@ def cells(catalog: Catalog, reference: str | None = None) -> list[TrainedCell]:
 
 def _runs(catalog: Catalog, workload: str, line: str, execution: str) -> bool:
     scale = smallest_scale(catalog.workloads[workload].scales)
+    axes = catalog.frameworks[line].axes
     case = Case(
         workload,
         line,
@@ -78,8 +79,11 @@ def _runs(catalog: Catalog, workload: str, line: str, execution: str) -> bool:
         batch_size_per_device=1,
         scale=scale,
     )
-    support = catalog.frameworks[line].axes.get("execution", {}).get(execution, {})
-    return refusal_of(case, catalog) is None and not isinstance(support.get("cpu"), str)
+    # A line may have no step without a compiler.
+    cases = (replace(case, compiler=name) for name in ("none", *axes.get("compiler", ())))
+    support = axes.get("execution", {}).get(execution, {})
+    runs = any(refusal_of(each, catalog) is None for each in cases)
+    return runs and not isinstance(support.get("cpu"), str)
 
 
 def run_first_step(
