@@ -29,7 +29,7 @@ test-rest: setup-dev
 	.venv/bin/python -m tests.contained -n $(TEST_WORKERS) -m "not large" $(TEST_OPTIONS)
 
 test-lines: setup-dev  ## all framework lines, the large ones too: 15 GB of environments, an hour
-	.venv/bin/python -m tests.contained -n 2 -m framework
+	.venv/bin/python -m tests.contained -n 2 -m "framework or large"
 
 test-browser: setup-dev
 	.venv/bin/python -m tests.contained tests/browser

@@ -59,7 +59,7 @@ def test_a_disk_that_is_too_small_is_told_before_anything_starts(
     assert not folder.exists()
 
 
-@pytest.mark.slow  # alerts of all kinds need some hundred series and nights: half a minute
+@pytest.mark.large  # alerts of all kinds need some hundred series and nights: minutes when busy
 def test_what_is_shown_of_it_does_not_contradict_itself() -> None:
     with history.opened(300, 150, 5, None) as made, closing(made.connect()) as connection:
         shown = connection.cursor(cursor_factory=RealDictCursor)

@@ -69,7 +69,7 @@ def digest(arrays: dict[str, Any]) -> str:
         ("transformer_big", "7b038fb67f05", "03dcc8001c64"),
         ("vgg16_cifar", "18f85e8448f5", "3f45b902c2ea"),
         ("word2vec", "26cb971712f3", "fca2efcac912"),
-        pytest.param("vgg16", "6ad4eac6845f", "3d4e57f0c6ff", marks=pytest.mark.slow),
+        pytest.param("vgg16", "6ad4eac6845f", "3d4e57f0c6ff", marks=pytest.mark.large),
     ],
 )
 def test_the_rule_never_changes(workload: str, weights: str, batch: str) -> None:

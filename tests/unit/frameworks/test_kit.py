@@ -26,7 +26,7 @@ HEAVY = "vgg16"
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "workload" in metafunc.fixturenames:
-        marks = {HEAVY: pytest.mark.slow}
+        marks = {HEAVY: pytest.mark.large}
         each = [pytest.param(x, marks=marks.get(x, ())) for x in cell_tests.trained()]
         metafunc.parametrize("workload", each)
     else:
