@@ -20,8 +20,11 @@ from tests.integration.test_confirm import (
     spool,
 )
 
+from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, PlannedPair, Reason, ReasonCode
+from nightbench.experiments.ab import AbRequest
 from nightbench.experiments.engine import ExperimentContext
+from nightbench.experiments.experiment_reader import ExperimentReader
 from nightbench.experiments.reference_pairs import measure_pairs
 from nightbench.night.reference_pairs import measured_pairs
 from nightbench.spool import Spool
@@ -79,6 +82,10 @@ def test_both_builds_are_launched_in_turn_on_the_nodes_of_the_night(
     assert all(pair.night < pair.reference for pair in found.pairs)
     request = spool.comparison(f"{run.run_id}-ref1").run() or {}
     assert request["identity"]["cases"][CASE.case_id]["nodes"] == ["n2"]
+    # No person asked for it: it is in no list of comparisons, and no command goes on with it.
+    assert ExperimentReader(spool).newest(5) == []
+    with pytest.raises(UserError, match=r"beside a reference build for .*goes on with it itself"):
+        AbRequest.of(f"{run.run_id}-ref1", request["request"])
     # A task that is tried again launches nothing that has ended.
     again = Observer()
     measure(again)

@@ -166,15 +166,10 @@ def _resume(name: str, *, json: bool) -> Document:
 
     folder = common.spool().comparison(name)
     document = resumable_request(folder, COMPARISON)
-    if "alert_id" in document["request"]:
-        raise UserError(
-            f"{name} measures an alert's regression again: nightbench alert confirm "
-            f"{document['request']['alert_id']}"
-        )
+    request = AbRequest.of(name, document["request"])
     result = saved_result(folder)
     if result is not None and result["complete"]:
         return result
-    request = AbRequest(**document["request"])
     context = experiment_common.context_of(chosen_of(request), outside_hours=request.outside_hours)
     return _measure(name, request, context, nodes_out_from_json(document["left_out"]), json=json)
 

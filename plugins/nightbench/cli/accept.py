@@ -65,6 +65,7 @@ def accept(
     Interrupted or run again it tries only what is due: what never ended, or has another build,
     driver or checks since. It needs the warehouse.
     """
+    common.check_page(html)
     catalog = common.catalog()
     where = common.cluster_of(cluster, catalog)
     from nightbench.night import acceptance_run

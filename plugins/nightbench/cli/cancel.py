@@ -167,6 +167,9 @@ def _cancel_comparison(folder: RunSpool) -> None:
     elif is_profile:
         cluster = common.cluster_of(document["cluster"])
         resume = f"nightbench profile {request['of']}"
+    elif "run_id" in request:
+        cluster = common.cluster_of(document["cluster"])
+        resume = f"clear the task `reference` of {request['run_id']}"
     else:
         cluster = chosen_of(AbRequest(**request)).cluster
         resume = f"nightbench ab --resume {name}"

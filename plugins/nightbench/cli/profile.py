@@ -26,7 +26,11 @@ app = typer.Typer()
 @app.command()
 def profile(
     comparison: Annotated[
-        str, typer.Argument(metavar="COMPARISON", help="Id of a comparison of two builds.")
+        str,
+        typer.Argument(
+            metavar="COMPARISON",
+            help="Id of a comparison of two builds; that of a profile shows it again.",
+        ),
     ],
     case: Annotated[
         list[str] | None,
@@ -48,7 +52,14 @@ def profile(
     """
 
     def work() -> int:
-        document = _measure(comparison, case or [], steps, outside_hours=outside_hours, json=json)
+        from nightbench.experiments.profiles import saved_profile
+
+        common.check_page(html)
+        document: Mapping[str, Any] | None = saved_profile(common.spool(), comparison)
+        if document is None:
+            document = _measure(
+                comparison, case or [], steps, outside_hours=outside_hours, json=json
+            )
         if html is not None:
             from nightbench.report.profile_page import profile_page
 
@@ -67,7 +78,12 @@ def _measure(
     comparison: str, cases: list[str], steps: int, *, outside_hours: bool, json: bool
 ) -> Mapping[str, Any]:
     from nightbench.experiments.engine import run_comparison, unfit_nodes
-    from nightbench.experiments.profiles import plan_profile, profile_document, request_of
+    from nightbench.experiments.profiles import (
+        plan_profile,
+        profile_document,
+        request_of,
+        save_profile,
+    )
     from nightbench.experiments.reporting import ComparisonReporter
 
     spool = common.spool()
@@ -84,7 +100,9 @@ def _measure(
     work = run_comparison(plan, spool, asked, getpass.getuser(), context, reporter)
     again = f"nightbench profile {comparison}"
     experiment_common.measure(work, reporter.refresh, name, again)
-    return profile_document(plan, spool.comparison(name), comparison)
+    document = profile_document(plan, spool.comparison(name), comparison)
+    save_profile(spool.comparison(name), document)
+    return document
 
 
 def show(document: Mapping[str, Any]) -> None:

@@ -1,8 +1,11 @@
 """`nightbench ab`: one comparison of two builds that a person names."""
 
+from __future__ import annotations
+
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from nightbench.config import parse_build
 from nightbench.config.source import one_of
@@ -33,6 +36,25 @@ class AbRequest:
     strategies: str = ""
     scale: str | None = None
     outside_hours: bool = False
+
+    @classmethod
+    def of(cls, comparison_id: str, asked: Mapping[str, Any]) -> AbRequest:
+        """Return what a person asked for, from the `request` that is kept in the spool.
+
+        Raises:
+            UserError: nobody did: it confirms an alert, or belongs to a night.
+        """
+        if "alert_id" in asked:
+            raise UserError(
+                f"{comparison_id} measures an alert's regression again: nightbench alert confirm "
+                f"{asked['alert_id']}"
+            )
+        if "run_id" in asked:
+            raise UserError(
+                f"{comparison_id} measures {asked['case_id']} beside a reference build for "
+                f"{asked['run_id']}, which goes on with it itself"
+            )
+        return cls(**asked)
 
 
 def plan_ab(

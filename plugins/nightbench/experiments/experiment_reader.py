@@ -19,11 +19,11 @@ class ExperimentReader:
         self._spool = spool
 
     def newest(self, limit: int) -> list[dict[str, Any]]:
-        """What was compared, newest first."""
+        """What was compared, newest first; without what nights measure beside a reference."""
         found: list[dict[str, Any]] = []
         for folder in reversed(self._spool.comparisons()):
             request = folder.run() or {}
-            if request.get("schema") == COMPARISON.schema:
+            if request.get("schema") == COMPARISON.schema and "run_id" not in request["request"]:
                 found.append(_head(folder, request, saved_result(folder)))
             if len(found) == limit:
                 break

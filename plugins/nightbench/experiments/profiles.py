@@ -11,6 +11,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from upath import UPath
+
 from nightbench.core.errors import UserError
 from nightbench.core.model import JobSpec
 from nightbench.experiments.ab import AbRequest, plan_ab
@@ -24,7 +26,7 @@ from nightbench.experiments.experiment_spool import (
 )
 from nightbench.experiments.rounds import Arm
 from nightbench.nodes import NodesOut
-from nightbench.spool import CaseStore, RunSpool, Spool
+from nightbench.spool import CaseStore, RunSpool, Spool, read_json, write_json
 
 STEPS_VARIABLE = "NIGHTBENCH_PROFILE_STEPS"
 RESULT_SCHEMA = "nightbench.profile-result/1"
@@ -42,12 +44,7 @@ def request_of(spool: Spool, comparison_id: str, cases: Sequence[str]) -> AbRequ
         UserError: there is no such comparison, or no person named its builds.
     """
     asked = read_request(spool.comparison(comparison_id), COMPARISON)["request"]
-    if "alert_id" in asked:
-        raise UserError(
-            f"{comparison_id} measured an alert's regression again, in which one build was "
-            "compared with itself. Profile a comparison of two builds: nightbench ab"
-        )
-    request = AbRequest(**asked)
+    request = AbRequest.of(comparison_id, asked)
     return dataclasses.replace(request, rounds=1, cases=tuple(cases) or request.cases)
 
 
@@ -79,6 +76,21 @@ def plan_profile(
         for case in plan.cases
     )
     return dataclasses.replace(plan, cases=cases, kind=PROFILE)
+
+
+def saved_profile(spool: Spool, profile_id: str) -> Document | None:
+    """Return what a profile found; None where there is no such profile, or it never ended."""
+    found: Document | None = read_json(_file(spool.comparison(profile_id)))
+    return found
+
+
+def save_profile(folder: RunSpool, document: Document) -> None:
+    """Keep what a profile found."""
+    write_json(_file(folder), document)
+
+
+def _file(folder: RunSpool) -> UPath:
+    return folder.folder / "profile.json"
 
 
 def profile_document(

@@ -42,9 +42,10 @@ class ComparisonReporter(ComparisonObserver):
         self._rounds, self._folder, self._now = plan.rounds, folder, None
         a, b = (plan.builds[arm].build_id for arm in Arm)
         cases = f"{len(plan.cases)} {'case' if len(plan.cases) == 1 else 'cases'}"
+        rounds = f"{plan.rounds} {'round' if plan.rounds == 1 else 'rounds'}"
         nodes = ", ".join(dict.fromkeys(node for case in plan.cases for node in case.nodes))
         self.say(
-            f"{plan.comparison_id}: A {a}, B {b}, {cases}, {plan.rounds} rounds on "
+            f"{plan.comparison_id}: A {a}, B {b}, {cases}, {rounds} on "
             f"{plan.cluster.name} ({nodes})"
         )
         if a == b:
