@@ -12,7 +12,6 @@ from nightbench.causes.possible_cause import (
     PossibleCause,
     controls_fell,
     count,
-    differ,
     explain_loss,
     fallen_controls,
     largest_loss,
@@ -25,7 +24,7 @@ from nightbench.causes.possible_cause import (
     weigh_controls,
     weigh_peers,
 )
-from nightbench.core.model import ReasonCode
+from nightbench.core.model import ReasonCode, differ
 from nightbench.core.model.alerts import CauseKind
 from nightbench.core.sentences import sentence
 

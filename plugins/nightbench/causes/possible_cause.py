@@ -141,11 +141,6 @@ def controls_fell(fallen: Sequence[ControlSeries]) -> str:
 # --- text ---------------------------------------------------------------------------------
 
 
-def differ(one: str | None, other: str | None) -> bool:
-    """Return whether both are known and differ."""
-    return bool(one) and bool(other) and one != other
-
-
 def pair_of(one: str | None, other: str | None) -> str:
     """Return the first characters of two digests, `old -> new`."""
     return f"{(one or '')[:12]} -> {(other or '')[:12]}"

@@ -98,7 +98,7 @@ def measure_beside(chosen: Chosen, plan: RunPlan, targets: Mapping[str, SshTarge
         KeyboardInterrupt: Ctrl-C or SIGTERM; no process is left on a node.
     """
     from nightbench.experiments.engine import experiment_context
-    from nightbench.experiments.reference_pairs import measure_pairs
+    from nightbench.experiments.measure_pairs import measure_pairs
     from nightbench.experiments.reporting import ComparisonReporter
     from nightbench.gang import case_runner
 

@@ -261,7 +261,7 @@ def _show(
     nodes: Mapping[str, list[str]],
     place: tzinfo,
 ) -> None:
-    from nightbench.night.reference_pairs import beside
+    from nightbench.night.night_pairs import beside
 
     def minute(at: datetime) -> str:
         return f"{at.astimezone(place):%Y-%m-%d %H:%M}"

@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
+from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind, differ
 from nightbench.detection.changes import FEWEST, LOOK_BACK, TAIL, Change, changes_of_last_night
 from nightbench.detection.control_shift import control_shift
 from nightbench.detection.detector import (
     Judgement,
-    differ,
     new_state_odds,
     release_odds,
     segment,

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
+from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind, differ
 from nightbench.detection.control_shift import ControlShift
 from nightbench.detection.drift import Drift
 from nightbench.detection.robust import Floats
@@ -111,11 +111,6 @@ def segment_start(history: Sequence[HistoryPoint], nights: Sequence[HistoryPoint
     if not nights:
         return len(history)
     return next(i for i, point in enumerate(history) if point is nights[0])
-
-
-def differ(one: str | None, other: str | None) -> bool:
-    """Return whether two names are known and differ."""
-    return bool(one) and bool(other) and one != other
 
 
 def release_odds(points: Sequence[HistoryPoint]) -> Floats:

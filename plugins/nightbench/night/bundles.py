@@ -21,7 +21,7 @@ from nightbench.core.model import (
 from nightbench.core.run_plan import CasePlan, RunPlan
 from nightbench.core.scaling import scale
 from nightbench.core.summarize import repeat_record, summarize_case, summarize_repeat
-from nightbench.night.reference_pairs import measured_pairs
+from nightbench.night.night_pairs import measured_pairs
 from nightbench.nodes.device_peaks import with_model_flops
 from nightbench.spool import CaseStore, Document, RunSpool
 from nightbench.spool.plans import read_plan

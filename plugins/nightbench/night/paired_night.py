@@ -14,7 +14,7 @@ from nightbench.core.model import (
 )
 from nightbench.detection import ChangeDetector, Judgement, point_of
 from nightbench.detection.detector import segment
-from nightbench.detection.reference_pairs import paired_series, rebased
+from nightbench.detection.paired_series import paired_series, rebased
 from nightbench.warehouse import Warehouse
 
 Histories = Mapping[str, Sequence[HistoryPoint]]

@@ -33,7 +33,7 @@ from nightbench.core.run_plan import definition_digest, make_plan
 from nightbench.core.sentences import sentence
 from nightbench.night.acceptance import accepting
 from nightbench.night.code_snapshot import keep_code
-from nightbench.night.reference_pairs import beside, plan_pairs
+from nightbench.night.night_pairs import beside, plan_pairs
 from nightbench.spool import CaseStore, RunSpool, Spool, SpoolError
 from nightbench.spool.plans import PlannedJob, save_cluster, save_job, store_plan
 from nightbench.warehouse import Warehouse, WarehouseRefused, WarehouseUnavailable

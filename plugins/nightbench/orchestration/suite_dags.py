@@ -310,7 +310,7 @@ def preflight(planned: list[dict[str, str]] | None) -> dict[str, Any]:
 )
 def reference(**context: Any) -> dict[str, int]:
     """Measure what the plan wants beside a reference build; skipped where that is nothing."""
-    from nightbench.experiments.reference_pairs import measure_pairs
+    from nightbench.experiments.measure_pairs import measure_pairs
     from nightbench.experiments.reporting import ComparisonReporter
     from nightbench.gang import case_runner
     from nightbench.spool import open_spool

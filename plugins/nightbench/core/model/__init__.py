@@ -86,5 +86,6 @@ from nightbench.core.model.words import (
     Severity,
     Strategy,
     VerdictKind,
+    differ,
     digest_of,
 )

@@ -68,3 +68,8 @@ def digest_of(document: Any) -> str:
     """The sha256 of a JSON document in canonical form: sorted keys, no blanks."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def differ(one: str | None, other: str | None) -> bool:
+    """Return whether two names or digests are known and differ."""
+    return bool(one) and bool(other) and one != other

@@ -14,7 +14,7 @@ from nightbench.experiments.comparison import ComparisonPlan, plan_comparison
 from nightbench.experiments.confirm import unwanted
 from nightbench.experiments.engine import ComparisonObserver, ExperimentContext, run_comparison
 from nightbench.experiments.rounds import Arm
-from nightbench.night.reference_pairs import save_pairs
+from nightbench.night.night_pairs import save_pairs
 from nightbench.spool import RunSpool, Spool
 
 

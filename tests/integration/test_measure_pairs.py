@@ -25,8 +25,8 @@ from nightbench.core.model import CaseStatus, PlannedPair, Reason, ReasonCode
 from nightbench.experiments.ab import AbRequest
 from nightbench.experiments.engine import ExperimentContext
 from nightbench.experiments.experiment_reader import ExperimentReader
-from nightbench.experiments.reference_pairs import measure_pairs
-from nightbench.night.reference_pairs import measured_pairs
+from nightbench.experiments.measure_pairs import measure_pairs
+from nightbench.night.night_pairs import measured_pairs
 from nightbench.spool import Spool
 
 __all__ = ["context", "doubt", "nodes", "spool"]
