@@ -68,8 +68,8 @@ docs: setup-dev  ## the documentation as a site in build/site; warnings are erro
 pictures: setup-dev  ## make the pictures of the documentation again: a whole stack, and Chromium
 	.venv/bin/python -m tests.performance pictures
 
-lock:  ## resolve requirements/*.in again (after editing one); versions stay, unless UPGRADE=1
-	@tools/setup --lock $(if $(UPGRADE),--upgrade)
+lock: setup  ## resolve requirements/*.in again (after editing one); versions stay, unless UPGRADE=1
+	@.venv/bin/python tools/relock.py $(if $(UPGRADE),--upgrade)
 
 lock-line: setup-dev  ## resolve a framework line's lock again: LINE=pytorch, VARIANT=cpu unless given
 	@.venv/bin/nightbench lock "$(LINE)" "$(or $(VARIANT),cpu)"

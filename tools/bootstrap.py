@@ -23,7 +23,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,8 +34,6 @@ REQUIREMENTS = REPO / "requirements"
 UV_LOCK = REQUIREMENTS / "uv.lock"
 LOCKS = ("control",)
 """What the environment is made from; `make setup-dev` adds the tools of developers."""
-RESOLVED = ("uv", "control", "analysis", "s3", "celery", "kubernetes", "dev")
-"""All that `make lock` resolves: those that constrain others come before them."""
 # The unpacked environment is about 1 GB, 2 GB with developers' tools; uv's cache holds it once more
 # where it cannot link.
 NEEDED_DISK_BYTES = 5 * 1000**3
@@ -204,6 +201,12 @@ def cache_of(env: Mapping[str, str]) -> str:
     return env.get("UV_CACHE_DIR") or f"{base}/uv"
 
 
+def with_cache(env: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment for uv; where the home cannot be written its cache is in build/."""
+    cached = "UV_CACHE_DIR" in env or os.access(os.path.expanduser("~"), os.W_OK)
+    return {**env} if cached else {**env, "UV_CACHE_DIR": str(REPO / "build" / "uv-cache")}
+
+
 def without_login(url: str) -> str:
     """Return a URL without the user and the password in it."""
     return re.sub(r"(?<=//)[^/@]*@", "", url)
@@ -337,8 +340,8 @@ def write_private(path: Path, text: str) -> None:
     os.replace(beside, path)
 
 
-def setup(force: bool, lock: bool, locks: Sequence[str] = LOCKS, *, upgrade: bool = False) -> None:
-    """Do what `make setup` (and, with `lock`, `make lock`) promises.
+def setup(force: bool, locks: Sequence[str] = LOCKS) -> None:
+    """Do what `make setup` promises.
 
     Raises:
         SetupError: with a message for the user.
@@ -353,7 +356,7 @@ def setup(force: bool, lock: bool, locks: Sequence[str] = LOCKS, *, upgrade: boo
         names = sorted({*locks, *made_of.split()})
         files = lock_files(names)
         wanted = environment_digest(python, files)
-        if not (force or lock) and settings.is_file() and digest == wanted:
+        if not force and settings.is_file() and digest == wanted:
             return
         check_disk()
         make_venv(python, log)
@@ -366,80 +369,21 @@ def setup(force: bool, lock: bool, locks: Sequence[str] = LOCKS, *, upgrade: boo
             raise SetupError(f"pip cannot read its configuration: {listing.stderr.strip()}")
         added = uv_environment(parse_pip_config(listing.stdout), os.environ)
         write_private(settings, json.dumps(added, indent=1) + "\n")
-        env = {**os.environ, **added}
-        if "UV_CACHE_DIR" not in env and not os.access(os.path.expanduser("~"), os.W_OK):
-            env["UV_CACHE_DIR"] = str(REPO / "build" / "uv-cache")
-        install(env, log, files)
+        install(with_cache({**os.environ, **added}), log, files)
         stamp.write_text(" ".join(names) + "\n" + wanted)
-        if lock:
-            make_locks(VENV / "bin" / "uv", env, log, upgrade)
-            return
         say(f"done in {time.monotonic() - began:.0f} s: .venv/bin/nightbench")
-
-
-def make_locks(uv: Path, env: Mapping[str, str], log: Path, upgrade: bool = False) -> None:
-    """Resolve requirements/*.in again, for Python 3.11 and 3.12 at once, with hashes.
-
-    What is locked stays at its version, as far as the .in files allow, unless `upgrade`. Locks are
-    replaced once all were resolved: they constrain each other.
-
-    From the main index alone: extra ones and wheel folders often hold a part of a release's files,
-    and the lock has to name all of them.
-
-    Raises:
-        SetupError: one cannot be resolved; no lock has changed.
-    """
-    partial = ("UV_INDEX", "UV_INDEX_STRATEGY", "UV_FIND_LINKS")
-    env = {name: value for name, value in env.items() if name not in partial}
-    with tempfile.TemporaryDirectory(dir=log.parent) as folder:
-        made = Path(folder, REQUIREMENTS.name)
-        shutil.copytree(REQUIREMENTS, made)
-
-        def resolve(name: str, *more: str) -> None:
-            say(f"locking requirements/{name}.in")
-            words = [str(uv), "pip", "compile", "--universal", "--python-version", "3.11", *more]
-            words += ["-o", f"{made.name}/{name}.lock", f"{made.name}/{name}.in"]
-            try:
-                run(words, f"Locking {name}.in", env, log, cwd=made.parent)
-            except SetupError as error:
-                raise SetupError(f"No lock was changed: {error}") from None
-
-        if upgrade:
-            # The newest on which all agree: those of control.in alone may leave the others none.
-            lines = [
-                line
-                for name in RESOLVED
-                for line in (made / f"{name}.in").read_text().splitlines(keepends=True)
-                if not line.startswith("-c ")
-            ]
-            (made / "all.in").write_text("".join(lines))
-            resolve("all")
-            for name in RESOLVED:
-                shutil.copy(made / "all.lock", made / f"{name}.lock")
-        for name in RESOLVED:
-            resolve(name, "--generate-hashes", "--custom-compile-command", "make lock")
-        changed = [
-            name
-            for name in RESOLVED
-            if (made / f"{name}.lock").read_bytes() != (REQUIREMENTS / f"{name}.lock").read_bytes()
-        ]
-        for name in changed:
-            os.replace(made / f"{name}.lock", REQUIREMENTS / f"{name}.lock")
-    say(f"changed: {', '.join(f'requirements/{name}.lock' for name in changed) or 'nothing'}")
 
 
 def main() -> int:
     """Run from `tools/setup`; return the exit status."""
     parser = argparse.ArgumentParser(description="Make .venv from the locks.")
     parser.add_argument("--force", action="store_true", help="install again")
-    parser.add_argument("--lock", action="store_true", help="resolve requirements/*.in again")
-    parser.add_argument("--upgrade", action="store_true", help="with --lock: to newest versions")
     parser.add_argument(
         "--locks", nargs="+", default=LOCKS, metavar="NAME", help="install these locks alone"
     )
     options = parser.parse_args()
     try:
-        setup(options.force, options.lock, options.locks, upgrade=options.upgrade)
+        setup(options.force, options.locks)
     except (SetupError, OSError) as error:
         print(f"nightbench setup: {error}", file=sys.stderr)
         return 1
