@@ -50,6 +50,7 @@ def job_of(options, spec):
         "compiler": options.compiler,
         "layout": options.layout,
         "compression": "none",
+        "state_precision": options.state_precision,
         "sync": "sync",
         "data": options.data,
     }
@@ -134,6 +135,7 @@ def main():
     parser.add_argument("--execution", default="default", help="as the axis of that name")
     parser.add_argument("--compiler", default="none", help="as the axis of that name")
     parser.add_argument("--layout", default="default", help="as the axis of that name")
+    parser.add_argument("--state-precision", default="fp32", help="as the axis of that name")
     parser.add_argument(
         "--data", default="synthetic", choices=["synthetic", "sample"], help="as the axis"
     )

@@ -20,6 +20,7 @@ select
     c.schedule,
     c.micro_batches,
     c.recompute,
+    c.state_precision,
     c.precision,
     c.sync,
     c.compiler,

@@ -29,6 +29,7 @@ select
     s.schedule,
     s.micro_batches,
     s.recompute,
+    s.state_precision,
     s.precision,
     s.sync,
     s.compiler,

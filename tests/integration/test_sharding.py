@@ -124,7 +124,8 @@ def held_by(folder: Path, ranks: int) -> dict[str, float]:
 
 def predicted(job: Any, ranks: int) -> dict[str, float]:
     written = job["case"]
-    shards = {key: written[key] for key in ("shard", "shard_stage")}
+    keys = ("shard", "shard_stage", "state_precision")
+    shards = {key: written[key] for key in keys if key in written}
     case = Case(
         written["workload"], written["framework"], Strategy.COLLECTIVE, trainers=ranks, **shards
     )
@@ -150,11 +151,11 @@ def sent_by(ranks: int, shard: int, stage: int) -> float:
 @pytest.mark.parametrize(
     ("line", "workload", "ranks", "changes", "shards"),
     [
-        ("pytorch", "llama", 2, {}, ((2, 1), (2, 2), (2, 3))),
+        ("pytorch", "llama", 2, {}, ((2, 1), (2, 2), (2, 3), (2, 1, "bf16"), (2, 3, "bf16"))),
         ("pytorch", "llama", 4, MOMENTUM, ((2, 1), (2, 3))),
         ("pytorch", "gpt2", 2, {}, ((2, 3),)),
         ("pytorch", "mixtral", 2, {}, ((2, 3),)),
-        ("jax", "llama", 2, {}, ((2, 2), (2, 3))),
+        ("jax", "llama", 2, {}, ((2, 2), (2, 3), (2, 2, "bf16"))),
         ("jax", "gpt2", 4, MOMENTUM, ((2, 3),)),
     ],
 )
@@ -165,7 +166,7 @@ def test_shards_train_as_one_device_does(
     workload: str,
     ranks: int,
     changes: dict[str, Any],
-    shards: tuple[tuple[int, int], ...],
+    shards: tuple[tuple[int, int, *tuple[str, ...]], ...],
 ) -> None:
     python = interpreter(line)
     expected = alone(tmp_path, python, line, workload, ranks, changes)
@@ -174,15 +175,17 @@ def test_shards_train_as_one_device_does(
     shutil.copytree(BENCHMARKS, code, ignore=shutil.ignore_patterns("__pycache__"))
     trainer = code / "frameworks" / line / "trainer.py"
     trainer.write_text("import json\n" + trainer.read_text() + HELD[line])
-    for shard, stage in shards:
+    for shard, stage, *kept in shards:
         axes = {"strategy": "collective", "shard": shard, "shard_stage": stage}
+        if kept:
+            axes["state_precision"] = kept[0]
         job = job_like(line, workload, changes, trainers=ranks, **axes)
-        (folder := tmp_path / f"{shard}-{stage}").mkdir()
+        (folder := tmp_path / f"{shard}-{stage}{kept}").mkdir()
         found = run_gang(folder, job, python, code=code)
         losses = [losses_of(rank) for rank in found]
         assert [mean(each) for each in zip(*losses, strict=True)] == pytest.approx(
             expected, rel=TOLERANCE
-        ), (shard, stage)
+        ), (shard, stage, kept)
         assert losses[0] != losses[1], "ranks had the same data"
         assert refused(job, found) == {}
         if (line, workload) == ("pytorch", "llama"):

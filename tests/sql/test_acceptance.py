@@ -263,12 +263,14 @@ MODES = {
     "schedule": "1f1b",
     "micro_batches": 4,
     "recompute": "full",
+    "state_precision": "bf16",
 }
 
 
 WORDS = {
     **{"shard_stage": "shard2", "tensor": "tensor", "micro_batches": "micro_batches"},
     **{"context": "context", "expert": "expert", "recompute": "recompute_full"},
+    "state_precision": "states_bf16",
 }
 
 

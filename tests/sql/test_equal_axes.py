@@ -27,6 +27,7 @@ DECOYS: dict[str, Any] = {
     "schedule": "gpipe",
     "micro_batches": 4,
     "recompute": "full",
+    "state_precision": "bf16",
     "precision": "bf16",
     "sync": "async",
     "compiler": "xla",

@@ -178,12 +178,16 @@ def test_dim_case_describes_each_case_once(loader, given, rows):
 
 def test_a_sharded_median_says_over_how_many_devices_and_what(loader, given, rows):
     run, whole = given.run(), given.case(nodes=4)
-    cases = (whole, replace(whole, shard=2, shard_stage=3, tensor=2, context=2, expert=2))
+    split = {"shard": 2, "shard_stage": 3, "tensor": 2, "context": 2, "expert": 2}
+    cases = (whole, replace(whole, **split, state_precision="bf16"))
     loader.runs.load(given.bundle(run, *(given.came_back(run, case) for case in cases)))
     for view in ("fct_measurement", "latest_median", "dim_case"):
-        axes = "shard, shard_stage, tensor, context, expert"
+        axes = "shard, shard_stage, tensor, context, expert, state_precision"
         found = rows(f"select {axes} from marts.{view} order by shard")
-        assert [tuple(row.values()) for row in found] == [(1, None, 1, 1, 1), (2, 3, 2, 2, 2)]
+        assert [tuple(row.values()) for row in found] == [
+            (1, None, 1, 1, 1, "fp32"),
+            (2, 3, 2, 2, 2, "bf16"),
+        ]
 
 
 def test_a_batch_that_a_run_found_stands_in_its_series(loader, reader, given, rows):

@@ -125,9 +125,10 @@ class Trainer(Base):
         jax.eval_shape(lambda: network.loss(functools.partial(self.model, shapes), example))
         weights = self._initial(shapes.parameters)
         self.optimizer, slots = optimizer_of(params, OPTIMIZERS)
+        kept_in = TYPES.get(context.case.get("state_precision"), jnp.float32)
         state = {
             "weights": weights,
-            "slots": {name: [numpy.zeros_like(w)] * slots for name, w in weights.items()},
+            "slots": {name: [numpy.zeros_like(w, kept_in)] * slots for name, w in weights.items()},
             "averages": shapes.averages,
             "loss_scale": numpy.float32(FIRST_SCALE if context.precision == "fp16" else 1.0),
             "good_steps": numpy.int32(0),
@@ -222,8 +223,11 @@ class Trainer(Base):
         new = {**state, "averages": averages, "weights": {}, "slots": {}, "step": state["step"] + 1}
         for name, weight in state["weights"].items():
             slots, gradient = state["slots"][name], gradients[name] / scale
-            updated = self.optimizer(params, state["step"], weight, gradient, *slots)
-            new["weights"][name], *new["slots"][name] = updated
+            wide = [slot.astype(jnp.float32) for slot in slots]
+            new["weights"][name], *wide = self.optimizer(
+                params, state["step"], weight, gradient, *wide
+            )
+            new["slots"][name] = [each.astype(slot.dtype) for each, slot in zip(wide, slots)]
         if self.context.precision == "fp16":
             new = self._unless_overflown(state, new, gradients)
         return new, loss.reshape(1)
@@ -285,6 +289,9 @@ class Trainer(Base):
             parts = [w for name, w in self.state["weights"].items() if self.split[name] is not None]
             split = parts and all(_own(part).size < part.size for part in parts)
             found["shard_stage"] = "2" if split else "none"
+        if self.context.case.get("state_precision") == "bf16":
+            kept = {slot.dtype == jnp.bfloat16 for slot in jax.tree.leaves(self.state["slots"])}
+            found["state_precision"] = "bf16" if kept == {True} else "fp32"
         return found
 
     def precision_proof(self):

@@ -47,5 +47,36 @@ def adamw(parameters, params):
     )
 
 
+_STATES = ("exp_avg", "exp_avg_sq")
+
+
+def keep_in_bf16(optimizer, device):
+    """Lets the states of Adam lie in bfloat16 between steps; updates are computed in float32.
+
+    PyTorch's kernel for GPUs does so with states that are bfloat16 when it finds them. It has none
+    for CPUs: there states are float32 while all are updated.
+    """
+    if device.type == "cuda":
+        for weight in (weight for group in optimizer.param_groups for weight in group["params"]):
+            optimizer.state[weight] = {
+                "step": torch.zeros((), device=device),
+                **{name: torch.zeros_like(weight, dtype=torch.bfloat16) for name in _STATES},
+            }
+        return
+    optimizer.register_step_pre_hook(lambda *_: _cast(optimizer, torch.float32))
+    optimizer.register_step_post_hook(lambda *_: _cast(optimizer, torch.bfloat16))
+
+
+def _cast(optimizer, dtype):
+    for state in optimizer.state.values():
+        state.update({name: state[name].to(dtype) for name in _STATES})
+
+
+def kept_in(optimizer):
+    """The type of the optimiser's states as cases name it; of several, all of them."""
+    types = {state[name].dtype for state in optimizer.state.values() for name in _STATES}
+    return " ".join(sorted({torch.bfloat16: "bf16", torch.float32: "fp32"}[each] for each in types))
+
+
 OPTIMIZERS = {"sgd": sgd, "momentum": momentum, "adam": adam, "adamw": adamw}
 """Name -> maker from parameters of a network and of its workload."""

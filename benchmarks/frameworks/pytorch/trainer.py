@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from base_trainer import Base, DoesNotFit, expect_precision, optimizer_of
 from frameworks.pytorch.dgc import SPARSITY, Dgc
-from frameworks.pytorch.optimizers import OPTIMIZERS
+from frameworks.pytorch.optimizers import OPTIMIZERS, keep_in_bf16, kept_in
 from torch import nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
@@ -74,6 +74,10 @@ class Trainer(Base):
         self.optimizer = optimizer_of(params, OPTIMIZERS)(self.model.parameters(), params)
         if stage == 1:
             self.optimizer = sharding.split_states(self.optimizer, mesh)
+        self.adam = None
+        if context.case.get("state_precision", "fp32") == "bf16":
+            self.adam = getattr(self.optimizer, "optim", self.optimizer)  # of stage 1: its own part
+            keep_in_bf16(self.adam, device)
         self.scaler = torch.amp.GradScaler(device.type, enabled=context.precision == "fp16")
         self.batches = self.feed(self._on_device)
         self.loss = network.loss
@@ -247,6 +251,8 @@ class Trainer(Base):
             from frameworks.pytorch import sharding
 
             found["shard_stage"] = sharding.stage_of(self.model, self.optimizer)
+        if self.adam:
+            found["state_precision"] = kept_in(self.adam)
         return found
 
     def _channels_are_last(self):

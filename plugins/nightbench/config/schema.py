@@ -194,6 +194,8 @@ class BlockFile(StrictModel):
     recompute: v.Axis[v.Name] = ("none",)
     """What of a layer's forward is computed again for its backward: `full` keeps its input alone,
     `selective` products and attention too, `none` everything."""
+    state_precision: v.Axis[v.Name] = ("fp32",)
+    """In which an optimiser's states (Adam's two means) lie between steps: `fp32` or `bf16`."""
     precision: v.Axis[v.Name] = ("fp32",)
     """`fp32`, `tf32`, `bf16` or `fp16`, as the line has it."""
     compiler: v.Axis[v.Name] = ("none",)

@@ -138,6 +138,8 @@ def _modes(framework: FrameworkInfo, cluster: Cluster) -> Iterator[Case]:
             yield replace(pair, micro_batches=2)
         for what in values("recompute")[1:]:
             yield replace(pair, recompute=what)
+        for what in values("state_precision")[1:]:
+            yield replace(pair, state_precision=what)
     if Strategy.PARAMETER_SERVER in strategies:
         served = replace(pair, strategy=Strategy.PARAMETER_SERVER, pservers=1)
         for sync in values("sync"):

@@ -137,7 +137,11 @@ def _not_by_line(
         refusal = _refused(framework, _value(case, axis, workload), axis, cluster)
         if refusal is not None:
             return refusal
-    refusal = _combined(case, framework, workload) or not_split(case, workload)
+    refusal = (
+        _combined(case, framework, workload)
+        or not_split(case, workload)
+        or _rounded_away(case, workload)
+    )
     if refusal is not None:
         return refusal
     if case.batch_size_per_device == MAX_BATCH:
@@ -178,6 +182,22 @@ def _combined(case: Case, framework: FrameworkInfo, workload: WorkloadInfo) -> R
             together = " with ".join(f"{key} {found[key]}" for key in combination.when)
             said = f"{framework.line} does not run {together}: {combination.refused}"
             return Refusal(list(combination.when)[-1], said)
+    return None
+
+
+def _rounded_away(case: Case, workload: WorkloadInfo) -> Refusal | None:
+    """Refuse states that are not there, or whose steps bfloat16 would round to nothing."""
+    params = workload.params_of(case)
+    optimizer, beta2 = params.get("optimizer"), params.get("beta2", 0.0)
+    if case.state_precision == Case.state_precision:
+        return None
+    found = f"found {case.state_precision} with {workload.name}"
+    if optimizer not in ("adam", "adamw"):
+        said = f"{found}, whose optimizer is {optimizer}; expected one that Adam trains"
+        return Refusal("state_precision", said)
+    if 1 - beta2 < 2**-8:
+        said = f"a mean of squares cannot fall by a factor of {beta2} in 8 bits: {found}; expected "
+        return Refusal("state_precision", f"{said}beta2 of at most {1 - 2**-8:.3f}")
     return None
 
 

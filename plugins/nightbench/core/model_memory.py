@@ -4,7 +4,7 @@ from nightbench.core.model import Case, Cluster, Strategy, WorkloadInfo
 from nightbench.core.model_flops import evaluate
 
 FLOAT32 = 4
-"""Bytes: all lines keep these in float32, whatever products are computed in."""
+"""Bytes: all lines keep weights and gradients in float32, whatever products are computed in."""
 
 _MOMENTS = {"momentum": 1, "adam": 2, "adamw": 2}
 """Optimiser -> states of a parameter; none of others."""
@@ -25,6 +25,8 @@ def held_bytes(case: Case, workload: WorkloadInfo) -> dict[str, float] | None:
     whole = FLOAT32 * parameters / (case.tensor * case.pipeline)
     stage = case.shard_stage or 0
     states = whole * _MOMENTS.get(params.get("optimizer", ""), 0)
+    if case.state_precision == "bf16":
+        states /= 2
     if case.strategy is Strategy.PARAMETER_SERVER:
         states = 0
     held = {
@@ -85,7 +87,7 @@ def does_not_fit(case: Case, workload: WorkloadInfo, cluster: Cluster) -> str | 
     return (
         f"{case.case_id} needs at least {_gb(sum(held.values()))} on each device ({parts}); "
         f"cluster {cluster.name} has {_gb(limit)}: expected more `shard`, `tensor` or "
-        "`pipeline`, `recompute`, a smaller batch or scale"
+        "`pipeline`, `recompute`, `state_precision: bf16`, a smaller batch or scale"
     )
 
 

@@ -113,7 +113,7 @@ def test_all_wrong_descriptions_are_said_together(
         'its folder, "thing"',
         'benchmarks/frameworks/thing/framework.json:17: axes.strategi: found "strategi"; expected '
         "one of compiler, compression, context, data, execution, expert, layout, "
-        "micro_batches, precision, recompute, schedule, shard_stage, "
+        "micro_batches, precision, recompute, schedule, shard_stage, state_precision, "
         'strategy, sync, tensor (did you mean "strategy"?)',
         'benchmarks/frameworks/thing/framework.json:19: extra: found the unknown key "extra"; '
         "expected one of api, axes, commands, controls, devices, drill_workload, for_tests, "

@@ -22,6 +22,7 @@ SPLIT = {**RANKS, "devices_per_node": 4, "trainers": 8, "scale": "smoke"}
 SIXTEEN = {**SPLIT, "nodes": 4, "trainers": 16}
 STAGES = {"pipeline": 2, "schedule": "1f1b"}
 DEEP = {**SPLIT, "scale": "8b", "pipeline": 2}
+ROUNDED = {"state_precision": "bf16"}
 ALONE = {"strategy": Strategy.COLLECTIVE, "trainers": 1}
 
 
@@ -123,6 +124,16 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ("pytorch", "llama", {**SPLIT, "tensor": 2, "shard": 2, "shard_stage": 1}, "whole states"),
         ("jax", "llama", {**SPLIT, **STAGES, "compiler": "xla"}, "every device all layers"),
         ("paddle3", "llama", {**SPLIT, "tensor": 2}, "does not support tensor several. Supported"),
+        (
+            *("pytorch", "bert_base", {**RANKS, **ROUNDED}),
+            "cannot fall by a factor of 0.999 in 8 bits: found bf16 with bert_base; expected beta2",
+        ),
+        (
+            *("pytorch", "resnet50_v1.5", {**RANKS, **ROUNDED}),
+            "found bf16 with resnet50_v1.5, whose optimizer is momentum; expected one that Adam",
+        ),
+        ("paddle3", "llama", {**RANKS, **ROUNDED}, "states in float32 beside parameters in float"),
+        ("tensorflow2", "bert_base", {**RANKS, **ROUNDED}, "does not support state_precision bf16"),
         ("pytorch", "bert_base", SHARDS, "bert_base is never split: found 2; expected 1"),
         ("pytorch", "llama", {**SHARDS, "batch_size_per_device": "max"}, "cannot hold what is"),
         (
@@ -159,6 +170,8 @@ def test_what_trainers_cannot_run_together_is_refused(
         ("pytorch", "llama", {**DEEP, "schedule": "interleaved", "micro_batches": 4}),
         ("pytorch", "llama", {**DEEP, "schedule": "zero_bubble", "batch_size_per_device": 5}),
         ("pytorch", "gpt2", {**ALONE, "recompute": "selective"}),
+        ("pytorch", "transformer_base", {**RANKS, **ROUNDED}),
+        ("jax", "llama", {**XLA, "shard_stage": 2, **ROUNDED}),
         *(("jax", "gpt2", {**XLA, "shard_stage": stage}) for stage in (2, 3)),
     ],
 )

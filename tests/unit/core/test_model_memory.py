@@ -53,6 +53,15 @@ def test_matrices_and_layers_are_parts_of_what_shards_split() -> None:
     assert sum(held.values()) - held["activations"] == 16 * 8030261248 / 32
 
 
+def test_states_in_bf16_take_half() -> None:
+    wide, rounded = (
+        held_bytes(llama("8b", 1, shard=8, shard_stage=1, state_precision=each), LLAMA)
+        for each in ("fp32", "bf16")
+    )
+    assert wide
+    assert rounded == {**wide, "optimiser states": 8030261248 * 4 / 8}
+
+
 def test_devices_of_experts_hold_their_part_of_them_alone() -> None:
     case = replace(llama("full", 1, expert=8), workload="mixtral")
     held = held_bytes(case, CATALOG.workloads["mixtral"])
@@ -67,7 +76,8 @@ def test_what_cannot_fit_is_refused_with_the_figure() -> None:
     assert refusal(case, 80) == (
         f"{case.case_id} needs at least 179 GB on each device (weights 32.1 GB, gradients 32.1 GB, "
         "optimiser states 64.2 GB, activations 50.4 GB); cluster lab has 80 GB: expected more "
-        "`shard`, `tensor` or `pipeline`, `recompute`, a smaller batch or scale"
+        "`shard`, `tensor` or `pipeline`, `recompute`, `state_precision: bf16`, a smaller batch "
+        "or scale"
     )
     assert refusal(case, None) == ""
     assert refusal(llama("8b", 1, shard=8, shard_stage=3), 80) == ""

@@ -158,9 +158,11 @@ def test_what_is_split_is_held_against_the_device_that_holds_all() -> None:
     cases = [collective(1), collective(2), *split]
     made = scale([measurement(case, 10.0 * case.trainers) for case in cases])
     assert {(m.efficiency, m.baseline_case_id) for m in made} == {(1.0, cases[0].case_id)}
-    tensor, recomputed = collective(4, tensor=2, pipeline=2), collective(4, recompute="full")
-    made = scale([measurement(case, 10.0) for case in (cases[0], tensor, recomputed)])
-    assert [m.baseline_case_id for m in made] == [cases[0].case_id] * 2 + [None]
+    kept = [collective(4, recompute="full"), collective(4, state_precision="bf16")]
+    made = scale(
+        [measurement(case, 10.0) for case in (cases[0], collective(4, tensor=2, pipeline=2), *kept)]
+    )
+    assert [m.baseline_case_id for m in made] == [cases[0].case_id] * 2 + [None] * 2
     alone = scale([measurement(case, 10.0) for case in cases[1:4]])
     assert [m.baseline_case_id for m in alone] == [
         case.case_id for case in (cases[1], cases[2], cases[2])

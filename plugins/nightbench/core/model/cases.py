@@ -74,6 +74,8 @@ class Case:
     """Parts of a step's batch, one after another; their gradients are summed up."""
     recompute: str = "none"
     """What of a layer's forward is computed again for its backward: none, selective, full."""
+    state_precision: str = "fp32"
+    """In which the optimiser's states lie between steps: fp32, as parameters do, or bf16."""
     precision: str = "fp32"
     sync: str = "sync"
     """Parameter server only: sync, or how trainers go ahead of each other (async, geo)."""
@@ -152,11 +154,12 @@ _SPLITS: Mapping[str, tuple[str, str | None]] = {
     "schedule": ("", "{}"),
     "micro_batches": ("micro", "micro_batches"),
     "recompute": ("recompute_", "recompute_{}"),
+    "state_precision": ("states_", "states_{}"),
 }
 """Axis -> what stands before its value in slugs, and what a mode is called by it; None: lines
 declare nothing of it. `test_equal_axes` and its neighbours say where else an axis has to be."""
 LATER_AXES = tuple(_SPLITS)
-"""How work is split: axes that 0.1.0 had not."""
+"""How work is split, and what of it is kept: axes that 0.1.0 had not."""
 
 _OPTIONAL_AXES: tuple[tuple[str, str], ...] = (
     *((axis, prefix) for axis, (prefix, _) in _SPLITS.items()),

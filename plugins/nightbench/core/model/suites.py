@@ -103,6 +103,7 @@ TableAxis = Literal[
     "schedule",
     "micro_batches",
     "recompute",
+    "state_precision",
     "sequence_length",
     "precision",
     "compiler",
