@@ -51,6 +51,7 @@ CELLS = [
     cell("paddle3", "transformer_base", SLOW),
     cell("paddle3", "gpt2", SLOW),
     cell("paddle3", "llama", SLOW),
+    cell("paddle3", "mixtral", LARGE),
     cell("mxnet", "bert_base", SLOW),
     cell("tensorflow2", "bert_base", LARGE),
     cell("oneflow", "bert_base", LARGE),

@@ -93,6 +93,10 @@ class EagerTrainer(Base):
         with self.autocast():
             return self.network.loss(self.forward, batch)
 
+    def _forward(self, function):
+        with paddle.no_grad(), self.autocast():
+            return function(self.model, next(self.batches)).tolist()
+
     def autocast(self):
         """Mixed precision where the case asks for it, by PaddlePaddle's lists; otherwise nothing.
 

@@ -29,12 +29,12 @@ def rotate(x, table):
     return paddle.concat(rotated, axis=-1).astype(x.dtype)
 
 
-class Layer(nn.Layer):
-    """Self-attention and SwiGLU; each takes a norm of its input and is added to it."""
+class Attending(nn.Layer):
+    """The first half of a layer, and the norm that the second takes."""
 
     def __init__(self, params):
         super().__init__()
-        hidden, inner = params["hidden"], params["inner"]
+        hidden = params["hidden"]
         self.size = hidden // params["heads"]
         shared = self.size * params["key_value_heads"]
         self.norm1 = RMSNorm(hidden)
@@ -43,15 +43,10 @@ class Layer(nn.Layer):
         self.value = nn.Linear(hidden, shared, bias_attr=False)
         self.attended = nn.Linear(hidden, hidden, bias_attr=False)
         self.norm2 = RMSNorm(hidden)
-        self.gate = nn.Linear(hidden, inner, bias_attr=False)
-        self.widen = nn.Linear(hidden, inner, bias_attr=False)
-        self.narrow = nn.Linear(inner, hidden, bias_attr=False)
 
-    def forward(self, x, table):
-        """From (n, length, hidden) to the same shape."""
-        x = x + self.attended(self.attention(self.norm1(x), table))
-        y = self.norm2(x)
-        return x + self.narrow(functional.silu(self.gate(y)) * self.widen(y))
+    def attend_to(self, x, table):
+        """Self-attention of a norm of the input, which is added to it."""
+        return x + self.attended(self.attention(self.norm1(x), table))
 
     def attention(self, x, table):
         """All heads, side by side, each up to its own place: (n, length, hidden)."""
@@ -66,14 +61,31 @@ class Layer(nn.Layer):
         return y.reshape([n, length, -1])
 
 
+class Layer(Attending):
+    """Self-attention and SwiGLU; each takes a norm of its input and is added to it."""
+
+    def __init__(self, params):
+        super().__init__(params)
+        hidden, inner = params["hidden"], params["inner"]
+        self.gate = nn.Linear(hidden, inner, bias_attr=False)
+        self.widen = nn.Linear(hidden, inner, bias_attr=False)
+        self.narrow = nn.Linear(inner, hidden, bias_attr=False)
+
+    def forward(self, x, table):
+        """From (n, length, hidden) to the same shape."""
+        x = self.attend_to(x, table)
+        y = self.norm2(x)
+        return x + self.narrow(functional.silu(self.gate(y)) * self.widen(y))
+
+
 class Llama(nn.Layer):
     """The network, from tokens (n, length) to logits (n, length, vocabulary)."""
 
-    def __init__(self, params):
+    def __init__(self, params, layer=Layer):
         super().__init__()
         hidden, vocabulary = params["hidden"], params["vocabulary"]
         self.words = nn.Embedding(vocabulary, hidden)
-        self.layers = nn.LayerList(Layer(params) for _ in range(params["layers"]))
+        self.layers = nn.LayerList(layer(params) for _ in range(params["layers"]))
         self.norm = RMSNorm(hidden)
         self.logits = None if params["tied"] else nn.Linear(hidden, vocabulary, bias_attr=False)
         self.register_buffer("rotations", paddle.to_tensor(rotations(params)))
@@ -83,6 +95,10 @@ class Llama(nn.Layer):
         x = self.words(tokens)
         for layer in self.layers:
             x = layer(x, self.rotations)
+        return self.logits_of(x)
+
+    def logits_of(self, x):
+        """Of what the last layer hands on."""
         x = self.norm(x)
         if self.logits is None:
             return paddle.matmul(x, self.words.weight, transpose_y=True)
@@ -96,4 +112,9 @@ def model(params):
 
 def loss(model, batch):
     """Mean cross-entropy of the tokens that follow."""
-    return functional.cross_entropy(model(batch["tokens"]).flatten(0, 1), batch["labels"].flatten())
+    return cross_entropy(model(batch["tokens"]), batch)
+
+
+def cross_entropy(logits, batch):
+    """Mean over all tokens."""
+    return functional.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten())

@@ -42,6 +42,7 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ("pytorch", "llama", {**RANKS, "layout": "channels_last"}, "a layout of images"),
         ("paddle2", "gpt2", RANKS, "no causal attention on CPUs"),
         ("paddle2", "llama", RANKS, "no grouped queries"),
+        ("paddle2", "mixtral", RANKS, "no grouped queries"),
         ("oneflow", "gpt2", RANKS, "no attention with masks"),
         ("oneflow", "llama", RANKS, "no attention with masks"),
         ("pytorch", "mixtral", {**RANKS, "compiler": "inductor"}, "inductor compiles for sizes"),
