@@ -13,6 +13,7 @@ FIGURES = (
     "detector",
     "detect",
     "histories",
+    "bound",
     "waiting",
     "beside",
     "turns",

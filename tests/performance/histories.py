@@ -63,6 +63,23 @@ class History:
     sigma: float
     """From night to night."""
     events: list[Event]
+    truth: Truth | None = None
+
+
+@dataclass
+class Truth:
+    """What a history was drawn from, for `bound`; a value a night where it is an array."""
+
+    off: Floats
+    """Distance from the level that would be without regressions, weekdays and drift taken out."""
+    noise: Floats
+    heavy: bool
+    slow: tuple[float, float]
+    """Share and mean depth of slow nights."""
+    modes: tuple[float, float, bool]
+    """How far the other mode lies below, its share, and whether a night in five draws anew."""
+    repeats: Floats
+    """Logarithm of what a night's repeats vary by, over the usual."""
 
 
 class _Maker:
@@ -73,13 +90,16 @@ class _Maker:
         young = self.kind == "warmstart"
         self.n = int(self.rng.integers(20, 46)) if young else int(self.rng.integers(90, 200))
         self.events: list[Event] = []
-        self.level = np.zeros(self.n)
+        self.level, self.fallen = np.zeros(self.n), np.zeros(self.n)
+        self.modes = 0.0, 0.0, False
 
     def _has(self, what: str) -> bool:
         return what in self.kind or (self.kind == "mixed" and self.rng.random() < 0.5)
 
     def _move(self, at: int, rel: float, kind: str, until: int | None = None) -> None:
         self.level[at:] += math.log1p(rel)
+        if kind in ("regression", "recovery"):
+            self.fallen[at:] += math.log1p(rel)
         self.events.append(Event(at, kind, rel, until or self.n))
 
     def _steps(self) -> None:
@@ -112,7 +132,9 @@ class _Maker:
         if not self._has("bimodal"):
             return np.zeros(n)
         gap, share = float(rng.uniform(0.015, 0.06)), float(rng.uniform(0.15, 0.5))
-        if rng.random() < 0.5:
+        fresh = rng.random() < 0.5
+        self.modes = gap, share, not fresh
+        if fresh:
             slow = rng.random(n) < share
             rng.random(n)
         else:
@@ -148,7 +170,8 @@ class _Maker:
         slow[is_slow] = rng.exponential(depth, is_slow.sum())
         again = is_slow & (rng.random(n) < 0.4)
         rng.uniform(0.5, 1.2, again.sum())
-        level = self.level + self._modes()
+        modes = self._modes()
+        level = self.level + modes
         if self._has("weekly"):
             size = float(rng.choice([-1, 1]) * rng.uniform(0.005, 0.03))
             level = level + size * (np.arange(n) % 7 >= 5)
@@ -172,9 +195,22 @@ class _Maker:
             if first < len(nights) and until > first:
                 events.append(Event(first, event.kind, event.rel, until))
         stamps = [FIRST + 86400 * int(night) for night in nights]
-        return History(
-            stamps, values[nights].tolist(), within[nights].tolist(), round(sigma, 6), events
+        truth = Truth(
+            (self.fallen + modes + noise * draws[0] - slow)[nights],
+            noise[nights],
+            heavy,
+            (rare, depth),
+            self.modes,
+            np.log(within / (noise * share))[nights],
         )
+        return History(
+            stamps, values[nights].tolist(), within[nights].tolist(), round(sigma, 6), events, truth
+        )
+
+
+def drawn(seed: int, number: int) -> History:
+    """Return a history of the simulation."""
+    return _Maker(seed, number).make()
 
 
 def alerts_of(history: History, min_change: float) -> list[tuple[int, int]]:
@@ -278,10 +314,7 @@ def main(words: list[str]) -> int:
     if given.file:
         sets = {given.file.name: list(read(given.file))}
     else:
-        sets = {
-            f"seed {seed}": [_Maker(seed, k).make() for k in range(given.count)]
-            for seed in given.seed
-        }
+        sets = {f"seed {seed}": [drawn(seed, k) for k in range(given.count)] for seed in given.seed}
     for label, least in POLICIES.items():
         whole = Score()
         with multiprocessing.get_context("spawn").Pool(given.processes) as pool:
