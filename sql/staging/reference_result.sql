@@ -57,7 +57,11 @@ select
     nullif(nodes, '')::integer as nodes,
     nullif(devices_per_node, '')::integer as devices_per_node,
     nullif(device, '') as device,
-    nullif(trainers, '')::integer as trainers,
+    -- FleetX and the page on distributed training count nodes, with a trainer on each.
+    case
+        when trainers = '' and mode = 'parameter_server' then nullif(nodes, '')
+        else nullif(trainers, '')
+    end::integer as trainers,
     nullif(pservers, '')::integer as pservers,
     case when batch_size_per_device ~ '^[0-9]+$' then batch_size_per_device::integer end
         as batch_size_per_device,
@@ -116,7 +120,8 @@ comment on column staging.reference_result.nodes is 'Nodes; null where they are 
 comment on column staging.reference_result.devices_per_node is
 'Devices of each node; null where they are not stated';
 comment on column staging.reference_result.device is 'Device; null where it is not stated';
-comment on column staging.reference_result.trainers is 'Trainers; null where they are not stated';
+comment on column staging.reference_result.trainers is
+'Trainers, the nodes of parameter servers where these alone are stated; null where neither is';
 comment on column staging.reference_result.pservers is
 'Parameter servers; null where they are not stated';
 comment on column staging.reference_result.batch_size_per_device is

@@ -358,6 +358,31 @@ def test_fct_reference_stands_beside_what_was_measured(loader, given, rows):
     assert smoke.case_id not in {row["case_id"] for row in cases}
 
 
+def test_trainers_that_share_nodes_stand_beside_no_figure_of_nodes(loader, given, rows):
+    run = given.run()
+    case = Case(
+        workload="word2vec",
+        framework="paddle1",
+        strategy=Strategy.PARAMETER_SERVER,
+        nodes=8,
+        trainers=8,
+        pservers=8,
+        batch_size_per_device=100,
+        sync="async",
+    )
+    shared = replace(case, nodes=4, devices_per_node=2)
+    came_back = [
+        given.came_back(run, each, (4000.0,), nodes=("n1",), unit="words")
+        for each in (case, shared)
+    ]
+    loader.runs.load(given.bundle(run, *came_back))
+    beside = rows(
+        "select case_id, nodes, trainers from marts.fct_reference"
+        " where workload = 'word2vec' and case_id is not null and not is_empty"
+    )
+    assert beside == [{"case_id": case.case_id, "nodes": 8, "trainers": 8}]
+
+
 def test_an_empty_cell_is_filled_by_a_measurement_in_its_unit(loader, given, rows):
     run = given.run()
     case = Case(

@@ -9,6 +9,7 @@ from nightbench.config.scales import own_scale
 from nightbench.config.schema import AS_DEVICES, AS_TRAINERS, BlockFile, SuiteFile
 from nightbench.config.source import Document, Key
 from nightbench.config.validate import fields_of, validate
+from nightbench.config.values import FIT
 from nightbench.core.model import LATER_AXES, Case, Strategy
 
 T = TypeVar("T")
@@ -32,9 +33,15 @@ class WrittenCase:
 
 
 def read_cases(
-    document: Document, file: SuiteFile | None, context: dict[str, object]
+    document: Document,
+    file: SuiteFile | None,
+    context: dict[str, object],
+    nodes: int | None = None,
 ) -> Iterator[WrittenCase]:
-    """Expand every block that is in order, also where the rest of the file is not."""
+    """Expand every block that is in order, also where the rest of the file is not.
+
+    `nodes` are those of the cluster, which `devices: fit` fits to.
+    """
     blocks = document.data.get("matrix")
     scale = own_scale(document)
     made = 0
@@ -46,7 +53,7 @@ def read_cases(
         block = _with_lines(block, context, document, key)
         if block is None:
             continue
-        for case in expand(block, scale, document, key):
+        for case in expand(block, scale, document, key, nodes):
             made += 1
             if made > _MOST_CASES:
                 message = f"the matrix makes more than {_MOST_CASES} cases; expected fewer"
@@ -74,10 +81,12 @@ def _with_lines(
     return block.model_copy(update={"workload": block.command, "frameworks": lines})
 
 
-def expand(block: BlockFile, scale: str, document: Document, key: Key) -> Iterator[Case]:
+def expand(
+    block: BlockFile, scale: str, document: Document, key: Key, nodes: int | None
+) -> Iterator[Case]:
     """Make the cases of a block: the product of its axes, in the order of the file's keys."""
     strategy = Strategy(block.strategy)
-    sizes = list(_sizes(block, strategy, document, key))
+    sizes = list(_sizes(block, strategy, document, key, nodes))
     axes: dict[str, Sequence[Any]] = {
         "workload": block.workload or [],
         "framework": block.frameworks or [],
@@ -131,7 +140,7 @@ def _axis(values: Sequence[T] | None) -> list[T | None]:
 
 
 def _sizes(
-    block: BlockFile, strategy: Strategy, document: Document, key: Key
+    block: BlockFile, strategy: Strategy, document: Document, key: Key, most: int | None
 ) -> Iterator[dict[str, Any]]:
     """Numbers of nodes, devices and processes, and the updates of parameter servers."""
     if strategy is not Strategy.PARAMETER_SERVER:
@@ -139,7 +148,12 @@ def _sizes(
             if getattr(block, name) is not None:
                 message = f"is for parameter_server only; found it with {strategy}"
                 document.complain((*key, name), message)
-        for nodes, devices in block.devices or [(1, 1)]:
+        for shape in block.devices or [(1, 1)]:
+            if shape == FIT:
+                message = f"{FIT} is for parameter_server only; found it with {strategy}"
+                document.complain((*key, "devices"), message)
+                continue
+            nodes, devices = shape
             if strategy is Strategy.SINGLE and (nodes, devices) != (1, 1):
                 message = f'found "{nodes}x{devices}" with single; expected 1x1, or collective'
                 document.complain((*key, "devices"), message)
@@ -152,7 +166,7 @@ def _sizes(
     for pservers, trainers, given, sync in itertools.product(
         block.pservers or [1], block.trainers, _axis(block.devices), block.sync or ["sync"]
     ):
-        nodes, devices = given or (trainers, 1)
+        nodes, devices = _fit(trainers, most) if given == FIT else given or (trainers, 1)
         if trainers > nodes * devices:
             message = f"found {trainers}; expected no more than the devices of {nodes}x{devices}"
             document.complain((*key, "trainers"), message)
@@ -163,3 +177,9 @@ def _sizes(
             "trainers": trainers,
             "sync": sync,
         }
+
+
+def _fit(trainers: int, most: int | None) -> tuple[int, int]:
+    """The nodes for some trainers, at most so many, and the trainers on each."""
+    each = -(-trainers // min(trainers, most or trainers))
+    return -(-trainers // each), each

@@ -155,7 +155,8 @@ class BlockFile(StrictModel):
     """How the work of a step is spread over processes."""
     devices: v.Axis[v.Shape] | None = None
     """Nodes x devices on each, `2x1`. For `parameter_server` as many nodes as trainers with one
-    device each, unless it is given."""
+    device each, unless it is given; `fit`: so too, and where the cluster has fewer nodes, several
+    trainers on each, as evenly as they go (20 on four nodes: `4x5`)."""
     pservers: v.Axis[PserverCount] | None = None
     """Parameter servers (`parameter_server` only; 1 unless given); `trainers`: as many as trainers.
     """

@@ -66,7 +66,8 @@ def load_suite(
     document.complain_of_name("suite", path.stem)
     if cluster is None:
         cluster = _own_cluster(document, catalog)
-    written = list(read_cases(document, file, context))
+    nodes = len(cluster.nodes) if cluster else None
+    written = list(read_cases(document, file, context, nodes))
     commands = file.commands if file else {}
     used = {*scales, *(each.case.scale for each in written)}
     own = read_commands(document, commands, catalog, used)

@@ -110,8 +110,14 @@ def clock(value: str) -> str:
     return str(Clock.parse(value))
 
 
-def shape(value: Any) -> tuple[int, int]:
-    """Nodes and devices on each from `2x1`."""
+FIT = "fit"
+"""Instead of a shape: a node for each trainer, or as few trainers on each as the nodes need."""
+
+
+def shape(value: Any) -> Any:
+    """Nodes and devices on each from `2x1`; `fit` as it is."""
+    if value == FIT:
+        return FIT
     match = _match(_SHAPE, value, "nodes x devices on each, such as 2x1")
     return int(match[1]), int(match[2])
 
@@ -292,7 +298,7 @@ Whole = Annotated[int, Field(ge=0), Words("whole number")]
 Count = Annotated[int, Field(ge=1), Words("whole number, at least 1")]
 Port = Annotated[int, Field(ge=1, le=65535), Words("port")]
 PortRange = Annotated[tuple[int, int], BeforeValidator(port_range), Words("range of ports")]
-Shape = Annotated[tuple[int, int], BeforeValidator(shape), Words("nodes x devices on each")]
+Shape = Annotated[Any, BeforeValidator(shape), Words(f"nodes x devices on each, or `{FIT}`")]
 Hosts = Annotated[str, AfterValidator(readable_hosts), Words("hosts")]
 Cores = Annotated[
     Many[Whole], BeforeValidator(cores), AfterValidator(no_duplicates), Words("cores")

@@ -262,7 +262,7 @@ def _too_large(case: Case, cluster: Cluster) -> Refusal | None:
         wanted = _count(case.nodes, "node")
         hint = ""
         if case.strategy is Strategy.PARAMETER_SERVER:
-            hint = "; give `devices` to put several trainers on a node"
+            hint = "; `devices: fit` puts several trainers on a node"
         return Refusal(
             "nodes", f"{case.case_id} needs {wanted}; cluster {cluster.name} has {have}{hint}"
         )

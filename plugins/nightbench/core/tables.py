@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nightbench.core.model import Case, SuiteTable, TableMetric
+from nightbench.core.model import Case, Strategy, SuiteTable, TableMetric
 
 METRICS: Mapping[TableMetric, tuple[str, str]] = {
     "throughput": ("throughput", "/s"),
@@ -88,6 +88,8 @@ class Cell:
     sent_bytes_per_step: int | None = None
     note: str | None = None
     """What to know of the published figure: its framework's version, device, remark."""
+    placed: str | None = None
+    """Nodes x trainers on each, where trainers of parameter servers have no node of their own."""
 
 
 def fill(
@@ -173,7 +175,14 @@ def _cell(
         run_id=result.run_id,
         sent_bytes_per_step=result.sent_bytes_per_step,
         note=_note(figure),
+        placed=_placed(case),
     )
+
+
+def _placed(case: Case | None) -> str | None:
+    if case is None or case.strategy is not Strategy.PARAMETER_SERVER:
+        return None
+    return None if case.nodes >= case.trainers else f"{case.nodes}x{case.devices_per_node}"
 
 
 def _reason(

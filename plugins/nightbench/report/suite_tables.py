@@ -114,6 +114,8 @@ def _lines(cell: Cell, reasons: dict[str, int]) -> list[str]:
         lines = [f"{figure(cell.value)} {cell.unit}", f"n {cell.n}, spread {percent(cell.spread)}"]
         if cell.speedup is not None:
             lines.append(f"S {cell.speedup:.2f}, E {percent(cell.efficiency, digits=0)}")
+    if cell.placed is not None:
+        lines.append(f"trainers on {cell.placed}")
     if cell.sent_bytes_per_step is not None:
         lines.append(f"sends {cell.sent_bytes_per_step / 1e6:.3g} MB a step")
     if cell.published is not None:

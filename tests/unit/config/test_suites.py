@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from nightbench.core.model import (
     Strategy,
     Untried,
 )
+from nightbench.core.placement import place
 from nightbench.core.run_plan import make_plan, resolve
 
 Write = Callable[..., Path]
@@ -452,6 +454,36 @@ def test_parameter_servers_need_trainers(suite_file: Write, catalog: Catalog) ->
         "dags/suites/trial.yaml:5: matrix[0].trainers: is missing; expected: numbers of trainers, "
         "for parameter_server"
     ]
+
+
+@pytest.mark.parametrize(
+    ("trainers", "shape"), [(1, (1, 1)), (2, (2, 1)), (3, (2, 2)), (4, (2, 2)), (5, (2, 3))]
+)
+def test_trainers_fit_to_the_nodes_of_the_cluster(
+    suite_file: Write,
+    cluster_file: Write,
+    catalog: Catalog,
+    trainers: int,
+    shape: tuple[int, int],
+) -> None:
+    fitting = PS.replace("trainers: 2", f"trainers: {trainers}\n    devices: fit")
+    path = suite_file(("matrix:\n", f"matrix:\n{fitting}"))
+    pair = load_cluster(cluster_file(("nodes:", "devices: {per_node: 4}\nnodes:")))
+    case = load_suite(path, catalog, cluster=pair).cases[0]
+    assert (case.nodes, case.devices_per_node) == shape
+    assert (f"-{shape[0]}x{shape[1]}-" in case.case_id) is (trainers > 2)
+    _, processes = place(case, pair, catalog.roles_of(case))
+    on_nodes = Counter(each.node for each in processes if each.role == "trainer")
+    assert sum(on_nodes.values()) == trainers
+    assert max(on_nodes.values()) == shape[1]
+
+
+def test_only_trainers_of_parameter_servers_fit(suite_file: Write, catalog: Catalog) -> None:
+    path = suite_file(("devices: [1x1, 2x1]", "devices: fit"))
+    assert any(
+        "devices: fit is for parameter_server only; found it with collective" in line
+        for line in complaints(path, catalog)
+    )
 
 
 def test_strategies_are_words_of_the_model(suite_file: Write, catalog: Catalog) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -49,6 +50,13 @@ def test_a_median_stands_beside_the_published_figure() -> None:
         note="a 1.2, X",
     )
     assert only(cells, "a", "2x1").reason == NOT_RUN
+
+
+def test_a_cell_says_where_trainers_share_a_node() -> None:
+    alone = Case("net", "a", Strategy.PARAMETER_SERVER, 4, trainers=4, pservers=1)
+    shared = dataclasses.replace(alone, framework="b", nodes=2, devices_per_node=2)
+    cells = fill(table(alone, shared, case("c", 4)), {}, {})
+    assert [each.placed for each in cells] == [None, "2x2", None]
 
 
 def test_a_cell_without_a_figure_says_why() -> None:

@@ -33,9 +33,11 @@ def test_text_numbers_its_reasons() -> None:
     assert suite_tables.footnotes(CELLS) == ["[1] not run [yet] | x"]
 
 
-def test_a_cell_says_what_its_trainers_send() -> None:
-    cell = dataclasses.replace(CELLS[0], sent_bytes_per_step=204_720)
-    assert "sends 0.205 MB a step" in suite_tables.to_markdown(TABLE, [cell])
+def test_a_cell_says_what_its_trainers_send_and_where_they_share_nodes() -> None:
+    cell = dataclasses.replace(CELLS[0], sent_bytes_per_step=204_720, placed="4x5")
+    text = suite_tables.to_markdown(TABLE, [cell])
+    assert "sends 0.205 MB a step" in text
+    assert "trainers on 4x5" in text
 
 
 def test_markdown_keeps_its_columns() -> None:
