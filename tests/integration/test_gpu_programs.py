@@ -328,3 +328,34 @@ def test_megengine_casts_products_and_scales_the_loss(megengine: str, tmp_path: 
     assert scaled in trainer.read_text()
     trainer.write_text(trainer.read_text().replace(scaled, scaled[:-1] + ", unscale_grad=False)"))
     assert found(3, "fp16", code)["losses"][1:] != full["losses"][1:]
+
+
+@pytest.mark.timeout(900)
+def test_paddle2_sends_copies_on_the_cpu_to_servers(tmp_path: Path) -> None:
+    """The way of a GPU's gradients and weights, gone on a CPU with a real server."""
+    python = build_environment(tmp_path / "envs", "paddle2", "cpu")
+    axes = {"strategy": "parameter_server", "sync": "async", "batch_size_per_device": 64}
+    job = job_of("paddle2", "ctr_dnn", 1, 1, **axes)
+    job["protocol"] = {"warmup_steps": 5, "measured_steps": 200, "min_seconds": 0.0}
+    for process in job["processes"]:
+        process["device"] = "0" if process["measured"] else None
+
+    def trained(folder: Path, written: str, instead: str) -> Any:
+        folder.mkdir()
+        code = broken(folder, written, instead, "paddle2/trainer.py")
+        runtime = code / "frameworks" / "paddle2" / "runtime.py"
+        stand_in = (SCRIPTS / "paddle_without_gpu.py").read_text()
+        runtime.write_text(runtime.read_text() + stand_in)
+        (rank,) = run_gang(folder, job, python, code=code)
+        return rank
+
+    copied = "rename(name, copy.name)"
+    rank = trained(tmp_path / "whole", copied, copied)
+    window = rank["loss"]["window"]
+    assert sum(window[-20:]) / 20 < 0.9 * rank["loss"]["first"]
+    with pytest.raises(AssertionError, match="gradients are sent from a GPU"):
+        trained(tmp_path / "sent", copied, "pass")
+    # Weights that are not fetched into the GPU's memory stay as they were.
+    fetched = "if scope is not own:"
+    stale = trained(tmp_path / "stale", fetched, "if False:")["loss"]["window"]
+    assert sum(stale[-20:]) / 20 > 0.9 * rank["loss"]["first"]

@@ -45,6 +45,42 @@ def _start_geo_in_turns():
     BarrierTable._set, Communicator.init_params = for_one, in_turn
 
 
+def exchange_on_cpu(program):
+    """Lets the operators that speak with servers work on the CPU, on copies of a GPU's gradients.
+
+    They take gradients where they lie: of a GPU's they would send memory that nobody has filled
+    (PushDenseVarsAsync in fleet.cc, distributed_push_sparse_op.h).
+
+    Returns:
+        Names of the tables whose rows lie with the servers.
+    """
+    block = program.global_block()
+    for place in reversed(range(len(block.ops))):
+        op = block.ops[place]
+        if op.type == "send":
+            names, rename = op.input("X"), op._rename_input
+        elif op.type == "distributed_push_sparse":
+            names, rename = op.output("Outputs"), op._rename_output
+        else:
+            continue
+        op._set_attr("op_device", "cpu")
+        for name in names:
+            gradient = block.var(name)
+            copy = block.create_var(name=name + "@CPU", shape=gradient.shape, dtype=gradient.dtype)
+            rename(name, copy.name)
+            block._insert_op(
+                place,
+                type="memcpy_d2h",
+                inputs={"X": gradient},
+                outputs={"Out": copy},
+                attrs={"dst_place_type": 0},
+            )
+    lookups = [op for op in block.ops if op.type == "distributed_lookup_table"]
+    for op in lookups:
+        op._set_attr("op_device", "cpu")
+    return {name for op in lookups for name in op.input("W")}
+
+
 class GraphTrainer(Base):
     """The static graph of a lone rank, of a trainer, or of a parameter server."""
 
@@ -65,15 +101,20 @@ class GraphTrainer(Base):
         if serves:
             return
 
-        self.executor = paddle.static.Executor(paddle.CPUPlace())
+        gpu = context.device is not None
+        self.place = paddle.CUDAPlace(0) if gpu else paddle.CPUPlace()
+        self.executor = paddle.static.Executor(self.place)
         self.executor.run(paddle.static.default_startup_program())
+        self.program = paddle.static.default_main_program()
+        tables = exchange_on_cpu(self.program) if self.distributed and gpu else ()
         for name, value in self.made.items():
-            self._tensor(name).set(value, paddle.CPUPlace())
+            held = paddle.CPUPlace() if self.variables[name] in tables else self.place
+            self._tensor(name).set(value, held)
         if self.distributed:
             # Trainer 0 gives its weights to the servers, the others fetch them from there.
-            fleet.init_worker()
+            scope = self._copy_on_cpu() if gpu else paddle.static.global_scope()
+            fleet.init_worker([scope])
         self.dense = self._dense_of_servers() if self.distributed else None
-        self.program = paddle.static.default_main_program()
         self.batches = self.feed(dict)
 
     def _build(self, network, inputs):
@@ -131,7 +172,24 @@ class GraphTrainer(Base):
             return None
         servers = fleet.fleet._runtime_handle
         names = get_the_one_recv_context(servers.context)
-        return lambda: servers._pull_all_dense(servers.scopes, servers._send_ctx, names)
+        (scope,) = servers.scopes
+        own = paddle.static.global_scope()
+
+        def fetch():
+            pulled = servers._pull_all_dense(servers.scopes, servers._send_ctx, names)
+            if scope is not own:
+                for name in pulled:
+                    tensor = scope.find_var(name).get_tensor()
+                    own.find_var(name).get_tensor()._copy_from(tensor, self.place)
+
+        return fetch
+
+    def _copy_on_cpu(self):
+        """A scope with the weights on the CPU: servers leave out what lies on a GPU (fleet.cc)."""
+        scope = paddle.static.Scope()
+        for name, value in self.made.items():
+            scope.var(self.variables[name]).get_tensor().set(value, paddle.CPUPlace())
+        return scope
 
     def _tensor(self, name):
         return paddle.static.global_scope().find_var(self.variables[name]).get_tensor()
