@@ -1,11 +1,12 @@
 """Each line's loop beside a plain loop of its framework: same model, same flags, same core.
 
-python -m tests.performance lines [--lines pytorch,paddle3] [--rounds 5] [--steps 30] [--node DIR]
+python -m tests.performance lines [--lines pytorch,paddle3] [--modes all] [--rounds 5] [--node DIR]
 
 The plain loop, `plain/<line or api>_loop.py`, is written as the framework's own examples
 write theirs and knows nothing of Nightbench. Rounds alternate which of the two goes first. Each
 process has one core and one thread; the first steps of both are left out. Work of others on the
-machine disturbs: its load average stands beside each figure.
+machine disturbs: its load average stands beside each figure. `--modes all`: after a line's default
+its other executions, compilers and layouts that a CPU has.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from nightbench.core.model import LINE_AXES
 from nightbench.testkit.gangs import BENCHMARKS, build_environment, job_of, run_gang
 
 PLAIN = Path(__file__).parent / "plain"
@@ -36,6 +38,22 @@ def loop_of(line: str) -> Path:
     return PLAIN / f"{description['api']}_loop.py"
 
 
+def modes_of(line: str) -> list[str]:
+    """The default of a line, then what its description says it has on a CPU beside it."""
+    axes = json.loads((BENCHMARKS / "frameworks" / line / "framework.json").read_text())["axes"]
+    found = [""]
+    for axis in ("execution", "compiler", "layout"):
+        values = axes.get(axis, {})
+        # Of a line that always compiles, that is the default.
+        if isinstance(values.get("none", True), str):
+            continue
+        for value, answer in values.items():
+            here = answer.get("cpu") if isinstance(answer, dict) else answer
+            if here is True and value != LINE_AXES[axis]:
+                found.append(f"{axis} {value}")
+    return found
+
+
 def on_one_core(python: str, core: int, folder: Path) -> str:
     """An interpreter that runs on one core."""
     script = folder / "python"
@@ -44,9 +62,10 @@ def on_one_core(python: str, core: int, folder: Path) -> str:
     return str(script)
 
 
-def ours(python: str, line: str, given: argparse.Namespace) -> float:
+def ours(python: str, line: str, mode: str, given: argparse.Namespace) -> float:
     """Seconds of a step of a rank as the agent launches it."""
-    job = job_of(line, given.workload, trainers=1, strategy="single")
+    axes = dict([mode.split()]) if mode else {}
+    job = job_of(line, given.workload, trainers=1, strategy="single", **axes)
     job["case"]["batch_size_per_device"] = given.batch_size
     job["protocol"] = {"warmup_steps": WARMUP, "measured_steps": given.steps, "min_seconds": 0}
     with tempfile.TemporaryDirectory() as folder:
@@ -55,12 +74,13 @@ def ours(python: str, line: str, given: argparse.Namespace) -> float:
     return seconds
 
 
-def plain(python: str, line: str, given: argparse.Namespace) -> float:
+def plain(python: str, line: str, mode: str, given: argparse.Namespace) -> float:
     """Seconds of a step of the plain loop."""
     spec = json.loads((BENCHMARKS / "workloads" / given.workload / "spec.json").read_text())
     argv = [python, str(loop_of(line)), str(BENCHMARKS / "workloads" / given.workload)]
     argv += [json.dumps(spec["scales"]["smoke"])]
     argv += [str(number) for number in (given.batch_size, WARMUP, given.steps)]
+    argv += [mode]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -69,22 +89,23 @@ def plain(python: str, line: str, given: argparse.Namespace) -> float:
     return seconds
 
 
-def ratios(python: str, line: str, given: argparse.Namespace) -> list[float]:
+def ratios(python: str, line: str, mode: str, given: argparse.Namespace) -> list[float]:
     """Of each round: our throughput over that of the plain loop."""
     found = []
     for number in range(given.rounds):
         order: list[Any] = [ours, plain] if number % 2 == 0 else [plain, ours]
-        seconds = {run.__name__: run(python, line, given) for run in order}
+        seconds = {run.__name__: run(python, line, mode, given) for run in order}
         found.append(seconds["plain"] / seconds["ours"])
     return found
 
 
 def main(words: list[str]) -> int:
-    """Print a line for each framework line; 1 where one is below 0.99 of its plain loop."""
+    """Print a line for each framework line; 1 where a mode is below 0.99 of its plain loop."""
     folders = sorted((BENCHMARKS / "frameworks").glob("[!.]*"))
     lines = [each.name for each in folders if loop_of(each.name).exists()]
     options = argparse.ArgumentParser(prog="python -m tests.performance lines")
     options.add_argument("--lines", default=",".join(lines), help="with commas between (all)")
+    options.add_argument("--modes", choices=["default", "all"], default="default")
     options.add_argument("--workload", default="resnet50_v1.5")
     options.add_argument("--batch-size", type=int, default=4)
     options.add_argument("--rounds", type=int, default=5)
@@ -101,15 +122,16 @@ def main(words: list[str]) -> int:
         for line in given.lines.split(","):
             python = build_environment(given.node or Path(made), line)
             python = on_one_core(python, last, Path(made))
-            found = ratios(python, line, given)
-            middle = statistics.median(found)
-            good = good and middle >= 0.99
-            print(
-                f"{line:12} {given.workload}: {middle:.3f} of the plain loop's throughput, "
-                f"{min(found):.3f} to {max(found):.3f} in {given.rounds} rounds, "
-                f"load average {os.getloadavg()[1]:.1f}",
-                flush=True,
-            )
+            for mode in modes_of(line) if given.modes == "all" else [""]:
+                found = ratios(python, line, mode, given)
+                middle = statistics.median(found)
+                good = good and middle >= 0.99
+                print(
+                    f"{line:12} {mode or 'default':20} {given.workload}: {middle:.3f} of the plain "
+                    f"loop's throughput, {min(found):.3f} to {max(found):.3f} in {given.rounds} "
+                    f"rounds, load average {os.getloadavg()[1]:.1f}",
+                    flush=True,
+                )
     return 0 if good else 1
 
 

@@ -1,4 +1,4 @@
-"""What a plain loop is given: `<line>.py WORKLOAD_FOLDER PARAMS_JSON BATCH WARMUP STEPS`."""
+"""What a plain loop is given: `<line>.py WORKLOAD_FOLDER PARAMS_JSON BATCH WARMUP STEPS MODE`."""
 
 import importlib.util
 import json
@@ -9,6 +9,8 @@ import numpy
 
 folder, params = sys.argv[1], json.loads(sys.argv[2])
 batch_size, warmup, steps = (int(word) for word in sys.argv[3:6])
+mode = sys.argv[6]
+"""Axis and value, `compiler xla`; empty for the line's default."""
 # data.py imports readers of the tree that the folder belongs to.
 sys.path.append(os.path.dirname(os.path.dirname(folder)))
 

@@ -4,7 +4,7 @@ import json
 import time
 
 import mindspore
-from _arguments import batch, module, params, steps, warmup
+from _arguments import batch, mode, module, params, steps, warmup
 from mindspore import nn
 
 network = module("mindspore")
@@ -23,11 +23,22 @@ def forward(images, labels):
 
 
 forward_backward = mindspore.value_and_grad(forward, None, optimizer.parameters)
+
+
+def train(images, labels):
+    loss, gradients = forward_backward(images, labels)
+    optimizer(gradients)
+    return loss
+
+
+if mode == "execution graph":
+    train = mindspore.jit(train)
+elif mode:
+    raise ValueError(mode)
 for step in range(warmup + steps):
     if step == warmup:
         mindspore.runtime.synchronize()
         began = time.perf_counter()
-    loss, gradients = forward_backward(batch["images"], batch["labels"])
-    optimizer(gradients)
+    loss = train(batch["images"], batch["labels"])
 mindspore.runtime.synchronize()
 print(json.dumps({"seconds": time.perf_counter() - began, "loss": float(loss.asnumpy())}))

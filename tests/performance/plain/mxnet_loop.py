@@ -4,13 +4,17 @@ import json
 import time
 
 import mxnet
-from _arguments import batch, module, params, steps, warmup
+from _arguments import batch, mode, module, params, steps, warmup
 from mxnet import autograd, gluon
 
 network = module("mxnet")
 batch = {name: mxnet.nd.array(value, dtype=value.dtype) for name, value in batch.items()}
 model = network.model(params)
 model.initialize()
+if mode == "execution graph":
+    model.hybridize(static_alloc=True, static_shape=True)
+elif mode:
+    raise ValueError(mode)
 settings = {name: params[name] for name in ("learning_rate", "momentum")}
 settings["wd"] = params["weight_decay"]
 trainer = gluon.Trainer(model.collect_params(), "sgd", settings)

@@ -4,11 +4,19 @@ import json
 import time
 
 import torch
-from _arguments import batch, module, params, steps, warmup
+from _arguments import batch, mode, module, params, steps, warmup
 
 network = module("pytorch")
 batch = {name: torch.from_numpy(value) for name, value in batch.items()}
 model = network.model(params)
+compute = network.loss
+if mode == "layout channels_last":
+    model = model.to(memory_format=torch.channels_last)
+    batch["images"] = batch["images"].contiguous(memory_format=torch.channels_last)
+elif mode == "compiler inductor":
+    compute = torch.compile(compute)
+elif mode:
+    raise ValueError(mode)
 optimizer = torch.optim.SGD(
     model.parameters(),
     lr=params["learning_rate"],
@@ -18,7 +26,7 @@ optimizer = torch.optim.SGD(
 for step in range(warmup + steps):
     if step == warmup:
         began = time.perf_counter()
-    loss = network.loss(model, batch)
+    loss = compute(model, batch)
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

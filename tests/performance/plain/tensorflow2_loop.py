@@ -7,7 +7,7 @@ import sys
 import time
 
 import tensorflow as tf
-from _arguments import batch, folder, module, params, steps, warmup
+from _arguments import batch, folder, mode, module, params, steps, warmup
 
 # The variables of the model file: it asks for them by name.
 sys.path.insert(0, os.path.join(folder, "..", ".."))
@@ -27,7 +27,6 @@ optimizer = tf.keras.optimizers.SGD(
 optimizer.build(weights)
 
 
-@tf.function
 def train(batch):
     with tf.GradientTape() as tape:
         loss = network.loss(model, batch)
@@ -35,6 +34,12 @@ def train(batch):
     return loss
 
 
+if mode == "compiler xla":
+    train = tf.function(train, jit_compile=True)
+elif not mode:
+    train = tf.function(train)
+elif mode != "execution eager":
+    raise ValueError(mode)
 for step in range(warmup + steps):
     if step == warmup:
         began = time.perf_counter()
