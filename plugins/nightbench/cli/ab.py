@@ -45,8 +45,8 @@ def ab(
         str | None,
         typer.Argument(
             metavar="BUILD_A",
-            help="What B is compared with: LINE=VERSION, LINE=FILE.whl or LINE=/PREFIX on the "
-            "nodes.",
+            help="What B is compared with: LINE=VERSION, LINE=FILE.whl, LINE=/PREFIX on the "
+            "nodes or LINE=image:NAME@sha256:….",
         ),
     ] = None,
     build_b: Annotated[

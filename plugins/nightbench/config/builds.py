@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nightbench.config import locations, values
+from nightbench.config.cluster_schema import PINNED
 from nightbench.config.clusters import relative_to_file
 from nightbench.config.schema import BuildFile
 from nightbench.config.source import Document, Key
@@ -64,7 +65,8 @@ def parse_build(text: str) -> Build:
     line, separator, value = text.partition("=")
     if not (separator and line and value):
         raise UserError(
-            f'build: found "{text}"; expected LINE=VERSION, LINE=FILE.whl or LINE=/PREFIX'
+            f'build: found "{text}"; expected LINE=VERSION, LINE=FILE.whl, LINE=/PREFIX or '
+            "LINE=image:NAME@sha256:…"
         )
     if value.endswith(".whl"):
         path = locations.written_path(value)
@@ -73,6 +75,14 @@ def parse_build(text: str) -> Build:
         return Build(line, "", "wheel", wheel_version(path), str(path))
     if value.startswith(("/", "~")):
         return Build(line, "", "path", None, value)
+    if value.startswith("image:"):
+        image = value.removeprefix("image:")
+        if not PINNED.fullmatch(image):
+            raise UserError(
+                f'build: found "{text}"; expected {line}=image:NAME@sha256:… with the digest: a '
+                "tag may name another image tomorrow"
+            )
+        return Build(line, "", "image", None, image, image.rpartition("sha256:")[2])
     try:
         return Build(line, "", "index", values.version(value))
     except ValueError as error:
@@ -82,8 +92,9 @@ def parse_build(text: str) -> Build:
 def parse_untrusted_build(text: str, cluster: Cluster) -> Build:
     """Read a build that comes from the form or from REST, whose author owns no file here.
 
-    Wheels lie below `locations.wheels_folder()`, prefixes below the cluster's `prefix_roots`. The
-    message is the same for a file that is elsewhere and for one that is not there.
+    Wheels lie below `locations.wheels_folder()`, prefixes below the cluster's `prefix_roots`,
+    images below its `compare.images`. The message is the same for a file that is elsewhere and for
+    one that is not there.
 
     Raises:
         UserError: the text is no build, or names a place where none may lie.
@@ -100,6 +111,14 @@ def parse_untrusted_build(text: str, cluster: Cluster) -> Build:
         raise UserError(
             f'build: found "{text}"; expected a prefix below {below} (cluster {cluster.name})'
         )
+    allowed = cluster.compare.images
+    if build.source == "image" and build.location not in cluster.environments.images.values():
+        image = build.location or ""
+        if not image.startswith(allowed) or ".." in image.split("/"):
+            below = " or ".join(allowed) or "one of compare.images, of which there is none"
+            raise UserError(
+                f'build: found "{text}"; expected an image below {below} (cluster {cluster.name})'
+            )
     return build
 
 

@@ -17,14 +17,14 @@ def _data_name(name: str) -> str:
     return name
 
 
-_PINNED = re.compile(r"([a-z0-9/][\w.:/-]{0,400}@)?sha256:[0-9a-f]{64}\Z")
+PINNED = re.compile(r"([a-z0-9/][\w.:/-]{0,400}@)?sha256:[0-9a-f]{64}\Z")
 _MOUNT = re.compile(r"/[^\x00-\x1f\x7f:,]{1,1000}(:ro)?\Z")
 
 
 PinnedImage = Annotated[
     str,
     v.fits(
-        _PINNED,
+        PINNED,
         "its digest, NAME@sha256:…, or the id sha256:… of an image that lies on the nodes: a tag "
         "may name another one tomorrow",
     ),
@@ -33,6 +33,12 @@ PinnedImage = Annotated[
 Mount = Annotated[str, v.fits(_MOUNT, "a folder such as /data, or /data:ro"), v.Words("folder")]
 
 
+_IMAGE_FOLDER = re.compile(r"[a-z0-9][\w.:/-]{0,400}/\Z")
+ImageFolder = Annotated[
+    str,
+    v.fits(_IMAGE_FOLDER, "a registry such as registry.example.org/, or a folder of it with /"),
+    v.Words("registry"),
+]
 _WHEEL_FOLDER = re.compile(r"https?://[^\s?#@]{1,1000}/\Z")
 WheelFolder = Annotated[
     str,
@@ -323,6 +329,10 @@ class CompareFile(StrictModel):
     """What the comparisons of one person may measure in 24 hours; the rest waits."""
     day_s: v.PositiveDuration = Field(12 * 3600.0, alias="day")
     """The same for all people together."""
+    images: v.Many[ImageFolder] = ()
+    """Registries, or folders of them, whose images somebody names by digest, with `environments:
+    {kind: container}`: `registry.example.org/ci/`; those in `environments.images` may be named
+    anyway. They run on the nodes as the SSH user."""
     wheel_urls: v.Many[WheelFolder] = ()
     """Addresses below which a wheel lies that somebody names, `https://ci.example.org/wheels/`;
     none unless given. What lies there runs on the nodes as the SSH user."""

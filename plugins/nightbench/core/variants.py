@@ -50,6 +50,12 @@ def variant_of(
     wanted = cluster.compute_capability
     fitting = [v for v in of_kind if wanted is None or wanted in built_for.get(v, (wanted,))]
     images = cluster.environments.images
+    if build is not None and build.source == "image" and not images:
+        return Refusal(
+            "framework",
+            f"cluster {cluster.name} runs nothing in images (`environments: {{kind: container}}`): "
+            f"expected a version, a wheel or a prefix of {framework.line}",
+        )
     if images and image_of(framework.line, cluster, builds) is None:
         have = ", ".join(sorted(images))
         return Refusal(

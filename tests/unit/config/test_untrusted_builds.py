@@ -8,7 +8,7 @@ import pytest
 
 from nightbench.config.builds import parse_untrusted_build, stage_wheels
 from nightbench.core.errors import UserError
-from nightbench.core.model import Cluster, EnvironmentPolicy, Node
+from nightbench.core.model import Cluster, ComparePolicy, EnvironmentPolicy, Node
 
 NODES = (Node("n1", "10.0.0.1", "c"),)
 LAB = Cluster("lab", NODES, environments=EnvironmentPolicy(prefix_roots=("/opt/fw", "~/fw/")))
@@ -41,6 +41,24 @@ def test_a_prefix_elsewhere_is_refused(path: str) -> None:
         parse_untrusted_build(f"pytorch={path}", LAB)
     with pytest.raises(UserError, match="of which there is none"):
         parse_untrusted_build("pytorch=/opt/fw/a", Cluster("bare", NODES))
+
+
+def test_an_image_is_named_by_its_digest_and_lies_where_the_cluster_says() -> None:
+    digest, other = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
+    images = {"pytorch": f"elsewhere.example.org/torch@{digest}"}
+    where = EnvironmentPolicy(images=images)
+    lab = Cluster("lab", NODES, environments=where, compare=ComparePolicy(images=("reg/ci/",)))
+    for name in (f"reg/ci/torch@{other}", images["pytorch"]):
+        build = parse_untrusted_build(f"pytorch=image:{name}", lab)
+        assert (build.source, build.location, build.digest) == ("image", name, name[-64:])
+    for name in (f"reg/torch@{other}", f"reg/ci/../torch@{other}", f"reg/cix@{other}", other):
+        with pytest.raises(UserError, match=r"expected an image below reg/ci/ \(cluster lab\)"):
+            parse_untrusted_build(f"pytorch=image:{name}", lab)
+    for name in ("reg/ci/torch:v2", "reg/ci/torch", f"reg/ci/torch@{digest[:-1]}"):
+        with pytest.raises(UserError, match="with the digest: a tag may name another"):
+            parse_untrusted_build(f"pytorch=image:{name}", lab)
+    with pytest.raises(UserError, match=r"compare\.images, of which there is none"):
+        parse_untrusted_build(f"pytorch=image:reg/ci/torch@{other}", LAB)
 
 
 def test_a_wheel_below_the_folder(wheels: Path) -> None:

@@ -147,6 +147,8 @@ class ComparePolicy:
     """Seconds in 24 hours for one person."""
     day_s: float = 12 * 3600.0
     """The same for all people together."""
+    images: tuple[str, ...] = ()
+    """Registries, or folders of them, whose images somebody names."""
     wheel_urls: tuple[str, ...] = ()
     """Addresses below which a wheel lies that somebody names."""
     repositories: Mapping[str, GitRepository] = field(default_factory=dict)
