@@ -30,7 +30,8 @@ select
     spent_s,
     why,
     result ->> 'verdict' as verdict,
-    result
+    result,
+    profile
 from raw.compare_request;
 
 comment on view marts.fct_compare_request is

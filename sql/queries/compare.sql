@@ -6,7 +6,7 @@
 select triage.request_compare(:by_whom, :origin, :request) as request_id;
 
 -- name: move_compare(request_id, to_state, by_whom, why)
--- Cancels a comparison, or allows or refuses one of a fork. Returns the state before.
+-- Cancels a comparison, has it profiled, or allows or refuses one of a fork. Returns the state before.
 select
     triage.move_compare(
         :request_id,
@@ -77,14 +77,24 @@ where
 
 -- name: leave_compare*!
 -- Ends a running comparison, or puts it back into the queue. What a person said who cancelled it
--- stays.
+-- stays. One that is to be profiled runs on when it is done, with its result.
 update raw.compare_request
 set
-    state = :state,
+    state = case
+        when :state = 'done' and profile = 'with' then 'running'
+        else :state
+    end,
     why = case when cancelled_by is null then :why else why end,
-    result = :result,
+    result = case when profile = 'after' then coalesce(:result, result) else :result end,
     spent_s = spent_s + :spent_s,
-    ended_at = case when :state <> 'queued' then now() end
+    profile = case
+        when :state = 'queued' then profile
+        when :state = 'done' and profile = 'with' then 'after'
+    end,
+    ended_at = case
+        when :state <> 'queued' and not (:state = 'done' and profile is not distinct from 'with')
+            then now()
+    end
 where
     request_id = :request_id
     and state = 'running'

@@ -75,7 +75,7 @@ class Queue:
         self.rows[number] = {
             **dict.fromkeys(("comparison_id", "started_at", "ended_at", "verdict", "result")),
             **dict.fromkeys(("decided_by", "cancelled_by", "replaced_by")),
-            **{"spent_s": 0.0, "why": "", "estimate_s": 600.0},
+            **{"spent_s": 0.0, "why": "", "estimate_s": 600.0, "profile": None},
             **asked,
             "request_id": number,
             "state": "held" if asked["is_fork"] else "queued",
@@ -187,7 +187,7 @@ class Play:
         self.calls: list[Call] = []
         self._instead: list[tuple[str, Answer]] = []
         self._lock = threading.Lock()
-        self._nightbench = self._app()
+        self.nightbench = self._app()
         self.url = ""
 
     def instead(self, pattern: str, *answers: Answer) -> None:
@@ -227,7 +227,7 @@ class Play:
             if call.body != {"username": "ci", "password": AIRFLOW_PASSWORD}:
                 return Answer(401, {"detail": "Invalid credentials"})
             return Answer(201, {"access_token": sorted(self.tokens)[-1]})
-        found = self._nightbench.request(
+        found = self.nightbench.request(
             call.method,
             f"/{path.removeprefix('nightbench/')}",
             headers=dict(call.headers),

@@ -94,7 +94,7 @@ class Ground:
             **{"request_id": 1, "comparison_id": f"{name}-{self.folder.name}"},
             **{"requested_by": "ada", "a": a, "b": f"{LINE}=commit:tiny@{b}", "suite": "trial"},
             **{"cluster": "local", "cases": [CASE.case_id], "rounds": 3, "min_effect": 0.3},
-            **{"budget_s": None, "spent_s": 0.0},
+            **{"budget_s": None, "spent_s": 0.0, "profile": None},
         }
 
     def measure(self, row: dict[str, Any], by: Callable[[], str | None] = lambda: None) -> Any:

@@ -639,7 +639,7 @@ def _names(node: ast.Import) -> list[str]:
 
 def test_action_and_template_set_what_the_script_reads_and_no_shell_reads_a_value() -> None:
     assert "${{" not in STEP["run"]
-    call = re.compile(r'\b(?:setting|secret|seconds|number)\(\s*"([A-Z_]+)"')
+    call = re.compile(r'\b(?:setting|secret|seconds|number|switched)\(\s*"([A-Z_]+)"')
     read = {*call.findall(SCRIPT.read_text()), "A", "B", "SUITE", "CLUSTER"}
     assert {name.removeprefix("NIGHTBENCH_") for name in STEP["env"]} == read
     template = yaml.safe_load((REPO / ".gitlab" / "compare.gitlab-ci.yml").read_text())

@@ -53,7 +53,11 @@ def compared(context: ExperimentContext, tmp_path: Path) -> Callable[..., dict[s
         return f"fake={tmp_path / name}"
 
     def measure(
-        a_s: float, b_s: float, cancelled_by: Callable[[], str | None] = lambda: None
+        a_s: float,
+        b_s: float,
+        cancelled_by: Callable[[], str | None] = lambda: None,
+        *,
+        profiled: bool = False,
     ) -> dict[str, Any]:
         # A name of its own: nodes keep the results of a job for whoever names it again.
         name = f"compare-{tmp_path.name}"
@@ -62,11 +66,14 @@ def compared(context: ExperimentContext, tmp_path: Path) -> Callable[..., dict[s
             **{"a": prefix("a", a_s), "b": prefix("b", b_s), "suite": "trial", "cluster": "local"},
             **{"cases": [CASE.case_id], "rounds": 3, "min_effect": MIN_EFFECT, "budget_s": None},
             **{"change_commit": "c1", "spent_s": 0.0, "replaced_by": None, "cancelled_by": None},
+            "profile": None,
         }
         spool = Spool(tmp_path / "spool")
 
-        def once() -> dict[str, Any]:
-            work = measure_request(row, spool, context, ComparisonObserver(), cancelled_by)
+        def once(**changed: Any) -> dict[str, Any]:
+            work = measure_request(
+                {**row, **changed}, spool, context, ComparisonObserver(), cancelled_by
+            )
             return asyncio.run(work)
 
         document = once()
@@ -76,17 +83,26 @@ def compared(context: ExperimentContext, tmp_path: Path) -> Callable[..., dict[s
             # What a retry finds is what was measured: nothing is launched again.
             assert once() == document
             assert sorted(spool.comparison(name).folder.glob("cases/*/g*")) == launches
+            if profiled:
+                document = once(profile="after", result=document)
         return {**row, "state": state, "why": why, "result": document}
 
     return measure
 
 
 def test_a_slower_build_fails_the_change(compared: Callable[..., dict[str, Any]]) -> None:
-    row = compared(0.1, 0.2)
+    row = compared(0.1, 0.2, profiled=True)
     assert (row["state"], conclusion(row)) == ("done", "failure")
     assert "B is slower beside A" in comment(row)
     (case,) = row["result"]["cases"]
     assert case["ratio"] == pytest.approx(0.1 / 0.2, abs=0.15)
+    # The profile names what was slowed.
+    (profiled,) = row["result"]["profile"]["cases"]
+    assert profiled["why"] is None
+    first = profiled["operators"][0]
+    assert first["name"] == "time.sleep"
+    assert first["difference_s"] == pytest.approx(0.1, abs=0.05)
+    assert "| time.sleep |" in comment(row)
 
 
 def test_an_equal_build_does_not(compared: Callable[..., dict[str, Any]]) -> None:

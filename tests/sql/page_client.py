@@ -40,7 +40,8 @@ def page_client(
     patch.setattr(page_app, "connect", lambda conn_id: connect(roles[conn_id]))
     access = PageAccess(anyone, anyone, lambda: user, anyone, require_logs)
     reader = ExperimentReader(spool)
-    comparing = Comparing(check, cluster_of, page_app.open_desk)
+    patch.setattr(page_app, "open_spool", lambda: spool)
+    comparing = Comparing(check, cluster_of, page_app.open_desk, page_app.profile_page_of)
     repository, triage = page_app.pooled_repository(), page_app.open_triage
     return TestClient(
         create_app(repository, triage, access, lambda: spool, lambda: reader, list, comparing)

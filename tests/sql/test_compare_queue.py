@@ -18,7 +18,7 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, ComparePolicy
 from nightbench.experiments import compare_requests
 from nightbench.experiments.compare_requests import Gap, take
-from nightbench.spool import Spool
+from nightbench.spool import Spool, write_json
 from nightbench.warehouse import MoveRefused, Warehouse, connect
 from nightbench.warehouse.compare_queue import CompareDesk, CompareQueue
 from nightbench.web import PageUser
@@ -43,6 +43,7 @@ def asked(commit: str = "", **changed: Any) -> dict[str, Any]:
         "change_commit": commit,
         "is_fork": False,
         "estimate_s": 600.0,
+        "profile": None,
     } | changed
 
 
@@ -132,6 +133,49 @@ def test_one_runs_on_a_cluster_and_ends_once(desk: Desk, queue: CompareQueue) ->
     assert (row["comparison_id"], row["spent_s"]) == ("compare-1", 100.0)
     assert (row["verdict"], row["why"]) == ("same", "")
     assert queue.spent() == {("local", "ada"): 100.0, ("other", "bob"): 0.0}
+
+
+SAME = {"verdict": "same"}
+PROFILED = {**SAME, "profile": {"id": "profile-compare-1-1"}}
+
+
+def test_a_profile_is_made_in_the_same_slot_or_once_more_through_the_queue(
+    desk: Desk, queue: CompareQueue
+) -> None:
+    def now(request_id: int) -> tuple[str, str | None, Any]:
+        (row,) = queue.find(request_id)
+        return row["state"], row["profile"], row["result"]
+
+    one, other = desk("ada").request(asked("c1", profile="with")), desk("bob").request(asked())
+    assert queue.begin(one, "compare-1", "run-1")
+    assert queue.leave(one, "run-1", "done", spent_s=300.0, result=SAME)
+    assert now(one) == ("running", "after", SAME)
+    assert not queue.begin(other, "compare-2", "run-2"), "it has the cluster still"
+    # Put back without a result, it keeps the one that it has; a newer commit leaves it there.
+    assert queue.leave(one, "run-1", "queued", spent_s=0.0, why="the night begins")
+    assert now(one) == ("queued", "after", SAME)
+    desk("ada").request(asked("c2"))
+    assert now(one) == ("queued", "after", SAME)
+    assert queue.begin(one, "another-id", "run-3")
+    assert queue.leave(one, "run-3", "done", spent_s=20.0, result=PROFILED)
+    assert now(one) == ("done", None, PROFILED)
+    (ended,) = queue.find(one)
+    assert desk("ada").move(one, "profiled") == "done"
+    (again,) = queue.find(one)
+    assert again["estimate_s"] - again["spent_s"] == ended["estimate_s"] / ended["rounds"]
+    assert desk("ada").move(one, "cancelled", "no need") == "queued"
+    assert now(one) == ("done", None, PROFILED)
+    # Asked for while it runs, it is not forgotten.
+    assert queue.begin(other, "compare-2", "run-4")
+    assert desk("bob").move(other, "profiled") == "running"
+    assert queue.leave(other, "run-4", "done", spent_s=1.0, result=SAME)
+    assert now(other) == ("running", "after", SAME)
+    assert queue.leave(other, "run-4", "done", spent_s=1.0, why="no profile: a node failed")
+    assert now(other) == ("done", None, SAME)
+    refused = desk("eve").request(asked(is_fork=True))
+    desk("olga").move(refused, "refused")
+    with pytest.raises(MoveRefused, match="is refused and cannot become profiled"):
+        desk("eve").move(refused, "profiled")
 
 
 def test_only_the_functions_of_triage_write_for_the_pages(warehouse: Database) -> None:
@@ -318,6 +362,36 @@ def test_another_persons_is_cancelled_by_an_op_alone(
     assert (refused.status_code, "an op may cancel it" in refused.text) == (403, True)
     assert ada.get(one).json()["state"] == "queued"
     assert olga.post(f"{one}/cancel", headers=BEARER, json={}).json()["state"] == "cancelled"
+
+
+def test_a_profile_is_asked_for_by_whoever_may_and_shown(
+    warehouse: Database, queue: CompareQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada, bob = (
+        page_client(warehouse, Spool(tmp_path), monkeypatch, PageUser(name, may_change=True))
+        for name in ("ada", "bob")
+    )
+    with closing(connect(warehouse.triage)) as connection:
+        request_id = CompareDesk(connection, "ada").request(asked())
+    one = f"/api/comparisons/{request_id}"
+    refused = bob.post(f"{one}/profile", headers=BEARER, json={})
+    assert (refused.status_code, "an op may profile it" in refused.text) == (403, True)
+    assert ada.post(f"{one}/profile", headers=BEARER, json={}).json()["profile"] == "with"
+    assert ada.get(f"{one}/profile.html").status_code == 404
+    queue.begin(request_id, "compare-1", "run-1")
+    queue.leave(request_id, "run-1", "done", spent_s=1.0, result=SAME)
+    queue.leave(request_id, "run-1", "done", spent_s=1.0, result=PROFILED)
+    state = ada.get(one).json()
+    assert (state["state"], state["may_profile"]) == ("done", True)
+    assert state["links"]["profile"].endswith(f"{one}/profile.html".removeprefix("/api"))
+    assert ada.get(f"{one}/profile.html").status_code == 404  # the spool has it no more
+    head = {"id": "profile-compare-1-1", "of": "compare-1", "suite": "demo", "cluster": "local"}
+    kept = Spool(tmp_path).comparison("profile-compare-1-1").folder / "profile.json"
+    write_json(kept, {**head, "a": "A", "b": "<B>", "cases": []})
+    page = ada.get(f"{one}/profile.html")
+    assert "&lt;B&gt;" in page.text
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+    assert "style-src" in page.headers["Content-Security-Policy"]
 
 
 def test_the_log_of_a_commits_build_is_shown_to_those_who_may(

@@ -93,6 +93,14 @@ def setting(name: str, default: str = "") -> str:
     return os.environ.get(f"NIGHTBENCH_{name}", "").strip() or default
 
 
+def switched(name: str, default: str = "false") -> bool:
+    """Return a setting that is true or false."""
+    value = setting(name, default).lower()
+    if value not in ("true", "false"):
+        raise Fault(f'NIGHTBENCH_{name}: found "{value}"; expected true or false')
+    return value == "true"
+
+
 def secret(name: str) -> str:
     """Return a secret setting, which is never printed from here on."""
     value = setting(name)
@@ -438,7 +446,7 @@ class GitHub(Forge):
         environment = os.environ
         repository = environment["GITHUB_REPOSITORY"]
         self._repo = f"/repos/{urllib.parse.quote(repository)}"
-        self._as_check = setting("AS_CHECK", "false") == "true"
+        self._as_check = switched("AS_CHECK")
         self._check_id: int | None = None
         if self._as_check:
             self.STATES = (("error", "failure"),)
@@ -587,11 +595,7 @@ class Job:
         self.forge = forge()
         self.folder = Path(setting("OUTPUT", "nightbench-compare"))
         self.request_id = 0
-        self._fails = setting("FAIL_ON_REGRESSION", "true").lower()
-        if self._fails not in ("true", "false"):
-            raise Fault(
-                f'NIGHTBENCH_FAIL_ON_REGRESSION: found "{self._fails}"; expected true or false'
-            )
+        self._fails = switched("FAIL_ON_REGRESSION", "true")
         self._off: set[str] = set()
         self._told = ("", "")
         self._told_at = self._quiet_until = 0.0
@@ -611,6 +615,8 @@ class Job:
             "change_commit": change.commit,
             "fork": change.is_fork,
         }
+        if switched("PROFILE"):
+            given["profile"] = True
         return {name: value for name, value in given.items() if value not in (None, "")}
 
     def run(self) -> int:
@@ -731,7 +737,7 @@ class Job:
         """
         links = state["links"]
         concludes = state["conclusion"]
-        if concludes == "failure" and self._fails == "false":
+        if concludes == "failure" and not self._fails:
             concludes = "neutral"
 
         def comment() -> None:
@@ -780,7 +786,7 @@ class Job:
         if path := os.environ.get("GITHUB_OUTPUT"):
             with open(path, "a", encoding="utf-8") as file:
                 file.writelines(f"{name}={line(value)}\n" for name, value in outputs.items())
-        code = {"error": 2, "failure": int(self._fails == "true")}.get(state["conclusion"], 0)
+        code = {"error": 2, "failure": int(self._fails)}.get(state["conclusion"], 0)
         if state["conclusion"] in ("error", "failure"):
             mark("error" if code else "warning", state["headline"])
         return code

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import dataclasses
 import getpass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +13,6 @@ from nightbench.cli import common, experiment_common
 from nightbench.cli.ab import chosen_of
 from nightbench.cli.common import out, say, warn
 from nightbench.core.run_plan import new_run_id
-from nightbench.core.sentences import sentences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,32 +74,19 @@ def profile(
 def _measure(
     comparison: str, cases: list[str], steps: int, *, outside_hours: bool, json: bool
 ) -> Mapping[str, Any]:
-    from nightbench.experiments.engine import run_comparison, unfit_nodes
-    from nightbench.experiments.profiles import (
-        plan_profile,
-        profile_document,
-        request_of,
-        save_profile,
-    )
+    from nightbench.experiments.profiles import measure_profile, request_of
     from nightbench.experiments.reporting import ComparisonReporter
 
     spool = common.spool()
     request = request_of(spool, comparison, cases)
     context = experiment_common.context_of(chosen_of(request), outside_hours=outside_hours)
     name = new_run_id("profile", datetime.now(UTC))
-    plan = plan_profile(request, name, context, steps)
-    left_out = asyncio.run(unfit_nodes(context, plan.cases[0].case.framework))
-    for why in left_out.values():
-        warn(sentences(why))
-    plan = plan_profile(request, name, context, steps, left_out)
     reporter = ComparisonReporter(experiment_common.sayer(json))
-    asked = {**dataclasses.asdict(request), "of": comparison, "steps": steps}
-    work = run_comparison(plan, spool, asked, getpass.getuser(), context, reporter)
-    again = f"nightbench profile {comparison}"
-    experiment_common.measure(work, reporter.refresh, name, again)
-    document = profile_document(plan, spool.comparison(name), comparison)
-    save_profile(spool.comparison(name), document)
-    return document
+    by = getpass.getuser()
+    work = measure_profile(request, name, comparison, steps, spool, by, context, reporter)
+    return experiment_common.measure(
+        work, reporter.refresh, name, f"nightbench profile {comparison}"
+    )
 
 
 def show(document: Mapping[str, Any]) -> None:

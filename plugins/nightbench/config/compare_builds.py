@@ -14,6 +14,12 @@ from nightbench.config.builds import locked_staging, parse_untrusted_build, whee
 from nightbench.core.errors import UserError
 from nightbench.core.model import Build, Cluster
 
+FORMS = (
+    "LINE=VERSION, LINE=/PREFIX, LINE=WHEEL, LINE=https://…/WHEEL, LINE=upload:SHA256/WHEEL, "
+    "LINE=image:NAME@sha256:… or LINE=commit:REPOSITORY@COMMIT"
+)
+"""How a request names a build."""
+
 MOST_BYTES = 8 * 1024**3
 """Of a wheel: those of GPU lines have 1 to 3 GB."""
 

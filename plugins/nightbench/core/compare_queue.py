@@ -14,6 +14,11 @@ GUESS_S = 1800.0
 """Of a comparison without an estimate: enough to spread a queue, and nothing else."""
 
 
+def left_s(row: Mapping[str, Any]) -> float:
+    """Return the seconds that a requested comparison is expected to take still."""
+    return max(0.0, float((row["estimate_s"] or 0.0) - row["spent_s"]))
+
+
 @dataclass(frozen=True)
 class Waiting:
     """A comparison that waits."""
@@ -23,12 +28,14 @@ class Waiting:
     priority: int
     queued_at: datetime
     estimate_s: float | None = None
+    """What it takes still."""
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Waiting:
         """From a row of `marts.fct_compare_request`."""
-        person, names = row["requested_by"], ("priority", "queued_at", "estimate_s")
-        return cls(row["request_id"], person, *(row[name] for name in names))
+        takes_s = None if row["estimate_s"] is None else left_s(row)
+        person = row["requested_by"]
+        return cls(row["request_id"], person, row["priority"], row["queued_at"], takes_s)
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,16 @@ from nightbench.experiments.engine import (
     unfit_nodes,
 )
 from nightbench.experiments.experiment_spool import Document, request_cancel
+from nightbench.experiments.profiles import (
+    STEPS,
+    measure_profile,
+    request_of,
+    saved_profile,
+    summary_of,
+)
 from nightbench.gang.commits import CommitBuild, CommitLate, build_commit, merge_base
 from nightbench.nodes import nodes_out_from_json
-from nightbench.spool import Spool
+from nightbench.spool import RunSpool, Spool
 from nightbench.warehouse.repository import Row
 
 SEED = 1
@@ -47,6 +54,9 @@ async def measure_request(
 ) -> Document:
     """Measure what is missing of a requested comparison, and return its result.
 
+    Of one that is to be profiled after its rounds the result is there: its pair is launched once
+    more, and the result gets `profile`.
+
     `cancelled_by` is asked after each launch, and now and then while commits are built, who does
     not want any more of it.
 
@@ -54,6 +64,8 @@ async def measure_request(
         NotMeasured: it was cancelled, or its gap ended, while its commits were built.
         UserError: as of `run_comparison`; or a commit cannot be built, a wheel not be fetched.
     """
+    if row["profile"] == "after":
+        return await _profiled(row, spool, context, observer, cancelled_by)
     folder = spool.comparison(row["comparison_id"])
     begun = folder.run()
     if begun is None:
@@ -70,20 +82,56 @@ async def measure_request(
             cluster=row["cluster"],
         )
         left_out = await unfit_nodes(context, a.partition("=")[0])
+        observer.left_out(left_out)
     else:
         request = AbRequest(**begun["request"])
         left_out = nodes_out_from_json(begun["left_out"])
     plan = plan_ab(request, row["comparison_id"], context, left_out)
-
-    def stop_if_cancelled() -> None:
-        if person := cancelled_by():
-            request_cancel(folder, f"cancelled by {person}")
-
+    stop = _stop_if_cancelled(folder, cancelled_by)
     document = await run_comparison(
-        plan, spool, asdict(request), row["requested_by"], context, observer, stop_if_cancelled
+        plan, spool, asdict(request), row["requested_by"], context, observer, stop
     )
     commits = await asyncio.to_thread(spool.uploads.note, row["comparison_id"])
     return {**document, "commits": commits} if commits else document
+
+
+async def _profiled(
+    row: Row,
+    spool: Spool,
+    context: ExperimentContext,
+    observer: ComparisonObserver,
+    cancelled_by: Callable[[], str | None],
+) -> Document:
+    result: Document = row["result"]
+    cases = [case["case_id"] for case in result["cases"] if case["n"]]
+    if not cases:
+        raise UserError("profile: no case has a round of both builds")
+    of, number = row["comparison_id"], 1
+    # One whose worker was killed has none yet, and goes on.
+    while saved_profile(spool, name := f"profile-{of}-{number}") is not None:
+        number += 1
+    document = await measure_profile(
+        request_of(spool, of, cases),
+        name,
+        of,
+        STEPS,
+        spool,
+        row["requested_by"],
+        context,
+        observer,
+        _stop_if_cancelled(spool.comparison(name), cancelled_by),
+    )
+    return {**result, "profile": summary_of(document)}
+
+
+def _stop_if_cancelled(
+    folder: RunSpool, cancelled_by: Callable[[], str | None]
+) -> Callable[[], None]:
+    def stop() -> None:
+        if person := cancelled_by():
+            request_cancel(folder, f"cancelled by {person}")
+
+    return stop
 
 
 async def built_commits(
@@ -149,6 +197,8 @@ def outcome(row: Row, document: Document, spool: Spool, spent_s: float) -> tuple
 
     It goes back into the queue where the gap was too short for it.
     """
+    if "profile" in document:
+        return "done", ""
     folder = spool.comparison(row["comparison_id"])
     stopped = next((case["stopped"] for case in document["cases"] if case["stopped"]), "")
     if (folder.folder / "cancel.json").exists():

@@ -15,6 +15,7 @@ from typing import Any
 
 from nightbench.config import load_catalog
 from nightbench.config.compare_builds import (
+    FORMS,
     MERGE_BASE,
     committed,
     planned_build,
@@ -22,7 +23,7 @@ from nightbench.config.compare_builds import (
 )
 from nightbench.config.run_request import RunRequest, cluster_of, resolve_request
 from nightbench.core.budget import clock, guess_repeat_s
-from nightbench.core.compare_queue import Shares, Waiting, ordered
+from nightbench.core.compare_queue import Shares, Waiting, left_s, ordered
 from nightbench.core.errors import UserError
 from nightbench.core.expected_nights import LONGEST_RUN, expected_nights
 from nightbench.core.model import RunKind
@@ -30,6 +31,7 @@ from nightbench.experiments.ab import with_cases
 from nightbench.experiments.compare_measuring import SEED
 from nightbench.experiments.comparison import ComparisonContext, plan_comparison
 from nightbench.experiments.paired_statistics import LEAST_ROUNDS
+from nightbench.experiments.profiles import refuse_unprofiled
 from nightbench.night.acceptance import accepting
 from nightbench.night.planning import case_histories, open_now
 from nightbench.night.scheduled_suites import ScheduledSuite
@@ -53,8 +55,7 @@ class CompareGoal:
     """What somebody asks for, by the form or over REST."""
 
     a: str
-    """`LINE=VERSION`, `LINE=/PREFIX`, `LINE=WHEEL`, `LINE=https://…/WHEEL`,
-    `LINE=upload:SHA256/WHEEL` or `LINE=commit:REPOSITORY@COMMIT`; b too."""
+    """One of `compare_builds.FORMS`; b too."""
     b: str
     suite: str
     cluster: str | None = None
@@ -67,6 +68,7 @@ class CompareGoal:
     change_url: str = ""
     change_commit: str = ""
     fork: bool = False
+    profile: bool = False
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> CompareGoal:
@@ -105,10 +107,7 @@ def _is_names(value: Any) -> bool:
     return isinstance(value, list) and len(value) <= 100 and all(map(_is_text(400), value))
 
 
-_BUILD = (
-    "a build: LINE=VERSION, LINE=/PREFIX, LINE=WHEEL, LINE=https://…/WHEEL, "
-    "LINE=upload:SHA256/WHEEL or LINE=commit:REPOSITORY@COMMIT"
-)
+_BUILD = f"a build: {FORMS}"
 _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "a": (_is_text(2000), _BUILD),
     "b": (_is_text(2000), _BUILD),
@@ -124,6 +123,7 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "priority": (lambda value: value in PRIORITIES, " or ".join(PRIORITIES)),
     **{name: (_is_text(most), f"a line of at most {most}") for name, most in LONGEST.items()},
     "fork": (lambda value: isinstance(value, bool), "true or false"),
+    "profile": (lambda value: isinstance(value, bool), "true or false"),
 }
 _FITS = {name: fits for name, (fits, _) in _RULES.items()}
 _EXPECTED = {name: expected for name, (_, expected) in _RULES.items()}
@@ -154,13 +154,15 @@ def checked_goal(goal: CompareGoal, connect: Connect, spool: Spool) -> Row:
         min_effect=goal.min_effect,
         seed=SEED,
     )
+    if goal.profile:
+        refuse_unprofiled(plan, known)
     past = case_histories(cluster.name, connect, spool)
     launches_s = [
         (past[case.case_id].repeat_s if case.case_id in past else None)
         or guess_repeat_s(suite.protocol, suite.repeat_timeout_s)
         for case in plan.cases
     ]
-    estimate_s = 2 * goal.rounds * sum(launches_s)
+    estimate_s = 2 * (goal.rounds + goal.profile) * sum(launches_s)
     if goal.budget_s is not None:
         estimate_s = min(estimate_s, goal.budget_s)
     if estimate_s > cluster.compare.person_s:
@@ -177,6 +179,7 @@ def checked_goal(goal: CompareGoal, connect: Connect, spool: Spool) -> Row:
         "cases": [case.case_id for case in plan.cases],
         "priority": PRIORITIES[goal.priority],
         "is_fork": goal.fork,
+        "profile": "with" if goal.profile else None,
         "estimate_s": estimate_s,
     }
 
@@ -233,7 +236,10 @@ def gap(cluster: str, suites: Iterable[ScheduledSuite], spool: Spool, now: datet
 
 def launch_s(row: Row) -> float:
     """Return the seconds that a launch of a request is expected to take."""
-    return float((row["estimate_s"] or 0.0) / (2 * row["rounds"] * max(1, len(row["cases"]))))
+    seconds, rounds = row["estimate_s"] or 0.0, row["rounds"] + (row["profile"] is not None)
+    if row["profile"] == "after":
+        seconds, rounds = left_s(row), 1
+    return float(seconds / (2 * rounds * max(1, len(row["cases"]))))
 
 
 def queue_of(rows: Sequence[Row], shares: Shares) -> list[int]:

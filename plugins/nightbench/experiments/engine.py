@@ -134,6 +134,9 @@ async def unfit_nodes(context: ExperimentContext, line: str) -> NodesOut:
 class ComparisonObserver:
     """What is reported while a comparison is measured; here all of it is ignored."""
 
+    def left_out(self, nodes: NodesOut) -> None:
+        """These nodes have a fault or are in quarantine."""
+
     def comparison_begins(self, plan: ComparisonPlan, folder: RunSpool) -> None:
         """Its first launch begins, or another process goes on with it."""
 

@@ -7,17 +7,23 @@ which counts for nothing here, each trainer trains some more steps under its lin
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from upath import UPath
 
 from nightbench.core.errors import UserError
-from nightbench.core.model import JobSpec
+from nightbench.core.model import Catalog, JobSpec
 from nightbench.experiments.ab import AbRequest, plan_ab
 from nightbench.experiments.comparison import ComparedCase, ComparisonPlan, ended_launches
-from nightbench.experiments.engine import ExperimentContext
+from nightbench.experiments.engine import (
+    ComparisonObserver,
+    ExperimentContext,
+    run_comparison,
+    unfit_nodes,
+)
 from nightbench.experiments.experiment_spool import (
     COMPARISON,
     PROFILE,
@@ -25,10 +31,11 @@ from nightbench.experiments.experiment_spool import (
     read_request,
 )
 from nightbench.experiments.rounds import Arm
-from nightbench.nodes import NodesOut
+from nightbench.nodes import NodesOut, nodes_out_from_json
 from nightbench.spool import CaseStore, RunSpool, Spool, read_json, write_json
 
 STEPS_VARIABLE = "NIGHTBENCH_PROFILE_STEPS"
+STEPS = 10
 RESULT_SCHEMA = "nightbench.profile-result/1"
 SHOWN = 10
 """Operators with the largest difference."""
@@ -48,25 +55,26 @@ def request_of(spool: Spool, comparison_id: str, cases: Sequence[str]) -> AbRequ
     return dataclasses.replace(request, rounds=1, cases=tuple(cases) or request.cases)
 
 
-def plan_profile(
-    request: AbRequest,
-    profile_id: str,
-    context: ExperimentContext,
-    steps: int,
-    left_out: NodesOut | None = None,
-) -> ComparisonPlan:
-    """Return the plan of a profile: that of one round, whose trainers report `steps` more steps.
+def refuse_unprofiled(plan: ComparisonPlan, catalog: Catalog) -> None:
+    """Refuse cases whose scripts are not ours to profile.
 
     Raises:
-        UserError: as of `plan_ab`; or a line's scripts are not ours to profile.
+        UserError: so.
     """
-    plan = plan_ab(request, profile_id, context, left_out)
-    line = context.catalog.frameworks[plan.cases[0].case.framework]
-    if line.commands:
+    first = plan.cases[0].case
+    if catalog.frameworks[first.framework].commands:
         raise UserError(
-            f"{plan.cases[0].case_id}: found a script that is not ours; Nightbench profiles the "
+            f"{first.case_id}: found a script that is not ours; Nightbench profiles the "
             "trainers of its framework lines. Let the script profile itself"
         )
+
+
+def _plan(
+    request: AbRequest, profile_id: str, context: ExperimentContext, steps: int, left_out: NodesOut
+) -> ComparisonPlan:
+    """Return the plan of one round, whose trainers report `steps` more steps."""
+    plan = plan_ab(request, profile_id, context, left_out)
+    refuse_unprofiled(plan, context.catalog)
 
     def profiled(job: JobSpec) -> JobSpec:
         return dataclasses.replace(job, env={**job.env, STEPS_VARIABLE: str(steps)})
@@ -78,25 +86,75 @@ def plan_profile(
     return dataclasses.replace(plan, cases=cases, kind=PROFILE)
 
 
+async def measure_profile(
+    request: AbRequest,
+    profile_id: str,
+    of: str,
+    steps: int,
+    spool: Spool,
+    requested_by: str,
+    context: ExperimentContext,
+    observer: ComparisonObserver,
+    after_launch: Callable[[], None] = lambda: None,
+) -> Document:
+    """Launch what is missing of a profile, and return what it found, which is kept.
+
+    Args:
+        request: one round of some cases, as `request_of` returns it.
+        profile_id: its name in the spool.
+        of: the comparison whose pair it is.
+        steps: of each trainer, under the profiler.
+        spool: has the comparison, and keeps the profile.
+        requested_by: who asked.
+        context: where it is measured.
+        observer: is told what goes on.
+        after_launch: is called once a launch is stored.
+
+    Raises:
+        UserError: as of `run_comparison` and `plan_ab`; or a line's scripts are not ours.
+    """
+    folder = spool.comparison(profile_id)
+    begun = folder.run()
+    if begun is None:
+        _plan(request, profile_id, context, steps, {})  # before nodes are examined
+        left_out = await unfit_nodes(context, request.a.partition("=")[0])
+        observer.left_out(left_out)
+    else:
+        left_out = nodes_out_from_json(begun["left_out"])
+    plan = _plan(request, profile_id, context, steps, left_out)
+    asked = {**dataclasses.asdict(request), "of": of, "steps": steps}
+    result = await run_comparison(plan, spool, asked, requested_by, context, observer, after_launch)
+    document = _document(plan, folder, of, result)
+    await asyncio.to_thread(write_json, _file(folder), document)
+    return document
+
+
+def summary_of(document: Document) -> Document:
+    """Return what of a profile a result keeps: its id, and by case what differs most."""
+    keys = ("case_id", "why", "profiler", "steps", "ranks", "a_step_s", "b_step_s")
+    return {
+        "id": document["id"],
+        "cases": [
+            {**{key: case[key] for key in keys if key in case}}
+            | {"operators": case["operators"][:SHOWN]}
+            for case in document["cases"]
+        ],
+    }
+
+
 def saved_profile(spool: Spool, profile_id: str) -> Document | None:
     """Return what a profile found; None where there is no such profile, or it never ended."""
     found: Document | None = read_json(_file(spool.comparison(profile_id)))
     return found
 
 
-def save_profile(folder: RunSpool, document: Document) -> None:
-    """Keep what a profile found."""
-    write_json(_file(folder), document)
-
-
 def _file(folder: RunSpool) -> UPath:
     return folder.folder / "profile.json"
 
 
-def profile_document(
-    plan: ComparisonPlan, folder: RunSpool, of: str, stopped: str = ""
-) -> Document:
+def _document(plan: ComparisonPlan, folder: RunSpool, of: str, result: Document) -> Document:
     """Return what a profile found, from the launches that have ended."""
+    stopped = {row["case_id"]: row["stopped"] for row in result["cases"]}
     return {
         "schema": RESULT_SCHEMA,
         "id": plan.comparison_id,
@@ -104,11 +162,11 @@ def profile_document(
         "suite": plan.suite.name,
         "cluster": plan.cluster.name,
         **{str(arm): build.build_id for arm, build in plan.builds.items()},
-        "cases": [_case(case, folder, stopped) for case in plan.cases],
+        "cases": [_case(case, folder, stopped[case.case_id]) for case in plan.cases],
     }
 
 
-def _case(case: ComparedCase, folder: RunSpool, stopped: str) -> Document:
+def _case(case: ComparedCase, folder: RunSpool, stopped: str | None) -> Document:
     head: Document = {"case_id": case.case_id, "nodes": case.nodes}
     launches = ended_launches(folder, case.case_id)
     profiles: dict[Arm, list[Profile]] = {}

@@ -4,12 +4,14 @@ import time
 from collections.abc import Callable
 
 from nightbench.core.errors import UserError
+from nightbench.core.sentences import sentences
 from nightbench.experiments.comparison import ComparedCase, ComparisonPlan
 from nightbench.experiments.engine import ComparisonObserver
 from nightbench.experiments.experiment_spool import Document
 from nightbench.experiments.rounds import Arm, Launch
 from nightbench.experiments.version_search import SearchState
 from nightbench.gang.progress import GangEvent
+from nightbench.nodes import NodesOut
 from nightbench.report.tables import figure
 from nightbench.spool import RunSpool
 from nightbench.warehouse import WarehouseRefused
@@ -36,6 +38,11 @@ class ComparisonReporter(ComparisonObserver):
         """Say a line."""
         self._said_s = time.monotonic()
         self._say(text)
+
+    def left_out(self, nodes: NodesOut) -> None:
+        """Say which nodes are not used."""
+        for why in nodes.values():
+            self.say(sentences(why))
 
     def comparison_begins(self, plan: ComparisonPlan, folder: RunSpool) -> None:
         """Say what is compared and where."""

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request
@@ -11,7 +12,9 @@ from nightbench.config.run_request import cluster_of
 from nightbench.core.errors import UserError
 from nightbench.experiments.compare_requests import CompareGoal, checked_goal
 from nightbench.experiments.experiment_reader import ExperimentReader
+from nightbench.experiments.profiles import saved_profile
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE, connect
+from nightbench.report.profile_page import profile_page
 from nightbench.spool import open_spool
 from nightbench.warehouse import Triage, Warehouse
 from nightbench.warehouse.compare_queue import CompareDesk
@@ -74,10 +77,17 @@ def open_desk(by: str) -> Iterator[CompareDesk]:
         yield CompareDesk(connection, by)
 
 
-def _checked(given: Mapping[str, Any]) -> Row:
+def checked(given: Mapping[str, Any]) -> Row:
+    """Return a body of a request as the queue takes it."""
     return checked_goal(
         CompareGoal.from_params(given), lambda: connect(WAREHOUSE_READER), open_spool()
     )
+
+
+def profile_page_of(profile_id: str) -> str | None:
+    """Return the page of a profile; None where the spool does not have it."""
+    document = saved_profile(open_spool(), profile_id)
+    return None if document is None else profile_page(document, datetime.now(UTC))
 
 
 def build_app() -> FastAPI:
@@ -94,7 +104,7 @@ def build_app() -> FastAPI:
         open_spool,
         lambda: ExperimentReader(open_spool()),
         open_acceptances,
-        Comparing(_checked, cluster_of, open_desk),
+        Comparing(checked, cluster_of, open_desk, profile_page_of),
         base_url=conf.get("api", "base_url", fallback=""),
     )
 

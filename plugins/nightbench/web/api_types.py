@@ -8,13 +8,13 @@ from pydantic.json_schema import models_json_schema
 from nightbench.web import (
     alert_models,
     compare_api,
-    compare_request_api,
+    compare_request_models,
     experiment_api,
     run_models,
     ui_models,
 )
 
-MODELS = (ui_models, alert_models, compare_api, compare_request_api, experiment_api, run_models)
+MODELS = (ui_models, alert_models, compare_api, compare_request_models, experiment_api, run_models)
 
 _SCALARS = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}
 

@@ -17,9 +17,8 @@ from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
 from nightbench.web.alert_models import AlertDetail, AlertList
 from nightbench.web.answer_cache import AnswerCache, SharedAnswers
 from nightbench.web.compare_api import CompareApi, ComparedPairs, Overview, PublishedCells
-from nightbench.web.compare_request_api import (
-    Comparing,
-    ComparisonApi,
+from nightbench.web.compare_request_api import Comparing, ComparisonApi
+from nightbench.web.compare_request_models import (
     ComparisonBudgets,
     ComparisonEstimate,
     RequestedComparison,
@@ -201,6 +200,7 @@ def _requests(app: FastAPI, api: ComparisonApi, access: PageAccess) -> None:
         (f"{one}/comment.md", api.comment, None),
         (f"{one}/result.json", api.result, None),
         (f"{one}/junit.xml", api.junit, None),
+        (f"{one}/profile.html", api.profile_page, None),
     )
     for path, handler, model in reads:
         app.add_api_route(path, handler, methods=["GET"], response_model=model)
@@ -210,6 +210,7 @@ def _requests(app: FastAPI, api: ComparisonApi, access: PageAccess) -> None:
         (every, api.create, access.trigger, RequestedComparison),
         (f"{every}/estimate", api.estimate, access.trigger, ComparisonEstimate),
         (f"{one}/cancel", api.cancel, access.trigger, RequestedComparison),
+        (f"{one}/profile", api.profile, access.trigger, RequestedComparison),
         (f"{one}/allow", api.allow, access.approve, RequestedComparison),
         (f"{one}/refuse", api.refuse, access.approve, RequestedComparison),
     )

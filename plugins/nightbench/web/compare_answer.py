@@ -26,6 +26,9 @@ MARK = "<!-- nightbench-compare -->"
 LONGEST = 60_000
 """Characters of a comment; GitHub takes 65,536."""
 
+PROFILED = 3
+"""Operators of a case in a comment."""
+
 SAID = 160
 """Characters of a reason in a headline."""
 
@@ -42,8 +45,11 @@ _XML_REFUSES = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 
 def conclusion(row: Row) -> str:
-    """Return pending, success, failure, neutral or error: what a status of the commit says."""
-    if row["state"] == "done":
+    """Return pending, success, failure, neutral or error: what a status of the commit says.
+
+    A verdict waits for its profile while that is made, and not while it is in the queue.
+    """
+    if row["state"] == "done" or (row["state"] == "queued" and row["profile"] == "after"):
         return VERDICTS[row["result"]["verdict"]]
     return CONCLUSIONS[row["state"]]
 
@@ -62,8 +68,11 @@ def headline(
 ) -> str:
     """Return one sentence without markup: where a comparison stands, or what came of it."""
     state, why = row["state"], row["why"]
-    if state == "done":
-        return f"B is {row['result']['verdict']} beside A" + (f" ({why})" if why else "")
+    if state == "done" or row["profile"] == "after":
+        more = "; its profile waits in the queue" if state == "queued" else ""
+        more = "; it is profiled" if state == "running" else more
+        said = why.partition("\n")[0]
+        return f"B is {row['result']['verdict']} beside A{more}" + (f" ({said})" if said else "")
     if state == "held":
         return "The build comes from a fork: it waits until an op of Nightbench allows it"
     if state == "queued":
@@ -121,7 +130,7 @@ def comment(
     if row["state"] == "failed":
         parts += ["", "What was said in full stands in Nightbench, for those who may read there."]
     if document is not None:
-        parts += ["", *_table(document), "", *_notes(document)]
+        parts += ["", *_table(document), "", *_notes(document), *_profile(row)]
     elif row["state"] in ("held", "queued", "running"):
         parts += ["", f"{len(row['cases'])} cases: {_plain(', '.join(row['cases'][:20]))}"]
     request = f"Request {row['request_id']}"
@@ -170,6 +179,32 @@ def _notes(document: Row) -> list[str]:
     level = document["cases"][0]["level"]
     notes.append(f"- Intervals of {level:.2%}; A is the denominator.")
     return notes
+
+
+def profile_of(row: Row) -> Row | None:
+    """Return the profile of a comparison: its id, and the operators that differ most by case."""
+    found: Row | None = (row["result"] or {}).get("profile")
+    return found
+
+
+def _profile(row: Row) -> list[str]:
+    rows = [
+        f"| {_plain(case['case_id'])} | {_plain(shorten(each['name'], SAID, placeholder=' …'))} | "
+        f"{1e3 * each['a_s']:.3f} | {1e3 * each['b_s']:.3f} | {1e3 * each['difference_s']:+.3f} |"
+        for case in (profile_of(row) or {"cases": ()})["cases"]
+        for each in case["operators"][:PROFILED]
+    ]
+    if not rows:
+        return []
+    head = "Where the time of a step differs most, under a profiler, which slows both:"
+    return [
+        "",
+        head,
+        "",
+        "| case | operator | A, ms | B, ms | B - A |",
+        "|---|---|---|---|---|",
+        *rows,
+    ]
 
 
 def _dropped(case: Row) -> Counter[tuple[str, str]]:

@@ -12,7 +12,7 @@ from fastapi import Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from nightbench.config.compare_builds import committed
-from nightbench.core.compare_queue import Planned, Shares, Waiting, ordered
+from nightbench.core.compare_queue import Planned, Shares, Waiting, left_s, ordered
 from nightbench.core.errors import UserError
 from nightbench.core.hours import Hours, opening
 from nightbench.core.model import Cluster
@@ -22,10 +22,17 @@ from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
 from nightbench.web import compare_answer
 from nightbench.web.alert_api import document_of, json_response
+from nightbench.web.compare_request_models import (
+    ClusterBudget,
+    ComparisonBudgets,
+    ComparisonEstimate,
+    MeasuredByPerson,
+    RequestedComparison,
+    RequestedComparisons,
+)
 from nightbench.web.errors import BadInput, NotFound, Refused
 from nightbench.web.guard import HEADERS, PageUser, refuse_unmeant
 from nightbench.web.run_api import OpenSpool
-from nightbench.web.ui_models import ApiModel
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +45,12 @@ WAITING = ("held", "queued")
 LIVE = (*WAITING, "running")
 STATES = (*LIVE, "done", "failed", "refused", "cancelled")
 WHY = 2000
-TO = {"cancel": "cancelled", "allow": "queued", "refuse": "refused"}
-"""Action of a route -> state that it leads to."""
+TO = {"cancel": "cancelled", "allow": "queued", "refuse": "refused", "profile": "profiled"}
+"""Action of a route -> what `triage.move_compare` is to do."""
+PAGE_HEADERS = HEADERS | {
+    "Content-Security-Policy": f"{HEADERS['Content-Security-Policy']}; style-src 'unsafe-inline'"
+}
+"""Of a page that brings its style."""
 
 
 @dataclass(frozen=True)
@@ -51,100 +62,8 @@ class Comparing:
     cluster: Callable[[str], Cluster]
     """A cluster by its name; raises `UserError` where there is none."""
     desk: OpenDesk
-
-
-class RequestedComparison(ApiModel):
-    """Two builds that somebody wants compared, and where that stands."""
-
-    request_id: int
-    state: str
-    """held (a fork waits for an op), queued, running, done, failed, refused or cancelled."""
-    conclusion: str
-    """pending, success, failure (B is slower), neutral or error: for the status of a commit."""
-    headline: str
-    """The same in one sentence."""
-    a: str
-    b: str
-    suite: str
-    cluster: str
-    cases: list[str]
-    rounds: int
-    min_effect: float
-    budget_s: float | None
-    priority: int
-    note: str
-    change_url: str
-    change_commit: str
-    is_fork: bool
-    requested_by: str
-    requested_at: datetime
-    place: int | None
-    """In the queue of its cluster, from 1; null where it is not queued, or waits for a budget."""
-    starts_at: datetime | None
-    """When it is expected to begin: hours of the cluster count, nights do not."""
-    ends_at: datetime | None
-    """When one that runs is expected to end."""
-    estimate_s: float | None
-    waits_for: str
-    """Which budget it waits for; empty: none."""
-    comparison_id: str | None
-    started_at: datetime | None
-    ended_at: datetime | None
-    spent_s: float
-    why: str
-    verdict: str | None
-    """faster, same, slower or inconclusive; null until it is done."""
-    decided_by: str | None
-    cancelled_by: str | None
-    replaced_by: int | None
-    links: dict[str, str]
-    """Addresses: self, comment, result, junit; once it was begun page, and a_log and b_log of
-    those that were built from commits."""
-    may_cancel: bool
-    """Whether whoever asks may cancel it: their own, or any as an op."""
-    may_decide: bool
-    """Whether whoever asks may allow or refuse it."""
-
-
-class RequestedComparisons(ApiModel):
-    """Requested comparisons, newest first."""
-
-    items: list[RequestedComparison]
-
-
-class ComparisonEstimate(ApiModel):
-    """What a request would wait and take; nothing was queued."""
-
-    cluster: str
-    cases: list[str]
-    estimate_s: float
-    place: int | None
-    starts_at: datetime | None
-    waits_for: str
-
-
-class MeasuredByPerson(ApiModel):
-    """What the comparisons of one person have measured in the last 24 hours."""
-
-    person: str
-    spent_s: float
-
-
-class ClusterBudget(ApiModel):
-    """What comparisons have measured on a cluster in the last 24 hours, and may."""
-
-    cluster: str
-    spent_s: float
-    day_s: float
-    person_s: float
-    people: list[MeasuredByPerson]
-    """Whoever measured most first."""
-
-
-class ComparisonBudgets(ApiModel):
-    """Of all clusters on which comparisons wait, run, or have measured in the last 24 hours."""
-
-    items: list[ClusterBudget]
+    profile_page: Callable[[str], str | None] = lambda _: None
+    """The page of a profile by its id; None where the spool does not have it."""
 
 
 class ComparisonApi:
@@ -224,6 +143,7 @@ class ComparisonApi:
             "state": "queued",
             "requested_by": user.name,
             "queued_at": datetime.now(UTC),
+            "spent_s": 0.0,
         }
         with self._repository() as repository:
             planned, starts_at = self._places(repository, [asked])[asked["request_id"]]
@@ -243,6 +163,10 @@ class ComparisonApi:
     def refuse(self, request: Request, request_id: int) -> JSONResponse:
         """End a fork's comparison before anything of it is measured."""
         return self._move(request, request_id, "refuse")
+
+    def profile(self, request: Request, request_id: int) -> JSONResponse:
+        """Have both builds launched once more under a profiler."""
+        return self._move(request, request_id, "profile")
 
     def comment(self, request_id: int) -> Response:
         """Markdown for one comment on the change: state, or answer."""
@@ -279,6 +203,15 @@ class ComparisonApi:
             raise NotFound(f"Of build {arm.upper()} of comparison {request_id} there is no log.")
         return Response(log, media_type="text/plain; charset=utf-8", headers=HEADERS)
 
+    def profile_page(self, request_id: int) -> Response:
+        """Where the time of both builds goes: tables and flame graphs."""
+        row, _ = self._known(request_id)
+        profile = compare_answer.profile_of(row)
+        page = self._comparing.profile_page(profile["id"]) if profile else None
+        if page is None:
+            raise NotFound(f"Of comparison {request_id} there is no profile.")
+        return Response(page, media_type="text/html; charset=utf-8", headers=PAGE_HEADERS)
+
     def _checked(self, request: Request) -> Row:
         refuse_unmeant(request.headers, self._base_url)
         try:
@@ -296,9 +229,9 @@ class ComparisonApi:
             raise BadInput(f"why: expected one line of at most {WHY}, and no other field")
         row, _ = self._known(request_id)
         user: PageUser = request.state.nightbench_user
-        if action == "cancel" and not _is_theirs(row, user):
+        if action in ("cancel", "profile") and not _is_theirs(row, user):
             raise Refused(
-                f"Comparison {request_id} is {row['requested_by']}'s: an op may cancel it."
+                f"Comparison {request_id} is {row['requested_by']}'s: an op may {action} it."
             )
         with self._comparing.desk(user.name) as desk:
             desk.move(request_id, TO[action], why)
@@ -354,6 +287,9 @@ class ComparisonApi:
             waits_for=waits_for,
             links=self._links(row),
             may_cancel=row["state"] in LIVE and _is_theirs(row, user),
+            may_profile=row["state"] in (*LIVE, "done")
+            and row["profile"] is None
+            and _is_theirs(row, user),
             may_decide=row["state"] == "held" and user.may_approve,
         )
 
@@ -370,6 +306,8 @@ class ComparisonApi:
             for arm in ("a", "b"):
                 if committed(row[arm]):
                     links[f"{arm}_log"] = f"{own}/{arm}.log"
+        if compare_answer.profile_of(row):
+            links["profile"] = f"{own}/profile.html"
         return links
 
 
@@ -384,16 +322,12 @@ def _is_theirs(row: Row, user: PageUser) -> bool:
     return user.may_approve or (user.may_change and row["requested_by"] == user.name)
 
 
-def _left_s(row: Row) -> float:
-    return max(0.0, float((row["estimate_s"] or 0.0) - row["spent_s"]))
-
-
 def _busy_s(rows: Iterable[Row]) -> float:
     """Return what the comparison that runs is expected to take still."""
-    return max([0.0, *(_left_s(row) for row in rows if row["state"] == "running")])
+    return max([0.0, *(left_s(row) for row in rows if row["state"] == "running")])
 
 
 def _ends_at(row: Row) -> datetime | None:
     if row["state"] != "running" or not row["estimate_s"]:
         return None
-    return datetime.now(UTC) + timedelta(seconds=_left_s(row))
+    return datetime.now(UTC) + timedelta(seconds=left_s(row))

@@ -16,9 +16,10 @@ from typing import IO, Any
 import pytest
 
 from nightbench.config.compare_builds import fetch_wheel, planned_build
+from nightbench.config.run_request import RunRequest
 from nightbench.core.errors import UserError
 from nightbench.core.expected_nights import NightSchedule
-from nightbench.core.model import Cluster, ComparePolicy, GitRepository
+from nightbench.core.model import Catalog, Cluster, ComparePolicy, GitRepository, Suite
 from nightbench.experiments import compare_requests
 from nightbench.experiments.compare_measuring import outcome
 from nightbench.experiments.compare_requests import CompareGoal, checked_goal, gap
@@ -45,6 +46,7 @@ CONTENT = b"a wheel"
         ({"note": "two\nlines"}, "note: found"),
         ({"budget_s": 1}, "budget_s: found '1'; expected seconds, from 60"),
         ({"fork": "yes"}, "fork: found 'yes'; expected true or false"),
+        ({"profile": 1}, "profile: found '1'; expected true or false"),
     ],
 )
 def test_a_field_that_is_wrong_is_named(changed: dict[str, Any], words: str) -> None:
@@ -75,6 +77,33 @@ def test_a_request_knows_its_cases_and_what_they_take(tmp_path: Path) -> None:
     assert all("-pytorch-" in case_id for case_id in row["cases"])
     assert (row["cluster"], row["priority"], row["is_fork"]) == ("local", 0, False)
     assert row["estimate_s"] > 0
+    assert row["profile"] is None
+    profiled = checked_goal(CompareGoal(**DEMO, profile=True), away, Spool(tmp_path))
+    assert profiled["profile"] == "with"
+    assert profiled["estimate_s"] == pytest.approx(row["estimate_s"] * 4 / 3)
+
+
+def test_an_image_beside_an_image_on_a_cluster_that_runs_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (f"reg/torch@sha256:{digit * 64}" for digit in "12")
+    goal = CompareGoal(**{**DEMO, "a": f"pytorch=image:{one}", "b": f"pytorch=image:{two}"})
+    asked = compare_requests.resolve_request
+
+    def known(images: dict[str, str]) -> None:
+        def resolved(request: RunRequest, catalog: Catalog) -> tuple[Suite, Cluster, Catalog]:
+            suite, cluster, known = asked(request, catalog)
+            where = replace(cluster.environments, images=images)
+            may = ComparePolicy(images=("reg/",))
+            return suite, replace(cluster, environments=where, compare=may), known
+
+        monkeypatch.setattr(compare_requests, "resolve_request", resolved)
+
+    known({"pytorch": one})
+    assert checked_goal(goal, away, Spool(tmp_path))["b"] == f"pytorch=image:{two}"
+    known({})
+    with pytest.raises(UserError, match="cluster local runs nothing in images"):
+        checked_goal(goal, away, Spool(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -85,6 +114,7 @@ def test_a_request_knows_its_cases_and_what_they_take(tmp_path: Path) -> None:
         ({"b": "pytorch=/etc"}, "prefix_roots"),
         ({"b": "pytorch=/tmp/some.whl"}, "expected a wheel below"),
         ({"b": f"pytorch=https://evil.example.org/{WHEEL}"}, "compare.wheel_urls"),
+        ({"b": f"pytorch=image:reg/torch@sha256:{'1' * 64}"}, "compare.images"),
         ({"cases": ["nosuch"]}, "case"),
         ({"rounds": 1000}, "compare.person of cluster local"),
     ],

@@ -68,6 +68,7 @@ def row(state: str = "done", *cases: dict[str, Any], **changed: Any) -> dict[str
         "decided_by": None,
         "cancelled_by": None,
         "replaced_by": None,
+        "profile": None,
         "result": result if cases else None,
     } | changed
 
@@ -94,6 +95,41 @@ def test_the_smallest_fall_that_would_have_shown_grows_with_the_interval() -> No
     assert told_fall(narrow, 0.01) == pytest.approx(0.011, abs=1e-4)
     assert told_fall(wide, 0.01) == pytest.approx(0.058, abs=1e-3)
     assert told_fall(case("one", low=None), 0.01) is None
+
+
+def test_a_verdict_waits_for_its_profile_and_not_in_the_queue() -> None:
+    profiled = {"profile": "after"}
+    running, queued = (row(state, case("one"), **profiled) for state in ("running", "queued"))
+    assert (conclusion(running), headline(running)) == (
+        "pending",
+        "B is same beside A; it is profiled",
+    )
+    assert (conclusion(queued), headline(queued)) == (
+        "success",
+        "B is same beside A; its profile waits in the queue",
+    )
+    failed = row("done", case("one"), why="no profile: a node of the cluster failed\nn1: /home/ada")
+    assert headline(failed) == "B is same beside A (no profile: a node of the cluster failed)"
+    assert "ada" not in comment(failed)
+
+
+def test_the_operators_that_differ_most_stand_below_the_table() -> None:
+    names = ("conv_2d", "a|b", "relu", "add")
+    operators = [{"name": x, "a_s": 0.001, "b_s": 0.0035, "difference_s": 0.0025} for x in names]
+    found = row("done", case("one", "slower"))
+    why = "A has no profile: n1: /home/ada"
+    found["result"]["profile"] = {
+        "id": "profile-compare-1-1",
+        "cases": [
+            {"case_id": "one", "why": None, "operators": operators},
+            {"case_id": "two", "why": why, "operators": []},
+        ],
+    }
+    text = comment(found)
+    assert "| one | conv\\_2d | 1.000 | 3.500 | +2.500 |" in text
+    assert r"| one | a\|b |" in text
+    assert "| one | add |" not in text
+    assert "ada" not in text
 
 
 def test_of_nodes_folders_and_people_nothing_is_said() -> None:

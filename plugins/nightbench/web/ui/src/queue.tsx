@@ -44,13 +44,14 @@ const MOVES = [
   ["cancel", "Cancel", "may_cancel"],
   ["allow", "Allow", "may_decide"],
   ["refuse", "Refuse", "may_decide"],
+  ["profile", "Profile", "may_profile"],
 ] as const;
 
 function Moves({ of, onDone }: { of: RequestedComparison; onDone: () => void }) {
   const [open, setOpen] = useState<string>();
   const [error, setError] = useState<Error>();
   const [isSending, setSending] = useState(false);
-  const offered = MOVES.filter(([, , may]) => of[may] && !of.cancelled_by);
+  const offered = MOVES.filter(([, , may]) => of[may] && (of.ended_at || !of.cancelled_by));
   if (!offered.length) return null;
   const send = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
@@ -89,7 +90,9 @@ function Moves({ of, onDone }: { of: RequestedComparison; onDone: () => void }) 
       {label && (
         <form onSubmit={send} aria-label={`${label} request ${of.request_id}`}>
           <Flex gap={2} mt={2} wrap="wrap">
-            <Input name="why" size="xs" w="16em" maxW="100%" maxLength={2000} placeholder="Why" aria-label="Why" autoComplete="off" autoFocus />
+            {open !== "profile" && (
+              <Input name="why" size="xs" w="16em" maxW="100%" maxLength={2000} placeholder="Why" aria-label="Why" autoComplete="off" autoFocus />
+            )}
             <Button type="submit" size="xs" loading={isSending}>
               {label} request {of.request_id}
             </Button>
@@ -179,7 +182,7 @@ function waitingColumns(onDone: () => void): Column<RequestedComparison>[] {
   ];
 }
 
-const ENDED_COLUMNS: Column<RequestedComparison>[] = [
+const endedColumns = (onDone: () => void): Column<RequestedComparison>[] => [
   { name: "Request", cell: (of) => <Asked of={of} /> },
   {
     name: "What came of it",
@@ -190,7 +193,12 @@ const ENDED_COLUMNS: Column<RequestedComparison>[] = [
         ) : (
           short(of.headline)
         )}
-        {of.state === "failed" && of.why.includes("\n") && (
+        {of.links.profile && (
+          <ChakraLink color="fg.info" href={of.links.profile} target="_blank" display="block">
+            Where the time goes
+          </ChakraLink>
+        )}
+        {of.why.includes("\n") && (
           <Box as="details" fontSize="sm">
             <Box as="summary" cursor="pointer">
               What was said
@@ -210,6 +218,7 @@ const ENDED_COLUMNS: Column<RequestedComparison>[] = [
   },
   { name: "Ended (UTC)", cell: (of) => (of.ended_at ? moment(of.ended_at) : "–") },
   { name: "Took", isNumber: true, cell: (of) => lasts(of.spent_s) },
+  { name: "What to do", cell: (of) => <Moves of={of} onDone={onDone} /> },
 ];
 
 // --- budgets ----------------------------------------------------------------------------------
@@ -303,7 +312,7 @@ export function QueuePage() {
               <Section title="Ended">
                 <DataTable
                   label="Ended"
-                  columns={ENDED_COLUMNS}
+                  columns={endedColumns(read)}
                   rows={ended}
                   rowKey={(each) => String(each.request_id)}
                   none={<Text color="fg.muted">None yet.</Text>}
