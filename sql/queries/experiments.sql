@@ -86,8 +86,8 @@ where
 order by change, case_id;
 
 -- name: confirmations(run_id, alert_id, confirmation_id, states)
--- Confirmations that are pending, running or over, with their series, the largest fall first. A
--- null parameter does not constrain.
+-- Confirmations that are pending, running or over, with their series, in the order of their
+-- requests: what is expected to bring most for its time first. A null parameter does not constrain.
 select
     c.confirmation_id,
     c.alert_id,
@@ -115,7 +115,7 @@ where
     and (:alert_id::bigint is null or c.alert_id = :alert_id)
     and (:confirmation_id::bigint is null or c.confirmation_id = :confirmation_id)
     and (:states::text[] is null or c.state = any(:states))
-order by (c.detail ->> 'change')::double precision asc, c.confirmation_id asc;
+order by c.confirmation_id;
 
 -- name: alert_confirmations(alert_ids)
 -- The latest confirmation of each alert, of the run that it is news of or a later one.

@@ -76,7 +76,7 @@ def judge(spool: Spool, warehouse: Database, run: Run, *, confirms: bool = True)
     judge_run(spool, run.run_id, lambda: connect(warehouse.loader), confirms=confirms)
 
 
-def test_the_largest_fall_is_asked_for_first_and_what_does_not_fit_says_why(
+def test_what_brings_most_is_asked_for_first_and_what_does_not_fit_says_why(
     night: Night, repository: ConfirmationRepository, spool: Spool, warehouse: Database
 ) -> None:
     # A repeat takes 20 s by the past nights: two times five of them and preparing take 230 s.
@@ -86,6 +86,7 @@ def test_the_largest_fall_is_asked_for_first_and_what_does_not_fit_says_why(
     assert (second["case_id"], second["state"]) == (LESS.case_id, "skipped")
     assert "takes about" in second["sentence"]
     assert "were left" in second["sentence"]
+    assert first["detail"]["gain_per_hour"] >= second["detail"]["gain_per_hour"] > 0
     judge(spool, warehouse, run)
     assert repository.find(run_id=run.run_id) == [first, second]  # asked once, however often judged
     suspect = from_document(SuspectedRegression, first["detail"])
@@ -143,6 +144,8 @@ def test_a_message_waits_and_says_what_came_out_once(
     assert len(inbox.messages) == 1
     text = json.dumps(inbox.messages[0])
     assert "confirmed on n1." in text
+    assert "2 of 2 suspected regressions, within " in text
+    assert ": 1 confirmed, 1 not confirmed; a fall is known to \\u00b11.0% now" in text
     below = text.lower().index("not confirmed")
     assert text.index(FALLS.case_id) < below < text.rindex(LESS.case_id)
     alerts = {row["case_id"]: row for row in reader.alerts.find()}

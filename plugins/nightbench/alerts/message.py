@@ -10,7 +10,9 @@ from nightbench.core.model.alerts import Cause, Confirmation, ConfirmationResult
 from nightbench.core.sentences import evidence_sentence
 
 NOISE, DRIFTS, GRADES = "Noise", "Drifts", "The detector does worse"
+AGAIN = "Measured again"
 NOTES = {
+    AGAIN: "suspects were measured again",
     NOISE: "{} series became noisy or steady",
     DRIFTS: "{} series drifted",
     GRADES: "its detector does worse",

@@ -21,12 +21,13 @@ from nightbench.alerts import (
     Links,
     Message,
     drifts,
+    measured_again,
     message,
     noise,
     send,
 )
 from nightbench.alerts.channels import ResolveConnection, Routed, Router
-from nightbench.alerts.message import DRIFTS, GRADES, NOISE
+from nightbench.alerts.message import AGAIN, DRIFTS, GRADES, NOISE
 from nightbench.alerts.message_builder import MessageBuilder
 from nightbench.core.errors import UserError
 from nightbench.core.hours import zone
@@ -205,6 +206,10 @@ class _Notification:
         self.warehouse.series.mark_drifts_notified(self.drifts)
 
     @property
+    def _confirmations(self) -> list[Row]:
+        return self.warehouse.confirmations.find(run_id=self.plan.run.run_id)
+
+    @property
     def _notes(self) -> bool:
         """True where there are notes beside alerts."""
         return bool(self.fallen or self.turned or self.drifts)
@@ -284,6 +289,7 @@ class _Notification:
         owner = ", ".join(sorted({each.owner for each in batch})) or self.plan.owner
         is_urgent = kind == URGENT
         notes = {
+            AGAIN: measured_again.notes(self._confirmations) if news else [],
             GRADES: [row["below"] for row in self.fallen],
             NOISE: noise.notes(self.turned),
             DRIFTS: drifts.notes(self.drifts),

@@ -17,9 +17,9 @@ from nightbench.experiments.confirm import (
     MeasuredElsewhere,
     begin_confirmation,
     end_confirmation,
-    inconclusive,
     measure_again,
 )
+from nightbench.experiments.confirm_outcome import inconclusive
 from nightbench.experiments.engine import ExperimentContext
 from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.night.suspected_regressions import new_confirmation_id, suspected_regression

@@ -2,31 +2,29 @@
 
 Once more on other nodes, where the cluster has them. Each place is a comparison, so another process
 can resume after the last launch that has ended. Where both builds are the same, the rounds launch
-it twice, and its launches are compared with the level of the nights before.
-
-The fall of a night has to be distinguished from no fall at all. So the bound lies between them:
-half way, or at the suite's smallest change where that is nearer. An interval wholly below it
-confirms, one wholly above it does not, and one that contains it is inconclusive.
+it twice, and its launches are compared with the level of the nights before. What the night's own
+nodes leave open gets more rounds there, in the time that no other suspect needs.
 
 All that asks the warehouse raises `WarehouseUnavailable` where it is away.
 """
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
+from nightbench.core.budget import PREPARE_S
 from nightbench.core.documents import from_document
 from nightbench.core.errors import UserError
 from nightbench.core.model import Build, Reason, ReasonCode
 from nightbench.core.model.alerts import Confirmation, ConfirmationResult
 from nightbench.core.run_plan import RunPlan
 from nightbench.core.sentences import sentences
-from nightbench.experiments import paired_statistics
 from nightbench.experiments.comparison import ComparisonPlan, plan_comparison
+from nightbench.experiments.confirm_outcome import confirmation, inconclusive, pooled
 from nightbench.experiments.engine import (
     ComparisonObserver,
     ExperimentContext,
@@ -42,15 +40,22 @@ from nightbench.night.suspected_regressions import (
     SuspectedRegression,
     builds_of,
     rounds_of,
+    smallest_effect,
 )
 from nightbench.nodes import NodesOut, left_out_because, nodes_out_from_json, nodes_out_to_json
 from nightbench.spool import Spool
-from nightbench.warehouse import Warehouse
+from nightbench.warehouse import Warehouse, WarehouseUnavailable
 from nightbench.warehouse.connection import Connect
 from nightbench.warehouse.experiments import NIGHTBENCH, UNDECIDED
 
 ELSEWHERE = "-other"
 """Ends the id of the comparison on other nodes."""
+
+MORE = "-more"
+"""Ends the id of the comparison that goes on where the first rounds left it open."""
+
+MOST_MORE = 15
+"""Rounds that are added at most."""
 
 _SEED = 1
 
@@ -95,6 +100,20 @@ def end_confirmation(
         Warehouse(connection).confirmations.end(request.confirmation_id, found, detail)
 
 
+def spare_seconds(connect: Connect, request: ConfirmRequest) -> float:
+    """Return what is left of a night's time for its suspects, once the others have had theirs."""
+    if request.until is None:
+        return 0.0
+    try:
+        with closing(connect()) as connection:
+            waiting = Warehouse(connection).confirmations.waiting(request.suspect.run_id)
+    except WarehouseUnavailable:
+        return 0.0  # What was measured so far is not lost: storing the outcome is tried again.
+    others = [row for row in waiting if row["confirmation_id"] != request.confirmation_id]
+    needed = math.fsum(row["detail"].get("expected_s", 0.0) for row in others)
+    return (request.until - datetime.now(UTC)).total_seconds() - needed
+
+
 def runs_to_confirm(connect: Connect, run_ids: Iterable[str]) -> list[str]:
     """Return those of the runs, each once, whose message waits for confirmations."""
     with closing(connect()) as connection:
@@ -132,7 +151,7 @@ def give_up_rest(connect: Connect, spool: Spool, run_id: str) -> int:
 
 
 def _is_steered(spool: Spool, comparison_id: str) -> bool:
-    names = (comparison_id, comparison_id + ELSEWHERE)
+    names = (comparison_id + suffix for suffix in ("", ELSEWHERE, MORE))
     return any(spool.comparison(name).is_steered() for name in names)
 
 
@@ -145,8 +164,11 @@ async def measure_again(
     spool: Spool,
     context: ExperimentContext,
     observer: ComparisonObserver,
+    spare_s: Callable[[], float] = lambda: 0.0,
 ) -> tuple[Confirmation, dict[str, Any]]:
     """Measure what is missing of the launches of a suspect of `night`.
+
+    Where these leave it open, more rounds are measured in the seconds to spare.
 
     Returns the outcome, and the results of both places for the warehouse.
 
@@ -176,8 +198,8 @@ async def measure_again(
     if out:
         return inconclusive("; ".join(out)), {}
 
-    async def measure(suffix: str, out: NodesOut) -> Document:
-        plan = _plan(request, night, context, builds, suffix, out)
+    async def measure(suffix: str, out: NodesOut, rounds: int | None = None) -> Document:
+        plan = _plan(request, night, context, builds, suffix, out, rounds)
         kept = {"alert_id": suspect.alert_id, "unfit": nodes_out_to_json(unfit)}
         return await run_comparison(plan, spool, kept, request.requested_by, context, observer)
 
@@ -195,7 +217,23 @@ async def measure_again(
             # What the night's own nodes say stands without it.
             there = str(error)
     found = confirmation(suspect, builds, here, there)
+    begun = spool.comparison(request.comparison_id + MORE).run()
+    more = begun["identity"]["rounds"] if begun else _more_rounds(found, here, spare_s)
+    if more:
+        here = pooled(here, await measure(MORE, unwanted(others, "others"), more))
+        found = confirmation(suspect, builds, here, there)
     return found, {"here": here, "there": there, "pairs": builds is not None}
+
+
+def _more_rounds(found: Confirmation, here: Document, spare_s: Callable[[], float]) -> int:
+    """Return how many more rounds there is time for, where the first ones left it open."""
+    is_open = found.outcome is ConfirmationResult.INCONCLUSIVE and found.low is not None
+    if not (is_open and here["complete"]):
+        return 0
+    began, ended = (datetime.fromisoformat(here[key]) for key in ("started_at", "ended_at"))
+    each_s = (ended - began).total_seconds() / here["rounds"]
+    fit = int((spare_s() - PREPARE_S) / max(each_s, 1.0))
+    return min(fit, MOST_MORE) if fit >= LEAST_ROUNDS else 0
 
 
 def unwanted(nodes: Iterable[str], measured_on: str) -> NodesOut:
@@ -213,6 +251,7 @@ def _plan(
     builds: tuple[Build, Build] | None,
     suffix: str,
     out: NodesOut,
+    more: int | None,
 ) -> ComparisonPlan:
     suspect = request.suspect
     case = next(
@@ -231,9 +270,9 @@ def _plan(
         ),
         builds or (suspect.bad, suspect.bad),
         comparison_id=request.comparison_id + suffix,
-        rounds=rounds_elsewhere if suffix else rounds_here,
+        rounds=more or (rounds_elsewhere if suffix == ELSEWHERE else rounds_here),
         min_effect=smallest_effect(suspect, night.policy.clear_change, has_two=builds is not None),
-        seed=_SEED,
+        seed=_SEED + (suffix == MORE),
         left_out=out,
     )
     (compared,) = plan.cases
@@ -241,119 +280,9 @@ def _plan(
         raise UserError(
             f"{suspect.case_id} is defined otherwise now than it was in {suspect.run_id}"
         )
-    if not suffix and {*compared.nodes} != {*suspect.nodes}:
+    if suffix != ELSEWHERE and {*compared.nodes} != {*suspect.nodes}:
         raise UserError(
             f"{suspect.case_id} would be placed on {', '.join(compared.nodes)}, and the night "
             f"measured on {', '.join(suspect.nodes)}"
         )
     return plan
-
-
-# --- the outcome: pure --------------------------------------------------------------------
-
-
-def smallest_effect(suspect: SuspectedRegression, min_change: float, *, has_two: bool) -> float:
-    """Return the fall that an interval has to lie beyond, as a ratio less one: .015 for 1.5 %.
-
-    Two builds in one round share the hour, so a small part of the fall is real as well, from the
-    suite's smallest change on. One build against a level of earlier nights does not: half way
-    separates the levels best.
-    """
-    half = -math.log(suspect.value / suspect.baseline) / 2
-    bound = min(half, -math.log1p(-min_change)) if has_two else half
-    return math.expm1(bound)
-
-
-def decide(low: float | None, high: float | None, effect: float) -> ConfirmationResult:
-    """Return what an interval of a ratio means by `smallest_effect`; None: too few rounds."""
-    if low is None or high is None:
-        return ConfirmationResult.INCONCLUSIVE
-    bound = 1 / (1 + effect)
-    if high < bound:
-        return ConfirmationResult.CONFIRMED
-    return ConfirmationResult.NOT_CONFIRMED if low > bound else ConfirmationResult.INCONCLUSIVE
-
-
-def confirmation(
-    suspect: SuspectedRegression,
-    builds: tuple[Build, Build] | None,
-    here: Document,
-    there: Document | str | None,
-) -> Confirmation:
-    """Return the outcome by the night's own nodes; its sentence adds what other nodes said.
-
-    `builds` are the last good and the night's; None where they are the same. `there` is the result
-    of other nodes, why there is none, or None where the cluster has no others.
-    """
-    found = _read(suspect, builds, here)
-    if builds is None:
-        what = (
-            f"Nothing of the framework changed since the last good night, so "
-            f"{_label(suspect.bad, suspect.bad_version)} was measured again against the baseline "
-            f"of {suspect.baseline:.4g}"
-        )
-    else:
-        good, bad = builds
-        what = (
-            f"{_label(bad, suspect.bad_version)} beside {_label(good, suspect.good_version)}, "
-            "interleaved"
-        )
-    if found.rounds < LEAST_ROUNDS:
-        parts = [f"{what}: {_why_few(here)}"]
-    else:
-        lost = f"where the night lost {-suspect.change:.1%}"
-        parts = [f"{what}: {_figures(found, here)}, {lost}: {_words(found.outcome, builds)}"]
-    if isinstance(there, str):
-        parts.append(f"on other nodes: {there}")
-    elif there is not None:
-        other = _read(suspect, builds, there)
-        parts.append(f"{_figures(other, there)}: {_words(other.outcome, builds)}")
-    return dataclasses.replace(found, sentence="; ".join(parts) + ".")
-
-
-def inconclusive(why: str) -> Confirmation:
-    """Return the outcome where nothing could be measured."""
-    return Confirmation(ConfirmationResult.INCONCLUSIVE, f"It could not be measured again: {why}")
-
-
-def _read(
-    suspect: SuspectedRegression, builds: tuple[Build, Build] | None, result: Document
-) -> Confirmation:
-    (row,) = result["cases"]
-    effect = result["min_effect"]
-    if builds is not None:
-        ratio, low, high, n = row["ratio"], row["low"], row["high"], row["n"]
-    else:
-        launches = [each[arm] for each in row["rounds"] for arm in Arm]
-        level = paired_statistics.estimate([v / suspect.baseline for v in launches], effect)
-        ratio, low, high, n = level.ratio, level.low, level.high, level.n
-    return Confirmation(decide(low, high, effect), "", ratio, low, high, n)
-
-
-def _figures(found: Confirmation, result: Document) -> str:
-    nodes = ", ".join(result["cases"][0]["nodes"])
-    if found.ratio is None or found.low is None or found.high is None:
-        return f"on {nodes} {_why_few(result)}"
-    return (
-        f"on {nodes} {found.ratio - 1:+.1%} ({found.low - 1:+.1%} to {found.high - 1:+.1%}, "
-        f"n {found.rounds})"
-    )
-
-
-def _why_few(result: Document) -> str:
-    row = result["cases"][0]
-    return f"{row['n']} of {result['rounds']} rounds: {row['stopped'] or 'too few'}"
-
-
-def _words(outcome: ConfirmationResult, builds: tuple[Build, Build] | None) -> str:
-    if outcome is ConfirmationResult.CONFIRMED:
-        return "the fall is there" if builds else "it is still down"
-    if outcome is ConfirmationResult.NOT_CONFIRMED:
-        return "the fall is not there" if builds else "the level is back"
-    return "too uneven to tell"
-
-
-def _label(build: Build, version: str | None) -> str:
-    if build.source == "index":
-        return f"{build.line} {build.version or version or 'locked'}"
-    return f"{build.line} {build.location}" + (f" ({version})" if version else "")

@@ -2,6 +2,7 @@
 
 A suspected regression is measured again before the message of its night is sent. Its builds are
 stored with the request (`request_confirmations`), so that a later measurement uses the same ones.
+What a night has time for goes to those that are expected to bring most for each second.
 """
 
 import dataclasses
@@ -13,14 +14,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 from nightbench.core.budget import PREPARE_S, duration, guess_repeat_s
 from nightbench.core.code_digest import file_digest
 from nightbench.core.documents import to_document
 from nightbench.core.errors import UserError
-from nightbench.core.model import Build, VerdictKind
+from nightbench.core.model import Build, HistoryPoint, VerdictKind
 from nightbench.core.run_plan import RunPlan
+from nightbench.detection.robust import Z_90
+from nightbench.detection.series import repeat_sigma
 from nightbench.warehouse import Warehouse, WarehouseUnavailable
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.experiments import NIGHTBENCH
@@ -32,6 +36,11 @@ PAIRS, PAIRS_ELSEWHERE = 5, 3
 
 AGAIN, AGAIN_ELSEWHERE = 3, 2
 """Rounds with one build only, each of two launches."""
+
+UNREAL = 0.08
+"""Share of the reported changes that are none, by the detector's precision (docs/verdicts.md)."""
+
+_NORMAL = NormalDist()
 
 
 class BuildGone(UserError):
@@ -61,6 +70,11 @@ class SuspectedRegression:
     nodes: tuple[str, ...]
     """On which it was measured."""
     definition_digest: str
+    low: float | None = None
+    """90 % interval of the change of level, by the night's verdict."""
+    high: float | None = None
+    noise: float | None = None
+    """Relative standard deviation of that night's repeats; None where unknown."""
 
     @property
     def change(self) -> float:
@@ -182,7 +196,15 @@ def suspected_regression(
         good_run_id=good_run_id,
         nodes=tuple(dict.fromkeys(process.node for process in case.processes)),
         definition_digest=case.planned.definition_digest,
+        low=fell.low if fell else None,
+        high=fell.high if fell else None,
+        noise=_noise(tonight),
     )
+
+
+def _noise(tonight: HistoryPoint | None) -> float | None:
+    sigma = repeat_sigma(tonight.spread, tonight.n) if tonight else math.nan
+    return None if math.isnan(sigma) else sigma
 
 
 def rounds_of(has_two: bool) -> tuple[int, int]:
@@ -212,8 +234,8 @@ def confirm_suspects(connection: Connection, plan: RunPlan) -> None:
 def request_confirmations(connection: Connection, plan: RunPlan) -> None:
     """Request that a night's suspected regressions are measured again, within its budget.
 
-    The largest fall comes first. Those that do not fit are stored as skipped, with the reason. A
-    second call for the same night adds nothing.
+    What is expected to bring most for each second comes first. Those that do not fit are stored as
+    skipped, with the reason. A second call for the same night adds nothing.
     """
     warehouse = Warehouse(connection)
     repository = warehouse.confirmations
@@ -226,6 +248,7 @@ def request_confirmations(connection: Connection, plan: RunPlan) -> None:
         row["detail"].get("expected_s", 0.0) for row in asked if row["state"] != "skipped"
     )
     past, nights = warehouse.runs.case_past(plan.run.cluster), RunFacts(warehouse)
+    wanted: list[tuple[float, float, SuspectedRegression]] = []
     for alert in repository.suspects(run_id):
         suspect = (
             None
@@ -238,16 +261,67 @@ def request_confirmations(connection: Connection, plan: RunPlan) -> None:
         digest = suspect.definition_digest
         repeat_s = known_past.of(digest).repeat_s if known_past else None
         expected_s = expected(suspect, plan, repeat_s)
+        gain = expected_gain(suspect, plan.policy.clear_change)
+        wanted.append((gain / max(expected_s, 1.0), expected_s, suspect))
+    for rate, expected_s, suspect in sorted(wanted, key=lambda each: -each[0]):
         skipped = _refusal(expected_s, left_s, budget_s)
         repository.request(
             suspect.alert_id,
             run_id,
             new_confirmation_id(datetime.now(UTC)),
-            {**suspect.to_json(), "expected_s": expected_s},
+            {**suspect.to_json(), "expected_s": expected_s, "gain_per_hour": 3600 * rate},
             within_s=budget_s,
             skipped=skipped,
         )
         left_s -= 0.0 if skipped else expected_s
+
+
+def smallest_effect(suspect: SuspectedRegression, min_change: float, *, has_two: bool) -> float:
+    """Return the fall that an interval has to lie beyond, as a ratio less one: .015 for 1.5 %.
+
+    Two builds in one round share the hour, so a small part of the fall is real as well, from the
+    suite's smallest change on. One build against a level of earlier nights does not: half way
+    separates the levels best.
+    """
+    half = -math.log(suspect.value / suspect.baseline) / 2
+    bound = min(half, -math.log1p(-min_change)) if has_two else half
+    return math.expm1(bound)
+
+
+def expected_gain(suspect: SuspectedRegression, min_change: float) -> float:
+    """Return what measuring again is expected to spare: throughput that is misjudged otherwise.
+
+    A fall that is told and is none, or less than the bound of a confirmation, is told wrongly by
+    its distance from that bound. `UNREAL` of all falls are none. The others are as large as the
+    night's interval says, and of these it is the knowledge gradient (Frazier, Powell and Dayanik,
+    2008): large where the fall lies near the bound for its uncertainty, and where the rounds say
+    more than the night did.
+    """
+    has_two = _has_two(suspect)
+    if has_two is None:
+        return 0.0
+    rounds, _ = rounds_of(has_two)
+    launches = rounds if has_two else 2 * rounds
+    fall = -math.log(suspect.value / suspect.baseline)
+    bound = math.log1p(smallest_effect(suspect, min_change, has_two=has_two))
+    unsure = fall / 2
+    if suspect.low is not None and suspect.high is not None:
+        unsure = (math.log1p(suspect.high) - math.log1p(suspect.low)) / (2 * Z_90)
+    error = (suspect.noise or 0.0) * math.sqrt((2 if has_two else 1) / launches)
+    learnt = unsure**2 / (math.hypot(unsure, error) or 1.0)
+    off = abs(fall - bound) / learnt if learnt else math.inf
+    gradient = learnt * (_NORMAL.pdf(off) - off * _NORMAL.cdf(-off)) if learnt else 0.0
+    return UNREAL * bound + (1 - UNREAL) * gradient
+
+
+def _has_two(suspect: SuspectedRegression) -> bool | None:
+    """Return whether two builds are measured; None: nothing can be, and it ends with the reason."""
+    try:
+        # Wheels are compared when they are measured: reading them takes
+        # long, and the lock of the cluster's alerts is held here.
+        return _pair(suspect) is not None
+    except (UserError, OSError):
+        return None
 
 
 def expected(suspect: SuspectedRegression, plan: RunPlan, repeat_s: float | None) -> float:
@@ -255,12 +329,9 @@ def expected(suspect: SuspectedRegression, plan: RunPlan, repeat_s: float | None
 
     `repeat_s` is what a repeat usually takes; a guess from the protocol where None.
     """
-    try:
-        # Wheels are compared when they are measured: reading them takes
-        # long, and the lock of the cluster's alerts is held here.
-        has_two = _pair(suspect) is not None
-    except (UserError, OSError):
-        return 0.0  # Nothing is launched: the confirmation ends with that reason.
+    has_two = _has_two(suspect)
+    if has_two is None:
+        return 0.0
     here, there = rounds_of(has_two)
     case = next(c.planned.case for c in plan.cases if c.planned.case_id == suspect.case_id)
     elsewhere = 2 * case.nodes <= len(plan.cluster.nodes)

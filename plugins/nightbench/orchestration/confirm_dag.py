@@ -59,7 +59,7 @@ def confirm_dag() -> DAG:
     return dag
 
 
-@task(doc_md="What the night wants measured again, the largest fall first.")
+@task(doc_md="What the night wants measured again, by expected gain for each second.")
 def suspects(**context: Any) -> list[int]:
     """Return the ids of the confirmations that a message waits for."""
     from nightbench.orchestration.connections import connect
@@ -131,9 +131,10 @@ def _confirm(request: ConfirmRequest, *, last_try: bool) -> dict[str, Any]:
     from nightbench.experiments.confirm import (
         MeasuredElsewhere,
         end_confirmation,
-        inconclusive,
         measure_again,
+        spare_seconds,
     )
+    from nightbench.experiments.confirm_outcome import inconclusive
     from nightbench.experiments.reporting import ComparisonReporter
     from nightbench.gang import NodeError, case_runner
     from nightbench.orchestration.connections import connect
@@ -146,7 +147,9 @@ def _confirm(request: ConfirmRequest, *, last_try: bool) -> dict[str, Any]:
     detail: dict[str, Any] = {}
     try:
         context = experiment_context(night.run.suite, night.run.cluster, until=request.until)
-        work = measure_again(request, night, spool, context, reporter)
+        work = measure_again(
+            request, night, spool, context, reporter, lambda: spare_seconds(connect, request)
+        )
         found, detail = asyncio.run(case_runner.run_interruptible(work, reporter.refresh))
     except KeyboardInterrupt:
         raise AirflowException("ended from outside; a retry goes on") from None

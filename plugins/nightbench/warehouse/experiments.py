@@ -124,7 +124,7 @@ class ConfirmationRepository(Repository):
         return found
 
     def waiting(self, run_id: str | None = None) -> list[Row]:
-        """Requests of Nightbench that a message waits for, the largest fall first."""
+        """Requests of Nightbench that a message waits for, in their order."""
         return [
             row
             for row in self.find(run_id=run_id, states=UNDECIDED)

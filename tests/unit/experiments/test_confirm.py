@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,14 @@ from nightbench.core.code_digest import file_digest
 from nightbench.core.documents import from_document
 from nightbench.core.model import Build
 from nightbench.core.model.alerts import ConfirmationResult
-from nightbench.experiments.confirm import confirmation, decide, smallest_effect
-from nightbench.night.suspected_regressions import BuildGone, SuspectedRegression, builds_of
+from nightbench.experiments.confirm_outcome import confirmation, decide, pooled
+from nightbench.night.suspected_regressions import (
+    BuildGone,
+    SuspectedRegression,
+    builds_of,
+    expected_gain,
+    smallest_effect,
+)
 
 LOCKED = Build("pytorch")
 OLD, NEW = Build("pytorch", version="2.12.0"), Build("pytorch", version="2.13.0")
@@ -183,6 +190,38 @@ def test_one_build_is_held_against_the_baseline() -> None:
     )
     assert still.outcome is ConfirmationResult.CONFIRMED
     assert "it is still down" in still.sentence
+
+
+def test_rounds_that_are_added_decide_what_the_first_left_open() -> None:
+    first = answer("n1", [100, 100, 100], [88, 101, 93])
+    more = answer("n1", [100] * 6, [90, 91, 89, 90.5, 89.5, 90])
+    for document in (first, more):
+        (row,) = document["cases"]
+        row["order"] = ["AB"] * row["n"]
+        for each in row["rounds"]:
+            each["ratio"] = each["b"] / each["a"]
+    began = confirmation(suspect(), (OLD, NEW), first, None)
+    assert began.outcome is ConfirmationResult.INCONCLUSIVE
+    said = confirmation(suspect(), (OLD, NEW), pooled(first, more), None)
+    assert (said.outcome, said.rounds) == (ConfirmationResult.CONFIRMED, 9)
+    assert "6 of these rounds were added, as the first left it open" in said.sentence
+
+
+def test_the_time_goes_to_whose_fall_is_open_and_can_be_told() -> None:
+    def gain(value: float, low: float, high: float, noise: float = 0.003) -> float:
+        return expected_gain(replace(suspect(value=value), low=low, high=high, noise=noise), 0.03)
+
+    clear = gain(90.0, -0.11, -0.09)
+    # The bound is at 3 %: what may lie on both sides of it is worth more than what is clear ...
+    assert gain(96.0, -0.08, -0.005) > 1.5 * clear
+    # ... the more so the less is known, and less where the rounds themselves are as uneven.
+    assert gain(96.0, -0.08, -0.005) > gain(96.0, -0.045, -0.035)
+    assert gain(96.0, -0.08, -0.005) > gain(96.0, -0.08, -0.005, noise=0.06)
+    # A clear fall is still asked for: some are none at all.
+    assert clear > 0
+    # What cannot be measured brings nothing.
+    place = Build("pytorch", source="path", location="/opt/torch")
+    assert expected_gain(suspect(place, place), 0.03) == 0.0
 
 
 def test_too_few_rounds_say_why() -> None:

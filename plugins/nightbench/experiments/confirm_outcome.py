@@ -1,0 +1,126 @@
+"""What came out of a suspected regression that was measured again. Pure.
+
+The fall of a night has to be distinguished from no fall at all. So the bound lies between them:
+half way, or at the suite's smallest change where that is nearer. An interval wholly below it
+confirms, one wholly above it does not, and one that contains it is inconclusive.
+"""
+
+import dataclasses
+
+from nightbench.core.model import Build
+from nightbench.core.model.alerts import Confirmation, ConfirmationResult
+from nightbench.experiments import paired_statistics
+from nightbench.experiments.experiment_spool import Document
+from nightbench.experiments.paired_statistics import LEAST_ROUNDS
+from nightbench.experiments.rounds import Arm
+from nightbench.night.suspected_regressions import SuspectedRegression
+
+
+def decide(low: float | None, high: float | None, effect: float) -> ConfirmationResult:
+    """Return what an interval of a ratio means by `smallest_effect`; None: too few rounds."""
+    if low is None or high is None:
+        return ConfirmationResult.INCONCLUSIVE
+    bound = 1 / (1 + effect)
+    if high < bound:
+        return ConfirmationResult.CONFIRMED
+    return ConfirmationResult.NOT_CONFIRMED if low > bound else ConfirmationResult.INCONCLUSIVE
+
+
+def confirmation(
+    suspect: SuspectedRegression,
+    builds: tuple[Build, Build] | None,
+    here: Document,
+    there: Document | str | None,
+) -> Confirmation:
+    """Return the outcome by the night's own nodes; its sentence adds what other nodes said.
+
+    `builds` are the last good and the night's; None where they are the same. `there` is the result
+    of other nodes, why there is none, or None where the cluster has no others.
+    """
+    found = _read(suspect, builds, here)
+    if builds is None:
+        what = (
+            f"Nothing of the framework changed since the last good night, so "
+            f"{_label(suspect.bad, suspect.bad_version)} was measured again against the baseline "
+            f"of {suspect.baseline:.4g}"
+        )
+    else:
+        good, bad = builds
+        what = (
+            f"{_label(bad, suspect.bad_version)} beside {_label(good, suspect.good_version)}, "
+            "interleaved"
+        )
+    if found.rounds < LEAST_ROUNDS:
+        parts = [f"{what}: {_why_few(here)}"]
+    else:
+        lost = f"where the night lost {-suspect.change:.1%}"
+        if suspect.low is not None and suspect.high is not None:
+            lost += f" ({suspect.low:+.1%} to {suspect.high:+.1%})"
+        parts = [f"{what}: {_figures(found, here)}, {lost}: {_words(found.outcome, builds)}"]
+        if "added" in here:
+            parts.append(f"{here['added']} of these rounds were added, as the first left it open")
+    if isinstance(there, str):
+        parts.append(f"on other nodes: {there}")
+    elif there is not None:
+        other = _read(suspect, builds, there)
+        parts.append(f"{_figures(other, there)}: {_words(other.outcome, builds)}")
+    return dataclasses.replace(found, sentence="; ".join(parts) + ".")
+
+
+def pooled(here: Document, more: Document) -> Document:
+    """Return the result of rounds and of those that were added to them, as one."""
+    (first,), (second,) = here["cases"], more["cases"]
+    rounds = [*first["rounds"], *second["rounds"]]
+    found = paired_statistics.estimate([each["ratio"] for each in rounds], here["min_effect"])
+    row = {**first, **dataclasses.asdict(found), "rounds": rounds, "stopped": second["stopped"]}
+    row["order"] = [*first["order"], *second["order"]]
+    done = here["rounds"] + more["rounds"]
+    return {**here, "cases": [row], "rounds": done, "added": second["n"], "more": more}
+
+
+def inconclusive(why: str) -> Confirmation:
+    """Return the outcome where nothing could be measured."""
+    return Confirmation(ConfirmationResult.INCONCLUSIVE, f"It could not be measured again: {why}")
+
+
+def _read(
+    suspect: SuspectedRegression, builds: tuple[Build, Build] | None, result: Document
+) -> Confirmation:
+    (row,) = result["cases"]
+    effect = result["min_effect"]
+    if builds is not None:
+        ratio, low, high, n = row["ratio"], row["low"], row["high"], row["n"]
+    else:
+        launches = [each[arm] for each in row["rounds"] for arm in Arm]
+        level = paired_statistics.estimate([v / suspect.baseline for v in launches], effect)
+        ratio, low, high, n = level.ratio, level.low, level.high, level.n
+    return Confirmation(decide(low, high, effect), "", ratio, low, high, n)
+
+
+def _figures(found: Confirmation, result: Document) -> str:
+    nodes = ", ".join(result["cases"][0]["nodes"])
+    if found.ratio is None or found.low is None or found.high is None:
+        return f"on {nodes} {_why_few(result)}"
+    return (
+        f"on {nodes} {found.ratio - 1:+.1%} ({found.low - 1:+.1%} to {found.high - 1:+.1%}, "
+        f"n {found.rounds})"
+    )
+
+
+def _why_few(result: Document) -> str:
+    row = result["cases"][0]
+    return f"{row['n']} of {result['rounds']} rounds: {row['stopped'] or 'too few'}"
+
+
+def _words(outcome: ConfirmationResult, builds: tuple[Build, Build] | None) -> str:
+    if outcome is ConfirmationResult.CONFIRMED:
+        return "the fall is there" if builds else "it is still down"
+    if outcome is ConfirmationResult.NOT_CONFIRMED:
+        return "the fall is not there" if builds else "the level is back"
+    return "too uneven to tell"
+
+
+def _label(build: Build, version: str | None) -> str:
+    if build.source == "index":
+        return f"{build.line} {build.version or version or 'locked'}"
+    return f"{build.line} {build.location}" + (f" ({version})" if version else "")
