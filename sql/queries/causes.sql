@@ -75,7 +75,10 @@ select
     opened.run_id as opened_run_id,
     opened.started_at as opened_at,
     opened.code_digest as opened_code,
-    coalesce(b.digest, b.build_id) as opened_build
+    coalesce(b.digest, b.build_id) as opened_build,
+    shared.factor,
+    shared.name as factor_name,
+    shared.sentence as shared_sentence
 from raw.alert as a
 inner join raw.run as opened on a.opened_run_id = opened.run_id
 inner join staging.result as m
@@ -94,6 +97,16 @@ left join lateral (
     order by c.at desc
     limit 1
 ) as known on true
+left join lateral (
+    select
+        s.factor,
+        s.name,
+        s.sentence
+    from raw.shared_movement as s
+    where s.alert_id = a.alert_id and s.run_id = :run_id
+    order by s.change asc
+    limit 1
+) as shared on true
 where
     a.last_run_id = :run_id
     and a.state in ('open', 'acknowledged')

@@ -13,6 +13,7 @@ from tests.sql.spooled import DIGEST, FAKE, case, plan
 
 from nightbench.core.model import Build, MeasuredPair, Pair, Run, RunKind, Verdict, VerdictKind
 from nightbench.night.judge import judge_run
+from nightbench.nodes import Control
 from nightbench.spool import Spool
 from nightbench.spool.plans import store_plan
 from nightbench.warehouse import Warehouse, connect
@@ -59,6 +60,8 @@ class Lab:
         )
         assert self._loader.runs.load(replace(bundle, pairs=pairs))
         assert not self._loader.runs.load(replace(bundle, pairs=pairs))
+        control = Control("n1", "memory_copy", "cpu", "python-3.11", "GB/s", (level / 10,))
+        self._loader.nodes.store_preflight("local", run.run_id, [], [control], run.started_at)
         store_plan(plan(run, [CASE]), self._spool)
         return run
 
@@ -101,6 +104,7 @@ def test_a_machine_that_slows_is_not_taken_for_the_framework(lab: Lab, rows: Row
     assert "the machine, not the framework, moved the reference by -" in verdict.sentence
     (row,) = rows("select * from marts.fct_night_pair where run_id = %s", slow.run_id)
     assert (row["machine"], row["n"], row["is_bridge"]) == ("regressed", 3, False)
+    assert "the controls of the same nights moved with it, -" in row["machine_sentence"]
     assert row["ratio"] == pytest.approx(1.0, abs=0.01)
     assert len(row["pairs"]) == 3
     # The reference is no result of the night.

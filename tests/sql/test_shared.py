@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import random
 import re
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.sql.conftest import Database, Rows
@@ -22,6 +24,7 @@ from nightbench.warehouse.connection import Connection
 
 ON_N1 = tuple(sleeping(batch) for batch in (1, 2, 3, 4, 5, 6))
 ON_N2 = tuple(sleeping(batch) for batch in (11, 12, 13, 14, 15, 16))
+FINGERPRINT = "nightbench.fingerprint/1"
 FELL = 40
 """The first slow night, from 0."""
 
@@ -77,6 +80,40 @@ class Lab:
             fingerprint_id="",
             unit="samples",
         )
+
+    def load_disturbed(self, nights: int = 24, since: int = 22) -> str:
+        """Load nights of which the last have a slow node, a slow link and a slow build at once."""
+        alone, toy = sleeping(1), replace(sleeping(1), framework="toy")
+        groups = [
+            (alone, ("n1",), 0.20, 3),
+            (replace(alone, nodes=2, trainers=2), ("n3", "n4"), 0.15, 3),
+            (toy, ("n2",), 0.10, 3),
+            *((alone, (name,), 0.0, 2) for name in ("n2", "n3", "n4")),
+        ]
+        cases = [
+            (replace(case, batch_size_per_device=10 * group + k), nodes, fall)
+            for group, (case, nodes, fall, count) in enumerate(groups, start=1)
+            for k in range(count)
+        ]
+        for night in range(nights):
+            run = self._given.run(night, suite="seeded")
+            is_slow = night >= since
+            came = []
+            for case, nodes, fall in cases:
+                level = 100 * (1 - fall * is_slow) * math.exp(self._rng.gauss(0, 0.004))
+                changed: dict[str, Any] = {
+                    "build": FAKE,
+                    "definition_digest": DIGEST,
+                    "fingerprint_id": "",
+                }
+                if case.framework == "toy":
+                    changed["framework_version"] = "2.1" if is_slow else "2.0"
+                near = tuple(level * x for x in (0.998, 1.0, 1.002))
+                came.append(self._given.came_back(run, case, near, nodes=nodes, **changed))
+            known = {f"fp-n{n}": {"schema": FINGERPRINT, "node": f"n{n}"} for n in range(1, 5)}
+            self._loader.runs.load(replace(self._given.bundle(run, *came), fingerprints=known))
+        store_plan(plan(run, [case for case, _, _ in cases]), self._spool)
+        return run.run_id
 
 
 @pytest.fixture
@@ -155,3 +192,20 @@ def test_a_series_that_changes_nodes_is_judged_by_node(lab: Lab, rows: Rows) -> 
     assert abs(verdict.change or 0) < 0.02
     (stored,) = rows("select sentence from marts.fct_verdict where case_id = %s", verdict.case_id)
     assert stored["sentence"] == verdict.sentence
+
+
+def test_a_slow_node_link_and_build_at_once_are_three_alerts_each_with_its_cause(
+    lab: Lab, reader: Warehouse
+) -> None:
+    result = lab.judge(lab.load_disturbed())
+
+    found = {alert["cause"]: alert for alert in reader.alerts.find()}
+    assert {cause: alert["cause_suspect"] for cause, alert in found.items()} == {
+        "node": "n1",
+        "network": "local",
+        "framework_version": "toy 2.0 -> 2.1",
+    }
+    assert len(reader.alerts.find()) == 3
+    assert sum(verdict.kind is VerdictKind.REGRESSED for verdict in result.verdicts) == 9
+    said = found["network"]["sentence"]
+    assert said.startswith("the network of local: 3 of 3 series slower by "), said

@@ -17,7 +17,7 @@ from nightbench.causes import (
     explain,
     grouped,
 )
-from nightbench.causes.facts import BUSY
+from nightbench.causes.facts import BUSY, SharedFactor
 from nightbench.causes.field_changes import flat
 from nightbench.core.model import Reason, Run, gain_of, reasons_from_json
 from nightbench.warehouse import WarehouseUnavailable
@@ -131,6 +131,9 @@ class CauseFactsReader:
             faults=self._faults_of(alert),
             bad=tuple(bad),
             good=tuple(good),
+            shared=SharedFactor(alert["factor"], alert["factor_name"], alert["shared_sentence"])
+            if alert["factor"]
+            else None,
             peers=tuple(
                 self._peer(row, None if failed else first.at)
                 for row in self._peers

@@ -17,6 +17,7 @@ _ORDER = (
     CauseKind.THERMAL,
     CauseKind.DRIVER,
     CauseKind.NEIGHBOUR,
+    CauseKind.NETWORK,
     CauseKind.NODE,
     CauseKind.FRAMEWORK_VERSION,
     CauseKind.BENCHMARK_CODE,
@@ -61,6 +62,7 @@ def possible_causes(facts: CauseFacts) -> list[PossibleCause]:
             node_causes.drivers,
             node_causes.neighbours,
             node_causes.slow_nodes,
+            node_causes.networks,
             node_causes.framework_versions,
             node_causes.benchmark_code,
         )

@@ -54,6 +54,16 @@ class Peer:
 
 
 @dataclass(frozen=True)
+class SharedFactor:
+    """What the series that moved with this one have in common: the night's verdict on them."""
+
+    kind: str
+    """`cluster`, `node`, `network`, `line` or `workload`."""
+    name: str
+    sentence: str
+
+
+@dataclass(frozen=True)
 class ControlSeries:
     """A control measurement before and since the change; higher is better."""
 
@@ -135,6 +145,8 @@ class CauseFacts:
     """Nights since the change, with `first_bad`, oldest first."""
     good: tuple[NightFacts, ...] = ()
     """Nights before the change, with `last_good`, oldest first."""
+    shared: SharedFactor | None = None
+    """None where it moved alone."""
     peers: tuple[Peer, ...] = ()
     controls: tuple[ControlSeries, ...] = ()
     """Of the whole cluster."""

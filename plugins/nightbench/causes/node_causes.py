@@ -78,6 +78,10 @@ def _framework_change(facts: CauseFacts, good: NightFacts, bad: NightFacts) -> P
     )
     others = count(other_frameworks(facts))
     weigh_peers(cause, own, f"of {line}")
+    if facts.shared is not None and facts.shared.kind == "line":
+        cause.add_for(2, facts.shared.sentence)
+    elif facts.shared is not None and facts.shared.kind in ("node", "network", "cluster"):
+        cause.add_against(3, facts.shared.sentence)
     if others.mostly_steady:
         cause.add_for(2, f"other frameworks on the same nodes were steady ({others.steady} series)")
         cause.sentence += ", other frameworks on the same nodes were steady"
@@ -163,8 +167,8 @@ def _slow_node(facts: CauseFacts) -> PossibleCause | None:
             cause.add_against(
                 2, f"they lost {largest_loss(fallen):.0%} at most, the series {-facts.change:.0%}"
             )
-    elif alone:
-        names = alone
+    elif alone or _shared_by(facts, "node"):
+        names = alone or [_shared_by(facts, "node")]
         text = f"only series that ran on {' and '.join(names)} fell"
         cause = PossibleCause(CauseKind.NODE, ", ".join(names), text)
         steady = steady_controls(facts)
@@ -173,6 +177,8 @@ def _slow_node(facts: CauseFacts) -> PossibleCause | None:
     else:
         return None
     nodes = frozenset(node for name in names for node in name.split("+"))
+    if facts.shared is not None and _shared_by(facts, "node") in nodes:
+        cause.add_for(2, facts.shared.sentence)
     there = count(peers_on(facts, nodes))
     elsewhere = count(peer for peer in facts.peers if peer.nodes and not nodes & set(peer.nodes))
     if alone and set(alone) & nodes:
@@ -191,6 +197,28 @@ def _slow_node(facts: CauseFacts) -> PossibleCause | None:
             2, f"other frameworks on the same nodes were steady ({others.steady} series)"
         )
     return cause
+
+
+def _shared_by(facts: CauseFacts, kind: str) -> str:
+    """Return the name of what the series have in common that moved together; empty: another."""
+    return facts.shared.name if facts.shared is not None and facts.shared.kind == kind else ""
+
+
+def networks(facts: CauseFacts) -> Iterator[PossibleCause]:
+    """Yield the network of the cluster, where the series that need several nodes fell together."""
+    if facts.shared is None or not _shared_by(facts, "network"):
+        return
+    name = facts.shared.name
+    cause = PossibleCause(
+        CauseKind.NETWORK,
+        name,
+        f"the network of {name} is slow: the series that need several nodes fell together",
+    )
+    cause.add_for(4, facts.shared.sentence)
+    between = [each for each in facts.controls if len(each.nodes) > 1 and each.fell]
+    if between:
+        cause.add_for(2, controls_fell(between))
+    yield cause
 
 
 def _only_there(facts: CauseFacts, node: str) -> bool:

@@ -86,6 +86,7 @@ CAUSE_LABELS = {
     CauseKind.DRIVER: "driver, firmware or hardware",
     CauseKind.NEIGHBOUR: "a neighbour",
     CauseKind.NODE: "a slow node",
+    CauseKind.NETWORK: "the network",
     CauseKind.FRAMEWORK_VERSION: "the framework's version",
     CauseKind.BENCHMARK_CODE: "the benchmarks' code",
 }

@@ -15,6 +15,7 @@ from nightbench.core.model import (
 from nightbench.detection import ChangeDetector, Judgement, point_of
 from nightbench.detection.detector import segment
 from nightbench.detection.paired_series import paired_series, rebased
+from nightbench.night.case_controls import controls_of_cases
 from nightbench.warehouse import Warehouse
 
 Histories = Mapping[str, Sequence[HistoryPoint]]
@@ -78,6 +79,11 @@ def paired_cases(
         *machine_before, machine_now = series.machine
         detector = ChangeDetector(with_smallest=False)
         judged = detector.judge(machine_before, machine_now, policy)
+        if judged.kind in (VerdictKind.REGRESSED, VerdictKind.IMPROVED):
+            # What the nodes' control measurements did is said of the machine as of any series.
+            for controls in controls_of_cases(warehouse.causes, run, [case_id]).values():
+                with_controls = ChangeDetector(controls=controls, with_smallest=False)
+                judged = with_controls.judge(machine_before, machine_now, policy)
         warehouse.series.store_machine(run.run_id, case_id, judged.kind, judged.sentence)
         found[case_id] = PairedCase(
             measured=replace(tonight, throughput=now.value, n=now.n or 0, spread=now.spread),

@@ -8,6 +8,7 @@ import pytest
 
 from nightbench.causes import CauseFacts, ControlSeries, NightFacts, Peer, PreflightFacts, explain
 from nightbench.causes.explanation import failure_name
+from nightbench.causes.facts import SharedFactor
 from nightbench.core.model import Reason, ReasonCode
 from nightbench.core.model.alerts import CauseEvidence, CauseKind
 from nightbench.core.sentences import evidence_sentence
@@ -52,7 +53,25 @@ def disturbed(reason: Reason, night: NightFacts = BAD) -> NightFacts:
     return replace(night, disturbed=(reason,), disturbed_repeats=1)
 
 
+def shared(kind: str, name: str) -> SharedFactor:
+    return SharedFactor(kind, name, f"{kind} {name}: 3 of 3 series slower by 9.0 %")
+
+
 CASES = {
+    "the network, not the version that came with it": (
+        facts(
+            replace(BAD, **NEW_VERSION, nodes=("n1", "n2")),
+            shared=shared("network", "lab"),
+            peers=peers("paddle3", False),
+        ),
+        CauseKind.NETWORK,
+        "lab",
+    ),
+    "a node that moves its series, some of which show it": (
+        facts(shared=shared("node", "n1"), peers=peers("paddle3", None)),
+        CauseKind.NODE,
+        "n1",
+    ),
     "version": (
         facts(replace(BAD, **NEW_VERSION), peers=peers("paddle3", False), controls=(STEADY,)),
         CauseKind.FRAMEWORK_VERSION,

@@ -8,6 +8,7 @@ class CauseKind(StrEnum):
     """The kinds of causes that a change can have."""
 
     NODE = "node"
+    NETWORK = "network"
     NEIGHBOUR = "neighbour"
     THERMAL = "thermal"
     DRIVER = "driver"
