@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.integration.openssh import SshNodes, local_nodes
@@ -29,6 +30,7 @@ from nightbench.core.model import (
 )
 from nightbench.core.model.alerts import Confirmation, ConfirmationResult
 from nightbench.core.run_plan import CasePlan, RunPlan, definition_digest
+from nightbench.experiments import confirm
 from nightbench.experiments.comparison import ComparedCase, ended_launches
 from nightbench.experiments.confirm import ELSEWHERE, ConfirmRequest, measure_again
 from nightbench.experiments.engine import ComparisonObserver, ExperimentContext
@@ -245,3 +247,39 @@ def test_a_prefix_that_is_gone_is_inconclusive_and_nothing_is_launched(
     assert "cannot be had any more" in found.sentence
     assert "bin/python is not there" in found.sentence
     assert spool.comparison(request.comparison_id).case_ids() == []
+
+
+@pytest.mark.slow
+def test_what_the_first_rounds_leave_open_gets_more_where_there_is_time(
+    doubt: Doubt,
+    spool: Spool,
+    context: ExperimentContext,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(confirm, "MOST_MORE", 3)
+    good, bad = prefix(tmp_path / "good", STEP_S), prefix(tmp_path / "bad", STEP_S)
+    # Every second of its launches takes half as long again: no few rounds can tell what it is.
+    uneven = """#!/bin/sh
+case "$*" in *rank.py*) echo >>"$0.launches" ;; esac
+step=0.1
+[ $(($(cat "$0.launches" 2>/dev/null | wc -l) % 2)) = 0 ] && step=0.15
+FAKE_STEP_S=$step exec python3 "$@"
+"""
+    (tmp_path / "bad/bin/python").write_text(uneven)
+    request, plan = doubt(good, bad)
+
+    def again(spare_s: float) -> tuple[Confirmation, dict[str, Any]]:
+        work = measure_again(
+            request, plan, spool, on_one_node(context), ComparisonObserver(), lambda: spare_s
+        )
+        return asyncio.run(work)
+
+    found, detail = again(0.0)
+    assert (found.outcome, found.rounds) == (ConfirmationResult.INCONCLUSIVE, PAIRS)
+    found, detail = again(3600.0)
+    assert found.rounds == PAIRS + 3
+    assert detail["here"]["cases"][0]["nodes"] == ["n1"]
+    assert "3 of these rounds were added, as the first left it open" in found.sentence
+    # Another process that goes on with it measures nothing more, however much time there is.
+    assert again(3600.0)[0] == found
