@@ -81,20 +81,40 @@ class Scope:
         self.key, key = jax.random.split(self.key)
         return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), 0)
 
+    def by_experts(self, function, rows, weights, chosen):
+        """What experts make of rows (rows, hidden), of which each has chosen some, with weights."""
+        return function(rows, weights, chosen)
+
 
 class Sharded(Scope):
-    """A scope whose weights are gathered where they are used; their gradients are scattered."""
+    """A scope whose weights are gathered where they are used; their gradients are scattered.
 
-    def __init__(self, parameters, averages, key, split):
+    Experts stay where they are: `held` of them on each rank, which computes what those of all ranks
+    send it. None: all ranks have all.
+    """
+
+    def __init__(self, parameters, averages, key, split, held):
         super().__init__(parameters, averages, key)
-        self.split = split
+        self.split, self.held = split, held
 
     def parameter(self, name, *shape):
         """The whole of a parameter, of which each rank holds a part."""
         part = self.parameters[name]
-        if self.split[name] is None:
+        if self.split[name] is None or self.held is not None:
             return part
         return jax.lax.all_gather(part, "shards", axis=self.split[name], tiled=True)
+
+    def by_experts(self, function, rows, weights, chosen):
+        """The same, of the rows of all ranks; their parts of each sum come back to its rank."""
+        if self.held is None:
+            return function(rows, weights, chosen)
+        rows, weights, chosen = (
+            jax.lax.all_gather(each, "shards", tiled=True) for each in (rows, weights, chosen)
+        )
+        own = chosen - jax.lax.axis_index("shards") * self.held
+        here = (own >= 0) & (own < self.held)
+        made = function(rows, jnp.where(here, weights, 0), jnp.where(here, own, self.held))
+        return jax.lax.psum_scatter(made, "shards", tiled=True)
 
 
 class Shapes(Scope):
@@ -134,8 +154,15 @@ class Trainer(Base):
             "good_steps": numpy.int32(0),
             "step": numpy.int32(1),
         }
-        shards = context.case.get("shard", 1)
+        shards, owners = context.case.get("shard", 1), context.devices_of_experts
         self.split = {name: _split_axis(w.shape, shards) for name, w in weights.items()}
+        self.held = None
+        if owners > 1:
+            # Experts lie on the axis of shards, and nothing else does.
+            own = [name for name in weights if name.split(".")[-2] in context.experts]
+            shards, self.held = owners, params["experts"] // owners
+            self.split.update(dict.fromkeys(own, 0))
+        self.shards = shards
         self.averaged = context.grouped and context.data_ranks > 1
         place, train, self.state = jax.device_put, self._train, state
         if context.grouped:
@@ -205,9 +232,8 @@ class Trainer(Base):
         params, scale = self.context.params, state["loss_scale"]
 
         def scaled_loss(weights):
-            scope = Sharded(
-                self._cast(weights), state["averages"], self._key(state["step"]), self.split
-            )
+            key = self._key(state["step"])
+            scope = Sharded(self._cast(weights), state["averages"], key, self.split, self.held)
             model = functools.partial(self.model, scope)
             loss = self.network.loss(model, self._cast(batch))
             return loss * scale, (loss, scope.averages)
@@ -239,10 +265,10 @@ class Trainer(Base):
         return jax.random.fold_in(jax.random.fold_in(jax.random.key(0), rank), step)
 
     def _mean(self, name, gradient):
-        """Of all ranks; that of a part is the sum of a replica's ranks already."""
+        """Of all ranks; that of a part or an expert is the sum of a replica's ranks already."""
         if self.split[name] is None:
             return jax.lax.pmean(gradient, RANKS)
-        return jax.lax.pmean(gradient, "copies") / self.context.case["shard"]
+        return jax.lax.pmean(gradient, "copies") / self.shards
 
     @staticmethod
     def _unless_overflown(state, new, gradients):

@@ -16,19 +16,27 @@ def routed(scope, name, x, params):
     weights, chosen = lax.top_k(likely, active)
     weights = weights / weights.sum(-1, keepdims=True)
     counts = jax.nn.one_hot(chosen, experts, dtype=jnp.int32).sum((1, 2))
-    # Rows by expert: each token stands there once for each of its own.
-    order = chosen.reshape(-1).argsort(stable=True)
 
-    def product(rows, part, *shape):
-        matrices = scope.parameter(name + part + ".weight", experts, *shape)
-        return lax.ragged_dot(rows, matrices, counts.sum(0))
+    def swiglu(rows, weights, chosen):
+        """Of the experts whose matrices are here; what chooses none of these comes last."""
+        gate, widen, narrow = (
+            scope.parameter(name + part + ".weight", experts, *shape)
+            for part, shape in (
+                (".gate", (hidden, inner)),
+                (".widen", (hidden, inner)),
+                (".narrow", (inner, hidden)),
+            )
+        )
+        sizes = jax.nn.one_hot(chosen, len(gate), dtype=jnp.int32).sum((0, 1))
+        # Rows by expert: each token stands there once for each of its own.
+        order = chosen.reshape(-1).argsort(stable=True)
+        rows = rows[order // active]
+        rows = jax.nn.silu(lax.ragged_dot(rows, gate, sizes)) * lax.ragged_dot(rows, widen, sizes)
+        rows = lax.ragged_dot(rows, narrow, sizes)[order.argsort()]
+        return (rows.reshape(*chosen.shape, hidden) * weights[..., None]).sum(1).astype(x.dtype)
 
-    rows = x.reshape(-1, hidden)[order // active]
-    rows = jax.nn.silu(product(rows, ".gate", hidden, inner)) * product(
-        rows, ".widen", hidden, inner
-    )
-    rows = product(rows, ".narrow", inner, hidden)[order.argsort()]
-    y = (rows.reshape(*chosen.shape, hidden) * weights[..., None]).sum(2).astype(x.dtype)
+    tokens = (x.reshape(-1, hidden), weights.reshape(-1, active), chosen.reshape(-1, active))
+    y = scope.by_experts(swiglu, *tokens).reshape(x.shape)
     return y, balance(likely, counts), counts.sum(0)
 
 
