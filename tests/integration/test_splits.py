@@ -98,9 +98,14 @@ def hidden(samples: int) -> int:
             *("pytorch", "mixtral", 4, 1, MOMENTUM),
             [
                 ({"expert": 4}, None),
-                ({"expert": 2, "micro_batches": 2, "recompute": "full"}, None),
+                (
+                    {"expert": 2, "shard": 4, "shard_stage": 3}
+                    | {"micro_batches": 2, "recompute": "full"},
+                    None,
+                ),
             ],
         ),
+        ("jax", "mixtral", 2, 1, MOMENTUM, [({"expert": 2}, None)]),
         ("jax", "llama", 2, 2, {}, [({"tensor": 2}, None)]),
         ("jax", "llama", 4, 2, MOMENTUM, [({"tensor": 2, "shard": 2, "shard_stage": 2}, None)]),
     ],

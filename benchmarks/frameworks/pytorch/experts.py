@@ -1,7 +1,7 @@
 """Experts split over devices, as in GShard (Lepikhin et al. 2020, arXiv:2006.16668).
 
 Each device has some experts of every layer, computes the tokens that go to them from all devices,
-and sends back what they make of these. Everything else is replicated.
+and sends back what they make of these. Everything else is replicated, or split by stage 2 or 3.
 """
 
 from functools import partial
@@ -35,7 +35,9 @@ class Experts:
         for path, module in model.named_modules():
             if path.rpartition(".")[2] in context.experts:
                 own = module.weight.detach().chunk(self.ranks)[mesh["experts"].get_local_rank()]
-                module.weight = self.weights[path + ".weight"] = nn.Parameter(own.clone())
+                module.weight = self.weights[path + ".weight"] = nn.Parameter(
+                    own.clone().to(device)
+                )
             if hasattr(module, "swiglu"):
                 module.swiglu = partial(self.swiglu, module.swiglu)
         # What is a device's own is not broadcast, and its gradients are averaged here.

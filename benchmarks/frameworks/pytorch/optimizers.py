@@ -3,17 +3,25 @@
 import torch
 
 
+def _apart(parameters):
+    """The same in groups: PyTorch updates shards and what is whole by different kernels."""
+    weights = list(parameters)
+    parted = [weight for weight in weights if hasattr(weight, "full_tensor")]
+    whole = [weight for weight in weights if not hasattr(weight, "full_tensor")]
+    return [{"params": each} for each in (parted, whole) if each]
+
+
 def sgd(parameters, params):
     """Stochastic gradient descent without momentum."""
     return torch.optim.SGD(
-        parameters, lr=params["learning_rate"], weight_decay=params.get("weight_decay", 0.0)
+        _apart(parameters), lr=params["learning_rate"], weight_decay=params.get("weight_decay", 0.0)
     )
 
 
 def momentum(parameters, params):
     """Stochastic gradient descent with momentum."""
     return torch.optim.SGD(
-        parameters,
+        _apart(parameters),
         lr=params["learning_rate"],
         momentum=params["momentum"],
         weight_decay=params.get("weight_decay", 0.0),
@@ -23,7 +31,7 @@ def momentum(parameters, params):
 def adam(parameters, params):
     """Adam (Kingma and Ba 2014, arXiv:1412.6980)."""
     return torch.optim.Adam(
-        parameters,
+        _apart(parameters),
         lr=params["learning_rate"],
         betas=(params["beta1"], params["beta2"]),
         eps=params["epsilon"],
@@ -34,10 +42,9 @@ def adam(parameters, params):
 def adamw(parameters, params):
     """Adam, with decoupled decay of matrices (Loshchilov and Hutter 2017, arXiv:1711.05101)."""
     weights = list(parameters)
-    groups = [
-        {"params": [w for w in weights if w.dim() > 1], "weight_decay": params["weight_decay"]},
-        {"params": [w for w in weights if w.dim() <= 1], "weight_decay": 0.0},
-    ]
+    matrices = _apart(w for w in weights if w.dim() > 1)
+    groups = [{**each, "weight_decay": params["weight_decay"]} for each in matrices]
+    groups += [{**each, "weight_decay": 0.0} for each in _apart(w for w in weights if w.dim() <= 1)]
     return torch.optim.AdamW(
         groups,
         lr=params["learning_rate"],

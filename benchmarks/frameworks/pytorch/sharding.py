@@ -33,7 +33,7 @@ def mesh_of(context, device, by_batch=False):
     return init_device_mesh(device.type, shape, mesh_dim_names=("stages", *names, "tensor"))
 
 
-def split(model, context, mesh, dtype):
+def split(model, context, mesh, dtype, own=()):
     """Splits a model by `tensor` and by stages 2 and 3, and moves what is left to the device.
 
     A layer's parameters are gathered for its forward and backward (stage 3), or once for both
@@ -44,6 +44,7 @@ def split(model, context, mesh, dtype):
         context: see `rank.Context`; its workload's `shards` names the list of layers.
         mesh: of all ranks.
         dtype: in which products are computed; None: as weights are.
+        own: parameters that are this device's alone, and stay as they are.
 
     Returns:
         The networks of this device's stages, by their numbers: the model alone without a pipeline.
@@ -62,7 +63,7 @@ def split(model, context, mesh, dtype):
     else:
         data = mesh["shards"] if mesh["copies"].size() == 1 else mesh["copies", "shards"]
         again = {"reshard_after_forward": stage == 3}
-        wrap = functools.partial(fully_shard, mesh=data, mp_policy=policy)
+        wrap = functools.partial(fully_shard, mesh=data, mp_policy=policy, ignored_params=set(own))
     for layer in getattr(model, context.shards):
         wrap(layer, **({} if stage is None else again))
     for each in stages.values():

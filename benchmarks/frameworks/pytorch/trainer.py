@@ -50,15 +50,17 @@ class Trainer(Base):
         recompute = context.case.get("recompute", "none")
         if recompute != "none":
             self._recompute(recompute)
-        if parted:
-            stages = sharding.split(self.model, context, mesh, AUTOCAST.get(context.precision))
-        else:
-            self.model.to(device, memory_format=layout)
-        self.experts = None
+        self.experts, own = None, ()
         if context.devices_of_experts > 1:
             from frameworks.pytorch.experts import Experts
 
             self.experts = Experts(self.model, context, device)
+            own = self.experts.weights.values()
+        if parted:
+            dtype = AUTOCAST.get(context.precision)
+            stages = sharding.split(self.model, context, mesh, dtype, own)
+        else:
+            self.model.to(device, memory_format=layout)
         self.sequences = None
         if context.pieces > 1:
             from frameworks.pytorch.context import Sequences

@@ -19,24 +19,26 @@ def held_bytes(case: Case, workload: WorkloadInfo) -> dict[str, float] | None:
     parameters = params.get("parameters", workload.parameters)
     if parameters is None:
         return None
+    own = 0.0  # Of experts, which no `shard` splits any further.
     if workload.expert and case.expert > 1:
-        parameters -= evaluate(workload.expert, params) * (1 - 1 / case.expert)
+        parameters -= evaluate(workload.expert, params)
+        own = FLOAT32 * evaluate(workload.expert, params) / case.expert
+        own /= case.tensor * case.pipeline
     # Norms are on all devices, and ends of a pipeline hold more than others: still at least this.
     whole = FLOAT32 * parameters / (case.tensor * case.pipeline)
     stage = case.shard_stage or 0
-    states = whole * _MOMENTS.get(params.get("optimizer", ""), 0)
-    if case.state_precision == "bf16":
-        states /= 2
+    moments = _MOMENTS.get(params.get("optimizer", ""), 0)
     if case.strategy is Strategy.PARAMETER_SERVER:
-        states = 0
+        moments = 0
+    width = moments / 2 if case.state_precision == "bf16" else moments
     held = {
-        "weights": whole / (case.shard if stage == 3 else 1),
-        "gradients": whole / (case.shard if stage >= 2 else 1),
-        "optimiser states": states / (case.shard if stage >= 1 else 1),
+        "weights": own + whole / (case.shard if stage == 3 else 1),
+        "gradients": own + whole / (case.shard if stage >= 2 else 1),
+        "optimiser states": width * (own + whole / (case.shard if stage >= 1 else 1)),
     }
     if stage == 2:  # What is split between steps, and what is gathered for one.
         gathered = whole / 2 if case.precision in ("bf16", "fp16") else whole
-        held["weights"] = whole / case.shard + gathered
+        held["weights"] = own + whole / case.shard + gathered
     return {**held, "activations": kept_bytes(case, workload)}
 
 

@@ -69,6 +69,9 @@ def test_devices_of_experts_hold_their_part_of_them_alone() -> None:
     experts = 32 * 8 * 3 * 4096 * 14336
     parameters = 46702792704 - experts * 7 / 8
     assert sum(held.values()) - held["activations"] == pytest.approx(16 * parameters)
+    split = held_bytes(replace(case, shard=8, shard_stage=3), CATALOG.workloads["mixtral"])
+    assert split
+    assert sum(split.values()) - split["activations"] == pytest.approx(16 * 46702792704 / 8)
 
 
 def test_what_cannot_fit_is_refused_with_the_figure() -> None:
