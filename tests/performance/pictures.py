@@ -173,6 +173,7 @@ def addresses(client: httpx.Client) -> Mapping[str, tuple[str, str]]:
     published = urlencode({"source": figure["source_document"], "figure": figure["figure"]})
     return {
         "morning": (f"{HOME}?days=3", rows),
+        "overview": (f"{HOME}/overview", rows),
         "series": (f"{HOME}/series?{series}", plot),
         "alert": (f"{HOME}/alerts/{fallen['alert_id']}", plot),
         "compare": (f"{HOME}/compare?{builds}", rows),

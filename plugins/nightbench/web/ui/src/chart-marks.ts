@@ -79,12 +79,20 @@ export function events(series: SeriesHistory): Event[] {
   return found.sort((one, other) => one.at - other.at);
 }
 
-/** Labels of marks at places on an axis, sorted: those that would cover each other are one, which names an alert first. */
-export function mergeLabels<T extends { x: number; label: string; kind: Event["kind"] }>(marks: T[], gap: number): T[] {
+/**
+ * Labels of marks at places on an axis, sorted: those that would cover each other are one, which names
+ * an alert first. Within a gap of the end of the axis a label stands before its mark.
+ */
+export function mergeLabels<T extends { x: number; label: string; kind: Event["kind"] }>(
+  marks: T[],
+  gap: number,
+  end: number,
+): T[] {
   const groups: T[][] = [];
   for (const each of marks) {
     const group = groups.at(-1);
-    if (group?.[0] && each.x < group[0].x + gap) group.push(each);
+    const begins = each.x > end - gap ? each.x - gap : each.x;
+    if (group?.[0] && begins < group[0].x + gap) group.push(each);
     else groups.push([each]);
   }
   return groups.flatMap((group) => {

@@ -138,9 +138,10 @@ export function HistoryChart({
         ctx.lineTo(x, bbox.top + bbox.height);
         ctx.stroke();
       }
-      for (const { x, kind, label } of mergeLabels(marks, LABEL_GAP * unit)) {
+      const end = bbox.left + bbox.width;
+      for (const { x, kind, label } of mergeLabels(marks, LABEL_GAP * unit, end)) {
         ctx.fillStyle = colour(kind === "alert" ? "red-fg" : "fg-muted");
-        ctx.textAlign = x > bbox.left + bbox.width - LABEL_GAP * unit ? "right" : "left";
+        ctx.textAlign = x > end - LABEL_GAP * unit ? "right" : "left";
         ctx.fillText(label, x + (ctx.textAlign === "left" ? 3 : -3) * unit, bbox.top - 4 * unit);
       }
       for (const reference of published) {

@@ -1,10 +1,11 @@
 // Workloads by framework lines: how each stands to the best, how it moved, and what is published.
+import { Fragment, type ReactNode } from "react";
 import { Box, Flex, Heading, Table, Text } from "@chakra-ui/react";
 
 import { apiAddress, useApi } from "./api";
 import type { Overview, OverviewCell } from "./api-types";
 import { change, count, percent } from "./format";
-import { Answered, Download, Link, Note, useTitle } from "./parts";
+import { Answered, Download, Link, Note, Section, useTitle } from "./parts";
 import { onDemand } from "./on-demand";
 import { routes } from "./routes";
 
@@ -63,12 +64,12 @@ export function grid(items: OverviewCell[]): { workloads: string[]; lines: strin
   return { workloads: ordered("workload"), lines: ordered("framework") };
 }
 
-function Heat({ items }: { items: OverviewCell[] }) {
+function Heat({ items, label }: { items: OverviewCell[]; label: string }) {
   const { workloads, lines } = grid(items);
   const by = new Map(items.map((each) => [`${each.workload} ${each.framework}`, each]));
   return (
-    <Box overflowX="auto" mt={3} tabIndex={0} role="region" aria-label="Workloads by framework lines, scrolls">
-      <Table.Root size="sm" w="auto" aria-label="Workloads by framework lines">
+    <Box overflowX="auto" mt={3} tabIndex={0} role="region" aria-label={`${label}, scrolls`}>
+      <Table.Root size="sm" w="auto" aria-label={label}>
         <Table.Header>
           <Table.Row>
             <Table.ColumnHeader color="fg.muted">Workload</Table.ColumnHeader>
@@ -83,7 +84,7 @@ function Heat({ items }: { items: OverviewCell[] }) {
           {workloads.map((workload) => (
             <Table.Row key={workload}>
               <Table.ColumnHeader scope="row" position="sticky" left={0} bg="bg" zIndex={1} minW="8em" maxW="12em" overflowWrap="anywhere">
-                {workload}
+                {breakable(workload)}
               </Table.ColumnHeader>
               {lines.map((line) => (
                 <Table.Cell key={line} verticalAlign="top" px={1}>
@@ -96,6 +97,16 @@ function Heat({ items }: { items: OverviewCell[] }) {
       </Table.Root>
     </Box>
   );
+}
+
+/** A name that a narrow column breaks after its underscores first. */
+function breakable(name: string): ReactNode {
+  return name.split(/(?<=_)/).map((part, index) => (
+    <Fragment key={index}>
+      {part}
+      <wbr />
+    </Fragment>
+  ));
 }
 
 /** The workloads that have a series. */
@@ -115,10 +126,14 @@ export function OverviewPage() {
         <Download address={apiAddress("overview", { format: "csv" })} file="overview.csv" />
       </Flex>
       <Answered answer={answer}>
-        {({ items }) =>
-          items.length ? (
+        {({ items }) => {
+          const ours = measured(items);
+          const [known, published] = [true, false].map((isOurs) =>
+            items.filter(({ workload }) => ours.includes(workload) === isOurs),
+          ) as [OverviewCell[], OverviewCell[]];
+          return items.length ? (
             <>
-              <Heat items={items} />
+              {known.length > 0 && <Heat items={known} label="Workloads by framework lines" />}
               <Text color="fg.muted" fontSize="xs" mt={2}>
                 Share: the newest medians of a line over those of the best line at equal work (all other
                 axes equal, same cluster); geometric mean of the series where there is another line,
@@ -127,12 +142,17 @@ export function OverviewPage() {
                 Published: figures of the public benchmarks, which are never mixed with measured ones.
                 A dash: neither measured nor published.
               </Text>
-              {measured(items).length > 0 && <Curves workloads={measured(items)} />}
+              {ours.length > 0 && <Curves workloads={ours} />}
+              {published.length > 0 && (
+                <Section title="Only published">
+                  <Heat items={published} label="Workloads that are only published" />
+                </Section>
+              )}
             </>
           ) : (
             <Note>Nothing is measured or published.</Note>
-          )
-        }
+          );
+        }}
       </Answered>
     </>
   );

@@ -236,8 +236,6 @@ function History({ series }: { series: SeriesHistory }) {
           {detectable && (
             <Fact name="Smallest slowdown that would be found">{percent(detectable.smallest_slowdown)}</Fact>
           )}
-          <UseFacts of={latest} unit={unit} />
-          {series.roofline && <Fact name="Bound">{boundBy(series.roofline)}</Fact>}
         </Facts>
       )}
       {series.noisy && (
@@ -253,6 +251,14 @@ function History({ series }: { series: SeriesHistory }) {
         </Note>
       )}
       <Plot series={series} />
+      {latest && (
+        <Section title="The newest median on its devices">
+          <Facts>
+            <UseFacts of={latest} unit={unit} />
+            {series.roofline && <Fact name="Bound">{boundBy(series.roofline)}</Fact>}
+          </Facts>
+        </Section>
+      )}
       {changes.length > 0 && (
         <Section title="What changed">
           <List.Root ps={5}>

@@ -216,14 +216,19 @@ test("labels that would cover each other are one, and an alert is named first", 
   const at = (x: number, label: string, kind: "alert" | "version" | "other" = "other") => ({ x, label, kind });
   const marks = [at(0, "code"), at(30, "2.1", "version"), at(60, "alert 7", "alert"), at(75, "code"), at(160, "node")];
   assert.deepEqual(
-    mergeLabels(marks, 70).map(({ x, label, kind }) => [x, label, kind]),
+    mergeLabels(marks, 70, 300).map(({ x, label, kind }) => [x, label, kind]),
     [
       [0, "alert 7 +2", "alert"],
       [75, "code", "other"],
       [160, "node", "other"],
     ],
   );
-  assert.deepEqual(mergeLabels([], 70), []);
+  assert.deepEqual(mergeLabels([], 70, 300), []);
+  assert.deepEqual(
+    mergeLabels([at(150, "code"), at(285, "alert 7", "alert")], 70, 300).map(({ x, label }) => [x, label]),
+    [[150, "alert 7 +1"]],
+    "a label at the right edge reaches back",
+  );
 });
 
 test("what is measured stands before what is only published", () => {
