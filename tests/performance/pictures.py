@@ -55,6 +55,9 @@ SLOWER_BY = 0.031
 SETTLE_MS = 1500
 """What plots and late answers of a page take after its content is there."""
 
+PATIENCE_MS = 180_000
+"""For a page, on a machine that is busy."""
+
 
 def main(words: list[str]) -> int:
     """The command line; writes the pictures and prints a line for each."""
@@ -132,10 +135,11 @@ def take(login: Logins, binary: str, folder: Path) -> Iterator[dict[str, Any]]:
         browser = playwright.chromium.launch(executable_path=binary, args=ARGUMENTS)
         size = {"width": WIDTH, "height": HEIGHT}
         with closing(browser.new_context(viewport=size, color_scheme="light")) as context:
+            context.set_default_timeout(PATIENCE_MS)
             page = logged_in(context, login.ui, login.viewer, login.viewer_password)
             for name, (path, content) in pages.items():
                 page.goto(login.ui + path)
-                page.locator(content).first.wait_for(timeout=60_000)
+                page.locator(content).first.wait_for()
                 page.wait_for_timeout(SETTLE_MS)
                 file = folder / f"{name}.png"
                 file.write_bytes(shot(page))
