@@ -16,10 +16,6 @@ from nightbench.detection.visits import Visits
 CLEAR = 6.0
 """Noise scales from which a change is accepted with a shorter past."""
 
-USUAL_DEPTH = 0.05
-"""A visit of this depth is as rare whatever `Weights.rarer` is."""
-
-
 EPISODE, ALIKE, OUTLASTED, WEEKS, DISTINCT = 6.0, 1.4, 1.5, 14, 4.0
 """Two earlier visits and more are episodes of one length where they last so many nights in the
 mean, the longest by this factor longer at most. What has outlasted the longest by this factor, has
@@ -41,9 +37,7 @@ class Weights:
     """Logarithms of the two counts of the beta distribution of staying another night."""
     visit_leave: float = 0.016
     depth: float = 3.489
-    """Logarithm of how much rarer, as a logarithm too, visits of depth 1 are."""
-    rarer: float = 0.954
-    """Power of the depth with which they become rarer."""
+    """Logarithm of how much rarer, as a logarithm too, visits of depth 1 are before any is seen."""
     visit: float = 8.704
     chain: float = 7.745
     indistinct: float = 1.614
@@ -54,8 +48,6 @@ class Weights:
     chain_nights: float = 1.243
     young: float = 13.78
     """Doubt about a level that eight nights stand for."""
-    seen: float = 0.036
-    """Logarithm of the visits to a depth after which it is half as rare as `depth` says."""
     before: float = 0.081
     """How much of a visit an earlier level is that lay there."""
 
@@ -74,10 +66,8 @@ def log_odds(evidence: Evidence) -> float:
     nothing += w.young * 8 / evidence.before.known * min(1.0, CLEAR / distinct)
     if _outlasts(evidence.visits, evidence.after, distinct):
         return -nothing
-    unseen = math.exp(w.seen)
     visits = evidence.visits.towards(evidence.visits_before, w.before)
-    depth = USUAL_DEPTH * (abs(evidence.shift.step) / USUAL_DEPTH) ** w.rarer
-    rarity = depth * math.exp(w.depth) * unseen / (unseen + visits.count)
+    rarity = abs(evidence.shift.step) * math.exp(w.depth) / (1 + visits.count)
     return -_sum_of_odds(
         _sum_of_odds(nothing, _one_stay(evidence, visits, w) + w.visit - rarity),
         _chain(evidence, visits, w) + w.chain - rarity - w.indistinct * max(0.0, 3 - distinct),
