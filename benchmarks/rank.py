@@ -26,6 +26,7 @@ import time
 
 from batch_search import MAX, largest_batch
 from measure import loss_summary, measure
+from plain import beside, plain_rounds
 from profiling import profile, profile_steps
 from recorder import Recorder
 from wrappers import Slowed, drill_sleep_s
@@ -210,7 +211,7 @@ def main():
     precision = trainer.precision_proof()
     asynchronous = context.case["strategy"] == "parameter_server" and context.case["sync"] != "sync"
     drain_file = os.path.join(repeat_dir, "drain") if asynchronous else None
-    profiled_steps = profile_steps(job)
+    profiled_steps, rounds = profile_steps(job), plain_rounds(job)
     sleep_s = drill_sleep_s(job)
     if sleep_s:
         trainer = Slowed(trainer, runtime, sleep_s)
@@ -270,6 +271,8 @@ def main():
         rank["gradients_arrive"] = arrive
     if profiled_steps:
         rank["profile"] = profile(trainer, runtime, profiled_steps)
+    if rounds:
+        rank["plain"] = beside(trainer, runtime, context, code, rounds)
     write_json(os.path.join(folder, "rank.json"), rank)
     runtime.shutdown()
     recorder.close()

@@ -2,11 +2,11 @@
 
 python -m tests.performance lines [--lines pytorch,paddle3] [--modes all] [--rounds 5] [--node DIR]
 
-The plain loop, `plain/<line or api>_loop.py`, is written as the framework's own examples
-write theirs and knows nothing of Nightbench. Rounds alternate which of the two goes first. Each
-process has one core and one thread; the first steps of both are left out. Work of others on the
-machine disturbs: its load average stands beside each figure. `--modes all`: after a line's default
-its other executions, compilers and layouts that a CPU has.
+The plain loop, `plain_loop.py` of the line or its API, is written as the framework's own examples
+write theirs; `nightbench accept` measures by it, too (benchmarks/plain.py). Rounds alternate which
+of the two goes first. Each process has one core and one thread; the first steps of both are left
+out. Work of others on the machine disturbs: its load average stands beside each figure. `--modes
+all`: after a line's default its other executions, compilers and layouts that a CPU has.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import json
 import os
 import shlex
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -25,17 +24,7 @@ from typing import Any
 from nightbench.core.model import LINE_AXES
 from nightbench.testkit.gangs import BENCHMARKS, build_environment, job_of, run_gang
 
-PLAIN = Path(__file__).parent / "plain"
 WARMUP = 5
-
-
-def loop_of(line: str) -> Path:
-    """The plain loop of a line, or of all lines with its API."""
-    own = PLAIN / f"{line}_loop.py"
-    if own.exists():
-        return own
-    description = json.loads((BENCHMARKS / "frameworks" / line / "framework.json").read_text())
-    return PLAIN / f"{description['api']}_loop.py"
 
 
 def modes_of(line: str) -> list[str]:
@@ -76,16 +65,16 @@ def ours(python: str, line: str, mode: str, given: argparse.Namespace) -> float:
 
 def plain(python: str, line: str, mode: str, given: argparse.Namespace) -> float:
     """Seconds of a step of the plain loop."""
-    spec = json.loads((BENCHMARKS / "workloads" / given.workload / "spec.json").read_text())
-    argv = [python, str(loop_of(line)), str(BENCHMARKS / "workloads" / given.workload)]
-    argv += [json.dumps(spec["scales"]["smoke"])]
-    argv += [str(number) for number in (given.batch_size, WARMUP, given.steps)]
-    argv += [mode]
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{argv[1]} exited with {done.returncode}:\n{done.stderr[-2000:]}")
-    seconds: float = json.loads(done.stdout.splitlines()[-1])["seconds"] / given.steps
+    from plain import Loop, loop_of
+
+    axes = dict([mode.split()]) if mode else {}
+    job = job_of(line, given.workload, trainers=1, strategy="single", **axes)
+    case = {**job["case"], "batch_size_per_device": given.batch_size}
+    script, code = loop_of(str(BENCHMARKS), line), str(BENCHMARKS)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    with Loop(python, script, code, case, job["workload"]["params"], gpu=False) as loop:
+        loop.seconds_of(WARMUP)
+        seconds: float = loop.seconds_of(given.steps) / given.steps
     return seconds
 
 
@@ -101,8 +90,12 @@ def ratios(python: str, line: str, mode: str, given: argparse.Namespace) -> list
 
 def main(words: list[str]) -> int:
     """Print a line for each framework line; 1 where a mode is below 0.99 of its plain loop."""
+    # Launchers import what lines share.
+    sys.path.insert(0, str(BENCHMARKS))
+    from plain import loop_of
+
     folders = sorted((BENCHMARKS / "frameworks").glob("[!.]*"))
-    lines = [each.name for each in folders if loop_of(each.name).exists()]
+    lines = [each.name for each in folders if loop_of(str(BENCHMARKS), each.name)]
     options = argparse.ArgumentParser(prog="python -m tests.performance lines")
     options.add_argument("--lines", default=",".join(lines), help="with commas between (all)")
     options.add_argument("--modes", choices=["default", "all"], default="default")
@@ -112,8 +105,6 @@ def main(words: list[str]) -> int:
     options.add_argument("--steps", type=int, default=30)
     options.add_argument("--node", type=Path, help="root of a node's environments (a new one)")
     given = options.parse_args(words)
-    # Launchers import what lines share.
-    sys.path.insert(0, str(BENCHMARKS))
     # This process polls: not on the core of what is measured, where there is another.
     *others, last = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, others or [last])

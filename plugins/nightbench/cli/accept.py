@@ -147,6 +147,7 @@ class TerminalObserver:
 
 _LAST = (
     *("outcome", "reason", "variant", "build_id", "framework_version", "driver", "efficiency"),
+    *("plain_ratio", "plain_low", "plain_high", "plain_absent"),
     *("code_digest", "run_id", "started_at"),
 )
 """What is said of a mode's newest result."""
@@ -177,6 +178,17 @@ _COLOURS = {
 }
 
 
+_COLUMNS = ("line", "mode", "devices", "build", "outcome", "of plain loop")
+
+
+def beside_plain_loop(state: ModeState) -> str:
+    """Throughput over that of a plain loop with its interval: `0.98 (0.95 to 1.01)`."""
+    known = state.known
+    if known is None or known.plain_ratio is None:
+        return ""
+    return f"{known.plain_ratio:.2f} ({known.plain_low:.2f} to {known.plain_high:.2f})"
+
+
 def show(states: Sequence[ModeState], cluster: Cluster) -> None:
     """Print a table of the modes, how many stand how, and how long those that are due take."""
     rows = (
@@ -186,11 +198,12 @@ def show(states: Sequence[ModeState], cluster: Cluster) -> None:
             state.cell.devices or "-",
             state.build.build_id if state.build else "-",
             Text(state.outcome, style=_COLOURS.get(state.outcome, "")),
+            beside_plain_loop(state),
             (state.reason or "").split("\n")[0],
         )
         for state in states
     )
-    out.print(common.table(("line", "mode", "devices", "build", "outcome", "reason"), rows))
+    out.print(common.table((*_COLUMNS, "reason"), rows))
     counted = Counter(state.outcome for state in states)
     words = ", ".join(f"{counted[word]} {word}" for word in _COLOURS if counted[word])
     say(f"cluster {cluster.name}: {words}")

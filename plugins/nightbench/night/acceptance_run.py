@@ -4,6 +4,7 @@ It is resumable: what an interrupted one measured is loaded first, and only what
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Protocol
 from nightbench.core.acceptance import SUITE, ModeCell, acceptance_suite, mode_cells
 from nightbench.core.capabilities import untried_because
 from nightbench.core.errors import UserError
-from nightbench.core.model import CaseStatus, Catalog, Cluster, JobSpec, RunKind
+from nightbench.core.model import CaseStatus, Catalog, Cluster, JobSpec, RunKind, Strategy
 from nightbench.core.run_plan import make_plan, new_run_id
 from nightbench.core.sentences import sentences
 from nightbench.gang import SshTarget, case_runner
@@ -30,6 +31,9 @@ from nightbench.spool import RunSpool, Spool
 from nightbench.spool.plans import mark_ended, store_plan
 from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connect
+
+ROUNDS = 9
+"""Turns of a trainer and of a plain loop of its framework."""
 
 
 @dataclass(frozen=True)
@@ -257,7 +261,7 @@ def _measure(
 
     def measure(some: Sequence[JobSpec]) -> None:
         case_runner.measure_cases(
-            some,
+            list(map(_beside_plain_loop, some)),
             folder,
             context.targets,
             shipment,
@@ -273,6 +277,13 @@ def _measure(
             if why := failed.get(cells[job.case.case_id].narrower):
                 observer.say(f"{job.case.case_id} is not tried: {why} did not pass")
         measure([job for job in wide if cells[job.case.case_id].narrower not in failed])
+
+
+def _beside_plain_loop(job: JobSpec) -> JobSpec:
+    """The same job; a trainer that is alone takes turns with a plain loop after its window."""
+    if job.case.strategy is not Strategy.SINGLE:
+        return job
+    return dataclasses.replace(job, env={**job.env, "NIGHTBENCH_PLAIN_ROUNDS": str(ROUNDS)})
 
 
 def _failed(folder: RunSpool, cells: Mapping[str, ModeCell]) -> dict[tuple[str, str], str]:

@@ -34,6 +34,13 @@ class AcceptedMode:
     """Why it did not pass."""
     efficiency: float | None = None
     """Speed-up over one device in the same acceptance, divided by the devices."""
+    plain_ratio: float | None = None
+    """Throughput over that of a plain loop of the framework in turn with it."""
+    plain_low: float | None = None
+    """With `plain_high` the 95 % interval of `plain_ratio`."""
+    plain_high: float | None = None
+    plain_absent: str | None = None
+    """Why an acceptance has no `plain_ratio`."""
 
     @property
     def devices(self) -> str:

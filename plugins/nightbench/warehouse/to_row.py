@@ -32,6 +32,7 @@ MEASUREMENT_COLUMNS = (
     *("time_to_first_step_s", "peak_resident_bytes", "peak_allocator_bytes", "found_batch_size"),
     *("sent_bytes_per_step", "data_wait_s", "power_w", "joules_per_unit", "energy_absent"),
     *("tokens_per_s", "model_flops_per_s", "device", "peak_flops", "mfu", "mfu_absent"),
+    *("plain_ratio", "plain_low", "plain_high", "plain_absent"),
     *("definition_digest", "fingerprint_id"),
 )
 
@@ -154,6 +155,7 @@ def measurement_row(m: Measurement, quarantined: bool) -> Row:
         "energy_absent": text(m.energy_absent),
         "device": text(m.device),
         "mfu_absent": m.mfu_absent,
+        "plain_absent": text(m.plain_absent),
         "definition_digest": m.definition_digest,
         "fingerprint_id": m.fingerprint_id,
     }

@@ -19,6 +19,9 @@ def mode(name: str, outcome: str, devices: str | None = "1x1", **more: Any) -> d
         "run_id": "acceptance-1",
         "started_at": AT,
         "efficiency": None if devices == "1x1" else 0.934,
+        "plain_ratio": 0.976 if devices == "1x1" else None,
+        "plain_low": 0.951,
+        "plain_high": 1.002,
     }
     return {
         "line": "pytorch",
@@ -50,8 +53,8 @@ def test_it_shows_modes_by_shapes_and_what_did_not_pass() -> None:
     assert "2 passed 1 failed 1 due 1 skipped" in text
     assert "pytorch-cuda13-index-locked 2.13.0, driver 580.65" in text
     assert (
-        "mode single 1x1 collective 1x2 fp32 passed 2026-11-26 passed 2026-11-26, efficiency 0.93"
-        in text
+        "mode single 1x1 collective 1x2 fp32 passed 2026-11-26, 0.98 of a plain loop passed "
+        "2026-11-26, efficiency 0.93" in text
     )
     assert "single inductor , failed : mode_used: trainer-0: compiler is none, not &lt;" in text
     assert "Run acceptance-1, case case of single inductor." in text

@@ -65,6 +65,8 @@ class RankResult:
     """Seconds that a step waited for its batch, mean over the window; None for synthetic data."""
     expert_tokens: Sequence[Sequence[int]] | None = None
     """Tokens of a batch after the window by layer and expert; None where nothing is told of it."""
+    plain: Mapping[str, Any] | None = None
+    """What it told of a plain loop of its framework, in turn with it; None where not asked."""
     precision: str | None = None
     transport: str | None = None
     modes: Mapping[str, str] = field(default_factory=dict)
@@ -107,7 +109,9 @@ _AS_WRITTEN = (
     *("world_size", "samples_per_step", "time_to_first_step_s", "weights_digest", "parameters"),
     *("precision", "transport"),
 )
-_PERHAPS_WRITTEN = ("gradients_arrive", "sent_bytes_per_step", "data_wait_s", "expert_tokens")
+_PERHAPS_WRITTEN = (
+    *("gradients_arrive", "sent_bytes_per_step", "data_wait_s", "expert_tokens", "plain"),
+)
 """Fields of a `RankResult` that a summary holds under the same name, or may lack."""
 
 
@@ -266,6 +270,14 @@ class Measurement:
     """model_flops_per_s / peak_flops."""
     mfu_absent: str | None = None
     """Why there is no mfu; None where there is one, and where there is no median."""
+    plain_ratio: float | None = None
+    """Throughput over that of a plain loop of the framework in turn with it, which acceptances
+    measure: geometric mean of the rounds."""
+    plain_low: float | None = None
+    """With `plain_high` the 95 % interval of `plain_ratio`."""
+    plain_high: float | None = None
+    plain_absent: str | None = None
+    """Why an acceptance has no `plain_ratio`."""
     definition_digest: str = ""
     fingerprint_id: str = ""
     status: CaseStatus = CaseStatus.OK

@@ -1,0 +1,242 @@
+"""A plain loop of a framework in turn with a line's trainer: what the trainer costs beside it.
+
+`plain_loop.py` of a line, or of its API, is written as the framework's own examples write theirs.
+It runs in a process of its own, which this file's `main` is. Its `build(given)` returns `step()`,
+which trains on one batch, and `wait()`, which returns its loss once the device is idle. Where it
+does not write what a case asks for, `given.only` says so, and there is no figure.
+"""
+
+import importlib.util
+import json
+import math
+import os
+import select
+import subprocess
+import sys
+import time
+
+LIMIT_S = 240.0
+"""Time for an answer of the plain loop: it imports, builds and compiles."""
+
+SECONDS, FEWEST, MOST = 0.25, 3, 500
+"""A turn takes so long by the trainer's own steps, of which it has so many."""
+
+WARMUP = 5
+
+LEAST, MOST_S = 3, 60.0
+"""So many rounds at least; no further one begins after so long."""
+
+_OF_GANG = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "DMLC_ROLE")
+"""Variables by which a framework would look for other ranks."""
+
+
+def plain_rounds(job):
+    """Returns how many turns each loop has; 0 in every job that tries no mode.
+
+    Read from the job alone, as `wrappers.drill_sleep_s` says.
+
+    Raises:
+        ValueError: a job that is no acceptance holds it.
+    """
+    rounds = int(job["env"].get("NIGHTBENCH_PLAIN_ROUNDS", 0))
+    if rounds and not job["run_id"].startswith("acceptance-"):
+        raise ValueError("NIGHTBENCH_PLAIN_ROUNDS is for acceptances alone: " + job["run_id"])
+    return rounds
+
+
+def beside(trainer, runtime, context, code, rounds):
+    """Returns rank.json's `plain`: seconds of both loops in each round, or why there are none."""
+    script = loop_of(code, context.case["framework"])
+    if script is None:
+        return {"why": "no plain loop is written for {}".format(context.case["framework"])}
+    gpu = context.device is not None
+    try:
+        with Loop(sys.executable, script, code, context.case, context.params, gpu) as loop:
+            return _in_turn(trainer, runtime, loop, rounds)
+    except LoopEnded as ended:
+        return {"why": str(ended)}
+
+
+def _in_turn(trainer, runtime, loop, rounds):
+    loop.seconds_of(WARMUP)
+    lap_s = _seconds_of(trainer, runtime, WARMUP) / WARMUP
+    steps = max(FEWEST, min(MOST, math.ceil(SECONDS / max(lap_s, 1e-6))))
+    found, began_s = [], time.monotonic()
+    for number in range(rounds):
+        if number >= LEAST and time.monotonic() - began_s > MOST_S:
+            break
+        turns = {}
+        for name in ("own", "plain") if number % 2 == 0 else ("plain", "own"):
+            own = name == "own"
+            turns[name] = _seconds_of(trainer, runtime, steps) if own else loop.seconds_of(steps)
+        found.append([turns["own"], turns["plain"]])
+    return {"steps": steps, "rounds": found}
+
+
+def _seconds_of(trainer, runtime, steps):
+    runtime.device_sync()
+    began_s = time.perf_counter()
+    for _ in range(steps):
+        trainer.step()
+        runtime.mark()
+    runtime.device_sync()
+    return time.perf_counter() - began_s
+
+
+def loop_of(code, line):
+    """Returns the plain loop of a line, else of all lines with its API; None without one."""
+    with open(os.path.join(code, "frameworks", line, "framework.json")) as stream:
+        api = json.load(stream)["api"]
+    for folder in (os.path.join("frameworks", line), os.path.join("apis", api)):
+        path = os.path.join(code, folder, "plain_loop.py")
+        if os.path.exists(path):
+            return path
+    return None
+
+
+class LoopEnded(Exception):
+    """The plain loop's process does not write the case, has ended, or does not answer."""
+
+
+class Loop:
+    """The process of a plain loop; use it as a context.
+
+    Args:
+        python: of the line's environment.
+        script: see `loop_of`.
+        code: folder of the shipped code.
+        case, params: of the job.
+        gpu: whether it trains on the GPU that the launcher has left visible.
+    """
+
+    def __init__(self, python, script, code, case, params, gpu):
+        env = {name: value for name, value in os.environ.items() if name not in _OF_GANG}
+        self._process = subprocess.Popen(
+            [python, os.path.abspath(__file__)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=env,
+        )
+        given = {"script": script, "code": code, "case": case, "params": params, "gpu": gpu}
+        try:
+            self._ask(given)
+        except LoopEnded:
+            self.__exit__()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._process.kill()
+        self._process.wait()
+        self._process.stdin.close()
+        self._process.stdout.close()
+
+    def seconds_of(self, steps):
+        """Trains so many steps; returns what they took.
+
+        Raises:
+            LoopEnded: it did not.
+        """
+        return self._ask({"steps": steps})["seconds"]
+
+    def _ask(self, question):
+        try:
+            self._process.stdin.write((json.dumps(question) + "\n").encode())
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has ended: the answer is empty
+        ready, _, _ = select.select([self._process.stdout], [], [], LIMIT_S)
+        if not ready:
+            raise LoopEnded("the plain loop did not answer within {:g} s".format(LIMIT_S))
+        line = self._process.stdout.readline()
+        if not line:
+            code = self._process.wait()
+            raise LoopEnded(
+                "the plain loop ended with code {}; its error is in the log".format(code)
+            )
+        answer = json.loads(line.decode())
+        if "why" in answer:
+            raise LoopEnded(answer["why"])
+        return answer
+
+
+class NotWritten(Exception):
+    """The plain loop does not write what a case asks for."""
+
+
+class Given:
+    """What a plain loop is given."""
+
+    def __init__(self, code, case, params, gpu):
+        self.case, self.params, self.gpu = case, params, gpu
+        self._folder = os.path.join(code, "workloads", case["workload"])
+        self._batch = None
+
+    @property
+    def batch(self):
+        """Name -> array, always the same."""
+        if self._batch is None:
+            import numpy  # Of the line's environment: a rank of plain Python has none.
+
+            random, size = numpy.random.RandomState(1), self.case["batch_size_per_device"]
+            self._batch = self.network("data").batch(self.params, size, random)
+        return self._batch
+
+    def network(self, api):
+        """The workload's model file of an API, as a module."""
+        path = os.path.join(self._folder, api + ".py")
+        spec = importlib.util.spec_from_file_location("plain_" + api, path)
+        loaded = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(loaded)
+        return loaded
+
+    def only(self, optimizer, dropout=True, **axes):
+        """Refuses what the loop does not write: axis -> the values that it does.
+
+        Raises:
+            NotWritten: the case asks for another.
+        """
+        known = {"precision": ["fp32"], "compiler": ["none"], "execution": ["default"]}
+        known.update({"layout": ["default"], "optimizer": optimizer}, **axes)
+        found = dict(self.case, optimizer=self.params.get("optimizer"))
+        for axis, values in known.items():
+            if found[axis] not in values:
+                raise NotWritten(
+                    "the plain loop is not written for {} {}".format(axis, found[axis])
+                )
+        if not dropout and self.params.get("dropout"):
+            raise NotWritten("the plain loop is not written for dropout")
+
+
+def main():
+    """Answers a request and then numbers of steps, each a line of JSON, until stdin ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a framework prints is no answer
+
+    def answer(document):
+        answers.write(json.dumps(document) + "\n")
+        answers.flush()
+
+    request = json.loads(sys.stdin.readline())
+    spec = importlib.util.spec_from_file_location("plain_loop", request.pop("script"))
+    loop = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(loop)
+        step, wait = loop.build(Given(**request))
+    except NotWritten as why:
+        answer({"why": str(why)})
+        return
+    answer({})
+    for line in sys.stdin:
+        wait_for = json.loads(line)["steps"]
+        began_s = time.perf_counter()
+        for _ in range(wait_for):
+            step()
+        loss = wait()
+        answer({"seconds": time.perf_counter() - began_s, "loss": loss})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""A plain loop in turn with a trainer: in a process of its own, refused, or broken."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import plain
+import pytest
+
+LOOP = """
+import os
+
+assert "MASTER_ADDR" not in os.environ
+
+
+def build(given):
+    given.only(optimizer=["sgd"], compiler=["none", "boom"])
+    print("what a framework says")
+    if given.case["compiler"] == "boom":
+        raise RuntimeError("no boom here")
+    done = []
+    return lambda: done.append(1), lambda: float(len(done))
+"""
+CASE = {
+    **{"framework": "line", "workload": "w", "precision": "fp32", "compiler": "none"},
+    **{"execution": "default", "layout": "default", "batch_size_per_device": 2},
+}
+
+
+class Counted:
+    """A trainer and its runtime."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def step(self) -> None:
+        self.steps += 1
+
+    mark = device_sync = lambda self: None
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    folder = tmp_path / "frameworks" / "line"
+    folder.mkdir(parents=True)
+    (folder / "framework.json").write_text(json.dumps({"api": "of-line"}))
+    (folder / "plain_loop.py").write_text(LOOP)
+    return tmp_path
+
+
+def told(code: Path, optimizer: str = "sgd", **case: str) -> Any:
+    context = SimpleNamespace(case={**CASE, **case}, params={"optimizer": optimizer}, device=None)
+    both = Counted()
+    return plain.beside(both, both, context, str(code), 3)
+
+
+def test_both_loops_are_timed_in_each_round(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    found = told(code)
+    assert found["steps"] == plain.MOST
+    assert len(found["rounds"]) == 3
+    assert all(0 < seconds < math.inf for pair in found["rounds"] for seconds in pair)
+
+
+def test_what_is_not_written_or_breaks_is_said(
+    code: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    why = told(code, optimizer="adam")["why"]
+    assert why == "the plain loop is not written for optimizer adam"
+    assert "not written for layout last" in told(code, layout="last")["why"]
+    assert "ended with code 1" in told(code, compiler="boom")["why"]
+    assert "RuntimeError: no boom here" in capfd.readouterr().err
+    (code / "frameworks/line/plain_loop.py").unlink()
+    assert told(code) == {"why": "no plain loop is written for line"}
+
+
+def test_a_loop_counts_its_own_steps(code: Path) -> None:
+    script = plain.loop_of(str(code), "line")
+    with plain.Loop(sys.executable, script, str(code), CASE, {"optimizer": "sgd"}, False) as loop:
+        assert [loop.seconds_of(steps) > 0 for steps in (1, 3)] == [True, True]
+
+
+def test_only_an_acceptance_may_ask() -> None:
+    job = {"env": {"NIGHTBENCH_PLAIN_ROUNDS": "9"}, "run_id": "acceptance-1"}
+    assert plain.plain_rounds(job) == 9
+    assert plain.plain_rounds({"env": {}, "run_id": "dlperf-1"}) == 0
+    with pytest.raises(ValueError, match="for acceptances alone: dlperf-1"):
+        plain.plain_rounds({**job, "run_id": "dlperf-1"})
