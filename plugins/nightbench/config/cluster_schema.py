@@ -283,11 +283,14 @@ class HealthFile(StrictModel):
     min_link_mbps: v.LinkSpeed | None = Field(None, alias="min_link")
     """Speed of the link of `interface`, `10Gbit/s`."""
     min_controls: dict[
-        Literal["matrix_product", "memory_copy", "all_reduce"],
+        Literal[
+            *("matrix_product", "matrix_product_tf32", "matrix_product_bf16"),
+            *("matrix_product_fp16", "memory_copy", "all_reduce", "all_reduce_in_node"),
+        ],
         Annotated[float, Field(gt=0), v.Words("number")],
     ] = Field({})
     """Control measurement: least median that `nightbench accept` takes from every device or link,
-    `matrix_product` in GFLOP/s, `memory_copy` and `all_reduce` in GB/s (docs/accept.md)."""
+    matrix products in GFLOP/s, `memory_copy` and all-reduces in GB/s (docs/accept.md)."""
 
 
 class LinkFile(StrictModel):

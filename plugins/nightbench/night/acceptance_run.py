@@ -26,11 +26,15 @@ from nightbench.night.cluster_preflight import ClusterHealth
 from nightbench.night.code_snapshot import shipment_of_now
 from nightbench.night.ingest import ingest_run
 from nightbench.night.planning import case_histories, open_now
-from nightbench.nodes import FindingLevel, NodeState, short_controls
+from nightbench.nodes import Control, FindingLevel, NodeState, product_shares, short_controls
+from nightbench.nodes.device_peaks import peak_of
 from nightbench.spool import RunSpool, Spool
 from nightbench.spool.plans import mark_ended, store_plan
 from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connect
+
+LEAST_SHARE = 0.5
+"""Of a device's dense peak: a product of large matrices that reaches less is remarked on."""
 
 ROUNDS = 9
 """Turns of a trainer and of a plain loop of its framework."""
@@ -192,6 +196,12 @@ def try_modes(
     found = short_controls(health.controls, health.busy, cluster.health.min_controls)
     for each in found:
         observer.say(f"{each.title}: {each.found}; expected {each.expected}. {each.advice}")
+    for each, share in of_peaks(health, cluster):
+        low = f": less than {LEAST_SHARE:.0%}; look at clocks, power limits, the library's version"
+        observer.say(
+            f"{each.node} {each.device} {each.metric}: {each.median:.4g} {each.unit}, "
+            f"{share:.0%} of the dense peak{low if share < LEAST_SHARE else ''}"
+        )
     short = tuple(each.title for each in found if each.level is FindingLevel.FAIL)
     states = context.states(cells, again=again)
     due = with_single_device(states)
@@ -228,6 +238,20 @@ def try_modes(
     mark_ended(folder)
     observer.say(ingest_run(context.spool, run_id, context.connect).sentence())
     return AcceptanceEnd(short, interrupted)
+
+
+def of_peaks(health: ClusterHealth, cluster: Cluster) -> list[tuple[Control, float]]:
+    """Matrix products of GPUs that work for nobody else, with their share of the dense peak."""
+    models = {
+        node.seen.node: {gpu["name"] for gpu in (node.seen.document or {}).get("gpus", ())}
+        for node in health.nodes
+    }
+
+    def peak(node: str, precision: str) -> float | None:
+        return peak_of(next(iter(models[node]), None), precision, cluster)
+
+    alike = [each for each in health.valid_controls if len(models.get(each.node, ())) == 1]
+    return product_shares(alike, peak)
 
 
 def with_single_device(states: Sequence[ModeState]) -> tuple[ModeCell, ...]:

@@ -12,6 +12,7 @@ from nightbench.nodes.node_preflight import (
     JudgedNode,
     NodePreflight,
     controls_of,
+    product_shares,
     short_controls,
     worst,
 )

@@ -6,7 +6,7 @@ slow framework only the case does.
 """
 
 import statistics
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -124,7 +124,7 @@ class Control:
     node: str
     """Name of the node; `n1+n2` for one between nodes."""
     metric: str
-    """`matrix_product`, `memory_copy` or `all_reduce`."""
+    """`matrix_product` (`_tf32`, `_bf16`, `_fp16`), `memory_copy`, `all_reduce` (`_in_node`)."""
     device: str
     """`cpu`, `gpu-0`, or `network`."""
     backend: str
@@ -172,6 +172,24 @@ def short_controls(
             elif each.median < bound:
                 advice = "compare it with the other nodes; clocks, power limits, links"
                 found.append(fail(metric, said, wanted, advice, where))
+    return found
+
+
+def product_shares(
+    controls: Sequence[Control], peak_of: Callable[[str, str], float | None]
+) -> list[tuple[Control, float]]:
+    """Products with their share of the device's dense peak, where one is stated.
+
+    `peak_of` takes a node and a precision and returns FLOP/s.
+    """
+    found = []
+    for each in controls:
+        metric, _, precision = each.metric.partition("_product")
+        if metric != "matrix" or not each.device.startswith("gpu"):
+            continue
+        peak = peak_of(each.node, precision.strip("_") or "fp32")
+        if peak is not None:
+            found.append((each, each.median * 1e9 / peak))
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nightbench.nodes import Control, FindingLevel, short_controls
+from nightbench.nodes import Control, FindingLevel, product_shares, short_controls
 
 COPY = Control("n1", "memory_copy", "gpu-0", "torch cuda", "GB/s", (900.0, 1000.0, 1100.0))
 RING = Control("n1+n2", "all_reduce", "network", "tcp", "GB/s", (0.5,))
@@ -27,3 +27,12 @@ def test_what_was_not_measured_falls_short_and_what_others_disturbed_is_not_judg
     assert found({"all_reduce": 9.0}, "n2") == [
         ("n1+n2 network all_reduce", FindingLevel.WARN, "0.5 GB/s, while others worked")
     ]
+
+
+def test_products_have_their_share_of_the_peak_of_their_precision() -> None:
+    half = Control("n1", "matrix_product_bf16", "gpu-0", "torch cuda", "GFLOP/s", (494_700.0,))
+    single = Control("n1", "matrix_product", "gpu-0", "torch cuda", "GFLOP/s", (50_000.0,))
+    of_cpu = Control("n1", "matrix_product", "cpu", "python-3.11", "GFLOP/s", (0.02,))
+    peaks = {("n1", "bf16"): 989.4e12, ("n1", "fp32"): None}
+    found = product_shares([half, single, of_cpu, COPY], lambda *key: peaks[key])
+    assert [(each.metric, share) for each, share in found] == [("matrix_product_bf16", 0.5)]
