@@ -181,14 +181,6 @@ _COLOURS = {
 _COLUMNS = ("line", "mode", "devices", "build", "outcome", "of plain loop")
 
 
-def beside_plain_loop(state: ModeState) -> str:
-    """Throughput over that of a plain loop with its interval: `0.98 (0.95 to 1.01)`."""
-    known = state.known
-    if known is None or known.plain_ratio is None:
-        return ""
-    return f"{known.plain_ratio:.2f} ({known.plain_low:.2f} to {known.plain_high:.2f})"
-
-
 def show(states: Sequence[ModeState], cluster: Cluster) -> None:
     """Print a table of the modes, how many stand how, and how long those that are due take."""
     rows = (
@@ -198,7 +190,7 @@ def show(states: Sequence[ModeState], cluster: Cluster) -> None:
             state.cell.devices or "-",
             state.build.build_id if state.build else "-",
             Text(state.outcome, style=_COLOURS.get(state.outcome, "")),
-            beside_plain_loop(state),
+            state.known.beside_plain_loop if state.known else "",
             (state.reason or "").split("\n")[0],
         )
         for state in states

@@ -284,8 +284,13 @@ class HealthFile(StrictModel):
     """Speed of the link of `interface`, `10Gbit/s`."""
     min_controls: dict[
         Literal[
-            *("matrix_product", "matrix_product_tf32", "matrix_product_bf16"),
-            *("matrix_product_fp16", "memory_copy", "all_reduce", "all_reduce_in_node"),
+            "matrix_product",
+            "matrix_product_tf32",
+            "matrix_product_bf16",
+            "matrix_product_fp16",
+            "memory_copy",
+            "all_reduce",
+            "all_reduce_in_node",
         ],
         Annotated[float, Field(gt=0), v.Words("number")],
     ] = Field({})

@@ -196,10 +196,11 @@ def try_modes(
     found = short_controls(health.controls, health.busy, cluster.health.min_controls)
     for each in found:
         observer.say(f"{each.title}: {each.found}; expected {each.expected}. {each.advice}")
-    for each, share in of_peaks(health, cluster):
+    for control, share in of_peaks(health, cluster):
         low = f": less than {LEAST_SHARE:.0%}; look at clocks, power limits, the library's version"
         observer.say(
-            f"{each.node} {each.device} {each.metric}: {each.median:.4g} {each.unit}, "
+            f"{control.node} {control.device} {control.metric}: {control.median:.4g} "
+            f"{control.unit}, "
             f"{share:.0%} of the dense peak{low if share < LEAST_SHARE else ''}"
         )
     short = tuple(each.title for each in found if each.level is FindingLevel.FAIL)

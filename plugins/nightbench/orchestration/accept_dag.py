@@ -191,13 +191,15 @@ def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
     states = context.states(cells)
     for state in states:
         where = state.cell.devices or "-"
+        ratio = state.known.beside_plain_loop if state.known else ""
         log.info(
-            "%s %s %s: %s %s",
+            "%s %s %s: %s %s%s",
             state.cell.line,
             state.cell.mode,
             where,
             state.outcome,
             state.reason or "",
+            ratio and f"{ratio} of a plain loop",
         )
     counts = Counter(state.outcome for state in states)
     if counts["failed"] or ended.short:

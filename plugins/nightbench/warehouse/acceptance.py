@@ -43,6 +43,13 @@ class AcceptedMode:
     """Why an acceptance has no `plain_ratio`."""
 
     @property
+    def beside_plain_loop(self) -> str:
+        """Its ratio to a plain loop with the interval: `0.98 (0.95 to 1.01)`; or empty."""
+        if self.plain_ratio is None:
+            return ""
+        return f"{self.plain_ratio:.2f} ({self.plain_low:.2f} to {self.plain_high:.2f})"
+
+    @property
     def devices(self) -> str:
         """Its shape, nodes x devices of each: `2x8`."""
         return f"{self.nodes}x{self.devices_per_node}"
