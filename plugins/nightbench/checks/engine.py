@@ -1,20 +1,22 @@
 """Defines checks, functions of a subject and what they are to return, and runs tables of them.
 
-The tables in `repeats.py` and `measurements.py` are made of `Check` entries, which Great
-Expectations runs on all their subjects at once: a frame for each kind of subject.
+The tables in `repeats.py` and `measurements.py` are made of `Check` entries. Great Expectations
+judges all their values at once: a row of one frame for each, with the limits of its check. An
+expectation for each check would cost a second of CPU a case, of which the values are the least.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
+import math
 import os
 import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nightbench.core.model import (
     Case,
@@ -30,9 +32,6 @@ from nightbench.core.model import (
     Strategy,
     WorkloadInfo,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -109,58 +108,49 @@ class Repeat:
     measured: Sequence[RankResult]
 
 
-@dataclass(frozen=True)
-class Expectation:
-    """What the values of a check have to be, as Great Expectations judges them row by row."""
-
-    make: Callable[[Any, str, CheckContext], Any]
-    """`(great_expectations.expectations, column, context)` -> expectation."""
-    of_text: bool = False
-    """The values are text; else numbers."""
-
-
 Limit = float | Callable[[CheckContext], float]
 
 
-def _between(low: Limit | None = None, high: Limit | None = None) -> Expectation:
-    def value(limit: Limit | None, context: CheckContext) -> float | None:
-        return limit(context) if callable(limit) else limit
+@dataclass(frozen=True)
+class Expectation:
+    """What the values of a check have to be: within limits, or present; nulls are within."""
 
-    return Expectation(
-        lambda gxe, column, context: gxe.ExpectColumnValuesToBeBetween(
-            column=column, min_value=value(low, context), max_value=value(high, context)
-        )
-    )
+    low: Limit | None = None
+    high: Limit | None = None
+    text: Callable[[CheckContext], str | None] | None = None
+    """The values are text, and this one."""
+    present: bool = False
+    """The values are not null."""
+
+    def row(self, context: CheckContext, value: Any) -> tuple[Any, ...]:
+        """Return number, low, high, text and the expected text; null is left out."""
+        if self.present:
+            return float(not _is_null(value)), 1.0, None, None, None
+        if self.text:
+            return None, None, None, value, self.text(context)
+        low, high = (x(context) if callable(x) else x for x in (self.low, self.high))
+        return value, low, high, None, None
 
 
 def at_least(limit: Limit) -> Expectation:
     """Values are at least `limit`; nulls are left to other checks."""
-    return _between(low=limit)
+    return Expectation(low=limit)
 
 
 def at_most(limit: Limit) -> Expectation:
     """Values are at most `limit`; nulls are left to other checks."""
-    return _between(high=limit)
+    return Expectation(high=limit)
 
 
 def equal_to(value: Callable[[CheckContext], Any], *, of_text: bool = False) -> Expectation:
     """Values are what the context says; nulls are left to other checks."""
-    return Expectation(
-        lambda gxe, column, context: gxe.ExpectColumnValuesToBeInSet(
-            column=column, value_set=[value(context)]
-        ),
-        of_text,
-    )
+    return Expectation(text=value) if of_text else Expectation(low=value, high=value)
 
 
-POSITIVE = Expectation(
-    lambda gxe, column, context: gxe.ExpectColumnValuesToBeBetween(
-        column=column, min_value=0, strict_min=True, max_value=sys.float_info.max
-    )
-)
+POSITIVE = Expectation(low=math.ulp(0.0), high=sys.float_info.max)
 """Values are greater than zero and finite; nulls are left to other checks."""
 
-PRESENT = Expectation(lambda gxe, column, context: gxe.ExpectColumnValuesToNotBeNull(column=column))
+PRESENT = Expectation(present=True)
 """Values are not null."""
 
 NOTHING = equal_to(lambda context: "", of_text=True)
@@ -261,13 +251,19 @@ def hold(
     """
     unstated = [check for check in checks if check.from_rank and context.from_log]
     applicable = [check for check in checks if check.applies(context) and check not in unstated]
-    frames: dict[str, pd.DataFrame] = {}
-    bad: dict[str, dict[int | None, list[tuple[str, Any]]]] = {}
-    for kind, subjects in rows.items():
-        of_kind = [check for check in applicable if check.of == kind]
-        if of_kind and subjects:
-            frames[kind] = _frame(of_kind, subjects, context)
-            bad |= _unexpected(of_kind, frames[kind], context)
+    seen = [
+        (check, row, _value(check, context, row))
+        for kind, subjects in rows.items()
+        for check in applicable
+        if check.of == kind
+        for row in subjects
+    ]
+    found: dict[tuple[str, int | None], list[Any]] = defaultdict(list)
+    bad: dict[tuple[str, int | None], list[tuple[str, Any]]] = defaultdict(list)
+    for (check, row, value), is_bad in zip(seen, _unexpected(seen, context), strict=True):
+        found[check.name, row.repeat].append(value)
+        if is_bad:
+            bad[check.name, row.repeat].append((row.process, value))
 
     results = []
 
@@ -277,79 +273,69 @@ def hold(
 
     for repeat in [row.repeat for row in rows[subject]]:
         for check in applicable:
-            if check.of not in frames or (repeat in failed and not check.of_failed):
-                continue
-            frame = frames[check.of]
-            seen = frame if repeat is None else frame[frame["repeat"] == repeat]
-            if not len(seen):
+            here = check.name, repeat
+            if here not in found or (repeat in failed and not check.of_failed):
                 continue  # No rank or step: another check reports that they are missing.
-            found = bad.get(check.name, {}).get(repeat, [])
-            said = _bad_words(check, found) if found else _good_words(check, seen)
-            add(check, repeat, check.severity_in(context), not found, said)
+            said = _bad_words(check, bad[here]) if here in bad else _good_words(check, found[here])
+            add(check, repeat, check.severity_in(context), here not in bad, said)
         for check in unstated if repeat not in failed else ():
             if check.applies(context):
                 add(check, repeat, Severity.WARN, False, NOT_STATED)
     return results
 
 
-def _frame(
-    checks: Sequence[Check], rows: Sequence[CheckedRow], context: CheckContext
-) -> pd.DataFrame:
-    """Return a row for each subject: where it was found, and a column with the value of a check."""
+def _value(check: Check, context: CheckContext, row: CheckedRow) -> Any:
+    value = check.value(context, row.subject)
+    return value if value is None or check.expects.text else float(value)
+
+
+def _unexpected(seen: Sequence[tuple[Check, CheckedRow, Any]], context: CheckContext) -> list[bool]:
+    """Return of every value whether it is not as expected."""
+    if not seen:
+        return []
     import pandas as pd
 
-    columns = {
-        "repeat": pd.Series([row.repeat for row in rows], dtype="float64"),
-        "process": pd.Series([row.process for row in rows], dtype="object"),
-    }
-    for check in checks:
-        values = [check.value(context, row.subject) for row in rows]
-        dtype = "object" if check.expects.of_text else "float64"
-        columns[check.name] = pd.Series(values, dtype=dtype)
-    return pd.DataFrame(columns)
-
-
-def _unexpected(
-    checks: Sequence[Check], frame: pd.DataFrame, context: CheckContext
-) -> dict[str, dict[int | None, list[tuple[str, Any]]]]:
-    """Return check -> repeat -> (process, value) of every row that is not as expected."""
     gx, batch_definition = _great_expectations()
-    expectations = []
-    for check in checks:
-        expectation = check.expects.make(gx.expectations, check.name, context)
-        expectation.meta = {"check": check.name}
-        expectations.append(expectation)
+    rows = [check.expects.row(context, value) for check, _, value in seen]
+    frame = pd.DataFrame(rows, columns=["number", "low", "high", "text", "expected"])
+    frame = frame.astype(dict.fromkeys(("number", "low", "high"), "float64"))
+    frame["row"] = range(len(frame))
+    skips = {"ignore_row_if": "either_value_is_missing"}
+    greater = gx.expectations.ExpectColumnPairValuesAToBeGreaterThanB
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # As above.
         outcome = batch_definition.get_batch(batch_parameters={"dataframe": frame}).validate(
-            gx.ExpectationSuite(name="suite", expectations=expectations),
+            gx.ExpectationSuite(
+                name="suite",
+                expectations=[
+                    greater(column_A="number", column_B="low", or_equal=True, **skips),
+                    greater(column_A="high", column_B="number", or_equal=True, **skips),
+                    gx.expectations.ExpectColumnPairValuesToBeEqual(
+                        column_A="text", column_B="expected", **skips
+                    ),
+                ],
+            ),
             result_format={
                 "result_format": "COMPLETE",
-                "unexpected_index_column_names": ["repeat", "process"],
+                "unexpected_index_column_names": ["row"],
             },
         )
-    bad: dict[str, dict[int | None, list[tuple[str, Any]]]] = {}
+    bad = [False] * len(seen)
     for result in outcome.results:
-        name = result.expectation_config.meta["check"]
-        if result.success:
-            continue
-        rows = result.result.get("unexpected_index_list")
-        if not rows:
-            raise RuntimeError(f"check {name} could not be evaluated: {result.exception_info}")
-        places: dict[int | None, list[tuple[str, Any]]] = defaultdict(list)
-        for row in rows:
-            places[_plain(row["repeat"])].append((row["process"], row[name]))
-        bad[name] = places
+        places = result.result.get("unexpected_index_list")
+        if not (result.success or places):
+            raise RuntimeError(f"checks could not be evaluated: {result.exception_info}")
+        for place in places or ():
+            bad[place["row"]] = True
     return bad
 
 
-def _plain(value: Any) -> int | None:
-    """Return a repeat's number; None for measurements, which pandas writes as NaN."""
-    return None if value is None or value != value else int(value)
+def _is_null(value: Any) -> bool:
+    return value is None or value != value
 
 
 def _written(check: Check, value: Any) -> str:
-    if value is None or value != value:
+    if _is_null(value):
         return "none"
     return check.show.format(value)
 
@@ -363,11 +349,11 @@ def _bad_words(check: Check, found: Sequence[tuple[str, Any]]) -> str:
     return ", ".join(words) + (f" and {more} more" if more > 0 else "")
 
 
-def _good_words(check: Check, rows: pd.DataFrame) -> str:
-    values = rows[check.name].dropna()
-    if not len(values):
+def _good_words(check: Check, found: Sequence[Any]) -> str:
+    values = [value for value in found if not _is_null(value)]
+    if not values:
         return "none"
-    low, high = _written(check, values.min()), _written(check, values.max())
+    low, high = _written(check, min(values)), _written(check, max(values))
     if low == high:
         return low or "nothing amiss"
     return f"{low} to {high}"

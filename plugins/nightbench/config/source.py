@@ -1,13 +1,15 @@
 """YAML and JSON files, read with line numbers so that every error names its line.
 
-A `Document` is the plain data of a YAML or JSON file with the line of every key and item. JSON
-is read by the same parser, once the standard library has read it: the nodes read it with that.
+A `Document` is the plain data of a YAML or JSON file with the line of every key and item. Of JSON
+the lines are read once they are asked for: YAML's parser, which knows them, takes 50 times as long
+as the standard library's, with which the nodes read it.
 """
 
 import difflib
+import functools
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -49,9 +51,13 @@ class Document:
 
     path: Path
     data: Mapping[str, Any]
-    lines: Mapping[Key, int]
-    """1 is the first."""
+    read_lines: Callable[[], Mapping[Key, int]] = field(repr=False, compare=False)
     problems: list[Problem] = field(default_factory=list)
+
+    @functools.cached_property
+    def lines(self) -> Mapping[Key, int]:
+        """The line of each key; 1 is the first."""
+        return self.read_lines()
 
     def problem(self, key: Sequence[str | int], message: str) -> Problem:
         """Name what is wrong at a key; the nearest enclosing one when the key is not written."""
@@ -153,13 +159,16 @@ def read_document(path: Path) -> Document:
     except UnicodeDecodeError as error:
         raise UserError(f"{display(path)}: cannot be read: {error}") from error
     try:
-        return _parsed(path, text)
+        if path.suffix == ".json" and (plain := _plain_json(text)) is not None:
+            return Document(path, plain, lambda: _parsed(path, text)[1])
+        data, lines = _parsed(path, text)
+        return Document(path, data, lambda: lines)
     except RecursionError:
         said = "found lists or mappings in each other by the hundred; expected a few levels"
         raise ConfigError(path, [Problem(1, "", said)]) from None
 
 
-def _parsed(path: Path, text: str) -> Document:
+def _parsed(path: Path, text: str) -> tuple[dict[str, Any], Mapping[Key, int]]:
     if path.suffix == ".json":
         _expect_json(path, text)
     try:
@@ -186,7 +195,29 @@ def _parsed(path: Path, text: str) -> Document:
     if not isinstance(data, dict):
         message = f"found {describe(data)}; expected a mapping of keys to values"
         raise ConfigError(path, [Problem(1, "", message)])
-    return Document(path, data, reader.lines)
+    return data, reader.lines
+
+
+def _plain_json(text: str) -> dict[str, Any] | None:
+    """Return what a JSON file holds; None where something in it may have to be complained of."""
+    odd = len(text) >= MOST_VALUES or "\t" in text or "\\u" in text
+    if odd or yaml.reader.Reader.NON_PRINTABLE.search(text):
+        return None
+    try:
+        data = json.loads(text, object_pairs_hook=_each_once, parse_constant=_no_number)
+    except ValueError:
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError("a key stands twice")
+    return found
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(word)
 
 
 def _expect_json(path: Path, text: str) -> None:
