@@ -51,7 +51,7 @@ def sh(name: str, *words: str) -> str:
 
 
 class Cgroup:
-    """Cgroups of one host, version 1 or 2: its memory can be limited, its CPU time is counted.
+    """Cgroups of one host, version 1 or 2: memory and CPU can be limited, CPU time is counted.
 
     Raises:
         OSError: they cannot be made, or have no limit that can be set.
@@ -60,17 +60,23 @@ class Cgroup:
     def __init__(self, name: str) -> None:
         top = Path("/sys/fs/cgroup")
         if (top / "memory").is_dir():
-            self._folders = [top / "memory" / name, top / "cpuacct" / name]
+            self._folders = [top / kind / name for kind in ("memory", "cpuacct", "cpu")]
             self._limit = "memory.limit_in_bytes"
+            self._quota = self._folders[2] / "cpu.cfs_quota_us"
+            share = self._folders[2] / "cpu.shares", "100000"
             self.cpu_usage = self._folders[1] / "cpuacct.usage_percpu"
         else:
-            (top / "cgroup.subtree_control").write_text("+memory")
+            (top / "cgroup.subtree_control").write_text("+memory +cpu")
             self._folders = [top / name]
             self._limit = "memory.max"
+            self._quota = self._folders[0] / "cpu.max"
+            share = self._folders[0] / "cpu.weight", "10000"
             self.cpu_usage = self._folders[0] / "cpu.stat"
         for folder in self._folders:
             folder.mkdir(exist_ok=True)
         self._unlimited = (self._folders[0] / self._limit).read_text().strip()
+        self._whole = self._quota.read_text().split()[0]
+        share[0].write_text(share[1])  # a hundred times what other work of this machine gets
         self.cpu_usage.read_text()
         self.members = [str(folder / "cgroup.procs") for folder in self._folders]
 
@@ -78,6 +84,11 @@ class Cgroup:
         """All processes of the group together may have so much; None lifts it."""
         text = self._unlimited if size_bytes is None else str(size_bytes)
         (self._folders[0] / self._limit).write_text(text)
+
+    def limit_cpu(self, cores: float | None) -> None:
+        """All processes of the group together may compute so much; None lifts it."""
+        # The period is 100 ms, in both versions, unless somebody has set another one.
+        self._quota.write_text(self._whole if cores is None else str(int(100_000 * cores)))
 
     def take(self, pid: int) -> None:
         """Put a process in; its children follow."""
@@ -208,6 +219,10 @@ class Host:
     def limit_memory(self, size_bytes: int | None) -> None:
         """Processes of the host together may have so much memory; the kernel kills beyond it."""
         self._group.limit(size_bytes)
+
+    def limit_cpu(self, cores: float | None) -> None:
+        """Processes of the host together get so much of a core (`0.25`); None lifts it."""
+        self._group.limit_cpu(cores)
 
     # --- network --------------------------------------------------------------------------
 

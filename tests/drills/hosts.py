@@ -13,6 +13,7 @@ sees all of them in its own `/proc`.
         n1.unplug(); n1.plug()             # the link goes down, and up again
         n1.swallow(); n1.forward()         # packets vanish without a word, and pass again
         n1.limit("10mbit"); n1.limit(None) # tc tbf, in both directions
+        n1.limit_cpu(0.25)                 # of a core, all its processes together; None lifts it
         n1.crash(); n1.boot()              # power cut; disks stay, /tmp and processes do not
         n1.restart_sshd(); n1.kill_sshd()  # the server, or with every session
         n1.run(["id"], user="bench")       # a command inside
