@@ -211,7 +211,6 @@ class _Notification:
 
     @property
     def _notes(self) -> bool:
-        """True where there are notes beside alerts."""
         return bool(self.fallen or self.turned or self.drifts)
 
     def _is_urgent(self, builder: MessageBuilder, each: Routed) -> bool:

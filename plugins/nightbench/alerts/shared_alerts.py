@@ -157,10 +157,7 @@ def _is_near(verdict: Verdict, since: date) -> bool:
 
 
 def _of_movement(verdict: Verdict, movement: SharedMovement, alert: LiveAlert | None) -> Verdict:
-    """Return the verdict of the series that has a movement's alert, in the movement's words.
-
-    Its value is what the movement makes of the level before: its own of one night may be anywhere.
-    """
+    """Return a verdict in the words of a movement, whose value its own of one night may miss."""
     ranked = sorted(movement.members.items(), key=lambda member: member[1])
     named = ", ".join(f"{case_id} {change:+.1%}" for case_id, change in ranked[:MOST_MEMBERS])
     more = len(ranked) - MOST_MEMBERS

@@ -58,7 +58,6 @@ class Step:
 
 
 def _failure(repeat: Repeat) -> str:
-    """Return how it ended otherwise."""
     record = repeat.record
     return "" if record.status == "ok" else f"{record.status}: {sentences(record.reasons)}"
 
@@ -109,7 +108,6 @@ def _differing_weights(repeat: Repeat) -> str:
 
 
 def _differing_steps(repeat: Repeat) -> str:
-    """Return the steps of each rank's window where they differ."""
     steps = {rank.name: len(rank.step_seconds) for rank in repeat.measured}
     if len(set(steps.values())) <= 1:
         return ""

@@ -69,10 +69,7 @@ _UNSENT = {
 
 
 def _loss_fall(repeat: Repeat) -> float | None:
-    """Return by how much training has lowered the loss, of the same batches where they are known.
-
-    Ranks that ran no step again are judged by the window's losses, which are of other batches.
-    """
+    """Return by how much training has lowered the loss, of the same batches where known."""
     first, window = repeat.summary.loss_first, repeat.summary.loss_median
     if first is None or window is None:
         return None

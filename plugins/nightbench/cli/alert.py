@@ -40,11 +40,7 @@ app = typer.Typer(help="List alerts, show them, and change their state.")
 
 
 def _text(option: typer.CallbackParam, value: str) -> str:
-    """Return a text that is stored; control characters are refused, as on the alert's page.
-
-    Raises:
-        UserError: it holds a control character other than the ends of its lines and tabs.
-    """
+    """Return a text that is stored; control characters are refused, as on the alert's page."""
     if has_control_characters(value):
         raise UserError(
             f"{option.opts[0]}: found {shown(value)} with a control character, expected a text"
@@ -272,7 +268,6 @@ def _show(warehouse: Warehouse, alert: int, json: bool) -> None:
 
 
 def _runs(row: dict[str, Any]) -> list[str]:
-    """Return the line of its nights; a failed case has no known first bad one."""
     lines = [f"opened by run {row['opened_run_id']}, latest {row['last_run_id']}"]
     if row["first_bad_run_id"]:
         lines.insert(
@@ -284,7 +279,6 @@ def _runs(row: dict[str, Any]) -> list[str]:
 
 
 def _confirmation(row: dict[str, Any]) -> list[str]:
-    """Return the line of its confirmation, finished or under way."""
     state = row["confirmation_state"]
     if state is None:
         return []
@@ -295,7 +289,6 @@ def _confirmation(row: dict[str, Any]) -> list[str]:
 
 
 def _bisects(warehouse: Warehouse, alert: int) -> list[dict[str, Any]]:
-    """Return the lines of its bisects, newest first, with their tests."""
     repository = warehouse.bisects
     found = repository.find(alert_id=alert)
     return [{**row, "tests": repository.steps(row["bisect_id"])} for row in found]

@@ -116,11 +116,6 @@ def _resume(name: str, limits: Mapping[str, Any]) -> tuple[BisectRequest, Experi
 def _request(
     goal: BisectGoal, limits: Mapping[str, Any]
 ) -> tuple[BisectRequest, ExperimentContext]:
-    """Complete a goal from its alert, the suites and the nodes.
-
-    Raises:
-        UserError: something is missing or wrong.
-    """
     from nightbench.experiments.bisect_request import complete_goal, make_request
 
     goal = complete_goal(goal, lambda: common.open_warehouse("nightbench_reader"))

@@ -173,11 +173,7 @@ class DagRunFollower:
             time.sleep(REFRESH_S)
 
     def _ask(self, question: Callable[[], T]) -> T | None:
-        """Return Airflow's answer; None while there is none.
-
-        Raises:
-            UserError: it refused, or has not answered for `GIVE_UP_S`.
-        """
+        """Return Airflow's answer; None while there is none, for at most `GIVE_UP_S`."""
         now_s = time.monotonic()
         try:
             answer = question()
@@ -276,7 +272,6 @@ def unknown_run(spool: Spool, name: str) -> UserError:
 
 
 def _ended_cases(run: RunSpool | None) -> set[str]:
-    """Return the cases of a run that have an outcome."""
     if run is None:
         return set()
     stores = {case_id: run.latest(case_id) for case_id in run.case_ids()}

@@ -82,10 +82,7 @@ _TO_TRY = (
 
 
 class _EnvironmentsAhead(Thread):
-    """Builds the environments of a suite on the local nodes, and says how far it is.
-
-    What it cannot build the run tries again, and reports.
-    """
+    """Builds a suite's environments ahead; what fails here the run tries again and reports."""
 
     def __init__(self, place: Home, chosen: Chosen) -> None:
         super().__init__(daemon=True, name="environments")
@@ -93,7 +90,6 @@ class _EnvironmentsAhead(Thread):
         self._chosen = chosen
 
     def run(self) -> None:
-        """Build them, one after another."""
         try:
             asyncio.run(self._build())
         except UserError as error:

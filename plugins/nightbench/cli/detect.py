@@ -90,11 +90,7 @@ def detect(
 
 
 def _share(text: str) -> float:
-    """Return the share that `3%` or `0.03` says.
-
-    Raises:
-        UserError: it says none below 1.
-    """
+    """Return the share that `3%` or `0.03` says."""
     number, percent = text.removesuffix("%"), text.endswith("%")
     try:
         share = float(number) / (100 if percent else 1)
@@ -268,11 +264,7 @@ def _explanations(report: HistoryReport) -> Iterator[str]:
 
 
 def _question(number: int, line: str) -> tuple[str, list[float], list[Any], list[Any]]:
-    """Return id, times, values and the repeats' sigma of one line of a stream.
-
-    Raises:
-        UserError: naming the line, the key, what was found and what was expected.
-    """
+    """Return id, times, values and the repeats' sigma of one line of a stream."""
     from nightbench.detection.observations import EARLIEST, LATEST
 
     place = f"standard input:{number}"

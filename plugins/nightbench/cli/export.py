@@ -126,11 +126,6 @@ def export(
 
 
 def _format_of(file: Path) -> ExportFormat:
-    """Return the format that the ending of a file names.
-
-    Raises:
-        UserError: it names none.
-    """
     named = {
         ".parquet": ExportFormat.PARQUET,
         ".csv": ExportFormat.CSV,
@@ -147,11 +142,6 @@ def _format_of(file: Path) -> ExportFormat:
 
 
 def _write_table(file: Path, format_: ExportFormat, rows: ExportRows, chosen: ExportFilter) -> None:
-    """Write rows of the warehouse to a file.
-
-    Raises:
-        UserError: nothing matches, the warehouse is away, or the file cannot be written.
-    """
     from nightbench.report.export_files import FORMATS
     from nightbench.warehouse.exports import EXPORTS, ExportRepository
 
@@ -189,11 +179,7 @@ def _write_table(file: Path, format_: ExportFormat, rows: ExportRows, chosen: Ex
 
 
 def _write_metrics(file: Path, chosen: ExportFilter, others: Mapping[str, object]) -> None:
-    """Write newest medians and verdicts as Prometheus's textfile collector reads them.
-
-    Raises:
-        UserError: an option that is for tables was given, or the file cannot be written.
-    """
+    """Write newest medians and verdicts as Prometheus's textfile collector reads them."""
     from nightbench.warehouse.exports import ExportRepository
 
     wrong = [option for option, value in others.items() if value is not None]
@@ -211,11 +197,6 @@ def _write_metrics(file: Path, chosen: ExportFilter, others: Mapping[str, object
 
 
 def _run_of(run: str | None, others: Mapping[str, object]) -> str:
-    """Return the run that an export of one run names.
-
-    Raises:
-        UserError: there is no `--run`, or another option beside it.
-    """
     wrong = [option for option, value in others.items() if value is not None]
     if wrong:
         raise UserError(f"{wrong[0]}: is for tables; expected --run, and --case where one is meant")
@@ -225,11 +206,7 @@ def _run_of(run: str | None, others: Mapping[str, object]) -> str:
 
 
 def _measured(connection: Connection, run: str, case: str | None) -> tuple[list[Row], list[Row]]:
-    """Return measurements of a run, or of a case of it, that passed their checks, and repeats.
-
-    Raises:
-        UserError: there is none.
-    """
+    """Return measurements of a run, or of a case of it, that passed their checks, and repeats."""
     from nightbench.warehouse.exports import ExportRepository
 
     stored = ExportRepository(connection)
@@ -241,11 +218,7 @@ def _measured(connection: Connection, run: str, case: str | None) -> tuple[list[
 
 
 def _write_mlperf(folder: Path, run: str, case: str | None) -> None:
-    """Write a log of MLPerf Training for each measured case of a run.
-
-    Raises:
-        UserError: the run has no such measurement, or a file cannot be written.
-    """
+    """Write a log of MLPerf Training for each measured case of a run."""
     from nightbench.report.mlperf_log import counted, mlperf_lines
 
     with closing(common.open_warehouse("nightbench_reader")) as connection:
@@ -263,11 +236,7 @@ def _write_mlperf(folder: Path, run: str, case: str | None) -> None:
 
 
 def _write_bundle(file: Path, run: str, case: str | None) -> None:
-    """Write a measurement with all that it takes to measure it again.
-
-    Raises:
-        UserError: no case is named, it has no such measurement, or the file cannot be written.
-    """
+    """Write a measurement with all that it takes to measure it again."""
     from nightbench.night.reproduction_bundle import write_bundle
     from nightbench.warehouse import Warehouse
 

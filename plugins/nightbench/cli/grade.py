@@ -73,11 +73,7 @@ def grade(
 
 
 def _refuse_unknown(warehouse: Warehouse, suite: str | None, cluster: str | None) -> None:
-    """Refuse a name that neither a file nor a run has.
-
-    Raises:
-        UserError: the suite or the cluster is unknown.
-    """
+    """Refuse a name that neither a file nor a run has."""
     dags = locations.dags_folder()
     for what, name, files in (
         ("suite", suite, find_suites(dags)),

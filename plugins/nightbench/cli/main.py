@@ -158,12 +158,7 @@ def nightbench(
 
 
 def _refuse_bytes(words: Sequence[str]) -> None:
-    """Refuse arguments that are not UTF-8, which Python passes on as lone surrogates.
-
-    Raises:
-        UserError: an argument is not UTF-8. This holds for file names too: no message and no
-            row of the warehouse could hold them.
-    """
+    """Refuse lone surrogates: no message and no row of the warehouse can hold them."""
     for before, word in pairwise(["", *words]):
         try:
             word.encode()

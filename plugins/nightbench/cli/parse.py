@@ -87,11 +87,7 @@ def parse(
 
 
 def _read(format_: str, file: Path, warmup: int, options: dict[str, Any]) -> dict[str, Any]:
-    """Let the tree that is shipped to the nodes read the log, as it does there.
-
-    Raises:
-        UserError: the log cannot be read without a guess.
-    """
+    """Let the tree that is shipped to the nodes read the log, as it does there."""
     agent = benchmarks_folder() / "agent.py"
     argv = [sys.executable, str(agent), "parse", "--warmup", str(warmup)]
     argv += ["--options", jsonlib.dumps(options), "--", format_, str(file)]

@@ -205,11 +205,6 @@ def restore(
 
 
 def _running_stack() -> Stack:
-    """Return this machine's control plane, whose PostgreSQL runs.
-
-    Raises:
-        UserError: it does not run, or the warehouse is another one.
-    """
     from nightbench.local import deployment
 
     named = os.environ.get(common.WAREHOUSE_VARIABLE)

@@ -119,7 +119,6 @@ class _Tree:
 
 
 def _complain_of_absent(document: Document, *expected: str) -> None:
-    """Complain of the files that the folder of a description lacks."""
     folder = document.path.parent
     for name in expected:
         if not (folder / name).is_file():

@@ -188,8 +188,6 @@ def relative_to_file(path: Path, written: str) -> Path | None:
 
 
 class _Paths:
-    """Finds what the paths of a cluster file mean."""
-
     def __init__(self, document: Document, home: Path | None) -> None:
         self._document = document
         beside = document.path.absolute().parent.parent.parent / ".nightbench"
@@ -241,7 +239,6 @@ def _check_images(environments: EnvironmentsFile, document: Document) -> None:
 
 
 def _slurm(file: ClusterFile, document: Document) -> SlurmPolicy | None:
-    """Return what `slurm` of a cluster's file says; None where it has none."""
     written = file.slurm
     if written is None:
         return None
@@ -264,7 +261,6 @@ def _slurm(file: ClusterFile, document: Document) -> SlurmPolicy | None:
 
 
 def _kubernetes(file: ClusterFile, document: Document) -> KubernetesPolicy | None:
-    """Return what `kubernetes` of a cluster's file says; None where it has none."""
     written = file.kubernetes
     if written is None:
         return None

@@ -163,10 +163,7 @@ def _columns(hosts: Sequence[Host]) -> tuple[list[str], list[str]]:
 
 
 def _pattern(words: Sequence[str]) -> str | None:
-    """Return `gpu[01-04]` for words that differ by one number that rises by one; None for others.
-
-    One word is its own pattern.
-    """
+    """Return `gpu[01-04]` for words that differ by one number that rises by one, else None."""
     if len(words) == 1:
         return words[0]
     parts = [re.split(r"(\d+)", word) for word in words]

@@ -242,10 +242,7 @@ def untried_because(
 
 
 def _value(case: Case, axis: str, workload: WorkloadInfo) -> str | None:
-    """What a line has to support: a case's value of an axis; None where that says nothing.
-
-    Of real data it is their format: a line cannot know the names of sites' data sets.
-    """
+    """A case's value of an axis, of data its format; None where a line need not support it."""
     if axis == "sync" and case.strategy is not Strategy.PARAMETER_SERVER:
         return None
     if axis == "data" and case.data != SYNTHETIC:
@@ -299,10 +296,7 @@ def _too_large(case: Case, cluster: Cluster) -> Refusal | None:
 def _refused(
     framework: FrameworkInfo, value: str | None, axis: str, cluster: Cluster | None
 ) -> Refusal | None:
-    """Say why a line does not run a value of an axis.
-
-    Without a cluster any devices that the line runs on count.
-    """
+    """Say why a line does not run a value; without a cluster any devices count."""
     if value is None:
         return None
     kinds = [k for k, why in framework.devices.items() if _runs(why)]

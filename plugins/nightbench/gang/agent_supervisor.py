@@ -24,8 +24,6 @@ SWEEP_TIMEOUT_S = 30.0
 
 @dataclass
 class _Start:
-    """What became of starting the agent of one node."""
-
     starts: int = 0
     checked_s: float | None = None
     """When an agent was last known to run there."""
@@ -90,10 +88,7 @@ class AgentSupervisor:
     async def _start(
         self, client: NodeClient, later: list[NodeClient], repeat: int, optional: bool
     ) -> None:
-        """Start the agent of one node and wait until it holds the node's lock.
-
-        The nodes `later` in the order of locks are released while it is waited for.
-        """
+        """Start an agent and wait for its lock; locks of nodes `later` are released meanwhile."""
         gang = self._gang
         begun = _Start()
         while True:
@@ -120,11 +115,7 @@ class AgentSupervisor:
                 )
 
     async def _try_to_start(self, client: NodeClient, repeat: int, begun: _Start) -> None:
-        """Start an agent unless one runs.
-
-        Raises:
-            NodeError: the node has not answered for a lease, or agents end right after their start.
-        """
+        """Start an agent unless one runs; give up after a lease, or where agents end at once."""
         gang = self._gang
         if begun.starts >= MAX_STARTS:
             raise NodeError.of(
@@ -151,10 +142,7 @@ class AgentSupervisor:
             client.note_error(error)
 
     async def _release(self, later: list[NodeClient], waits_for: NodeClient, repeat: int) -> None:
-        """Release the locks that come after one that is waited for.
-
-        An agent that cannot be told is told when it answers again, or its lease expires.
-        """
+        """Release later locks; an agent that cannot be told is told later, or its lease expires."""
         gang = self._gang
         now = gang.clock()
         alive = [x for x in later if x.holds_lock or x.view.agent == "waiting"]

@@ -132,11 +132,7 @@ async def _end(
     reason: str,
     in_slurm: bool,
 ) -> tuple[list[str], list[int]]:
-    """Stop the agents of job folders on one node, then sweep; (folders, swept pids).
-
-    The agents of Slurm's jobs are then gone with their jobs, and the login node is swept.
-    The sweep also ends the job's builds of environments, which have no job folder yet.
-    """
+    """Stop a node's agents, then sweep; Slurm's end with their jobs. Returns folders, pids."""
     layout = await Layout.of(transport, policy)
     stopped = []
     jobs = []
@@ -180,11 +176,7 @@ async def _end(
 
 
 async def _any_code(transport: SshTransport, layout: Layout) -> str | None:
-    """Return the folder of some shipped code: a job names none while it is prepared.
-
-    Returns:
-        None where no code was ever shipped.
-    """
+    """Return the folder of some shipped code: a job names none while it is prepared."""
     folder = posixpath.join(layout.root, "code")
     shipped = [name for name in await transport.listdir(folder) if not name.startswith(".")]
     return posixpath.join(folder, shipped[0]) if shipped else None

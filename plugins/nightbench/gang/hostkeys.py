@@ -70,7 +70,6 @@ class _VersionClient(asyncssh.SSHClient):
         self._connection = conn
 
     def has_version(self) -> bool:
-        """Whether the last connection came as far as the server's version."""
         last = self._connection
         return last is not None and bool(last.get_extra_info("server_version"))
 

@@ -141,11 +141,7 @@ async def _network(agents: Sequence[tuple[Node, Agent]]) -> Network:
 
 
 async def _ring(agents: Sequence[tuple[Node, Agent]]) -> list[dict[str, Any]]:
-    """Run one ring all-reduce over all nodes; return the ranks' answers in the nodes' order.
-
-    Raises:
-        NodeError: the first error of a rank, after all have ended.
-    """
+    """Run one ring all-reduce over all nodes; return the ranks' answers in the nodes' order."""
     ports: dict[str, asyncio.Future[str]] = {
         node.name: asyncio.get_running_loop().create_future() for node, _ in agents
     }

@@ -139,11 +139,7 @@ def _builds_environment(job: JobSpec, shipment: Shipment) -> bool:
 async def _wheels_to_ship(
     transport: SshTransport, job: JobSpec, shipment: Shipment, wheelhouse: Path
 ) -> list[Wheel]:
-    """Return the wheels that the controller has to ship to a node without an index.
-
-    Raises:
-        EnvironmentUnavailable: the wheelhouse lacks some, or holds other builds.
-    """
+    """Return the wheels that the controller has to ship to a node without an index."""
     build = job.build
     series, package, lock = line_of(shipment.benchmarks, build.line, build.variant)
     version = build.version if build.source == "index" else None
@@ -212,7 +208,6 @@ async def _ask(
 
 
 def _build_options(job: JobSpec, shipped: Shipped) -> list[str]:
-    """Return the options of the agent's verb `provision`."""
     build = job.build
     words = [*shipped.agent.where, "--line", build.line, "--variant", build.variant]
     words += _source_options(job.environments)
@@ -231,7 +226,6 @@ def _build_options(job: JobSpec, shipped: Shipped) -> list[str]:
 
 
 def _image_options(job: JobSpec, shipped: Shipped) -> list[str]:
-    """Return the options of the agent's verb `image`."""
     policy, layout = job.environments, shipped.agent.layout
     words = ["--root", layout.root, *layout.job_root_option]
     words += ["--line", job.build.line, "--image", job.build.location or ""]
@@ -241,7 +235,6 @@ def _image_options(job: JobSpec, shipped: Shipped) -> list[str]:
 
 
 def _source_options(policy: EnvironmentPolicy) -> list[str]:
-    """Return the options that name the index and the folders of packages."""
     index = ["--index-url", policy.index_url] if policy.index_url else []
     return [*index, *repeated_option("--find-links", policy.find_links)]
 

@@ -136,10 +136,7 @@ def _disturbed(results: Results) -> tuple[Reason, ...]:
 
 
 def _went_on(results: Results) -> list[Reason]:
-    """Return a reason for a rank that was still in its window after the steps of one that ended.
-
-    Ranks that train together take each step together: alone it hangs, or loses its connection.
-    """
+    """Return a reason for a rank that was still in its window: alone it hangs or fails."""
     ended = {
         p["name"]: int(p["summary"]["window"]["steps"])
         for result in results.values()
@@ -159,7 +156,6 @@ def _went_on(results: Results) -> list[Reason]:
 
 
 def _followed(reasons: Sequence[Reason]) -> bool:
-    """Return whether a rank ended because another one had."""
     return any(each.code is ReasonCode.EXCEPTION and LEFT in each.observed for each in reasons)
 
 
@@ -206,10 +202,7 @@ def _log_tail(results: Results) -> str | None:
 
 
 def _error(results: Results) -> str | None:
-    """Return the error of each node's process that its node blames; of all but the first a line.
-
-    A trainer that ended well may have run another number of steps than those that failed.
-    """
+    """Return the error of each process that its node blames; of all but the first a line."""
     found: list[str] = []
     well: list[str] = []
     for node, result in results.items():

@@ -138,7 +138,6 @@ class SlurmLauncher:
         return job.state == "CANCELLED" and not await transport.exists(ended)
 
     async def _ended_path(self, transport: SshTransport, number: int) -> str:
-        """Return the file that says that a controller has cancelled a job."""
         return posixpath.join(await self._folder(transport), f"ended-{number}")
 
     async def _folder(self, transport: SshTransport) -> str:
@@ -148,12 +147,7 @@ class SlurmLauncher:
     # --- what Slurm says ------------------------------------------------------------------
 
     async def _ask(self, transport: SshTransport) -> SlurmJob | None:
-        """Return the gang's job; None where Slurm knows of none.
-
-        Raises:
-            RemoteFailure: Slurm does not answer.
-            GangError: it has not for the length of a lease.
-        """
+        """Return the gang's job; None where Slurm knows of none. It may be silent for one lease."""
         now = self._clock()
         if self._asked_s is not None and now - self._asked_s < ASK_S:
             return self._known

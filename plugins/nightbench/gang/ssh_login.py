@@ -87,10 +87,7 @@ async def connect(target: SshTarget) -> asyncssh.SSHClientConnection:
 async def _login_with_retries(
     target: SshTarget, below: asyncssh.SSHClientConnection | None, whole: SshTarget
 ) -> asyncssh.SSHClientConnection:
-    """Log in to one host; try again after a pause where it closed before the login.
-
-    A busy sshd drops connections at random before the login (MaxStartups 10:30:100).
-    """
+    """Log in; try again where a busy sshd (MaxStartups 10:30:100) closed before the login."""
     clock = asyncio.get_running_loop().time
     give_up_s, pause_s, attempt = clock() + THROTTLED_S, FIRST_PAUSE_S, 1
     while True:

@@ -74,7 +74,6 @@ class _FollowChannel:
         self._last_id = 0
 
     async def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer to one request."""
         async with self._opening:
             if self._reading is None or self._reading.done():
                 self._process = await self._transport.start(self._argv)
@@ -96,11 +95,7 @@ class _FollowChannel:
         raise ConnectionResetError("`agent.py follow` ended without an answer")
 
     async def _read(self, process: asyncssh.SSHClientProcess[bytes]) -> None:
-        """Hand each answer to the request that waits for it, until the process ends.
-
-        Raises:
-            RemoteFailure: the command ended by itself.
-        """
+        """Hand each answer to the request that waits for it, until the process ends."""
         begun = False
         while line := await process.stdout.readline():
             if not begun:
@@ -123,7 +118,6 @@ class _FollowChannel:
             )
 
     def close(self) -> None:
-        """End the process."""
         if self._reading is not None:
             self._reading.cancel()
         if self._process is not None:

@@ -138,7 +138,6 @@ class _Upload:
         self._what = f"upload {path}"
 
     async def run(self) -> None:
-        """Upload the file."""
         begun = 0
         if self._digest is not None:
             async with self._transport.guard(self._what, FILE_TIMEOUT_S):

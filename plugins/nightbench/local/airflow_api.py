@@ -186,12 +186,7 @@ class AirflowApi:
 
 
 def _raise_if_refused(answer: httpx.Response, what: str) -> None:
-    """Raise where a request was refused.
-
-    Raises:
-        AirflowUnavailable: the same request may succeed later.
-        UserError: it was refused for good.
-    """
+    """Raise `AirflowUnavailable` where the same request may succeed later, else `UserError`."""
     if not answer.is_error:
         return
     passing = answer.is_server_error or answer.status_code in PASSING

@@ -76,12 +76,7 @@ def restore(
 
 
 def _exchange(cursor: psycopg2.extensions.cursor, database: str, kept: str, fresh: str) -> None:
-    """Rename both databases in the caller's transaction: whoever is killed has renamed neither.
-
-    Raises:
-        psycopg2.errors.ObjectInUse: somebody connected after all others were disconnected, or
-            needs more than five seconds to end.
-    """
+    """Rename both in the caller's transaction; psycopg2's ObjectInUse where somebody connected."""
     cursor.execute(
         "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", (database,)
     )
@@ -107,11 +102,7 @@ def _execute(cursor: psycopg2.extensions.cursor, statement: str, *names: str) ->
 
 
 def _run(stack: Stack, database: str, program: str, *words: str, doing: str) -> None:
-    """Run one of PostgreSQL's programs as its superuser.
-
-    Raises:
-        UserError: it failed; the message has what it said.
-    """
+    """Run one of PostgreSQL's programs as its superuser."""
     environment = {
         **postgres.environment(),
         "PGHOST": "127.0.0.1",

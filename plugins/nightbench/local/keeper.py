@@ -61,7 +61,6 @@ def _unhealthy(home: Home) -> set[str]:
 
 
 def _up(home: Home, hung: list[str]) -> int:
-    """Run `up` and log its lines; return the exit status."""
     try:
         for line in lifecycle.up(home, wait_s=0.0, hung=hung):
             _log(line)

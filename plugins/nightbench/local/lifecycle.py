@@ -72,10 +72,7 @@ def up(
 
 
 def _stop_with_old_port(stack: Stack) -> Iterator[str]:
-    """End Airflow's processes that were started with another port of the API server.
-
-    Another process took that port while our server was down: they would talk to a stranger.
-    """
+    """End Airflow's processes that know another port: a stranger may listen there now."""
     if _known_port(stack) in (None, stack.ports.api):
         return
     others = [name for name in airflow.SERVICES if stack.running(name)]

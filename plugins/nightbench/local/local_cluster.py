@@ -90,10 +90,7 @@ class _Sftp(asyncssh.SFTPServer):
 
 
 class _Job:
-    """A command and this process's ends of its pipes, which can be closed while it runs.
-
-    asyncio's own subprocesses would kill their child when the loop ends.
-    """
+    """A command with pipes of our own: asyncio would kill it when the loop ends."""
 
     def __init__(self, argv: list[str], env: dict[str, str], home: Path, core: int | None) -> None:
         def pin() -> None:
@@ -114,7 +111,6 @@ class _Job:
         self._ends: list[asyncio.BaseTransport] = []
 
     async def output(self, name: str) -> asyncio.StreamReader:
-        """The reading end of `stdout` or `stderr`."""
         reader = asyncio.StreamReader()
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), getattr(self._process, name)
@@ -123,7 +119,6 @@ class _Job:
         return reader
 
     async def input(self) -> asyncio.StreamWriter:
-        """The writing end of its stdin."""
         loop = asyncio.get_running_loop()
         transport, protocol = await loop.connect_write_pipe(
             lambda: asyncio.streams.FlowControlMixin(loop), self._process.stdin

@@ -110,10 +110,7 @@ def report_page(report: RunReport, written_at: datetime) -> str:
 
 
 def _interval(row: Row, most: float) -> Interval | None:
-    """Where the interval of a row's change lies; None without one.
-
-    The axis reaches a little farther to both sides than the largest change of the run.
-    """
+    """Where the interval of a row's change lies on the run's axis; None without one."""
     if row["change"] is None:
         return None
     edge = max(1.25 * most, 0.02)

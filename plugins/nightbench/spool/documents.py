@@ -43,11 +43,7 @@ def of_this_version(path: UPath) -> Iterator[None]:
 
 @contextmanager
 def _reached(path: UPath) -> Iterator[None]:
-    """Turn what the library of an object store raises, each its own, into a sentence.
-
-    Raises:
-        SpoolError: the store does not answer, or refuses.
-    """
+    """Turn what the library of an object store raises, each its own, into a sentence."""
     try:
         yield
     except (OSError, UserError):

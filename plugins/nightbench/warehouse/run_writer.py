@@ -34,8 +34,6 @@ _FACTS = {
 
 @dataclass
 class _Results:
-    """Rows of results, to be stored together."""
-
     rows: dict[str, list[Row]] = field(default_factory=lambda: {name: [] for name in _FACTS})
 
     def add_case(
@@ -80,7 +78,6 @@ class _Results:
     def add_median(
         self, key: Row, run: Run, planned: PlannedCase, build_key: int, measurement: Measurement
     ) -> None:
-        """Add a median of which nothing else is known."""
         row = to_row.measurement_row(measurement, quarantined=False) | {
             "run_kind": run.run_kind.value,
             "build_key": build_key,

@@ -190,7 +190,6 @@ def _reads(
 
 
 def _requests(app: FastAPI, api: ComparisonApi, access: PageAccess) -> None:
-    """Add the routes of requested comparisons."""
     every, one = f"{API}/comparisons", f"{API}/comparisons/{{request_id:alert}}"
     body = Depends(_body)
     reads: tuple[tuple[str, Callable[..., Any], type[ApiModel] | None], ...] = (
@@ -245,7 +244,6 @@ async def _body(request: Request) -> None:
 
 
 def _headers(response: Response) -> None:
-    """Set the headers of every answer."""
     response.headers.update(HEADERS)
 
 
@@ -267,7 +265,6 @@ def _user_error(_request: Request, error: Exception) -> Response:
 
 
 def _http_error(_request: Request, error: Exception) -> Response:
-    """Show errors that FastAPI and Airflow raise."""
     assert isinstance(error, HTTPException)
     return json_response({"detail": error.detail}, error.status_code, error.headers)
 

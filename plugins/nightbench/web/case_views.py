@@ -68,11 +68,7 @@ def _rank(row: Row, seconds: list[float | None], warmup: int) -> RankSteps:
 
 
 def _all_steps(row: Row) -> tuple[list[float | None], int]:
-    """Return the lengths of all steps, and how many of them lie before the window.
-
-    The first step of all has no begin that is known, and what ranks take to agree before and after
-    the window is no part of a step.
-    """
+    """Return the lengths of all steps, and how many lie before the window; not waits around it."""
     ends, window = row["step_end_s"], row["step_seconds"]
     opened = row["window_open_s"]
     before = [] if opened is None else [end for end in ends if end <= opened]

@@ -89,7 +89,6 @@ def case_of(row: Row) -> RunCase:
 
 
 def _state(row: Row) -> str:
-    """Return a result in one word."""
     # A failed case fails a check as well; failed is more specific, as in the command's table.
     if row["status"] != "ok":
         return str(row["status"])

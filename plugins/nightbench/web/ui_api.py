@@ -219,11 +219,7 @@ def _cell(value: Any) -> Any:
 
 
 def _utc(moment: datetime | None) -> datetime | None:
-    """Return a bound with a zone.
-
-    Raises:
-        BadInput: it cannot be told in UTC.
-    """
+    """Return a bound with a zone."""
     if moment is None:
         return None
     try:
