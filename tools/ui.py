@@ -48,7 +48,7 @@ def install() -> None:
 
 def write_types() -> None:
     """Write the TypeScript types of the API from its description."""
-    from nightbench.web.api_types import typescript
+    from api_types import typescript
 
     (UI / "src" / "api-types.ts").write_text(typescript(), encoding="utf-8")
 

@@ -6,8 +6,9 @@ import shutil
 from contextlib import closing
 from pathlib import Path
 
+from tools.make_dictionary import page
+
 from nightbench.warehouse import connect, migrate, statements
-from nightbench.warehouse.dictionary import page
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "warehouse.md"
 MEANING = "select col_description('marts.fct_alert'::regclass, 1) as meaning"

@@ -6,9 +6,9 @@ import re
 
 import pytest
 from tests.unit.web.rows import Rows, alert, client, row
+from tools.api_types import typescript
 
 from nightbench.core.model import Reason, ReasonCode
-from nightbench.web.api_types import typescript
 from nightbench.web.app import ENTRY, STATIC
 from nightbench.web.ui_api import csv_text
 

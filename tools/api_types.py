@@ -1,5 +1,7 @@
 """TypeScript types of what the JSON API answers, from its models."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 
