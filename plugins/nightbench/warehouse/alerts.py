@@ -10,7 +10,6 @@ from psycopg2.extras import Json
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Verdict
-from nightbench.warehouse import to_row
 from nightbench.warehouse.connection import (
     LOCK_TIMEOUT_S,
     Connection,
@@ -59,7 +58,7 @@ class AlertRepository(Repository):
         follows the newest verdict. A run opens no second alert for a series after the first was
         closed.
         """
-        row = to_row.verdict_row(verdict)
+        row = vars(verdict)
         with self._transaction(f"open an alert for {verdict.case_id}"):
             if self._rows("open_alert", **row):
                 return True
@@ -68,33 +67,27 @@ class AlertRepository(Repository):
 
     def end(self, alert_id: int, run_id: str, why: str) -> bool:
         """Resolve a live alert, or end the event of a dismissed one; return whether it did."""
-        row = {"alert_id": alert_id, "run_id": run_id, "why": why}
-        with self._transaction(f"resolve alert {alert_id}"):
-            return bool(self._rows("end_alert", **row))
+        return self._change("end_alert", alert_id, run_id=run_id, why=why)
 
     def reopen(self, alert_id: int, verdict: Verdict) -> bool:
         """Open a dismissed alert again with a night's figures; return whether it was dismissed."""
-        row = to_row.verdict_row(verdict) | {"alert_id": alert_id}
-        with self._transaction(f"reopen alert {alert_id}"):
-            return bool(self._rows("reopen_alert", **row))
+        return self._change("reopen_alert", alert_id, **vars(verdict))
 
     def grow(self, alert_id: int, run_id: str) -> bool:
         """Let an alert whose change has grown be notified again; return whether it is."""
-        row = {"alert_id": alert_id, "run_id": run_id}
-        with self._transaction(f"let alert {alert_id} grow"):
-            return bool(self._rows("grow_alert", **row))
+        return self._change("grow_alert", alert_id, run_id=run_id)
 
     def watch(self, alert_id: int, suspect: str | None, run_id: str) -> None:
         """Keep what one night makes likely: `recovered`, `worse`, or None where it was nothing."""
-        row = {"alert_id": alert_id, "suspect": suspect, "run_id": run_id}
-        with self._transaction(f"watch alert {alert_id}"):
-            self._rows("watch_alert", **row)
+        self._change("watch_alert", alert_id, suspect=suspect, run_id=run_id)
 
     def route(self, alert_id: int, owner: str, run_id: str) -> bool:
         """Give a new alert its owner; return whether it had none, and nobody was ever assigned."""
-        row = {"alert_id": alert_id, "owner": owner, "run_id": run_id}
-        with self._transaction(f"give alert {alert_id} its owner"):
-            return bool(self._rows("route_alert", **row))
+        return self._change("route_alert", alert_id, owner=owner, run_id=run_id)
+
+    def _change(self, name: str, alert_id: int, **given: Any) -> bool:
+        with self._transaction(f"change alert {alert_id} ({name})"):
+            return bool(self._rows(name, alert_id=alert_id, **given))
 
     def find(
         self,

@@ -88,6 +88,5 @@ class CauseRepository(Repository):
 
 
 def _cause(row: Row) -> Row:
-    texts = {key: to_row.text(row[key]) for key in ("sentence", "suspect", "group_key")}
     evidence = [to_document(x) | {"text": to_row.text(x.text)} for x in row["evidence"]]
-    return row | texts | {"evidence": Json(evidence)}
+    return row | {"evidence": Json(evidence)}

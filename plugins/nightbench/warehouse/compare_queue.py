@@ -6,7 +6,6 @@ from typing import Any
 import psycopg2.errors
 from psycopg2.extras import Json
 
-from nightbench.warehouse import to_row
 from nightbench.warehouse.alerts import LARGEST, MoveRefused
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.repository import Repository, Row
@@ -79,7 +78,7 @@ class CompareQueue(Repository):
             "request_id": request_id,
             "dag_run_id": dag_run_id,
             "state": state,
-            "why": to_row.text(why),
+            "why": why,
             "result": None if result is None else Json(dict(result)),
             "spent_s": spent_s,
         }

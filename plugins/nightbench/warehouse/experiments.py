@@ -6,7 +6,6 @@ from typing import Any
 from psycopg2.extras import Json
 
 from nightbench.core.model.alerts import Confirmation, ConfirmationResult
-from nightbench.warehouse import to_row
 from nightbench.warehouse.repository import Repository, Row
 
 NIGHTBENCH = "nightbench"
@@ -45,15 +44,15 @@ class ConfirmationRepository(Repository):
                 detail=Json(dict(detail)),
                 within_s=within_s,
                 state="skipped" if skipped else "wanted",
-                sentence=to_row.text(skipped) or "",
+                sentence=skipped or "",
                 asked_by=by,
             )
         return int(found[0]["confirmation_id"]) if found else None
 
     def begin(self, confirmation_id: int) -> bool:
         """Mark a confirmation as running; False where it is over."""
-        with self._transaction(f"begin confirmation {confirmation_id}"):
-            return self._write("begin_confirmation", {"confirmation_id": confirmation_id}) > 0
+        doing = f"begin confirmation {confirmation_id}"
+        return self._do(doing, "begin_confirmation", confirmation_id=confirmation_id) > 0
 
     def end(
         self, confirmation_id: int, found: Confirmation, detail: Mapping[str, Any] | None = None
@@ -62,18 +61,9 @@ class ConfirmationRepository(Repository):
 
         `detail` is laid over what was stored with the request.
         """
-        row = {
-            "confirmation_id": confirmation_id,
-            "outcome": str(found.outcome),
-            "sentence": to_row.text(found.sentence),
-            "ratio": to_row.number(found.ratio),
-            "low": to_row.number(found.low),
-            "high": to_row.number(found.high),
-            "rounds": found.rounds,
-            "detail": Json(dict(detail or {})),
-        }
-        with self._transaction(f"store the outcome of confirmation {confirmation_id}"):
-            return self._write("end_confirmation", row) > 0
+        row = vars(found) | {"detail": Json(dict(detail or {}))}
+        doing = f"store the outcome of confirmation {confirmation_id}"
+        return self._do(doing, "end_confirmation", confirmation_id=confirmation_id, **row) > 0
 
     def give_up(
         self, run_id: str, why: str, *, every: bool = False, apart_from: Sequence[int] = ()
@@ -83,14 +73,10 @@ class ConfirmationRepository(Repository):
         Only what is overdue, unless `every`. `why` is a sentence for the readers of the night's
         message.
         """
-        row = {
-            "run_id": run_id,
-            "why": to_row.text(why),
-            "every": every,
-            "apart_from": list(apart_from),
-        }
-        with self._transaction(f"give up the confirmations of run {run_id}"):
-            return self._write("skip_confirmations", row)
+        doing, left = f"give up the confirmations of run {run_id}", tuple(apart_from)
+        return self._do(
+            doing, "skip_confirmations", run_id=run_id, why=why, every=every, apart_from=left
+        )
 
     def suspects(self, run_id: str) -> list[Row]:
         """Unnotified regressions that are news of a run, largest first: alert_id, case_id, figures.
@@ -142,11 +128,8 @@ class BisectRepository(Repository):
         """
         key = str(bisect["bisect_id"])
         with self._transaction(f"store bisect {key}"):
-            self._write("store_bisect", {**bisect, "sentence": to_row.text(bisect["sentence"])})
-            self._write(
-                "store_bisect_step",
-                *({**step, "bisect_id": key, "why": to_row.text(step["why"])} for step in steps),
-            )
+            self._write("store_bisect", bisect)
+            self._write("store_bisect_step", *({**step, "bisect_id": key} for step in steps))
 
     def find(
         self, bisect_id: str | None = None, alert_id: int | None = None, limit: int = 20

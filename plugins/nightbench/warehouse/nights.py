@@ -28,15 +28,8 @@ class NightRepository(Repository):
             and (last is None or known["seen_at"] >= last["checked_at"])
         ):
             since = known["since"]
-        row = {
-            "suite": suite,
-            "cluster": cluster,
-            "timetable": timetable,
-            "since": since,
-            "now": now,
-        }
-        with self._transaction(f"store the schedule of suite {suite}"):
-            self._write("watch_suite", row)
+        row = {"suite": suite, "cluster": cluster, "timetable": timetable}
+        self._do(f"store the schedule of suite {suite}", "watch_suite", **row, since=since, now=now)
         return since
 
     def watched(self, suite: str) -> tuple[str, str] | None:
@@ -61,27 +54,24 @@ class NightRepository(Repository):
             **vars(found),
             "suite": suite,
             "cluster": cluster,
-            "state": found.state.value,
-            "without": list(found.without),
             "was_paused": was_paused,
             "is_silence": is_silence,
             "now": now,
         }
-        with self._transaction(f"store a night of suite {suite}"):
-            self._write("store_night", row)
+        self._do(f"store a night of suite {suite}", "store_night", **row)
 
     def mark_notified(
         self, suite: str, cluster: str, scheduled_at: datetime, now: datetime, *, end: bool
     ) -> None:
         """Mark as notified that a night is missing, or that a missing one has come (`end`)."""
         row = {"suite": suite, "cluster": cluster, "scheduled_at": scheduled_at, "now": now}
-        with self._transaction(f"mark a night of suite {suite} as notified"):
-            self._write("mark_night_end_notified" if end else "mark_night_notified", row)
+        name = "mark_night_end_notified" if end else "mark_night_notified"
+        self._do(f"mark a night of suite {suite} as notified", name, **row)
 
     def store_check(self, suites: int, missing: int, now: datetime) -> None:
         """Store that all deadlines were checked."""
-        with self._transaction("store the check of deadlines"):
-            self._write("store_deadline_check", {"suites": suites, "missing": missing, "now": now})
+        doing = "store the check of deadlines"
+        self._do(doing, "store_deadline_check", suites=suites, missing=missing, now=now)
 
     def unfinished(self, suite: str, cluster: str, since: datetime) -> list[Row]:
         """Nights whose state may change, or that are unnotified, oldest first."""

@@ -104,11 +104,11 @@ def _preflight(cluster: str, run_id: str, judged: JudgedNode) -> Row:
         "is_reachable": seen.reachable,
         "level": str(judged.level or "ok"),
         "findings": Json([to_document(finding) for finding in judged.findings]),
-        "problem": to_row.text(sentence(seen.problem)) if seen.problem else None,
+        "problem": sentence(seen.problem) if seen.problem else None,
         "document": Json(dict(seen.document)) if seen.document is not None else None,
-        "clock_offset_s": seen.clock and to_row.number(seen.clock.offset_s),
-        "clock_error_s": seen.clock and to_row.number(seen.clock.error_s),
-        "wall_error_s": to_row.number(seen.wall_error_s),
+        "clock_offset_s": seen.clock and seen.clock.offset_s,
+        "clock_error_s": seen.clock and seen.clock.error_s,
+        "wall_error_s": seen.wall_error_s,
         "orphans_ended": len(seen.swept),
     }
 

@@ -44,12 +44,12 @@ class Repository:
     def _rows(self, name: str, /, **parameters: Any) -> list[Row]:
         """Rows of a statement, inside of a transaction."""
         run = getattr(queries(), name)
-        return [dict(row) for row in run(self._connection, **_as_arrays(parameters))]
+        return [dict(row) for row in run(self._connection, **_fitted(parameters))]
 
     def _tuples(self, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
         """Rows of a statement as `_read` gives them, but as tuples: for very many."""
         with reported(f"read from the warehouse ({name})"), self._connection.cursor() as cursor:
-            cursor.execute(getattr(queries(), name).sql, _as_arrays(parameters))
+            cursor.execute(getattr(queries(), name).sql, _fitted(parameters))
             return cursor.fetchall()
 
     def _lock_for_transaction(self, name: str) -> None:
@@ -63,8 +63,13 @@ class Repository:
     def _write(self, name: str, /, *rows: Mapping[str, Any]) -> int:
         """Run a writing statement for each row, inside of a transaction; rows that changed."""
         run = getattr(queries(), name)
-        changed: int = run(self._connection, rows)
+        changed: int = run(self._connection, [_fitted(row) for row in rows])
         return changed
+
+    def _do(self, doing: str, name: str, /, **row: Any) -> int:
+        """Run a writing statement in a transaction of its own; rows that changed."""
+        with self._transaction(doing):
+            return self._write(name, row)
 
     def _store(
         self, table: str, rows: Sequence[Mapping[str, Any]], key: str, keep: str = ""
@@ -103,11 +108,20 @@ class Repository:
             update=update if changing else sql.SQL("do nothing"),
         )
         with self._connection.cursor() as cursor:
-            values = [tuple(row[column] for column in columns) for row in rows]
+            values = [tuple(_fit(row[column]) for column in columns) for row in rows]
             changed = execute_values(cursor, statement, values, page_size=ROWS_AT_ONCE, fetch=True)
         return len(changed)
 
 
-def _as_arrays(parameters: Row) -> Row:
-    """Return parameters with tuples as lists, which psycopg2 passes as arrays."""
-    return {k: list(v) if isinstance(v, tuple) else v for k, v in parameters.items()}
+def _fitted(parameters: Mapping[str, Any]) -> Row:
+    return {name: _fit(value) for name, value in parameters.items()}
+
+
+def _fit(value: Any) -> Any:
+    """Return a value as psycopg2 and PostgreSQL take it, where they would take it otherwise."""
+    if isinstance(value, str):
+        # A process's message may hold NUL, and PostgreSQL's text may not.
+        return value.replace("\x00", "\\x00")
+    if isinstance(value, float):
+        return float(value)  # SQL cannot read numpy's `np.float64(...)`
+    return list(value) if isinstance(value, tuple) else value

@@ -64,7 +64,7 @@ class _Results:
             "status": case.status.value,
             "reasons": to_row.reasons_document(case.reasons),
             "quarantine_reasons": of_measurement,
-            "elapsed_s": to_row.number(case.elapsed_s),
+            "elapsed_s": case.elapsed_s,
             "node_names": sorted(nodes) or None,
             "checks_met": sum(bool(check.success) for check in checks),
         }
@@ -96,8 +96,8 @@ class _Results:
             clock = record.clocks.get(rank.node)
             row = to_row.rank_row(rank) | {
                 "fingerprint_id": record.fingerprints.get(rank.node) or None,
-                "clock_offset_s": clock and to_row.number(clock.offset_s),
-                "clock_error_s": clock and to_row.number(clock.error_s),
+                "clock_offset_s": clock and clock.offset_s,
+                "clock_error_s": clock and clock.error_s,
             }
             self.rows["repeat_rank"].append(key | row)
 

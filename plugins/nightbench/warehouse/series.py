@@ -99,8 +99,7 @@ class SeriesRepository(Repository):
     def store_machine(self, run_id: str, case_id: str, kind: str, sentence: str) -> None:
         """Store the verdict on the reference that a case of a run was measured beside."""
         row = {"run_id": run_id, "case_id": case_id, "kind": kind, "sentence": sentence}
-        with self._transaction(f"store the verdict on the reference of {case_id}"):
-            self._write("store_machine", row)
+        self._do(f"store the verdict on the reference of {case_id}", "store_machine", **row)
 
     def store_verdicts(self, verdicts: Iterable[Verdict]) -> int:
         """Store the verdicts of runs and return how many were new or different."""
@@ -137,13 +136,12 @@ class SeriesRepository(Repository):
 
     def store_noise_event(self, event: Mapping[str, Any]) -> bool:
         """Store that a night made a series noisy or steady; return whether that is new."""
-        with self._transaction(f"store the noise of {event['case_id']}"):
-            return self._write("store_noise_event", event) > 0
+        return self._do(f"store the noise of {event['case_id']}", "store_noise_event", **event) > 0
 
     def mark_noise_notified(self, run_id: str) -> int:
         """Mark the series that a run made noisy or steady as notified; return how many."""
-        with self._transaction(f"mark the noise of run {run_id} as notified"):
-            return self._write("mark_noise_notified", {"run_id": run_id})
+        doing = f"mark the noise of run {run_id} as notified"
+        return self._do(doing, "mark_noise_notified", run_id=run_id)
 
     def noise_events(
         self,
@@ -186,14 +184,12 @@ class SeriesRepository(Repository):
 
     def see_drift(self, drift: Mapping[str, Any]) -> bool:
         """Give the drift that stands a night's figures; return whether they are new."""
-        with self._transaction(f"follow the drift of {drift['case_id']}"):
-            return self._write("see_drift", drift) > 0
+        return self._do(f"follow the drift of {drift['case_id']}", "see_drift", **drift) > 0
 
     def end_drift(self, case_id: str, cluster: str, run_id: str, at: datetime) -> bool:
         """Say that a run ended the drift of a series; return whether one stood."""
         row = {"case_id": case_id, "cluster": cluster, "run_id": run_id, "at": at}
-        with self._transaction(f"end the drift of {case_id}"):
-            return self._write("end_drift", row) > 0
+        return self._do(f"end the drift of {case_id}", "end_drift", **row) > 0
 
     def mark_drifts_notified(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Mark these rows of `drifts` as notified."""

@@ -39,7 +39,7 @@ MEASUREMENT_COLUMNS = (
 
 def run_row(run: Run, origin: str) -> Row:
     """A run."""
-    return {**vars(run), "run_kind": run.run_kind.value, "origin": origin}
+    return {**vars(run), "origin": origin}
 
 
 def cluster_row(cluster: Cluster) -> Row:
@@ -92,16 +92,16 @@ def repeat_row(bundle: RepeatBundle) -> Row:
     row: Row = {
         "status": record.status,
         "started_at": record.started_at,
-        "error": text(record.error),
+        "error": record.error,
         "slowest_rank": slowest and slowest.name,
         "steps": slowest and len(slowest.step_seconds),
-        "median_step_s": slowest and number(median(slowest.step_seconds)),
+        "median_step_s": slowest and median(slowest.step_seconds),
     }
     reasons = list(record.reasons)
     if summary is not None and summary.problem is not None and not reasons:
         reasons.append(summary.problem)
     for column in ("throughput", "step_throughput", "window_s", "samples"):
-        value = number(getattr(summary, column, None))
+        value = getattr(summary, column, None)
         row[column] = _positive(value)
         if row[column] is None and value is not None:
             # The column takes positive finite figures only; what was found stays readable.
@@ -111,7 +111,7 @@ def repeat_row(bundle: RepeatBundle) -> Row:
         *("overlap", "drift", "time_to_first_step_s", "data_wait_s", "power_w"),
         *("loss_first", "loss_median"),
     ):
-        row[column] = number(getattr(summary, column, None))
+        row[column] = getattr(summary, column, None)
     for column in ("peak_resident_bytes", "peak_allocator_bytes", "sent_bytes_per_step"):
         row[column] = _whole(getattr(summary, column, None))
     return row
@@ -119,47 +119,29 @@ def repeat_row(bundle: RepeatBundle) -> Row:
 
 def rank_row(rank: RankResult) -> Row:
     """One process of a repeat."""
-    numbers = (
-        *("samples_per_step", "window_open_s", "window_close_s", "window_wall_s"),
-        *("time_to_first_step_s", "data_wait_s", "loss_first"),
+    same = (
+        *("role", "rank", "node", "samples_per_step", "window_open_s", "window_close_s"),
+        *("window_wall_s", "time_to_first_step_s", "data_wait_s", "loss_first"),
+        *("weights_digest", "parameters", "precision", "transport"),
     )
     return {
         "process": rank.name,
-        **{column: getattr(rank, column) for column in ("role", "rank", "node")},
-        **{column: number(getattr(rank, column)) for column in numbers},
+        **{column: getattr(rank, column) for column in same},
         "step_seconds": _numbers(rank.step_seconds),
         "step_end_s": _numbers(rank.step_end_s),
         "loss_window": _numbers(rank.loss_window),
-        "weights_digest": rank.weights_digest,
-        "parameters": rank.parameters,
         "peak_resident_bytes": _whole(rank.peak_resident_bytes),
         "peak_allocator_bytes": _whole(rank.peak_allocator_bytes),
         "sent_bytes_per_step": _whole(rank.sent_bytes_per_step),
-        "precision": rank.precision,
-        "transport": rank.transport,
         "versions": Json(dict(rank.versions)),
     }
 
 
 def measurement_row(m: Measurement, quarantined: bool) -> Row:
     """A measurement, but for its status, which is the case's."""
-    row: Row = {
-        "framework_version": m.framework_version,
-        "unit": m.unit,
-        "n": m.n,
-        "baseline_case_id": m.baseline_case_id,
-        "peak_resident_bytes": _whole(m.peak_resident_bytes),
-        "peak_allocator_bytes": _whole(m.peak_allocator_bytes),
-        "sent_bytes_per_step": _whole(m.sent_bytes_per_step),
-        "found_batch_size": m.found_batch_size,
-        "energy_absent": text(m.energy_absent),
-        "device": text(m.device),
-        "mfu_absent": m.mfu_absent,
-        "plain_absent": text(m.plain_absent),
-        "definition_digest": m.definition_digest,
-        "fingerprint_id": m.fingerprint_id,
-    }
-    row |= {k: number(getattr(m, k)) for k in MEASUREMENT_COLUMNS if k not in row}
+    row: Row = {column: getattr(m, column) for column in MEASUREMENT_COLUMNS}
+    for column in ("peak_resident_bytes", "peak_allocator_bytes", "sent_bytes_per_step"):
+        row[column] = _whole(row[column])
     if quarantined and not (
         row["throughput"] is None
         or (
@@ -189,8 +171,8 @@ def failed_check_rows(checks: Iterable[CheckResult]) -> list[Row]:
                 "check_name": check.check,
                 "ordinal": ordinal,
                 "severity": check.severity.value,
-                "observed": text(check.observed),
-                "expected": text(check.expected),
+                "observed": check.observed,
+                "expected": check.expected,
             }
         )
     return rows
@@ -205,23 +187,10 @@ def quarantine_reasons(checks: Iterable[CheckResult]) -> dict[tuple[str, int], J
     return {subject: reasons_document(found) for subject, found in reasons.items()}
 
 
-def verdict_row(verdict: Verdict) -> Row:
-    """A verdict; an alert takes its columns from the same row."""
-    return {
-        **vars(verdict),
-        "kind": verdict.kind.value,
-        "sentence": text(verdict.sentence),
-        "value": number(verdict.value),
-        "baseline": number(verdict.baseline),
-        "change": number(verdict.change),
-    }
-
-
 def stored_verdict(verdict: Verdict) -> Row:
     """A verdict as its table has it, without its keys."""
     names = {"case_id", "cluster", "run_id"}
-    row = {name: value for name, value in verdict_row(verdict).items() if name not in names}
-    return row | {name: number(row[name]) for name in ("level_change", "low", "high")}
+    return {name: value for name, value in vars(verdict).items() if name not in names}
 
 
 def reasons_document(reasons: Iterable[Reason]) -> Json:
@@ -231,11 +200,6 @@ def reasons_document(reasons: Iterable[Reason]) -> Json:
 
 def _reason(reason: Reason) -> Row:
     return {key: text(value) for key, value in reason.to_json().items()}
-
-
-def number(value: float | None) -> float | None:
-    """A float that SQL can print: numpy's scalars would say `np.float64(...)`."""
-    return None if value is None else float(value)
 
 
 def _numbers(values: Iterable[float | None]) -> str:
