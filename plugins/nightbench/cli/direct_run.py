@@ -42,13 +42,8 @@ def measure_directly(chosen: Chosen) -> int:
     return 0 if all(map(is_good, rows)) else FAILED
 
 
-def measure_plan(chosen: Chosen, plan: RunPlan, health: ClusterHealth | None = None) -> bool:
+def measure_plan(chosen: Chosen, plan: RunPlan) -> bool:
     """Measure a plan over SSH from this process; return whether the user interrupted it.
-
-    Args:
-        chosen: the suite and its cluster.
-        plan: of them.
-        health: of the nodes, where they have just been examined.
 
     Raises:
         UserError: nothing was launched, because a Connection is missing for instance.
@@ -66,8 +61,7 @@ def measure_plan(chosen: Chosen, plan: RunPlan, health: ClusterHealth | None = N
     wheelhouse = chosen.cluster.environments.wheelhouse
     shipment = shipment_of_now(plan.run.code_digest, wheelhouse)
     try:
-        if health is None:
-            health = examine_for(chosen, plan.jobs, targets, shipment)
+        health = examine_for(chosen, plan.jobs, targets, shipment)
         jobs = place_on_healthy(chosen, plan.jobs, folder, health)
         with LiveView(out, folder, folder.planned(), common.history(chosen.cluster.name)) as view:
             case_runner.measure_cases(
@@ -126,12 +120,7 @@ def measure_beside(chosen: Chosen, plan: RunPlan, targets: Mapping[str, SshTarge
             warn(f"{pair.case_id} beside {pair.reference.build_id}: {pair.why}")
 
 
-def plan_now(
-    chosen: Chosen,
-    now: datetime,
-    run_kind: RunKind = RunKind.ON_DEMAND,
-    run_id: str | None = None,
-) -> RunPlan:
+def plan_now(chosen: Chosen, now: datetime) -> RunPlan:
     """Plan a run that begins now, within the cluster's hours.
 
     Raises:
@@ -155,8 +144,7 @@ def plan_now(
         chosen.suite,
         chosen.cluster,
         chosen.catalog,
-        run_kind=run_kind,
-        run_id=run_id,
+        run_kind=RunKind.ON_DEMAND,
         requested_by=getpass.getuser(),
         started_at=now,
         night=night,

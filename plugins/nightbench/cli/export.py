@@ -28,7 +28,7 @@ from nightbench.core.whole_files import replaced
 if TYPE_CHECKING:
     from nightbench.detection.history import HistoryReport
     from nightbench.night.imported_series import ImportedSeries
-    from nightbench.warehouse.connection import Connection
+    from nightbench.warehouse import Warehouse
     from nightbench.warehouse.exports import ExportFilter
 
 app = typer.Typer()
@@ -143,7 +143,7 @@ def _format_of(file: Path) -> ExportFormat:
 
 def _write_table(file: Path, format_: ExportFormat, rows: ExportRows, chosen: ExportFilter) -> None:
     from nightbench.report.export_files import FORMATS
-    from nightbench.warehouse.exports import EXPORTS, ExportRepository
+    from nightbench.warehouse.exports import EXPORTS
 
     given = chosen.given()
     about = {
@@ -154,13 +154,13 @@ def _write_table(file: Path, format_: ExportFormat, rows: ExportRows, chosen: Ex
     }
     count = 0
     with (
-        closing(common.open_warehouse("nightbench_reader")) as connection,
+        common.reader() as warehouse,
         replaced(file) as beside,
         common.progress_bar(
             TextColumn("{task.fields[rows]}", markup=False), TimeElapsedColumn()
         ) as progress,
     ):
-        stored = ExportRepository(connection)
+        stored = warehouse.exports
         task = progress.add_task(f"{rows}, months", rows="")
         with (
             closing(FORMATS[format_](beside, stored.columns(rows), about)) as target,
@@ -180,16 +180,14 @@ def _write_table(file: Path, format_: ExportFormat, rows: ExportRows, chosen: Ex
 
 def _write_metrics(file: Path, chosen: ExportFilter, others: Mapping[str, object]) -> None:
     """Write newest medians and verdicts as Prometheus's textfile collector reads them."""
-    from nightbench.warehouse.exports import ExportRepository
-
     wrong = [option for option, value in others.items() if value is not None]
     if wrong:
         raise UserError(
             f"{wrong[0]}: is for tables; metrics are the newest of each series: expected --suite, "
             "--cluster or --case"
         )
-    with closing(common.open_warehouse("nightbench_reader")) as connection:
-        rows = ExportRepository(connection).metrics(chosen)
+    with common.reader() as warehouse:
+        rows = warehouse.exports.metrics(chosen)
     # An empty file is right where nothing is measured: a missing one would keep old figures.
     with replaced(file) as beside:
         beside.write_text("".join(prometheus_text(rows)), encoding="utf-8")
@@ -205,24 +203,21 @@ def _run_of(run: str | None, others: Mapping[str, object]) -> str:
     return run
 
 
-def _measured(connection: Connection, run: str, case: str | None) -> tuple[list[Row], list[Row]]:
+def _measured(warehouse: Warehouse, run: str, case: str | None) -> tuple[list[Row], list[Row]]:
     """Return measurements of a run, or of a case of it, that passed their checks, and repeats."""
-    from nightbench.warehouse.exports import ExportRepository
-
-    stored = ExportRepository(connection)
-    measurements = stored.of_run("measurements", run, case)
+    measurements = warehouse.exports.of_run("measurements", run, case)
     if not measurements:
         what = f" of {case}" if case else ""
         raise UserError(f"run {shown(run)}: found no measurement{what} that passed its checks")
-    return measurements, stored.of_run("repeats", run, case)
+    return measurements, warehouse.exports.of_run("repeats", run, case)
 
 
 def _write_mlperf(folder: Path, run: str, case: str | None) -> None:
     """Write a log of MLPerf Training for each measured case of a run."""
     from nightbench.report.mlperf_log import counted, mlperf_lines
 
-    with closing(common.open_warehouse("nightbench_reader")) as connection:
-        measurements, repeats = _measured(connection, run, case)
+    with common.reader() as warehouse:
+        measurements, repeats = _measured(warehouse, run, case)
     for measurement in measurements:
         case_id = measurement["case_id"]
         own = counted([row for row in repeats if row["case_id"] == case_id])
@@ -238,13 +233,12 @@ def _write_mlperf(folder: Path, run: str, case: str | None) -> None:
 def _write_bundle(file: Path, run: str, case: str | None) -> None:
     """Write a measurement with all that it takes to measure it again."""
     from nightbench.night.reproduction_bundle import write_bundle
-    from nightbench.warehouse import Warehouse
 
     if case is None:
         raise UserError("--case: found none; expected the case of the run that the bundle is of")
-    with closing(common.open_warehouse("nightbench_reader")) as connection:
-        measurements, repeats = _measured(connection, run, case)
-        causes = Warehouse(connection).causes
+    with common.reader() as warehouse:
+        measurements, repeats = _measured(warehouse, run, case)
+        causes = warehouse.causes
         nodes = {row["node"]: row["fingerprint_id"] for row in causes.nodes([case], [run])}
         known = causes.fingerprints({each for each in nodes.values() if each})
         fingerprints = {node: known[each] for node, each in nodes.items() if each in known}

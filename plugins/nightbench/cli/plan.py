@@ -15,7 +15,6 @@ from nightbench.config import locations
 from nightbench.core.budget import CaseHistory, NightPlan, NightPlanEntry, duration
 from nightbench.core.capabilities import broken, untried_because
 from nightbench.core.errors import UserError
-from nightbench.core.hours import Hours
 from nightbench.core.model import Cluster, JobSpec, PlannedPair, Suite
 from nightbench.core.sentences import sentence
 
@@ -214,6 +213,7 @@ def show_night(chosen: Chosen, at: str | None, *, json: bool) -> None:
         UserError: the time cannot be read, or the hours never hold together.
     """
     from nightbench.core.placement import nodes_for
+    from nightbench.core.run_plan import zone_of
     from nightbench.night.planning import plan_night
 
     suite, cluster = chosen.suite, chosen.cluster
@@ -246,12 +246,6 @@ def begin_of(suite: Suite, cluster: Cluster, at: str | None, place: tzinfo) -> d
         found: datetime = croniter(suite.schedule, datetime.now(UTC)).get_next(datetime)
         return found
     return datetime.now(UTC) if at is None else common.instant("at", at, place)
-
-
-def zone_of(suite: Suite, cluster: Cluster) -> tzinfo:
-    """Return the time zone in which a suite's nights are spoken of."""
-    written = suite.night.window or cluster.window
-    return Hours.parse(written).zone if written else UTC
 
 
 def _show(

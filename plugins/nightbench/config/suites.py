@@ -21,6 +21,7 @@ from nightbench.core.errors import UserError
 from nightbench.core.hours import Hours, meet
 from nightbench.core.model import (
     Build,
+    Case,
     Catalog,
     Cluster,
     NightPolicy,
@@ -214,15 +215,22 @@ def _check_cases(
             line = document.lines[before.key]
             message = f"makes the case {case.case_id} again (first from line {line})"
             document.complain(key, message)
-        refusal = refusal_of(case, catalog, cluster, builds, untried=untried)
-        if refusal is None and cluster is not None:
-            variant = variant_of(catalog.frameworks[case.framework], cluster, builds)
-            refusal = variant if isinstance(variant, Refusal) else None
+        refusal = _refusal(case, catalog, cluster, builds, untried)
         if refusal is not None and placed.skip:
             skipped[case.case_id] = refusal.message.removeprefix(f"{case.case_id} ")
         elif refusal is not None:
             document.complain(_place_of(document, placed, refusal), refusal.message)
     return skipped
+
+
+def _refusal(
+    case: Case, catalog: Catalog, cluster: Cluster | None, builds: dict[str, Build], untried: bool
+) -> Refusal | None:
+    refusal = refusal_of(case, catalog, cluster, builds, untried=untried)
+    if refusal is not None or cluster is None:
+        return refusal
+    variant = variant_of(catalog.frameworks[case.framework], cluster, builds)
+    return variant if isinstance(variant, Refusal) else None
 
 
 def _place_of(document: Document, placed: WrittenCase, refusal: Refusal) -> Key:
@@ -290,11 +298,7 @@ def customise(
             raise UserError(f"build: {one_of(line, catalog.frameworks)}")
     refusals: list[str] = []
     for case in suite.cases:
-        framework = catalog.frameworks[case.framework]
-        refusal = refusal_of(case, catalog, cluster, chosen, untried=suite.untried)
-        variant = variant_of(framework, cluster, chosen)
-        if refusal is None and isinstance(variant, Refusal):
-            refusal = variant
+        refusal = _refusal(case, catalog, cluster, chosen, suite.untried)
         if refusal is not None and refusal.message not in refusals:
             refusals.append(refusal.message)
     if refusals:

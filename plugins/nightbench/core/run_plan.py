@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from nightbench.core.budget import CaseHistory, NightPlan
 from nightbench.core.capabilities import broken, refusal_of, untried_because
@@ -288,14 +289,15 @@ def make_plan(
         jobs=tuple(job for job in jobs if job.case.case_id not in {*left_out, *unavailable}),
         unavailable=unavailable,
         routes=suite.routes,
-        zone=_zone(suite, cluster),
+        zone=zone_of(suite, cluster).key,
         pairs=night.pairs if night else (),
     )
 
 
-def _zone(suite: Suite, cluster: Cluster) -> str:
+def zone_of(suite: Suite, cluster: Cluster) -> ZoneInfo:
+    """Return the time zone in which a suite's nights are spoken of."""
     hours = suite.night.window or cluster.window
-    return Hours.parse(hours).zone.key if hours else "UTC"
+    return Hours.parse(hours).zone if hours else ZoneInfo("UTC")
 
 
 def _expecting(job: JobSpec, past: Mapping[str, CaseHistory] | None) -> JobSpec:

@@ -22,16 +22,12 @@ ThroughputOf = Callable[[Mapping[str, Any], Mapping[str, Mapping[str, Any]]], fl
 """(controller's record of a repeat, node -> result.json) -> units/s; None where not measured."""
 
 
-def utc_date() -> datetime:
-    """Return the controller's date; the clocks of nodes may be off by minutes."""
-    return datetime.now(UTC)
-
-
 class GangContext:
     """All nodes of a job under one controller, and what has become of its repeats.
 
-    `clock` is the controller's monotonic clock, `today` its date. An adaptive protocol needs the
-    throughput of each repeat. Agents are started over SSH without a launcher.
+    `clock` is the controller's monotonic clock, `today` its date: those of nodes may be off. An
+    adaptive protocol needs the throughput of each repeat. Agents are started over SSH without a
+    launcher.
     """
 
     def __init__(
@@ -42,7 +38,7 @@ class GangContext:
         on_event: OnEvent = ignore,
         clock: Callable[[], float] = time.monotonic,
         throughput_of: ThroughputOf | None = None,
-        today: Callable[[], datetime] = utc_date,
+        today: Callable[[], datetime] = lambda: datetime.now(UTC),
         launcher: SlurmLauncher | None = None,
     ) -> None:
         self.job = job

@@ -118,7 +118,8 @@ class SlurmLauncher:
         """
         if not await self.is_running(transport) or self._known is None:
             raise RemoteFailure.of(transport, "its Slurm job does not run")
-        return on_node_words(self._known.number, host)
+        words = ["srun", f"--jobid={self._known.number}", "--overlap", "--nodes=1", "--ntasks=1"]
+        return [*words, f"--nodelist={host}", "--cpu-bind=none", "--quiet"]
 
     def take_end(self) -> Reason | None:
         """Return once why Slurm's job ended, unless it ended by itself."""
@@ -173,7 +174,9 @@ class SlurmLauncher:
 
     async def _accounted(self, transport: SshTransport, number: int) -> SlurmJob:
         """Return a job that has left the queue, from the accounting where Slurm has one."""
-        done = await transport.run(accounting_words(number), timeout_s=COMMAND_TIMEOUT_S)
+        words = ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={number}"]
+        words.append("--format=JobIDRaw,State,ExitCode")
+        done = await transport.run(words, timeout_s=COMMAND_TIMEOUT_S)
         if done.exit == 0:
             for job in read_jobs(done.stdout.decode(errors="replace")):
                 if job.number == number:
@@ -243,12 +246,14 @@ async def end_job(transport: SshTransport, job_id: str) -> None:
         if time.monotonic() > until_s:
             why = f"the Slurm job {name} is still there {END_S:.0f} s after scancel"
             raise RemoteFailure.of(transport, why)
-        await _command(transport, cancel_words(name))
+        await _command(transport, ["scancel", "--me", f"--name={name}"])
         await asyncio.sleep(ASK_S / 2)
 
 
 async def _queue(transport: SshTransport, name: str) -> list[SlurmJob]:
-    output = await _command(transport, queue_words(name))
+    # Of all states: ended ones too while Slurm has them.
+    words = ["squeue", "--me", "--noheader", "--states=all", f"--name={name}"]
+    output = await _command(transport, [*words, "--format=%A|%T|%r"])
     try:
         return read_jobs(output)
     except ValueError as error:
@@ -329,28 +334,6 @@ def submit_words(policy: SlurmPolicy, job: JobSpec, folder: str) -> list[str]:
     if policy.time_limit_s:
         words.append(f"--time={math.ceil(policy.time_limit_s / 60)}")
     return words
-
-
-def queue_words(name: str) -> list[str]:
-    """Return the words that list the user's jobs of a name, ended ones too while Slurm has them."""
-    return ["squeue", "--me", "--noheader", "--states=all", f"--name={name}", "--format=%A|%T|%r"]
-
-
-def cancel_words(name: str) -> list[str]:
-    """Return the words that end the user's jobs of a name."""
-    return ["scancel", "--me", f"--name={name}"]
-
-
-def accounting_words(number: int) -> list[str]:
-    """Return the words that print the end of a job from Slurm's accounting."""
-    words = ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={number}"]
-    return [*words, "--format=JobIDRaw,State,ExitCode"]
-
-
-def on_node_words(number: int, host: str) -> list[str]:
-    """Return the words before a command that runs on one node of a running job."""
-    words = ["srun", f"--jobid={number}", "--overlap", "--nodes=1", "--ntasks=1"]
-    return [*words, f"--nodelist={host}", "--cpu-bind=none", "--quiet"]
 
 
 def read_jobs(output: str) -> list[SlurmJob]:

@@ -1,4 +1,7 @@
-"""The report of a run as one HTML page: no script, and nothing that is loaded from elsewhere."""
+"""The report of a run: as Markdown, and as one HTML page without scripts that loads nothing.
+
+What both say stands in the folder `templates`.
+"""
 
 import dataclasses
 from collections import Counter
@@ -8,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from nightbench.core.plot_geometry import PlotArea, PlotGeometry
 from nightbench.core.sentences import percent
@@ -21,11 +24,19 @@ from nightbench.report.run_report import (
     caveats,
     hardware_rows,
     headline,
-    method_lines,
     use_rows,
     version_rows,
 )
-from nightbench.report.tables import change, errors_once, figure, live, verdict, verdict_lines
+from nightbench.report.tables import (
+    change,
+    errors_once,
+    figure,
+    live,
+    markdown_row,
+    markdown_table,
+    verdict,
+    verdict_lines,
+)
 
 Row = Mapping[str, Any]
 
@@ -65,8 +76,14 @@ class Interval:
     middle: float
 
 
+def report_text(report: RunReport) -> str:
+    """Return the report of a run as Markdown."""
+    text = templates().get_template("run_report.md")
+    return text.render(_said(report, report.rows), table=markdown_table(report.rows), report=report)
+
+
 def report_page(report: RunReport, written_at: datetime) -> str:
-    """Return the page."""
+    """Return the report of a run as a page."""
     rows = report.worst_first()
     drawn = [row for row in rows if len(report.histories.get(row["case_id"], ())) > 1]
     counts = Counter(verdict(row) for row in rows)
@@ -75,15 +92,8 @@ def report_page(report: RunReport, written_at: datetime) -> str:
         templates()
         .get_template("run_report.html")
         .render(
-            run=report.run,
-            rows=rows,
-            headline=headline(rows),
-            use_columns=USE_COLUMNS,
-            use=use_rows(rows),
-            absent=absent_figures(rows),
+            _said(report, rows),
             counts=[(word, counts[word]) for word in WORST_FIRST if counts[word]],
-            verdicts=list(verdict_lines(rows)),
-            errors=[(", ".join(named), said) for said, named in errors_once(rows).items()],
             intervals={row["case_id"]: _interval(row, most) for row in rows},
             histories=[
                 _history(row, report.histories[row["case_id"]]) for row in drawn[:MOST_FIGURES]
@@ -97,16 +107,30 @@ def report_page(report: RunReport, written_at: datetime) -> str:
                 )
                 for table, cells in report.tables
             ],
-            method=method_lines(report),
-            hardware=hardware_rows(report),
-            versions=version_rows(report),
-            caveats=caveats(report),
-            nodes=report.nodes,
-            notes=report.notes,
             written_at=written_at.astimezone(UTC),
             interval_size=(_INTERVAL_WIDTH, _INTERVAL_HEIGHT),
         )
     )
+
+
+def _said(report: RunReport, rows: Sequence[Row]) -> dict[str, Any]:
+    method = templates().get_template("method.txt").render(plan=report.plan)
+    return {
+        "run": report.run,
+        "rows": rows,
+        "headline": headline(rows),
+        "verdicts": list(verdict_lines(rows)),
+        "errors": [(named, said) for said, named in errors_once(rows).items()],
+        "use_columns": USE_COLUMNS,
+        "use": use_rows(rows),
+        "absent": absent_figures(rows),
+        "method": [" ".join(each.split()) for each in method.split("\n\n")],
+        "hardware": hardware_rows(report),
+        "versions": version_rows(report),
+        "caveats": caveats(report),
+        "nodes": report.nodes,
+        "notes": report.notes,
+    }
 
 
 def _interval(row: Row, most: float) -> Interval | None:
@@ -158,7 +182,7 @@ def templates() -> Environment:
     """Return the templates of pages, with the filters that they use."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).resolve().parent / "templates"),
-        autoescape=True,
+        autoescape=select_autoescape(("html", "xml")),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -170,6 +194,7 @@ def templates() -> Environment:
         "change": change,
         "verdict": verdict,
         "live": live,
+        "markdown_row": markdown_row,
     }
     return environment
 

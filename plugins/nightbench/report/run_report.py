@@ -1,12 +1,8 @@
-"""What a report of a run says beside its figures, and its digest: one Markdown file.
-
-Beside the figures stand method, hardware, versions and caveats; the digest has the results and
-verdicts as well. Pure.
-"""
+"""What a report of a run says beside its figures: use, hardware, versions and caveats. Pure."""
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +12,7 @@ from nightbench.core.run_plan import RunPlan
 from nightbench.core.sentences import percent, sentence
 from nightbench.core.tables import Cell
 from nightbench.core.whole_files import replaced
-from nightbench.report.tables import (
-    errors_once,
-    figure,
-    markdown_row,
-    markdown_table,
-    verdict,
-    verdict_lines,
-)
+from nightbench.report.tables import figure, verdict
 
 Row = Mapping[str, Any]
 FEW_REPEATS = 6
@@ -65,49 +54,6 @@ class RunReport:
         """The rows in the order of their verdicts, the worst first."""
         order = {word: number for number, word in enumerate(WORST_FIRST)}
         return sorted(self.rows, key=lambda row: (order.get(verdict(row), 0), row["case_id"]))
-
-
-def method_lines(report: RunReport) -> list[str]:
-    """Return how the figures were made, a paragraph each."""
-    protocol = report.plan.protocol if report.plan else None
-    if protocol is None:
-        steps = "The plan has left the spool: column n says how many repeats count."
-    else:
-        many = (
-            f"{protocol.min_repeats} to {protocol.repeats} repeats, until the relative 95 % "
-            f"half-width is at most {percent(protocol.confidence)}"
-            if protocol.adaptive
-            else f"{protocol.repeats} repeats"
-        )
-        steps = (
-            f"Protocol: {many} of each case; in each, {protocol.warmup_steps} steps are left out "
-            f"and {protocol.measured_steps} measured."
-        )
-    said = [
-        f"{steps} A repeat is a fresh launch of all processes on all nodes. A figure is the median "
-        "over the repeats that ended well and passed their checks (n).",
-        "Throughput of a repeat: units of work of all ranks over the wall time of the slowest "
-        "rank's window; where trainers do not wait for each other, in the interval that all "
-        "windows share. Spread: (maximum - minimum) / median.",
-        "Speed-up: throughput over that of the smallest case of the same work in this run; "
-        "efficiency: speed-up over the ratio of their ranks (weak scaling: the batch of a rank "
-        "stays).",
-        "Change: against the median of the nights that a case is held against, with its 90 % "
-        "interval. Catches: the smallest slowdown that would be found within a week in nine of "
-        "ten cases.",
-        "TFLOP/s: what the model's mathematics need forward and backward, nothing that is computed "
-        "again, of each device, as tokens/s are. MFU: its share of the device's dense peak at the "
-        "precision of the case. Memory: resident, of the largest rank. Energy: mean power of all "
-        "devices in the window over throughput; of the GPUs, or else of the CPU packages, and of "
-        "nothing else in the nodes.",
-    ]
-    if report.plan is not None:
-        policy = report.plan.policy
-        said.append(
-            f"Verdicts: a change counts from {percent(policy.reported_from)} on, after "
-            f"{policy.min_history} nights."
-        )
-    return said
 
 
 def use_rows(rows: Sequence[Row]) -> list[tuple[str, ...]]:
@@ -236,82 +182,6 @@ def headline(rows: Sequence[Row]) -> str:
     words = [*order, *sorted(set(counts) - set(order))]
     said = ", ".join(f"{counts[word]} {word.replace('_', ' ')}" for word in words if counts[word])
     return f"{len(rows)} cases: {said}" if rows else "no case"
-
-
-def report_text(report: RunReport) -> str:
-    """Return the report of a run as Markdown."""
-    run, rows = report.run, report.rows
-    who = f", asked for by {run.requested_by}" if run.requested_by else ""
-    parts = [
-        f"# {run.suite} on {run.cluster}: {headline(rows)}",
-        f"Run `{run.run_id}` ({run.run_kind}{who}), started {run.started_at.isoformat()}. "
-        f"Code `{run.code_digest[:12]}`.",
-        markdown_table(rows).rstrip(),
-        *_points("Verdicts", list(verdict_lines(rows))),
-    ]
-    if errors := list(error_blocks(rows)):
-        parts += ["## Errors", *errors]
-    if report.markdown_tables:
-        parts += ["## Tables", report.markdown_tables]
-    versions = [f"{line} {version} ({build})" for line, version, build in version_rows(report)]
-    parts += [
-        "## Repeats",
-        _details(rows),
-        *_use(rows),
-        *_points("Before comparing these figures", caveats(report)),
-        *_points("Method", method_lines(report)),
-        *_points("Hardware", [f"{nodes}: {said}" for nodes, said in hardware_rows(report)]),
-        *_points("Versions", versions),
-        *_points("Nodes", report.nodes),
-        *_points("Where to look", report.notes),
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _points(heading: str, points: Sequence[str]) -> list[str]:
-    """Return a section of points in Markdown; nothing where there are none."""
-    return [f"## {heading}", "\n".join(f"- {point}" for point in points)] if points else []
-
-
-def _use(rows: Sequence[Row]) -> list[str]:
-    used, head = use_rows(rows), [markdown_row(USE_COLUMNS), "|---|---|---:|---:|---:|---:|---:|"]
-    table = "\n".join([*head, *map(markdown_row, used)])
-    return ["## Use of the devices", table, *absent_figures(rows)] if used else []
-
-
-def error_blocks(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the end of each failed case's traceback as Markdown, equal ones once."""
-    for error, named in errors_once(rows).items():
-        run_id = next(row["run_id"] for row in rows if row["case_id"] == named[0])
-        text = "\n".join(f"    {line}" for line in error.splitlines())
-        command = f"nightbench logs --run {run_id} --case {named[0]}"
-        yield f"{', '.join(named)} (the whole log: `{command}`):\n\n{text}"
-
-
-def _details(rows: Sequence[Row]) -> str:
-    lines = [
-        "| case | build | version | minimum | maximum | MAD | half-width | first step |",
-        "|---|---|---|---:|---:|---:|---:|---:|",
-    ]
-    for row in rows:
-        first = row["time_to_first_step_s"]
-        words = (
-            row["case_id"],
-            row["build_id"] or "-",
-            row["framework_version"] or "-",
-            figure(row["minimum"]),
-            figure(row["maximum"]),
-            figure(row["mad"]),
-            percent(row["half_width"]),
-            "-" if first is None else f"{first:.1f} s",
-        )
-        lines.append(markdown_row(words))
-    lines.append(
-        "\nMAD is the median absolute deviation; half-width is the relative 95 % confidence "
-        "half-width from the t distribution on logarithms. An interval from fewer than six "
-        "repeats says little."
-    )
-    return "\n".join(lines)
 
 
 def write_report(folder: Path, run_id: str, suffix: str, text: str) -> Path:

@@ -254,7 +254,7 @@ class RunWriter(Repository):
 
     def _store_runs(self, runs: Iterable[Run], origin: str) -> int:
         # The start stays: results lie in its month.
-        rows = [to_row.run_row(run, origin=origin) for run in runs]
+        rows = [vars(run) | {"origin": origin} for run in runs]
         return self._store("run", rows, "run_id", keep="started_at")
 
     def _keys_of_runs(self, run_ids: Sequence[str]) -> dict[str, Row]:
@@ -268,7 +268,8 @@ class RunWriter(Repository):
         """build_id -> build_key; stores builds that are new or different."""
         # Sorted: two loads that store the same builds take their row locks in one order.
         chosen = dict(sorted({build.build_id: build for build in builds}.items()))
-        self._store("build", [to_row.build_row(build) for build in chosen.values()], "build_id")
+        stored = [vars(build) | {"build_id": name} for name, build in chosen.items()]
+        self._store("build", stored, "build_id")
         rows = self._rows("build_keys", build_ids=list(chosen))
         return {row["build_id"]: row["build_key"] for row in rows}
 

@@ -14,8 +14,10 @@ from nightbench.core.model import (
     Verdict,
     VerdictKind,
 )
-from nightbench.warehouse import to_row
 from nightbench.warehouse.repository import Repository, Row
+
+_NAMES = ("case_id", "cluster", "run_id")
+"""Of a verdict, for which its table has keys."""
 
 SERIES_AT_ONCE = 200
 """Series whose histories are read together: as rows they take several times the memory."""
@@ -113,9 +115,8 @@ class SeriesRepository(Repository):
             }
             rows = []
             for verdict in chosen:
-                planned = keys[verdict.run_id, verdict.case_id]
-                key = {name: planned[name] for name in ("run_key", "series_key", "run_at")}
-                rows.append(key | to_row.stored_verdict(verdict))
+                row = vars(verdict) | keys[verdict.run_id, verdict.case_id]
+                rows.append({k: v for k, v in row.items() if k not in _NAMES})
             return self._store("verdict", rows, "run_key series_key run_at")
 
     def verdicts(self, run_id: str) -> list[Verdict]:

@@ -8,7 +8,6 @@ from typing import Any
 from psycopg2.extras import Json
 
 from nightbench.core.model import (
-    Build,
     Case,
     CheckResult,
     Cluster,
@@ -19,9 +18,7 @@ from nightbench.core.model import (
     Reason,
     ReasonCode,
     RepeatBundle,
-    Run,
     Strategy,
-    Verdict,
 )
 
 Row = dict[str, Any]
@@ -37,11 +34,6 @@ MEASUREMENT_COLUMNS = (
 )
 
 
-def run_row(run: Run, origin: str) -> Row:
-    """A run."""
-    return {**vars(run), "origin": origin}
-
-
 def cluster_row(cluster: Cluster) -> Row:
     """A cluster."""
     return {
@@ -52,11 +44,6 @@ def cluster_row(cluster: Cluster) -> Row:
         "nodes": [node.name for node in cluster.nodes],
         "shared": cluster.shared,
     }
-
-
-def build_row(build: Build) -> Row:
-    """A build."""
-    return {**vars(build), "build_id": build.build_id}
 
 
 def case_row(case: Case) -> Row:
@@ -185,12 +172,6 @@ def quarantine_reasons(checks: Iterable[CheckResult]) -> dict[tuple[str, int], J
         if c.quarantines:
             reasons.setdefault((c.subject, c.repeat or 0), []).append(c.reason)
     return {subject: reasons_document(found) for subject, found in reasons.items()}
-
-
-def stored_verdict(verdict: Verdict) -> Row:
-    """A verdict as its table has it, without its keys."""
-    names = {"case_id", "cluster", "run_id"}
-    return {name: value for name, value in vars(verdict).items() if name not in names}
 
 
 def reasons_document(reasons: Iterable[Reason]) -> Json:
