@@ -37,7 +37,7 @@ def cancel(
     from nightbench.spool import plans
 
     spool = common.spool()
-    if run is not None and dag_run.named(spool, run) is None and cancel_experiment(run):
+    if run is not None and dag_run.named(spool, run) is None and _cancel_experiment(run):
         return
     found = _find(spool, run)
     document = found.run() or {}
@@ -113,15 +113,8 @@ def _goes_on(run: RunSpool) -> bool:
 # --- experiments -------------------------------------------------------------------------
 
 
-def cancel_experiment(name: str) -> bool:
-    """End an experiment and its processes on the nodes; False where none has this id.
-
-    One that had ended is left as it is, and the user is told so.
-
-    Raises:
-        UserError: it is a drill, a node does not answer (its gang ends with its lease), or the
-            process that measures goes on all the same.
-    """
+def _cancel_experiment(name: str) -> bool:
+    """End an experiment and its processes on the nodes; False where none has this id."""
     spool = common.spool()
 
     def named(folders: Sequence[RunSpool]) -> RunSpool | None:

@@ -82,7 +82,7 @@ def detect(
 
     with common.progress_bar(TimeRemainingColumn()) as progress:
         reading = progress.add_task(f"reading {file}", total=None)
-        histories = read_histories(file)
+        histories = _read_histories(file)
         progress.remove_task(reading)
         reports = judge_histories(histories, lower_is_better, smallest)
         watched = progress.track(reports, len(histories), description="judging")
@@ -101,12 +101,8 @@ def _share(text: str) -> float:
     return share
 
 
-def read_histories(path: Path) -> list[History]:
-    """Return the series of a file for `nightbench detect` or for `nightbench import`.
-
-    Raises:
-        UserError: the file cannot be read, or is neither.
-    """
+def _read_histories(path: Path) -> list[History]:
+    """Return the series of a file for `nightbench detect` or for `nightbench import`."""
     from nightbench.detection import observations
 
     file = HistoryFile(STANDARD_INPUT if str(path) == "-" else path)

@@ -33,8 +33,8 @@ def measure_directly(chosen: Chosen) -> int:
     Raises:
         UserError: nothing was launched, because a Connection is missing for instance.
     """
-    plan = plan_now(chosen, datetime.now(UTC))
-    interrupted = measure_plan(chosen, plan)
+    plan = _plan_now(chosen, datetime.now(UTC))
+    interrupted = _measure_plan(chosen, plan)
     load_and_judge(common.spool(), plan.run.run_id)
     rows = show_run(plan.run.run_id, await_verdicts=False)
     if interrupted:
@@ -42,12 +42,8 @@ def measure_directly(chosen: Chosen) -> int:
     return 0 if all(map(is_good, rows)) else FAILED
 
 
-def measure_plan(chosen: Chosen, plan: RunPlan) -> bool:
-    """Measure a plan over SSH from this process; return whether the user interrupted it.
-
-    Raises:
-        UserError: nothing was launched, because a Connection is missing for instance.
-    """
+def _measure_plan(chosen: Chosen, plan: RunPlan) -> bool:
+    """Measure a plan over SSH from this process; return whether the user interrupted it."""
     from nightbench.gang import case_runner
     from nightbench.night.code_snapshot import shipment_of_now
     from nightbench.spool import plans
@@ -61,8 +57,8 @@ def measure_plan(chosen: Chosen, plan: RunPlan) -> bool:
     wheelhouse = chosen.cluster.environments.wheelhouse
     shipment = shipment_of_now(plan.run.code_digest, wheelhouse)
     try:
-        health = examine_for(chosen, plan.jobs, targets, shipment)
-        jobs = place_on_healthy(chosen, plan.jobs, folder, health)
+        health = _examine_for(chosen, plan.jobs, targets, shipment)
+        jobs = _place_on_healthy(chosen, plan.jobs, folder, health)
         with LiveView(out, folder, folder.planned(), common.history(chosen.cluster.name)) as view:
             case_runner.measure_cases(
                 jobs,
@@ -74,7 +70,7 @@ def measure_plan(chosen: Chosen, plan: RunPlan) -> bool:
                 at_once=chosen.cluster.parallel_cases,
             )
         if plan.pairs:
-            measure_beside(chosen, plan, targets)
+            _measure_beside(chosen, plan, targets)
     except KeyboardInterrupt:
         interrupted = True
     plans.mark_ended(folder)
@@ -83,14 +79,8 @@ def measure_plan(chosen: Chosen, plan: RunPlan) -> bool:
     return interrupted
 
 
-def measure_beside(chosen: Chosen, plan: RunPlan, targets: Mapping[str, SshTarget]) -> None:
-    """Measure cases of a plan in turn with their reference builds.
-
-    The user is told what cannot be measured: the run is loaded without it.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C or SIGTERM; no process is left on a node.
-    """
+def _measure_beside(chosen: Chosen, plan: RunPlan, targets: Mapping[str, SshTarget]) -> None:
+    """Measure cases beside their reference builds; what cannot be is said, and left out."""
     from nightbench.experiments.engine import experiment_context
     from nightbench.experiments.measure_pairs import measure_pairs
     from nightbench.experiments.reporting import ComparisonReporter
@@ -120,12 +110,8 @@ def measure_beside(chosen: Chosen, plan: RunPlan, targets: Mapping[str, SshTarge
             warn(f"{pair.case_id} beside {pair.reference.build_id}: {pair.why}")
 
 
-def plan_now(chosen: Chosen, now: datetime) -> RunPlan:
-    """Plan a run that begins now, within the cluster's hours.
-
-    Raises:
-        UserError: its hours do not hold, or the suite's with --night.
-    """
+def _plan_now(chosen: Chosen, now: datetime) -> RunPlan:
+    """Plan a run that begins now, within the cluster's hours, or the suite's with --night."""
     from nightbench.core.run_plan import make_plan
     from nightbench.night import planning
 
@@ -153,7 +139,7 @@ def plan_now(chosen: Chosen, now: datetime) -> RunPlan:
     )
 
 
-def examine_for(
+def _examine_for(
     chosen: Chosen,
     jobs: Sequence[JobSpec],
     targets: Mapping[str, SshTarget],
@@ -169,14 +155,10 @@ def examine_for(
     )
 
 
-def place_on_healthy(
+def _place_on_healthy(
     chosen: Chosen, jobs: Sequence[JobSpec], folder: RunSpool, found: ClusterHealth
 ) -> Sequence[JobSpec]:
-    """Store the preflight of a run, and place its cases on the healthy nodes.
-
-    Returns:
-        The jobs that can be measured; the outcome of the others is stored.
-    """
+    """Store a run's preflight and its outcome of cases without nodes; return the other jobs."""
     from nightbench.night import cluster_preflight, run_preflight
 
     cluster = chosen.cluster

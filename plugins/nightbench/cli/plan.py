@@ -116,16 +116,15 @@ def plan(
     if export is not None:
         exported.export_plan(chosen, export, shared=shared)
     elif night:
-        show_night(chosen, at, json=json)
+        _show_night(chosen, at, json=json)
     else:
-        show_cases(chosen, json=json)
+        _show_cases(chosen, json=json)
 
 
 # --- a run ---------------------------------------------------------------------------------
 
 
-def show_cases(chosen: Chosen, *, json: bool) -> None:
-    """Print what is measured, on which nodes, with which build, and the estimated time."""
+def _show_cases(chosen: Chosen, *, json: bool) -> None:
     from nightbench.core.run_plan import resolve
 
     given = (chosen.suite, chosen.cluster, chosen.catalog)
@@ -204,14 +203,8 @@ def _total(seconds: Sequence[float | None], unavailable: int, cluster: Cluster) 
 # --- a night -------------------------------------------------------------------------------
 
 
-def show_night(chosen: Chosen, at: str | None, *, json: bool) -> None:
-    """Print which cases the night has room for, when each begins, and what is left out and why.
-
-    It is the night that goes on at a moment, or comes next.
-
-    Raises:
-        UserError: the time cannot be read, or the hours never hold together.
-    """
+def _show_night(chosen: Chosen, at: str | None, *, json: bool) -> None:
+    """Print what has room in the night that goes on at a moment or comes next, and what not."""
     from nightbench.core.placement import nodes_for
     from nightbench.core.run_plan import zone_of
     from nightbench.night.planning import plan_night
@@ -219,7 +212,7 @@ def show_night(chosen: Chosen, at: str | None, *, json: bool) -> None:
     suite, cluster = chosen.suite, chosen.cluster
     place = zone_of(suite, cluster)
     past = common.past(cluster.name)
-    night = plan_night(suite, cluster, chosen.catalog, past, begin_of(suite, cluster, at, place))
+    night = plan_night(suite, cluster, chosen.catalog, past, _begin_of(suite, cluster, at, place))
     nodes = {case.case_id: [node.name for node in nodes_for(case, cluster)] for case in suite.cases}
     if json:
         common.print_json(
@@ -233,12 +226,8 @@ def show_night(chosen: Chosen, at: str | None, *, json: bool) -> None:
         _show(night, past, suite, nodes, place)
 
 
-def begin_of(suite: Suite, cluster: Cluster, at: str | None, place: tzinfo) -> datetime:
-    """Return the time from which the night is looked for: now, unless something says otherwise.
-
-    Where neither suite nor cluster has hours, the suite's schedule says when a night begins.
-    `place` is the time zone of `at`.
-    """
+def _begin_of(suite: Suite, cluster: Cluster, at: str | None, place: tzinfo) -> datetime:
+    """Return the time from which the night is looked for: now, `at`, or by the suite's schedule."""
     if at is None and suite.schedule and not (suite.night.window or cluster.window):
         from croniter import croniter
 

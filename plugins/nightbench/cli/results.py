@@ -214,7 +214,7 @@ def show_run(run_id: str, *, await_verdicts: bool) -> list[Row]:
     """
     rows, note = results_of(run_id)
     until = time.monotonic() + (VERDICTS_TIMEOUT_S if await_verdicts else 0.0)
-    while note is None and any(map(awaits_verdict, rows)):
+    while note is None and any(map(_awaits_verdict, rows)):
         if time.monotonic() > until:
             if await_verdicts:
                 note = "No verdicts yet: the DAG regressions makes them. Later: nightbench results"
@@ -224,17 +224,17 @@ def show_run(run_id: str, *, await_verdicts: bool) -> list[Row]:
     out.print(ResultsTable(rows, title=run_id))
     for line in (*verdict_lines(rows), *settling_lines(run_id, rows)):
         say(line)
-    for build, version in special_builds(rows):
+    for build, version in _special_builds(rows):
         say(f"{'build:':13} {build} ({version})")
     if note:
         warn(note)
-    say(f"report:       {digest_file(run_id, rows)}")
-    for name, where in addresses_of(run_id):
+    say(f"report:       {_digest_file(run_id, rows)}")
+    for name, where in _addresses_of(run_id):
         say(f"{name + ':':13} {where}")
     return rows
 
 
-def special_builds(rows: list[Row]) -> list[tuple[str, str]]:
+def _special_builds(rows: list[Row]) -> list[tuple[str, str]]:
     """Return the builds that replaced the locked ones, with their versions."""
     found = {
         str(row["build_id"]): str(row["framework_version"] or "not measured")
@@ -244,7 +244,7 @@ def special_builds(rows: list[Row]) -> list[tuple[str, str]]:
     return sorted(found.items())
 
 
-def addresses_of(run_id: str) -> list[tuple[str, str]]:
+def _addresses_of(run_id: str) -> list[tuple[str, str]]:
     """Return addresses about a run on this machine's control plane; empty without one."""
     from nightbench.local import deployment
 
@@ -260,10 +260,10 @@ def addresses_of(run_id: str) -> list[tuple[str, str]]:
 
 def addresses_to_share(run_id: str) -> list[str]:
     """Return the same in lines without the password: a report may be passed on."""
-    return [f"{name}: {where.partition('   (')[0]}" for name, where in addresses_of(run_id)]
+    return [f"{name}: {where.partition('   (')[0]}" for name, where in _addresses_of(run_id)]
 
 
-def awaits_verdict(row: Row) -> bool:
+def _awaits_verdict(row: Row) -> bool:
     """Tell whether a row has no verdict yet; cases that were left out get none."""
     return row["verdict"] is None and row["status"] != CaseStatus.LEFT_OUT
 
@@ -275,12 +275,12 @@ def is_good(row: Row) -> bool:
     """
     if row["status"] == CaseStatus.LEFT_OUT:
         return True
-    if is_clearly_below(row):
+    if _is_clearly_below(row):
         return False
     return row["status"] == "ok" and not row["quarantined"] and row["verdict"] in _GOOD
 
 
-def is_clearly_below(row: Row) -> bool:
+def _is_clearly_below(row: Row) -> bool:
     """Tell whether one result lies farther on the worse side of its nights than these vary."""
     gain = gain_of(row["change"], row["metric"] or "throughput")
     return row["verdict"] == "watched" and gain is not None and gain < 0
@@ -288,7 +288,7 @@ def is_clearly_below(row: Row) -> bool:
 
 def settling_lines(run_id: str, rows: list[Row]) -> list[str]:
     """Return for each case clearly below its nights what would settle whether it is slower."""
-    below = {row["case_id"]: row for row in rows if is_clearly_below(row)}
+    below = {row["case_id"]: row for row in rows if _is_clearly_below(row)}
     if not below:
         return []
     plan = read_plan(common.spool().run(run_id))
@@ -312,7 +312,7 @@ def settling_lines(run_id: str, rows: list[Row]) -> list[str]:
     return lines
 
 
-def digest_file(run_id: str, rows: list[Row]) -> Path:
+def _digest_file(run_id: str, rows: list[Row]) -> Path:
     """Write the reports of a run, and return the path of the Markdown one."""
     from nightbench.night.run_digest import from_files, gather, keep_report
 

@@ -71,9 +71,9 @@ def table(
     from nightbench.report import suite_tables
 
     if common.warehouse_dsn() is None and format_ is Format.TEXT and figures is None:
-        show_published(suite, only or [])
+        _show_published(suite, only or [])
         return
-    where, chosen, filled = filled_tables(suite, cluster, scale, only or [])
+    where, chosen, filled = _filled_tables(suite, cluster, scale, only or [])
     if format_ is Format.JSON:
         common.print_json(
             [cell for each, cells in filled for cell in suite_tables.to_documents(each, cells)]
@@ -109,8 +109,7 @@ def _draw(filled: Sequence[tuple[SuiteTable, list[Cell]]], folder: Path) -> None
         warn(f"figure: {drawn}")
 
 
-def show_published(named: str, only: list[str]) -> None:
-    """Print the published figures of a suite, in their own words: none of ours is there yet."""
+def _show_published(named: str, only: list[str]) -> None:
     from nightbench.warehouse.references import published_figures
 
     tables = _tables_of(load_suite(suite_file(named, files=True), common.catalog()), only)
@@ -145,14 +144,10 @@ def _tables_of(suite: Suite, only: list[str]) -> list[SuiteTable]:
     return [each for each in suite.tables if not only or each.name in only]
 
 
-def filled_tables(
+def _filled_tables(
     named: str, cluster: str | None, scale: str | None, only: list[str]
 ) -> tuple[str, str, list[tuple[SuiteTable, list[Cell]]]]:
-    """Return suite and cluster as text, the scale, and the tables with their cells.
-
-    Raises:
-        UserError: there is no such suite, cluster, scale or table, or no warehouse.
-    """
+    """Return suite and cluster as text, the scale, and the tables with their cells."""
     from nightbench.night.run_digest import fill_tables
 
     catalog = common.catalog()

@@ -49,7 +49,7 @@ def find_suites(dags: Path) -> dict[str, Path]:
 
 def suite_heads(dags: Path) -> list[SuiteHead]:
     """The heads of all suites below a `dags` folder, by name."""
-    return [read_head(path) for path in find_suites(dags).values()]
+    return [_read_head(path) for path in find_suites(dags).values()]
 
 
 def find_clusters(dags: Path) -> dict[str, Path]:
@@ -74,8 +74,7 @@ def parallel_cases(dags: Path) -> dict[str, int]:
     return found
 
 
-def read_head(path: Path) -> SuiteHead:
-    """The head of one suite."""
+def _read_head(path: Path) -> SuiteHead:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

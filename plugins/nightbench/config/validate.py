@@ -89,16 +89,16 @@ def _complain(model: type[BaseModel], document: Document, at: Key, error: dict[s
     kind, found = error["type"], error.get("input")
     context = error.get("ctx") or {}
     if kind == "missing":
-        field = fields_at(model, location[:-1])[str(location[-1])]
+        field = _fields_at(model, location[:-1])[str(location[-1])]
         return document.complain_of_missing(key, field.description)
     if kind == "extra_forbidden":
-        known = fields_at(model, location[:-1])
+        known = _fields_at(model, location[:-1])
         said = one_of(str(location[-1]), known).removeprefix("found ")
         return document.complain(key, f"found the unknown key {said}")
     if kind == "value_error":
         return document.complain(key, str(context["error"]))
     if kind == "literal_error":
-        choices = [str(choice) for choice in literals_at(model, location)]
+        choices = [str(choice) for choice in _literals_at(model, location)]
         if isinstance(found, str):
             return document.complain(key, one_of(found, choices))
         return document.complain(key, f"found {describe(found)}; expected {any_of(choices)}")
@@ -113,15 +113,14 @@ def _complain(model: type[BaseModel], document: Document, at: Key, error: dict[s
     return document.complain(key, f"found {describe(found)}; expected {expected}")
 
 
-def fields_at(model: type[BaseModel], location: Key) -> Mapping[str, FieldInfo]:
+def _fields_at(model: type[BaseModel], location: Key) -> Mapping[str, FieldInfo]:
     """Return the fields of the model that stands at a location below another."""
     inner = _type_at(model, location)
     found = [each for each in _alternatives(inner) if _is_model(each)]
     return fields_of(found[0]) if found else {}
 
 
-def literals_at(model: type[BaseModel], location: Key) -> list[Any]:
-    """Return the choices of the `Literal` at a location."""
+def _literals_at(model: type[BaseModel], location: Key) -> list[Any]:
     inner = _type_at(model, location)
     for each in _alternatives(inner):
         if typing.get_origin(each) is typing.Literal:

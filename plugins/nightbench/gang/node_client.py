@@ -203,9 +203,9 @@ class NodeClient:
             boot_id=agent.get("boot_id"),
             rebooted=self._has_rebooted(agent.get("boot_id")),
         )
-        if is_stale(agent, state):
+        if _is_stale(agent, state):
             state = None
-        self.view = with_state(view, state, now)
+        self.view = _with_state(view, state, now)
         return self.view
 
     async def is_agent_running(self) -> bool:
@@ -248,7 +248,7 @@ class NodeClient:
         """Clear the repeat's part of `view`: another repeat begins."""
         self._state_digest = None
         view = dataclasses.replace(self.view, rebooted=False)
-        self.view = with_state(view, None, self._clock())
+        self.view = _with_state(view, None, self._clock())
 
     async def stop_command(self) -> dict[str, Any] | None:
         """Return stop.json of any controller; None where there is none."""
@@ -307,17 +307,14 @@ class NodeClient:
         return posixpath.join(self._folder, *parts)
 
 
-def is_stale(agent: Mapping[str, Any], state: Mapping[str, Any] | None) -> bool:
-    """Return whether a previous agent wrote the state of a repeat that it did not launch.
-
-    The present agent knows of the repeat only after another prepare command.
-    """
+def _is_stale(agent: Mapping[str, Any], state: Mapping[str, Any] | None) -> bool:
+    """Return whether a previous agent wrote the state of a repeat that it did not launch."""
     if state is None or state.get("state") not in ("preparing", "ready"):
         return False
     return agent.get("repeat") is None
 
 
-def with_state(view: NodeView, state: Mapping[str, Any] | None, now: float) -> NodeView:
+def _with_state(view: NodeView, state: Mapping[str, Any] | None, now: float) -> NodeView:
     """Return the view updated by a repeat's state.json; a new state sets `state_changed_s`."""
     if state is None:
         return dataclasses.replace(

@@ -59,12 +59,12 @@ def quote(word: str) -> str:
     return "".join(f"\\{p}" if p in "'\\" else f"'{p}'" for p in pieces) or "''"
 
 
-def command_line(argv: Sequence[str]) -> str:
+def _command_line(argv: Sequence[str]) -> str:
     """Return the command line of a command whose output begins after `MARK`."""
     return " ".join(quote(word) for word in ("sh", "-c", _BEGIN, "sh", *argv))
 
 
-def after_mark(output: bytes) -> bytes | None:
+def _after_mark(output: bytes) -> bytes | None:
     """Return the command's own output; None where the login shell did not run it."""
     _, mark, after = output.partition(f"\n{MARK}\n".encode())
     return after if mark else None
@@ -119,7 +119,7 @@ class SshConnection:
                 process.stdout.read(), _lines(process.stderr, on_stderr)
             )
             await process.wait_closed()
-            status, output = _exit_of(process), after_mark(stdout)
+            status, output = _exit_of(process), _after_mark(stdout)
             if output is None:
                 raise self._not_run(argv[0], status, stdout + stderr)
             return Completed(status, output, stderr)
@@ -153,7 +153,7 @@ class SshConnection:
     async def start(self, argv: Sequence[str]) -> asyncssh.SSHClientProcess[bytes]:
         """Start a command; the caller closes it."""
         connection = await self._connected()
-        line = command_line(argv)
+        line = _command_line(argv)
 
         async def operation() -> asyncssh.SSHClientProcess[bytes]:
             clock = asyncio.get_running_loop().time

@@ -89,9 +89,9 @@ async def login_options(target: SshTarget) -> dict[str, Any]:
     """Return keys, certificates, agent and password as options of `asyncssh.connect`."""
     options: dict[str, Any] = {}
     if target.client_keys:
-        options["client_keys"] = load_keys(target)
+        options["client_keys"] = _load_keys(target)
         options["agent_path"] = None
-    certificates = load_certificates(target)
+    certificates = _load_certificates(target)
     if certificates:
         options["client_certs"] = certificates
     if target.agent is not None:
@@ -120,12 +120,8 @@ async def _agent_socket(target: SshTarget) -> str:
     return path
 
 
-def load_keys(target: SshTarget) -> Sequence[asyncssh.SSHKey]:
-    """Return the client keys, read from their paths or texts.
-
-    Raises:
-        GangError: a key cannot be read; the message names its path, never its content.
-    """
+def _load_keys(target: SshTarget) -> Sequence[asyncssh.SSHKey]:
+    """Return the client keys; an error names a key's path, never its content."""
     keys = []
     for key in target.client_keys:
         name = "given as text" if "PRIVATE KEY" in key else key
@@ -142,12 +138,8 @@ def load_keys(target: SshTarget) -> Sequence[asyncssh.SSHKey]:
     return keys
 
 
-def load_certificates(target: SshTarget) -> Sequence[asyncssh.SSHCertificate]:
-    """Return the user certificates that are named, and those beside the keys.
-
-    Raises:
-        GangError: one cannot be read.
-    """
+def _load_certificates(target: SshTarget) -> Sequence[asyncssh.SSHCertificate]:
+    """Return the user certificates that are named, and those beside the keys."""
     beside = [f"{k}-cert.pub" for k in target.client_keys if "PRIVATE KEY" not in k]
     found = []
     for given in (*target.certificates, *(path for path in beside if Path(path).is_file())):

@@ -44,17 +44,12 @@ def address_of(number: int) -> str:
     return str(IPv4Address("127.0.0.1") + number)
 
 
-def login_environment(source: Mapping[str, str], user_home: Path, cache: Path) -> dict[str, str]:
+def _login_environment(source: Mapping[str, str], user_home: Path, cache: Path) -> dict[str, str]:
     """Return the environment of a login, from the server's own.
 
     As under OpenSSH little of the server's environment is passed on, so that no secret of the
     control plane reaches a job. The settings of pip, uv and pyenv are, with the user's own
     folders named in full, because a node's HOME is another one.
-
-    Args:
-        source: the server's environment.
-        user_home: home folder of the user who runs the server.
-        cache: folder below which uv keeps its cache and the interpreters that it downloads.
     """
     env = {
         key: value
@@ -204,7 +199,7 @@ class LocalCluster:
             for i in range(1, nodes + 1)
         ]
         user_home = Path.home()
-        self._environment = login_environment(os.environ, user_home, home.resolve() / "cache")
+        self._environment = _login_environment(os.environ, user_home, home.resolve() / "cache")
         self._listeners: list[asyncssh.SSHAcceptor] = []
 
     async def start(self) -> None:

@@ -110,12 +110,11 @@ def node_state(
     """
     state = NodeState(cluster, node)
     for event in sorted(events, key=lambda e: (e.at, e.run_id, e.subject)):
-        state = state_after(state, event, policy)
+        state = _state_after(state, event, policy)
     return state
 
 
-def state_after(state: NodeState, event: NodeEvent, policy: HealthPolicy) -> NodeState:
-    """Return the state after one more event."""
+def _state_after(state: NodeState, event: NodeEvent, policy: HealthPolicy) -> NodeState:
     by_person = state.quarantined and state.by_whom != NIGHTBENCH
     if event.kind == QUARANTINED:
         return _changed(state, QUARANTINED, event)

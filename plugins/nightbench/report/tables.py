@@ -168,17 +168,16 @@ def markdown_row(texts: Iterable[str]) -> str:
 
 def verdict_lines(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the evidence for each case's verdict, and why it does not count, without repetition."""
-    cases = cases_by_text((row, line) for row in rows for line in _said_of(row))
+    cases = _cases_by_text((row, line) for row in rows for line in _said_of(row))
     yield from (f"{', '.join(named)}: {line}" for line, named in cases.items())
 
 
 def errors_once(rows: Sequence[Row]) -> dict[str, list[str]]:
     """Return the end of each failed case's traceback, equal ones once, with their cases."""
-    return cases_by_text((row, row["error"]) for row in rows if row["error"])
+    return _cases_by_text((row, row["error"]) for row in rows if row["error"])
 
 
-def cases_by_text(said: Iterable[tuple[Row, str]]) -> dict[str, list[str]]:
-    """Return the cases of whose rows each text is said."""
+def _cases_by_text(said: Iterable[tuple[Row, str]]) -> dict[str, list[str]]:
     cases: dict[str, list[str]] = {}
     for row, text in said:
         cases.setdefault(text, []).append(str(row["case_id"]))

@@ -40,12 +40,8 @@ MOST = 1000
 BIGGEST_ID = 2**63 - 1
 
 
-def states_of(names: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the states that a request names; None for all, the live ones without a name.
-
-    Raises:
-        BadInput: there is no such state.
-    """
+def _states_of(names: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the states that a request names; None for all, the live ones without a name."""
     given = [state for state in names if state]
     if unknown := sorted(set(given) - {*STATES, "live", "all"}):
         raise BadInput(f'state: found "{unknown[0][:80]}", expected live, all, {", ".join(STATES)}')
@@ -56,12 +52,7 @@ def states_of(names: Sequence[str]) -> tuple[str, ...] | None:
 
 
 @contextmanager
-def known_alert(open_repository: OpenPages, alert_id: int) -> Iterator[tuple[PageRepository, Row]]:
-    """Open a repository and read an alert.
-
-    Raises:
-        NotFound: there is none of that number.
-    """
+def _known_alert(open_repository: OpenPages, alert_id: int) -> Iterator[tuple[PageRepository, Row]]:
     with open_repository() as repository:
         row = repository.alert(alert_id) if alert_id <= BIGGEST_ID else None
         if row is None:
@@ -69,19 +60,14 @@ def known_alert(open_repository: OpenPages, alert_id: int) -> Iterator[tuple[Pag
         yield repository, row
 
 
-def group_of(repository: PageRepository, row: Row) -> Sequence[Row]:
+def _group_of(repository: PageRepository, row: Row) -> Sequence[Row]:
     """Return all alerts of an alert's cause, itself included; empty where it is the only one."""
     key = row.get("group_key")
     found = repository.group(key) if key else ()
     return found if len(found) > 1 else ()
 
 
-def known_action(name: str) -> Action:
-    """Return an action by its name.
-
-    Raises:
-        NotFound: there is none of that name.
-    """
+def _known_action(name: str) -> Action:
     action = ACTIONS.get(name)
     if action is None:
         raise NotFound(f"There is no action {name[:80]}, only {', '.join(ACTIONS)}.")
@@ -138,8 +124,8 @@ class AlertApi:
     def show(self, request: Request, alert_id: int) -> JSONResponse:
         """One alert with its history, and what its reader may do with it."""
         user: PageUser = request.state.nightbench_user
-        with known_alert(self.repository, alert_id) as (repository, row):
-            group = group_of(repository, row)
+        with _known_alert(self.repository, alert_id) as (repository, row):
+            group = _group_of(repository, row)
             severity = AlertGroup(tuple(group) or (row,)).severity
             evidence = [from_document(CauseEvidence, each) for each in row["evidence"] or ()]
             shown = AlertDetail.of(
@@ -158,15 +144,15 @@ class AlertApi:
     def change(self, request: Request, alert_id: int, action: str) -> JSONResponse:
         """Apply an action to an alert; return the alert afterwards."""
         refuse_unmeant(request.headers, self.base_url)
-        chosen = known_action(action)
+        chosen = _known_action(action)
         given = document_of(request)
         whole = given.pop("group", False)
         if not isinstance(whole, bool):
             raise BadInput("group: expected true or false")
         change = parse_change(chosen, given, datetime.now(UTC))
         user: PageUser = request.state.nightbench_user
-        with known_alert(self.repository, alert_id) as (repository, row):
-            group = group_of(repository, row) if whole else ()
+        with _known_alert(self.repository, alert_id) as (repository, row):
+            group = _group_of(repository, row) if whole else ()
         with self.triage(user.name) as triage:
             apply_change(change, chosen, triage, row, group)
         return self.show(request, alert_id)
@@ -174,7 +160,7 @@ class AlertApi:
 
 def _chosen(state: Sequence[str] | None, cluster: str, framework: str) -> Row:
     return {
-        "states": states_of(state or []),
+        "states": _states_of(state or []),
         "cluster": cluster or None,
         "framework": framework or None,
     }

@@ -88,7 +88,7 @@ def telemetry(samples: Mapping[str, Sequence[Sample]]) -> list[TelemetryMetric]:
     """Return the metrics that were sampled, by node and device."""
     found = []
     for node, given in sorted(samples.items()):
-        kept = thinned(given)
+        kept = _thinned(given)
         for metric, unit, key, scale in _OF_NODE:
             found.append(_metric(node, "", metric, unit, kept, [s.get(key) for s in kept], scale))
         for index in sorted({gpu["index"] for sample in kept for gpu in sample.get("gpus") or ()}):
@@ -115,8 +115,7 @@ def missing_telemetry(samples: Mapping[str, Sequence[Sample]]) -> list[str]:
     return [*said, NEVER_SAMPLED]
 
 
-def thinned(samples: Sequence[Sample]) -> Sequence[Sample]:
-    """Return at most `SAMPLES_SHOWN` samples, evenly chosen."""
+def _thinned(samples: Sequence[Sample]) -> Sequence[Sample]:
     return samples[:: -(-len(samples) // SAMPLES_SHOWN) or 1]
 
 

@@ -57,22 +57,14 @@ class PageAccess:
     """Refuses users who may not read the logs of tasks; guards those of ranks."""
 
 
-def has_bearer(headers: Mapping[str, str]) -> bool:
+def _has_bearer(headers: Mapping[str, str]) -> bool:
     """Return whether a request is authorised by a bearer token instead of a cookie."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     return scheme.lower() == "bearer" and bool(token.strip())
 
 
-def refuse_foreign(headers: Mapping[str, str], hosts: Collection[str]) -> None:
-    """Check that a request was sent by a page of this site.
-
-    Args:
-        headers: of the request, by lower-case names.
-        hosts: host and port by which the site calls itself, beside the request's own.
-
-    Raises:
-        Refused: another origin sent it, or its origin is unknown.
-    """
+def _refuse_foreign(headers: Mapping[str, str], hosts: Collection[str]) -> None:
+    """Refuse a request that no page of this site sent; `hosts` is how the site calls itself."""
     # Browsers send this where the page came by HTTPS or from the same machine; no script can
     # change it, and no proxy on the way needs to be understood.
     site = headers.get("sec-fetch-site")
@@ -95,15 +87,14 @@ def refuse_unmeant(headers: Mapping[str, str], base_url: str) -> None:
     Raises:
         Refused: it came by a cookie from elsewhere, or without `HEADER`.
     """
-    if has_bearer(headers):
+    if _has_bearer(headers):
         return
-    refuse_foreign(headers, hosts_of(base_url))
+    _refuse_foreign(headers, _hosts_of(base_url))
     if HEADER not in headers:
         raise Refused(f"A request that is logged in by a cookie sends the header {HEADER}.")
 
 
-def hosts_of(base_url: str) -> frozenset[str]:
-    """Return host and port of the site's address; empty without an address."""
+def _hosts_of(base_url: str) -> frozenset[str]:
     return frozenset({_host(base_url)} - {""})
 
 

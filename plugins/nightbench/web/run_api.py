@@ -71,14 +71,14 @@ class RunApi:
             run = repository.run(run_id)
             if run is None:
                 raise NotFound(f"The warehouse has no run {run_id[:200]}.")
-            cases = [case_of(row) for row in repository.runs.results(run_id)]
+            cases = [_case_of(row) for row in repository.runs.results(run_id)]
         if format == "csv":
             rows = [case.model_dump() for case in cases]
             return csv_response(rows, csv_columns(RunCase, "error"))
         return RunResults(run=RunRow.of(run), cases=cases)
 
 
-def case_of(row: Row) -> RunCase:
+def _case_of(row: Row) -> RunCase:
     """Return what came of a case, from a row of `RunRepository.results`."""
     return RunCase.of(
         row,
@@ -130,7 +130,7 @@ class CaseApi:
             good, this = states.get(good_run_id), states.get(run_id)
             return CaseDetail.of(
                 run=run,
-                case=case_of(row),
+                case=_case_of(row),
                 generation=head["generation"],
                 nodes=head["node_names"] or sorted((this and this["nodes"]) or ()),
                 repeats=[_repeat(each) for each in repository.read("ui_repeats", **case)],
