@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from numbers import Real
 from typing import Any
 
 from psycopg2 import sql
@@ -122,6 +123,6 @@ def _fit(value: Any) -> Any:
     if isinstance(value, str):
         # A process's message may hold NUL, and PostgreSQL's text may not.
         return value.replace("\x00", "\\x00")
-    if isinstance(value, float):
+    if not isinstance(value, int) and isinstance(value, Real):
         return float(value)  # SQL cannot read numpy's `np.float64(...)`
     return list(value) if isinstance(value, tuple) else value
