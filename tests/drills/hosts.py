@@ -268,7 +268,7 @@ def remove_leftovers() -> None:
                 with contextlib.suppress(RuntimeError):
                     sh("ip", "link", "del", link.name)
             top = Path("/sys/fs/cgroup")
-            for folder in (top, top / "memory", top / "cpuacct"):
+            for folder in (top, top / "memory", top / "cpuacct", top / "cpu"):
                 for group in folder.glob(f"nightbench-drills-{path.stem}-*"):
                     group.rmdir()
             path.unlink(missing_ok=True)
