@@ -273,7 +273,7 @@ def _opened(alert: Row) -> Row:
 
 
 def _sides(alert: Row, points: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    """Return the last good nights and the bad ones, those that lie nearer to the bad level."""
+    """Return the last good nights and the bad ones, from the verdict's or the likely first."""
     if _has_failed(alert):
         before = [row for row in points if row["started_at"] < alert["opened_at"]]
         return before[-NIGHTS:], [_opened(alert)]

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from nightbench.web.ui_models import ApiModel, CaseFigures, RunHead
+from nightbench.web.ui_models import ApiModel, RunHead, Utilisation
 
 
 class RunRow(RunHead):
@@ -24,20 +24,39 @@ class RunPage(ApiModel):
     has_more: bool
 
 
-class RunCase(CaseFigures):
+class RunCase(Utilisation):
     """What came of a planned case in a run."""
 
+    case_id: str
+    cluster: str
     state: str
     """Its verdict, or why it has none: failed, quarantined, missing, left_out, …"""
     sentences: list[str]
     error: str | None
     """End of the traceback of the last repeat that failed."""
+    framework_version: str | None
     build_id: str | None
     is_private_build: bool
+    throughput: float | None
+    unit: str | None
     n: int
     minimum: float | None
     maximum: float | None
+    spread: float | None
+    speedup: float | None
+    efficiency: float | None
+    metric: str | None
+    """Figure that was judged, by its column in `marts.fct_measurement`."""
     baseline: float | None
+    change: float | None
+    level_change: float | None
+    change_low: float | None
+    change_high: float | None
+    smallest_slowdown: float | None
+    alert_id: int | None
+    alert_change: float | None
+    noisy: str | None
+    drift: float | None
 
 
 class RunResults(ApiModel):

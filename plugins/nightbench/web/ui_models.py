@@ -18,8 +18,8 @@ class ApiModel(BaseModel):
         return cls.model_validate({**(row or {}), **more})
 
 
-class MedianFigures(ApiModel):
-    """A median, how it was judged, and what it took of its devices; null where not known."""
+class Utilisation(ApiModel):
+    """What a median took of its devices; null where it is not known."""
 
     tflops_per_device: float | None
     """Model TFLOP/s."""
@@ -37,30 +37,6 @@ class MedianFigures(ApiModel):
     """Energy of the devices for a unit of work, J."""
     energy_absent: str | None
     """Why there is no energy; null before version 0.2.0."""
-    framework_version: str | None
-    throughput: float | None
-    spread: float | None
-    metric: str | None
-    """Figure that was judged, by its column in `marts.fct_measurement`."""
-    change: float | None
-    level_change: float | None
-    change_low: float | None
-    change_high: float | None
-    smallest_slowdown: float | None
-
-
-class CaseFigures(MedianFigures):
-    """A median with its series, and what of that goes on."""
-
-    case_id: str
-    cluster: str
-    unit: str | None
-    speedup: float | None
-    efficiency: float | None
-    alert_id: int | None
-    alert_change: float | None
-    drift: float | None
-    noisy: str | None
 
 
 # --- the morning --------------------------------------------------------------------------
@@ -218,14 +194,22 @@ class Morning(ApiModel):
 # --- series -------------------------------------------------------------------------------
 
 
-class SeriesRow(CaseFigures):
+class SeriesRow(Utilisation):
     """A series with its newest median and its newest verdict."""
 
+    case_id: str
+    cluster: str
     suite: str
     workload: str
     framework: str
+    framework_version: str | None
+    unit: str | None
     axes: dict[str, str | int | float | bool | None]
+    throughput: float | None
     n: int | None
+    spread: float | None
+    speedup: float | None
+    efficiency: float | None
     measured_at: datetime | None
     measured_run_id: str | None
     is_synthetic: bool | None
@@ -235,7 +219,18 @@ class SeriesRow(CaseFigures):
     verdict_sentence: str | None
     judged_at: datetime | None
     judged_run_id: str | None
+    metric: str | None
+    """Figure that was judged, by its column in `marts.fct_measurement`."""
+    change: float | None
+    level_change: float | None
+    change_low: float | None
+    change_high: float | None
+    smallest_slowdown: float | None
+    alert_id: int | None
     alert_verdict: str | None
+    alert_change: float | None
+    drift: float | None
+    noisy: str | None
     together: str | None
     """Its value of the axis that series were asked to be grouped by."""
     medians: list[float]
@@ -265,17 +260,20 @@ class AxisValues(ApiModel):
     items: list[AxisValue]
 
 
-class SeriesPoint(MedianFigures):
+class SeriesPoint(Utilisation):
     """One result of a series."""
 
     run_id: str
     run_kind: str
     suite: str
     started_at: datetime
+    throughput: float | None
     low: float | None
     """The smallest repeat; high the largest."""
     high: float | None
     n: int | None
+    spread: float | None
+    framework_version: str | None
     build_id: str | None
     definition_digest: str | None
     code_digest: str | None
@@ -287,8 +285,15 @@ class SeriesPoint(MedianFigures):
     is_quarantined: bool
     verdict: str | None
     sentence: str | None
+    metric: str | None
+    """Figure that was judged, by its column in `marts.fct_measurement`."""
     baseline: float | None
     """Of the throughput; null where another figure was judged."""
+    change: float | None
+    level_change: float | None
+    change_low: float | None
+    change_high: float | None
+    smallest_slowdown: float | None
 
 
 class SeriesAlert(AlertCore):

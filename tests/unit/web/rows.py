@@ -14,7 +14,7 @@ from nightbench.core.errors import UserError
 from nightbench.warehouse import MoveRefused
 from nightbench.web import PageAccess, PageUser, create_app
 from nightbench.web.compare_request_api import Comparing
-from nightbench.web.ui_models import MedianFigures
+from nightbench.web.ui_models import Utilisation
 
 START = datetime(2026, 11, 1, 1, tzinfo=UTC)
 CONFIRMATION = ("", "_state", "_sentence", "_ratio", "_low", "_high", "_rounds")
@@ -23,7 +23,6 @@ Row = dict[str, Any]
 
 def row(night: int, throughput: float | None = 100.0, **changes: Any) -> Row:
     return {
-        **dict.fromkeys(MedianFigures.model_fields),
         "case_id": "resnet50_v1.5-pytorch-collective-1x1-bs2-smoke",
         "cluster": "local",
         "run_id": f"demo-night-{night}",
@@ -52,6 +51,7 @@ def row(night: int, throughput: float | None = 100.0, **changes: Any) -> Row:
         "metric": "throughput",
         **dict.fromkeys(("change", "level_change", "change_low", "change_high", "noisy", "drift")),
         **dict.fromkeys(("alert_id", "alert_verdict", "alert_change", "drift_since")),
+        **dict.fromkeys(Utilisation.model_fields),
     } | changes
 
 
