@@ -189,6 +189,7 @@ class Given:
         path = os.path.join(self._folder, api + ".py")
         spec = importlib.util.spec_from_file_location("plain_" + api, path)
         loaded = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = loaded  # MindSpore looks up there what it compiles
         spec.loader.exec_module(loaded)
         return loaded
 
@@ -222,6 +223,7 @@ def main():
     request = json.loads(sys.stdin.readline())
     spec = importlib.util.spec_from_file_location("plain_loop", request.pop("script"))
     loop = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = loop
     try:
         spec.loader.exec_module(loop)
         step, wait = loop.build(Given(**request))
