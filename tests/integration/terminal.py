@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import command
+from tests.command import COMMAND, LIMIT_S
 from tests.integration.openssh import local_nodes
 from tests.integration.toy_line import installing_from
 from tests.marks import marks
@@ -22,8 +24,8 @@ from nightbench.cli.results import rows_from_files
 from nightbench.spool import RunSpool, Spool
 
 REPO = Path(__file__).resolve().parents[2]
-COMMAND = [sys.executable, "-c", "from nightbench.cli.entry import main; main()"]
-LIMIT_S = 400
+CHECK = ("ab", "bisect", "drill", "results", "run")
+"""Commands that hold checks."""
 
 TRIAL = """\
 suite: trial
@@ -84,14 +86,7 @@ class Terminal:
 
     def run(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, whatever that is; `more` are variables for it alone."""
-        return subprocess.run(
-            [*COMMAND, *words],
-            env={**self.environment(), **more},
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
+        return command.run(*words, env={**self.environment(), **more}, checks=words[0] in CHECK)
 
     def begin(self, *words: str, until: str) -> subprocess.Popen[str]:
         """Start a command and read what it says up to a line that holds some words."""

@@ -13,8 +13,9 @@ import signal
 import subprocess
 
 import pytest
+from tests.command import COMMAND
 from tests.integration.live_airflow import Live, descendants
-from tests.integration.terminal import COMMAND, marked
+from tests.integration.terminal import marked
 
 from nightbench.core.model import CaseStatus
 from nightbench.local import lifecycle

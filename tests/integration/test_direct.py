@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import signal
+import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
+from tests.command import COMMAND
 from tests.integration.terminal import TRIAL, Terminal, marked, terminal, wait_for_a_launch
 
 from nightbench.night.ingest import ORPHANED, close_abandoned
@@ -109,7 +111,13 @@ def test_a_run_whose_process_was_killed_is_closed_once_its_leases_have_ended(
     )  # its gang has a lease still
     assert close_abandoned(here.spool, later) == [run.run_id]
     assert (run.run() or {})["ended_at"]
-    done = here.run("cancel", run.run_id, PYTHONPROFILEIMPORTTIME="1")
+    done = subprocess.run(
+        [*COMMAND, "cancel", run.run_id],
+        env={**here.environment(), "PYTHONPROFILEIMPORTTIME": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert f"nightbench results --run {run.run_id}" in done.stdout
     assert marked(run.run_id) == []

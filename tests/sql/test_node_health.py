@@ -6,12 +6,11 @@ import dataclasses
 import json
 import os
 import subprocess
-import sys
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
+from tests import command
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
@@ -173,15 +172,7 @@ def nightbench(tmp_path, warehouse):
             "NIGHTBENCH_DAGS": str(tmp_path / "dags"),
             "NIGHTBENCH_WAREHOUSE": warehouse.loader,
         }
-        return subprocess.run(
-            [sys.executable, "-c", "from nightbench.cli.entry import main; main()", *words],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-            cwd=Path(__file__).parents[2],
-        )
+        return command.run(*words, env=environment)
 
     return call
 

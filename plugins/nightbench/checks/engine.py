@@ -216,7 +216,7 @@ _SHOWN = 3
 
 
 @functools.cache
-def _great_expectations() -> tuple[Any, Any]:
+def load_great_expectations() -> tuple[Any, Any]:
     """Return the package and a batch definition for frames, made once for each process."""
     # Read while the package is imported: it posts usage events to a public host otherwise.
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
@@ -295,7 +295,7 @@ def _unexpected(seen: Sequence[tuple[Check, CheckedRow, Any]], context: CheckCon
         return []
     import pandas as pd
 
-    gx, batch_definition = _great_expectations()
+    gx, batch_definition = load_great_expectations()
     rows = [check.expects.row(context, value) for check, _, value in seen]
     frame = pd.DataFrame(rows, columns=["number", "low", "high", "text", "expected"])
     frame = frame.astype(dict.fromkeys(("number", "low", "high"), "float64"))

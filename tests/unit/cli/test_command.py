@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests import command
 
-from nightbench.cli import main as command
+from nightbench.cli import main as commands
 from nightbench.cli.common import words
 
 REPO = Path(__file__).resolve().parents[3]
@@ -46,7 +47,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def nightbench(place: Path, *argv: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own, as people do, with more environment."""
+    """Run the command in a process of its own, with more environment."""
     env = {
         **os.environ,
         "NIGHTBENCH_HOME": str(place / "home"),
@@ -54,15 +55,7 @@ def nightbench(place: Path, *argv: str, **more: str) -> subprocess.CompletedProc
         **more,
     }
     env.pop("NIGHTBENCH_WAREHOUSE", None)
-    return subprocess.run(
-        [sys.executable, "-c", "from nightbench.cli.entry import main; main()", *argv],
-        capture_output=True,
-        text=True,
-        env=env,
-        cwd=place,
-        timeout=400,
-        check=False,
-    )
+    return command.run(*argv, env=env, cwd=place)
 
 
 def test_a_plan_needs_nothing_that_runs(place: Path) -> None:
@@ -228,7 +221,7 @@ def test_a_path_that_cannot_be_is_a_sentence(
     monkeypatch.setenv("NIGHTBENCH_HOME", home)
     monkeypatch.setattr(sys, "argv", ["nightbench", *argv])
     with pytest.raises(SystemExit) as ended:
-        command.main()
+        commands.main()
     assert ended.value.code == 1
     said = capsys.readouterr().err
     assert said.startswith(("error: ", "Nothing was ever started"))
@@ -240,10 +233,10 @@ def test_a_full_disk_is_a_sentence(
     def fails() -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "/spool/run.json")
 
-    monkeypatch.setattr(command, "app", fails)
+    monkeypatch.setattr(commands, "app", fails)
     monkeypatch.setattr(sys, "argv", ["nightbench", "status"])
     with pytest.raises(SystemExit) as ended:
-        command.main()
+        commands.main()
     assert ended.value.code == 1
     said = capsys.readouterr().err
     assert said.startswith("error: /spool/run.json: No space left on device. Make room there, or")
