@@ -44,10 +44,11 @@ class Layer(Attending):
     def swiglu(self, rows, counts):
         """Of rows (rows, hidden) by expert, of which each has so many: no token is dropped."""
         made, begin = [], 0
-        for expert, count in enumerate(counts.astype("int64").tolist()):
+        # Slices would have gradients of the whole size, one for each expert.
+        matrices = zip(*(each.weight.unbind(0) for each in (self.gate, self.widen, self.narrow)))
+        for count, (gate, widen, narrow) in zip(counts.astype("int64").tolist(), matrices):
             part, begin = rows[begin : begin + count], begin + count
-            gate = functional.silu(part @ self.gate.weight[expert])
-            made.append(gate * (part @ self.widen.weight[expert]) @ self.narrow.weight[expert])
+            made.append(functional.silu(part @ gate) * (part @ widen) @ narrow)
         return paddle.concat(made)
 
 
