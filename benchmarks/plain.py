@@ -6,6 +6,7 @@ which trains on one batch, and `wait()`, which returns its loss once the device 
 does not write what a case asks for, `given.only` says so, and there is no figure.
 """
 
+import contextlib
 import importlib.util
 import json
 import math
@@ -78,7 +79,6 @@ def _seconds_of(trainer, runtime, steps):
     began_s = time.perf_counter()
     for _ in range(steps):
         trainer.step()
-        runtime.mark()
     runtime.device_sync()
     return time.perf_counter() - began_s
 
@@ -130,7 +130,8 @@ class Loop:
     def __exit__(self, *_):
         self._process.kill()
         self._process.wait()
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # a question that it did not live to read
+            self._process.stdin.close()
         self._process.stdout.close()
 
     def seconds_of(self, steps):

@@ -44,7 +44,7 @@ import time
 
 def build(given):
     given.only(optimizer=[None], compiler=["none"])
-    return lambda: time.sleep(0.02), lambda: 0.0
+    return lambda: time.sleep(0.05), lambda: 0.0
 """
 
 

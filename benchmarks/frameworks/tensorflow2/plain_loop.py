@@ -15,6 +15,7 @@ def build(given):
     tf.config.threading.set_intra_op_parallelism_threads(int(os.environ.get("OMP_NUM_THREADS", 0)))
     for each in tf.config.list_physical_devices("GPU"):
         tf.config.experimental.set_memory_growth(each, True)
+    tf.config.experimental.enable_tensor_float_32_execution(False)
     scope, network, params = Scope(), given.network("tensorflow"), given.params
     batch = {name: tf.constant(value) for name, value in channels_last.batch(given.batch).items()}
     model = functools.partial(network.model(params), scope)
