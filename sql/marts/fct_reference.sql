@@ -32,6 +32,14 @@ matched as (
             and f.framework = l.framework
             and f.strategy = l.strategy
             and f.compiler = l.compiler
+            -- No original states another way of execution.
+            and l.execution = 'default'
+            -- Where trainers alone are stated, each had a machine.
+            and (
+                f.nodes is not null
+                or f.strategy <> 'parameter_server'
+                or l.nodes >= l.trainers
+            )
             and (f.nodes is null or f.nodes = l.nodes)
             and (f.devices_per_node is null or f.devices_per_node = l.devices_per_node)
             and (f.trainers is null or f.trainers = l.trainers)

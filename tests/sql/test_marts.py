@@ -383,6 +383,30 @@ def test_trainers_that_share_nodes_stand_beside_no_figure_of_nodes(loader, given
     assert beside == [{"case_id": case.case_id, "nodes": 8, "trainers": 8}]
 
 
+def test_neither_a_graph_nor_shared_nodes_stand_where_the_original_states_neither(
+    loader, given, rows
+):
+    run = given.run()
+    grid = Case(
+        workload="vgg16_cifar",
+        framework="paddle1",
+        strategy=Strategy.PARAMETER_SERVER,
+        nodes=4,
+        devices_per_node=5,
+        trainers=20,
+        pservers=20,
+        batch_size_per_device=64,
+    )
+    alone = replace(grid, nodes=20, devices_per_node=1)
+    dlperf = given.case(framework="mxnet", batch_size_per_device=128, scale="full")
+    graph = replace(dlperf, execution="graph")
+    cases = (grid, alone, dlperf, graph)
+    came_back = [given.came_back(run, each, (90.0,), efficiency=0.9) for each in cases]
+    loader.runs.load(given.bundle(run, *came_back))
+    beside = rows("select distinct case_id from marts.fct_reference where case_id is not null")
+    assert {row["case_id"] for row in beside} == {alone.case_id, dlperf.case_id}
+
+
 def test_an_empty_cell_is_filled_by_a_measurement_in_its_unit(loader, given, rows):
     run = given.run()
     case = Case(
