@@ -1,7 +1,8 @@
 """Reads suite files: a matrix becomes cases, each checked against line, workload and cluster."""
 
 import dataclasses
-from collections.abc import Iterable
+import itertools
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from nightbench.config.matrix import WrittenCase, read_cases
 from nightbench.config.scales import at_scale, own_scale, scales_of
 from nightbench.config.schema import ProtocolFile, SuiteFile, TableFile
 from nightbench.config.source import Document, Key, display, one_of, read_document
-from nightbench.config.suite_heads import command_lines, find_suites
+from nightbench.config.suite_heads import command_lines, find_suites, workload_scales
 from nightbench.config.validate import validate
 from nightbench.core.budget import PRIORITY
 from nightbench.core.capabilities import refusal_of
@@ -179,7 +180,7 @@ def _check_reference(
                 document.complain(("reference", line), variant.message)
 
 
-def _own_cluster(document: Document, catalog: Catalog) -> Cluster | None:
+def _own_cluster(document: Document, catalog: Catalog | None) -> Cluster | None:
     name = document.data.get("cluster")
     if not isinstance(name, str):
         return None
@@ -259,19 +260,21 @@ def case_names(dags: Path, suites: Iterable[str]) -> list[str]:
 
     A suite that cannot be read contributes none: its run says what is wrong, with the line.
     """
-    files = find_suites(dags)
-    context: dict[str, object] = {
-        "command_lines": command_lines(locations.benchmarks_folder(), dags)
-    }
-    found = (name for each in suites if each in files for name in _case_ids(files[each], context))
+    files, benchmarks = find_suites(dags), locations.benchmarks_folder()
+    context: dict[str, object] = {"command_lines": command_lines(benchmarks, dags)}
+    scales = {scale for each in workload_scales(benchmarks, dags).values() for scale in each}
+    read = [_case_ids(files[each], context, scales) for each in suites if each in files]
+    found = itertools.chain.from_iterable(read)
     return list(dict.fromkeys(found))[:MOST_NAMES]
 
 
-def _case_ids(path: Path, context: dict[str, object]) -> list[str]:
+def _case_ids(path: Path, context: dict[str, object], scales: Collection[str]) -> list[str]:
     try:
-        document = read_document(path)
+        document = at_scale(read_document(path), None, scales)
         file = validate(SuiteFile, document)
-        return [each.case.case_id for each in read_cases(document, file, context)]
+        cluster = _own_cluster(document, None)
+        nodes = len(cluster.nodes) if cluster else None
+        return [each.case.case_id for each in read_cases(document, file, context, nodes)]
     except UserError:
         return []
 

@@ -155,4 +155,16 @@ def test_the_form_offers_the_cases_of_the_suites(tmp_path: Path) -> None:
         "commands: {mine: {argv: [train], unit: images, log: {format: keras}}}\n"
         "matrix: [{command: mine, strategy: single, batch_size_per_device: 2}]\n"
     )
-    assert case_names(tmp_path, ["broken", "scripts"]) == ["mine-external-single-1x1-bs2"]
+    (tmp_path / "clusters").mkdir()
+    (tmp_path / "clusters" / "one.yaml").write_text(
+        "cluster: one\nnodes: [{hosts: 127.0.0.2, ssh_conn_id: nowhere}]\n"
+    )
+    (tmp_path / "suites" / "scaled.yaml").write_text(
+        "cluster: one\nscale: smoke\nprotocol: {full: {repeats: 7}, smoke: {repeats: 3}}\n"
+        "matrix: [{workload: word2vec, frameworks: paddle1, strategy: parameter_server,"
+        " devices: fit, trainers: {full: 32, smoke: 2}, batch_size_per_device: 2}]\n"
+    )
+    assert case_names(tmp_path, ["broken", "scripts", "scaled"]) == [
+        "mine-external-single-1x1-bs2",
+        "word2vec-paddle1-ps-1ps2tr-1x2-bs2-smoke",
+    ]
