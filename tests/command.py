@@ -8,6 +8,7 @@ environment, is not seen so: that is what `COMMAND` is for.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import gc
 import importlib
@@ -53,17 +54,34 @@ def run(
         ours, theirs = socket.socketpair()
         with ours, theirs, ours.makefile("r") as answers:
             files = [out.fileno(), err.fileno(), theirs.fileno()]
-            socket.send_fds(_server(), [json.dumps(asked).encode()], files)
+            _send(json.dumps(asked).encode(), files)
             theirs.close()
-            pid = int(answers.readline())
             ours.settimeout(timeout_s)
+            pid = None
             try:
+                pid = int(answers.readline())
                 status = int(answers.readline())
-            except TimeoutError:
-                os.kill(pid, signal.SIGKILL)
-                raise subprocess.TimeoutExpired(argv, timeout_s) from None
+            except BaseException as error:
+                if pid is not None:
+                    _kill(pid)
+                if isinstance(error, TimeoutError):
+                    raise subprocess.TimeoutExpired(argv, timeout_s) from None
+                raise
         said = [Path(f"/dev/fd/{file.fileno()}").read_text() for file in (out, err)]
     return subprocess.CompletedProcess(argv, os.waitstatus_to_exitcode(status), *said)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _send(message: bytes, files: list[int]) -> None:
+    try:
+        socket.send_fds(_server(), [message], files)
+    except ConnectionError:
+        _server.cache_clear()  # it has died: another one is started
+        socket.send_fds(_server(), [message], files)
 
 
 @functools.cache
@@ -124,9 +142,13 @@ def _call(asked: dict, out: int, err: int, answers: int) -> None:
     """In a child of the server: run the command in one of its own, and tell how it ended."""
     pid = os.fork()
     if pid:
-        os.write(answers, f"{pid}\n".encode())
+        try:
+            os.write(answers, f"{pid}\n".encode())
+        except BrokenPipeError:  # nobody waits for it any more
+            _kill(pid)
         _, status = os.waitpid(pid, 0)
-        os.write(answers, f"{status}\n".encode())
+        with contextlib.suppress(BrokenPipeError):
+            os.write(answers, f"{status}\n".encode())
         os._exit(0)
     for file, number in ((out, 1), (err, 2)):
         os.dup2(file, number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,17 @@ def nightbench(place: Path, *argv: str, **more: str) -> subprocess.CompletedProc
     }
     env.pop("NIGHTBENCH_WAREHOUSE", None)
     return command.run(*argv, env=env, cwd=place)
+
+
+def test_a_command_that_never_ends_is_given_up_and_a_server_that_died_is_replaced(
+    place: Path,
+) -> None:
+    os.mkfifo(place / "never.yaml")
+    env = {**os.environ, "NIGHTBENCH_DAGS": str(place / "dags")}
+    with pytest.raises(subprocess.TimeoutExpired):
+        command.run("plan", str(place / "never.yaml"), env=env, cwd=place, timeout_s=1)
+    command._server().shutdown(socket.SHUT_RDWR)
+    assert nightbench(place, "plan", "trial").returncode == 0
 
 
 def test_a_plan_needs_nothing_that_runs(place: Path) -> None:
