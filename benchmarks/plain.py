@@ -16,8 +16,9 @@ import subprocess
 import sys
 import time
 
-LIMIT_S = 240.0
-"""Time for an answer of the plain loop: it imports, builds and compiles."""
+LIMIT_S = 200.0
+"""Time from the start of the plain loop to its last turn: meanwhile the trainer writes no record,
+and one that writes none for 300 s is ended."""
 
 SECONDS, FEWEST, MOST = 0.25, 3, 500
 """A turn takes so long by the trainer's own steps, of which it has so many."""
@@ -25,7 +26,7 @@ SECONDS, FEWEST, MOST = 0.25, 3, 500
 WARMUP = 5
 
 LEAST, MOST_S = 3, 60.0
-"""So many rounds at least; no further one begins after so long."""
+"""So many rounds at least; no further one that would end after so long."""
 
 _OF_GANG = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "DMLC_ROLE")
 """Variables by which a framework would look for other ranks."""
@@ -64,7 +65,8 @@ def _in_turn(trainer, runtime, loop, rounds):
     steps = max(FEWEST, min(MOST, math.ceil(SECONDS / max(lap_s, 1e-6))))
     found, began_s = [], time.monotonic()
     for number in range(rounds):
-        if number >= LEAST and time.monotonic() - began_s > MOST_S:
+        taken_s = time.monotonic() - began_s
+        if number >= LEAST and taken_s * (number + 1) / number > min(MOST_S, loop.end_s - began_s):
             break
         turns = {}
         for name in ("own", "plain") if number % 2 == 0 else ("plain", "own"):
@@ -107,9 +109,12 @@ class Loop:
         code: folder of the shipped code.
         case, params: of the job.
         gpu: whether it trains on the GPU that the launcher has left visible.
+        limit_s: for all its answers together; `LIMIT_S` when None.
     """
 
-    def __init__(self, python, script, code, case, params, gpu):
+    def __init__(self, python, script, code, case, params, gpu, limit_s=None):
+        self._limit_s = LIMIT_S if limit_s is None else limit_s
+        self.end_s = time.monotonic() + self._limit_s
         env = {name: value for name, value in os.environ.items() if name not in _OF_GANG}
         self._process = subprocess.Popen(
             [python, os.path.abspath(__file__)],
@@ -148,9 +153,12 @@ class Loop:
             self._process.stdin.flush()
         except BrokenPipeError:
             pass  # it has ended: the answer is empty
-        ready, _, _ = select.select([self._process.stdout], [], [], LIMIT_S)
+        left_s = max(0.0, self.end_s - time.monotonic())
+        ready, _, _ = select.select([self._process.stdout], [], [], left_s)
         if not ready:
-            raise LoopEnded("the plain loop did not answer within {:g} s".format(LIMIT_S))
+            raise LoopEnded(
+                "the plain loop and its turns took longer than {:g} s".format(self._limit_s)
+            )
         line = self._process.stdout.readline()
         if not line:
             code = self._process.wait()

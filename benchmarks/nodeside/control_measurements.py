@@ -117,11 +117,11 @@ def of_devices(
 def run_script(
     python: str, script: str, timeout_s: float = 120.0
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """Return what a line's script of controls measured, and why it measured nothing.
+    """Return what a line's script of controls measured, and why it measured nothing or no more.
 
     Args:
         python: interpreter of the line's environment.
-        script: prints a JSON list of controls; see benchmarks/README.md.
+        script: prints a JSON list of controls, the last of which counts; see benchmarks/README.md.
         timeout_s: importing a framework takes most of it.
     """
     try:
@@ -131,11 +131,27 @@ def run_script(
             capture_output=True,
             timeout=timeout_s,
         )
-    except subprocess.TimeoutExpired:
-        return [], "the controls of {} took longer than {:g} s".format(script, timeout_s)
+    except subprocess.TimeoutExpired as late:
+        why = "the controls of {} took longer than {:g} s".format(script, timeout_s)
+        return _last_list(late.stdout or b""), why
     except OSError as error:
         return [], "cannot run {}: {}".format(python, error.strerror)
     if done.returncode != 0:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        return [], "the controls of {} failed: {}".format(script, " ".join(said)[:300])
-    return list(json.loads(done.stdout.decode())), None
+        why = "the controls of {} failed: {}".format(script, " ".join(said)[:300])
+        return _last_list(done.stdout), why
+    return _last_list(done.stdout, whole=True), None
+
+
+def _last_list(printed: bytes, whole: bool = False) -> list[dict[str, Any]]:
+    """Return the last JSON list of what a script printed, which may end within one if not whole."""
+    found, rest = None, printed.decode("utf-8", "replace").strip()
+    while rest or (whole and found is None):
+        try:
+            found, end = json.JSONDecoder().raw_decode(rest)
+        except ValueError:
+            if whole:
+                raise
+            break
+        rest = rest[end:].lstrip()
+    return list(found or [])

@@ -15,6 +15,7 @@ from tests.integration.openssh import SshNodes, local_nodes
 from tests.shipped import shipped
 
 from nightbench.config import load_catalog
+from nightbench.core.errors import UserError
 from nightbench.core.model import (
     Build,
     Case,
@@ -31,9 +32,13 @@ from nightbench.core.model import (
 from nightbench.core.model.alerts import Confirmation, ConfirmationResult
 from nightbench.core.run_plan import CasePlan, RunPlan, definition_digest
 from nightbench.experiments import confirm
-from nightbench.experiments.comparison import ComparedCase, ended_launches
-from nightbench.experiments.confirm import ELSEWHERE, ConfirmRequest, measure_again
-from nightbench.experiments.engine import ComparisonObserver, ExperimentContext
+from nightbench.experiments.comparison import ComparedCase, ComparisonPlan, ended_launches
+from nightbench.experiments.confirm import ELSEWHERE, MORE, ConfirmRequest, measure_again
+from nightbench.experiments.engine import (
+    ComparisonObserver,
+    ExperimentContext,
+    run_comparison,
+)
 from nightbench.experiments.rounds import Launch
 from nightbench.gang import Shipment
 from nightbench.night.suspected_regressions import (
@@ -277,6 +282,15 @@ FAKE_STEP_S=$step exec python3 "$@"
 
     found, detail = again(0.0)
     assert (found.outcome, found.rounds) == (ConfirmationResult.INCONCLUSIVE, PAIRS)
+    with monkeypatch.context() as patch:
+
+        async def broken(plan: ComparisonPlan, *rest: Any) -> dict[str, Any]:
+            if plan.comparison_id.endswith(MORE):
+                raise UserError("n1 does not answer")
+            return await run_comparison(plan, *rest)
+
+        patch.setattr(confirm, "run_comparison", broken)
+        assert again(3600.0)[0] == found
     found, detail = again(3600.0)
     assert found.rounds == PAIRS + 3
     assert detail["here"]["cases"][0]["nodes"] == ["n1"]

@@ -72,7 +72,8 @@ def plain(python: str, line: str, mode: str, given: argparse.Namespace) -> float
     case = {**job["case"], "batch_size_per_device": given.batch_size}
     script, code = loop_of(str(BENCHMARKS), line), str(BENCHMARKS)
     os.environ["OMP_NUM_THREADS"] = "1"
-    with Loop(python, script, code, case, job["workload"]["params"], gpu=False) as loop:
+    params = job["workload"]["params"]
+    with Loop(python, script, code, case, params, gpu=False, limit_s=900.0) as loop:
         loop.seconds_of(WARMUP)
         seconds: float = loop.seconds_of(given.steps) / given.steps
     return seconds

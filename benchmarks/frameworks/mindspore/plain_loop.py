@@ -9,7 +9,10 @@ def build(given):
     given.only(optimizer=["momentum", "adamw"], execution=["default", "graph"])
     mindspore.set_device("CPU")
     network, params = given.network("mindspore"), given.params
-    batch = {name: mindspore.Tensor(value) for name, value in given.batch.items()}
+    # Else a graph would take a batch for constants.
+    batch = mindspore.mutable(
+        {name: mindspore.Tensor(value) for name, value in given.batch.items()}
+    )
     model = network.model(params).set_train()
     weights, rate, decay = model.trainable_params(), params["learning_rate"], params["weight_decay"]
     if params["optimizer"] == "momentum":
@@ -19,15 +22,15 @@ def build(given):
         optimizer = nn.AdamWeightDecay(
             weights, rate, eps=params["epsilon"], weight_decay=decay, **betas
         )
-    names, last = list(batch), [None]
+    last = [None]
 
-    def forward(*values):
-        return network.loss(model, dict(zip(names, values)))
+    def forward(batch):
+        return network.loss(model, batch)
 
     forward_backward = mindspore.value_and_grad(forward, None, optimizer.parameters)
 
-    def train(*values):
-        loss, gradients = forward_backward(*values)
+    def train(batch):
+        loss, gradients = forward_backward(batch)
         optimizer(gradients)
         return loss
 
@@ -35,7 +38,7 @@ def build(given):
         train = mindspore.jit(train)
 
     def step():
-        last[0] = train(*batch.values())
+        last[0] = train(batch)
 
     def wait():
         mindspore.runtime.synchronize()

@@ -169,7 +169,11 @@ def _slow_node(facts: CauseFacts) -> PossibleCause | None:
             )
     elif alone or _shared_by(facts, "node"):
         names = alone or [_shared_by(facts, "node")]
-        text = f"only series that ran on {' and '.join(names)} fell"
+        text = (
+            f"only series that ran on {' and '.join(alone)} fell"
+            if alone
+            else f"the series that ran on {names[0]} fell together"
+        )
         cause = PossibleCause(CauseKind.NODE, ", ".join(names), text)
         steady = steady_controls(facts)
         if steady:

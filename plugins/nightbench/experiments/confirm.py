@@ -9,6 +9,7 @@ All that asks the warehouse raises `WarehouseUnavailable` where it is away.
 """
 
 import dataclasses
+import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
@@ -47,6 +48,8 @@ from nightbench.spool import Spool
 from nightbench.warehouse import Warehouse, WarehouseUnavailable
 from nightbench.warehouse.connection import Connect
 from nightbench.warehouse.experiments import NIGHTBENCH, UNDECIDED
+
+log = logging.getLogger(__name__)
 
 ELSEWHERE = "-other"
 """Ends the id of the comparison on other nodes."""
@@ -220,8 +223,13 @@ async def measure_again(
     begun = spool.comparison(request.comparison_id + MORE).run()
     more = begun["identity"]["rounds"] if begun else _more_rounds(found, here, spare_s)
     if more:
-        here = pooled(here, await measure(MORE, unwanted(others, "others"), more))
-        found = confirmation(suspect, builds, here, there)
+        try:
+            here = pooled(here, await measure(MORE, unwanted(others, "others"), more))
+        except UserError as error:
+            # What the first rounds say stands without them.
+            log.warning("%s: no rounds were added: %s", request.comparison_id, error)
+        else:
+            found = confirmation(suspect, builds, here, there)
     return found, {"here": here, "there": there, "pairs": builds is not None}
 
 

@@ -57,7 +57,7 @@ def confirmation(
         if suspect.low is not None and suspect.high is not None:
             lost += f" ({suspect.low:+.1%} to {suspect.high:+.1%})"
         parts = [f"{what}: {_figures(found, here)}, {lost}: {_words(found.outcome, builds)}"]
-        if "added" in here:
+        if here.get("added"):
             parts.append(f"{here['added']} of these rounds were added, as the first left it open")
     if isinstance(there, str):
         parts.append(f"on other nodes: {there}")
@@ -73,7 +73,7 @@ def pooled(here: Document, more: Document) -> Document:
     rounds = [*first["rounds"], *second["rounds"]]
     found = paired_statistics.estimate([each["ratio"] for each in rounds], here["min_effect"])
     row = {**first, **dataclasses.asdict(found), "rounds": rounds, "stopped": second["stopped"]}
-    row["order"] = [*first["order"], *second["order"]]
+    row.update({key: [*first[key], *second[key]] for key in ("order", "dropped")})
     done = here["rounds"] + more["rounds"]
     return {**here, "cases": [row], "rounds": done, "added": second["n"], "more": more}
 

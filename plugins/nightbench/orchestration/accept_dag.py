@@ -192,14 +192,14 @@ def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
     for state in states:
         where = state.cell.devices or "-"
         ratio = state.known.beside_plain_loop if state.known else ""
+        said = (state.reason, ratio and f"{ratio} of a plain loop")
         log.info(
-            "%s %s %s: %s %s%s",
+            "%s %s %s: %s %s",
             state.cell.line,
             state.cell.mode,
             where,
             state.outcome,
-            state.reason or "",
-            ratio and f"{ratio} of a plain loop",
+            "; ".join(filter(None, said)),
         )
     counts = Counter(state.outcome for state in states)
     if counts["failed"] or ended.short:

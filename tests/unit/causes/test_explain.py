@@ -284,6 +284,20 @@ def test_the_cause(given: CauseFacts, kind: CauseKind, suspect: str) -> None:
     assert found.evidence
 
 
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        (
+            "a node that moves its series, some of which show it",
+            "series that ran on n1 fell together",
+        ),
+        ("only what ran on one node fell", "Only series that ran on n1 fell."),
+    ],
+)
+def test_only_is_said_where_others_are_known_to_be_steady(case: str, words: str) -> None:
+    assert words in explain(CASES[case][0]).sentence
+
+
 def test_what_speaks_against_it_is_listed() -> None:
     changed = replace(BAD, code_digest="c2", **NEW_VERSION)
     found = explain(facts(changed, peers=peers("pytorch", False), controls=(STEADY,)))

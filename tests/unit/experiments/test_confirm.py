@@ -198,13 +198,19 @@ def test_rounds_that_are_added_decide_what_the_first_left_open() -> None:
     for document in (first, more):
         (row,) = document["cases"]
         row["order"] = ["AB"] * row["n"]
+        row["dropped"] = [{"round": row["n"]}]
         for each in row["rounds"]:
             each["ratio"] = each["b"] / each["a"]
     began = confirmation(suspect(), (OLD, NEW), first, None)
     assert began.outcome is ConfirmationResult.INCONCLUSIVE
-    said = confirmation(suspect(), (OLD, NEW), pooled(first, more), None)
+    both = pooled(first, more)
+    assert both["cases"][0]["dropped"] == [{"round": 3}, {"round": 6}]
+    said = confirmation(suspect(), (OLD, NEW), both, None)
     assert (said.outcome, said.rounds) == (ConfirmationResult.CONFIRMED, 9)
     assert "6 of these rounds were added, as the first left it open" in said.sentence
+    stopped = {**more["cases"][0], "rounds": [], "n": 0, "stopped": "the window ended"}
+    none = confirmation(suspect(), (OLD, NEW), pooled(first, {**more, "cases": [stopped]}), None)
+    assert "were added" not in none.sentence
 
 
 def test_the_time_goes_to_whose_fall_is_open_and_can_be_told() -> None:

@@ -16,16 +16,20 @@ import pytest
 
 LOOP = """
 import os
+import time
 
 assert "MASTER_ADDR" not in os.environ
 
 
 def build(given):
-    given.only(optimizer=["sgd"], compiler=["none", "boom"])
+    given.only(optimizer=["sgd"], compiler=["none", "boom", "slow"])
     print("what a framework says")
     if given.case["compiler"] == "boom":
         raise RuntimeError("no boom here")
     done = []
+    if given.case["compiler"] == "slow":
+        time.sleep(1.0)
+        return lambda: done or time.sleep(1.0) or done.append(1), lambda: 0.0
     return lambda: done.append(1), lambda: float(len(done))
 """
 CASE = {
@@ -107,6 +111,16 @@ def test_a_loop_counts_its_own_steps(code: Path) -> None:
     script = plain.loop_of(str(code), "line")
     with plain.Loop(sys.executable, script, str(code), CASE, {"optimizer": "sgd"}, False) as loop:
         assert [loop.seconds_of(steps) > 0 for steps in (1, 3)] == [True, True]
+
+
+def test_building_and_warming_up_share_one_limit(
+    code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Neither takes so long alone.
+    monkeypatch.setattr(plain, "LIMIT_S", 1.5)
+    assert told(code, compiler="slow") == {
+        "why": "the plain loop and its turns took longer than 1.5 s"
+    }
 
 
 def test_only_an_acceptance_may_ask() -> None:

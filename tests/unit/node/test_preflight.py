@@ -149,6 +149,13 @@ def test_controls_of_devices_are_what_a_lines_own_script_says(tmp_path):
     assert f"cannot run {environment}/bin/python" in measured()[1]
     script.write_text("import torch_that_is_not_here")
     assert "ModuleNotFoundError" in measured(thing=str(prefix))[1]
+    # What was printed before it failed, or hung, counts.
+    script.write_text("print('[1]'); print('[1, 2]\\n[3', flush=True); import not_here")
+    found, why = measured(thing=str(prefix))
+    assert (found, "ModuleNotFoundError" in why) == ([1, 2], True)
+    script.write_text("echo '[1]'; exec sleep 600")
+    found, why = control_measurements.run_script("/bin/sh", str(script), 5.0)
+    assert (found, "took longer than 5 s" in why) == ([1], True)
 
 
 # --- the ring ----------------------------------------------------------------------------
