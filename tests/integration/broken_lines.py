@@ -25,8 +25,10 @@ _PADDLE_FROZEN = (
     "        next(iter(trainable(self.model).values())).clear_gradient(False)\n" + _SCALED_STEP,
 )
 _JAX_STEP = (
-    '            updated = self.optimizer(params, state["step"], weight, gradient, *slots)\n'
+    '            new["slots"][name] = '
+    "[each.astype(slot.dtype) for each, slot in zip(wide, slots)]\n"
 )
+"""What follows the update of a weight."""
 _TENSORFLOW2_STEP = (
     "            self.optimizer(self.context.params, step, weight, gradient, *slots)\n"
 )
@@ -40,7 +42,10 @@ NO_UPDATE: dict[str, Breakage] = {
                 "        fluid.backward.append_backward(self.loss)\n"),
     "paddle2": (_SCALED_STEP, ""),
     "paddle3": (_SCALED_STEP, ""),
-    "jax": (_JAX_STEP, "            updated = [weight, *slots]\n"),
+    "jax": (
+        _JAX_STEP,
+        '            new["weights"][name], new["slots"][name] = weight, list(slots)\n',
+    ),
     "mxnet": ("        self.trainer.step(1)  # losses are means already\n", ""),
     "tensorflow1": (_TENSORFLOW1_STEP, "                    updates.append(tf.no_op())\n"),
     "tensorflow2": (_TENSORFLOW2_STEP, "            pass\n"),
@@ -64,7 +69,8 @@ FROZEN: dict[str, Breakage] = {
     "jax": (
         _JAX_STEP,
         _JAX_STEP
-        + "            updated = [weight, *slots] if name == min(state['weights']) else updated\n",
+        + "            if name == min(state['weights']):\n"
+        + '                new["weights"][name] = weight\n',
     ),
     "mxnet": (
         "        weights = self.model.collect_params()\n",

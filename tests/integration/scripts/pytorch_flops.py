@@ -25,6 +25,7 @@ def counted(workload):
     spec = rank.read_json(os.path.join(CODE, "workloads", workload, "spec.json"))
     asked = {"line": "pytorch", "workload": workload, "scale": "smoke", "batch_size": 4}
     asked.update(execution="default", compiler="none", layout="default", data="synthetic")
+    asked.update(state_precision="fp32")
     job = first_step.job_of(argparse.Namespace(seed=1, steps=0, **asked), spec)
     context = rank.Context(job, "trainer-0", {"ports": {}}, None, spec)
     rank.new_runtime(CODE, context)
