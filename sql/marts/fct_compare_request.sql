@@ -31,7 +31,8 @@ select
     why,
     result ->> 'verdict' as verdict,
     result,
-    profile
+    profile,
+    spent_at
 from raw.compare_request;
 
 comment on view marts.fct_compare_request is

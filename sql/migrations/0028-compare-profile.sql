@@ -4,6 +4,12 @@ alter table raw.compare_request
 add constraint compare_request_profile_check check (profile in ('with', 'after')) not valid;
 comment on column raw.compare_request.profile is
 'Profile that is to be made. with: behind the last round; after: alone, the result is there';
+alter table raw.compare_request add column spent_at timestamptz;
+comment on column raw.compare_request.spent_at is
+'When it measured last; for 24 hours from then spent_s counts against budgets';
+update raw.compare_request
+set spent_at = coalesce(ended_at, now())
+where started_at is not null;
 
 -- The same request again, of a call or a task that is tried again, gives the number it has.
 create or replace function triage.request_compare(p_by text, p_origin text, p_request jsonb)
@@ -34,8 +40,11 @@ begin
     order by request_id limit 1;
     if found is not null then
         update raw.compare_request
-        set profile = asked.profile
-        where request_id = found and profile is null and state in ('held', 'queued', 'running');
+        set
+            profile = asked.profile,
+            estimate_s = least(estimate_s * (rounds + 1) / rounds, budget_s)
+        where request_id = found and profile is null and asked.profile is not null
+            and state in ('held', 'queued', 'running');
         return found;
     end if;
     if (
@@ -65,6 +74,7 @@ begin
     update raw.compare_request
     set
         state = 'cancelled',
+        profile = null,
         ended_at = now(),
         replaced_by = found,
         why = 'request ' || found || ' of the same change took its place'
@@ -104,19 +114,21 @@ begin
         where request_id = p_request_id;
     elsif was.state in ('held', 'queued') and p_to = 'cancelled' then
         update raw.compare_request
-        set state = p_to, cancelled_by = p_by, why = p_why, ended_at = now()
+        set state = p_to, profile = null, cancelled_by = p_by, why = p_why, ended_at = now()
         where request_id = p_request_id;
     elsif was.state = 'held' and p_to in ('queued', 'refused') then
         update raw.compare_request
         set
             state = p_to,
+            profile = case when p_to = 'queued' then profile end,
             decided_by = p_by,
             why = p_why,
             ended_at = case when p_to = 'refused' then now() end
         where request_id = p_request_id;
     elsif was.state in ('held', 'queued', 'running') and p_to = 'profiled' then
-        update raw.compare_request set profile = coalesce(profile, 'with')
-        where request_id = p_request_id;
+        update raw.compare_request
+        set profile = 'with', estimate_s = least(estimate_s * (rounds + 1) / rounds, budget_s)
+        where request_id = p_request_id and profile is null;
     elsif was.state = 'done' and p_to = 'profiled' then
         if (
             select count(*) from raw.compare_request

@@ -27,15 +27,13 @@ order by request_id desc
 limit :max_rows;
 
 -- name: compare_spent()
--- Seconds that comparisons of the last 24 hours have measured, by cluster and person.
+-- Seconds that comparisons which measured in the last 24 hours have taken, by cluster and person.
 select
     cluster,
     requested_by,
     sum(spent_s) as spent_s
 from marts.fct_compare_request
-where
-    started_at is not null
-    and coalesce(ended_at, now()) > now() - interval '24 hours'
+where spent_at > now() - interval '24 hours'
 group by cluster, requested_by;
 
 -- name: begin_compare*!
@@ -47,6 +45,7 @@ set
     dag_run_id = :dag_run_id,
     comparison_id = coalesce(t.comparison_id, :comparison_id),
     started_at = coalesce(t.started_at, now()),
+    spent_at = now(),
     why = ''
 where
     t.request_id = :request_id
@@ -69,7 +68,7 @@ where
 -- name: spend_compare*!
 -- Notes that a running comparison has taken so much more.
 update raw.compare_request
-set spent_s = spent_s + :spent_s
+set spent_s = spent_s + :spent_s, spent_at = now()
 where
     request_id = :request_id
     and state = 'running'
@@ -87,6 +86,13 @@ set
     why = case when cancelled_by is null then :why else why end,
     result = case when profile = 'after' then coalesce(:result, result) else :result end,
     spent_s = spent_s + :spent_s,
+    spent_at = now(),
+    -- A profile is as long as one of the rounds.
+    estimate_s = case
+        when :state = 'done' and profile = 'with'
+            then spent_s + :spent_s + estimate_s / (rounds + 1)
+        else estimate_s
+    end,
     profile = case
         when :state = 'queued' then profile
         when :state = 'done' and profile = 'with' then 'after'

@@ -463,6 +463,27 @@ def test_a_login_gives_a_token_and_a_new_one_when_it_has_expired(play: Play, git
     assert "of-the-next-day" not in job.output
 
 
+def test_a_verdict_does_not_wait_for_its_profile_beyond_the_time_limit(
+    play: Play, github: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = play.queue.request
+
+    def profiled(asked: dict[str, Any], by: str) -> int:
+        number = request(asked, by)
+        play.queue.begin(number)
+        play.queue.end(number, "slower")
+        play.queue.rows[number] |= {"state": "running", "profile": "after"}
+        return number
+
+    monkeypatch.setattr(play.queue, "request", profiled)
+    job = github(timeout="0s", profile="true")
+    assert job.end() == 1
+    assert play.queue.rows[1]["cancelled_by"]
+    assert "| some-case | **slower** |" in play.comment
+    assert "its profile ends" in play.comment
+    assert states(play)[-1] == "failure"
+
+
 @pytest.mark.slow
 def test_an_answer_that_never_comes_ends_with_the_time_limit(play: Play, github: Start) -> None:
     play.instead("GET .*/comparisons/1$", *[Answer(200, hangs_s=6)] * 50)

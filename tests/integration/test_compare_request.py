@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from tests.shipped import shipped
 
 from nightbench.config import load_catalog
 from nightbench.core.model import Case, Cluster, Protocol, Strategy, Suite
-from nightbench.experiments.compare_measuring import measure_request, outcome
+from nightbench.experiments.compare_measuring import NotMeasured, measure_request, outcome
 from nightbench.experiments.engine import ComparisonObserver, ExperimentContext
 from nightbench.gang import Shipment
 from nightbench.spool import Spool
@@ -66,13 +68,14 @@ def compared(context: ExperimentContext, tmp_path: Path) -> Callable[..., dict[s
             **{"a": prefix("a", a_s), "b": prefix("b", b_s), "suite": "trial", "cluster": "local"},
             **{"cases": [CASE.case_id], "rounds": 3, "min_effect": MIN_EFFECT, "budget_s": None},
             **{"change_commit": "c1", "spent_s": 0.0, "replaced_by": None, "cancelled_by": None},
-            "profile": None,
+            **{"profile": None, "queued_at": datetime.now(UTC)},
         }
         spool = Spool(tmp_path / "spool")
 
-        def once(**changed: Any) -> dict[str, Any]:
+        def once(deadline: datetime | None = None, **changed: Any) -> dict[str, Any]:
+            where = replace(context, deadline=deadline)
             work = measure_request(
-                {**row, **changed}, spool, context, ComparisonObserver(), cancelled_by
+                {**row, **changed}, spool, where, ComparisonObserver(), cancelled_by
             )
             return asyncio.run(work)
 
@@ -84,7 +87,12 @@ def compared(context: ExperimentContext, tmp_path: Path) -> Callable[..., dict[s
             assert once() == document
             assert sorted(spool.comparison(name).folder.glob("cases/*/g*")) == launches
             if profiled:
-                document = once(profile="after", result=document)
+                turn = {"profile": "after", "result": document}
+                with pytest.raises(NotMeasured, match="gap ended before its profile"):
+                    once(datetime.now(UTC), **turn)
+                document = once(**turn)
+                assert once(**turn) == document
+                assert outcome({**row, **turn}, document, spool, 1.0) == ("done", "")
         return {**row, "state": state, "why": why, "result": document}
 
     return measure

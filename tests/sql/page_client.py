@@ -41,7 +41,13 @@ def page_client(
     access = PageAccess(anyone, anyone, lambda: user, anyone, require_logs)
     reader = ExperimentReader(spool)
     patch.setattr(page_app, "open_spool", lambda: spool)
-    comparing = Comparing(check, cluster_of, page_app.open_desk, page_app.profile_page_of)
+    comparing = Comparing(
+        check,
+        cluster_of,
+        page_app.open_desk,
+        page_app.profile_page_of,
+        page_app.check_profile,
+    )
     repository, triage = page_app.pooled_repository(), page_app.open_triage
     return TestClient(
         create_app(repository, triage, access, lambda: spool, lambda: reader, list, comparing)

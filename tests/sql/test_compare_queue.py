@@ -150,6 +150,7 @@ def test_a_profile_is_made_in_the_same_slot_or_once_more_through_the_queue(
     assert queue.begin(one, "compare-1", "run-1")
     assert queue.leave(one, "run-1", "done", spent_s=300.0, result=SAME)
     assert now(one) == ("running", "after", SAME)
+    assert queue.find(one)[0]["estimate_s"] == 300.0 + 600.0 / 6, "a round is left"
     assert not queue.begin(other, "compare-2", "run-2"), "it has the cluster still"
     # Put back without a result, it keeps the one that it has; a newer commit leaves it there.
     assert queue.leave(one, "run-1", "queued", spent_s=0.0, why="the night begins")
@@ -167,15 +168,47 @@ def test_a_profile_is_made_in_the_same_slot_or_once_more_through_the_queue(
     assert now(one) == ("done", None, PROFILED)
     # Asked for while it runs, it is not forgotten.
     assert queue.begin(other, "compare-2", "run-4")
-    assert desk("bob").move(other, "profiled") == "running"
+    assert [desk("bob").move(other, "profiled") for _ in range(2)] == ["running"] * 2
+    assert queue.find(other)[0]["estimate_s"] == 720.0, "a round more, once"
     assert queue.leave(other, "run-4", "done", spent_s=1.0, result=SAME)
     assert now(other) == ("running", "after", SAME)
     assert queue.leave(other, "run-4", "done", spent_s=1.0, why="no profile: a node failed")
     assert now(other) == ("done", None, SAME)
-    refused = desk("eve").request(asked(is_fork=True))
+    refused = desk("eve").request(asked(is_fork=True, profile="with"))
     desk("olga").move(refused, "refused")
+    assert now(refused) == ("refused", None, None)
     with pytest.raises(MoveRefused, match="is refused and cannot become profiled"):
         desk("eve").move(refused, "profiled")
+
+
+def test_a_profile_that_is_asked_for_again_is_estimated_and_leaves_with_its_request(
+    desk: Desk, queue: CompareQueue
+) -> None:
+    one = desk("ada").request(asked("c1", budget_s=650.0))
+    assert desk("ada").request(asked("c1")) == one
+    assert queue.find(one)[0]["estimate_s"] == 600.0
+    assert desk("ada").request(asked("c1", profile="with", budget_s=650.0)) == one
+    (row,) = queue.find(one)
+    assert (row["profile"], row["estimate_s"]) == ("with", 650.0)
+    two = desk("ada").request(asked("c2", profile="with"))
+    desk("ada").move(two, "cancelled")
+    assert [queue.find(each)[0]["profile"] for each in (one, two)] == [None, None]
+
+
+def test_seconds_count_for_a_day_after_they_were_measured(
+    desk: Desk, queue: CompareQueue, warehouse: Database
+) -> None:
+    done, back = desk("ada").request(asked()), desk("bob").request(asked())
+    for one, state in ((done, "done"), (back, "queued")):
+        assert queue.begin(one, f"compare-{one}", "run-1")
+        assert queue.leave(one, "run-1", state, spent_s=100.0, result=SAME)
+    desk("ada").move(done, "profiled")
+    # Nobody is freed from a budget by asking for a profile.
+    assert queue.spent() == {("local", "ada"): 100.0, ("local", "bob"): 100.0}
+    with closing(connect(warehouse.owner)) as connection, connection.cursor() as cursor:
+        cursor.execute("update raw.compare_request set spent_at = now() - interval '25 hours'")
+        connection.commit()
+    assert queue.spent() == {}, "what waits does not wait for itself"
 
 
 def test_only_the_functions_of_triage_write_for_the_pages(warehouse: Database) -> None:
@@ -373,6 +406,9 @@ def test_a_profile_is_asked_for_by_whoever_may_and_shown(
     )
     with closing(connect(warehouse.triage)) as connection:
         request_id = CompareDesk(connection, "ada").request(asked())
+        foreign = CompareDesk(connection, "ada").request(asked(a="external=1.0", b="external=1.1"))
+    found = ada.post(f"/api/comparisons/{foreign}/profile", headers=BEARER, json={})
+    assert (found.status_code, "scripts that are not ours" in found.text) == (422, True)
     one = f"/api/comparisons/{request_id}"
     refused = bob.post(f"{one}/profile", headers=BEARER, json={})
     assert (refused.status_code, "an op may profile it" in refused.text) == (403, True)

@@ -629,11 +629,18 @@ class Job:
             soon = min(until, time.monotonic() + PATIENCE_S)
             body.update(a=self._build("A", soon), b=self._build("B", soon))
             state = patiently(lambda: self._ask(body), soon)
+            profiled = True
             while state["conclusion"] == "pending":
                 self._tell(state)
-                if time.monotonic() > until:
+                late = time.monotonic() > until
+                if late and profiled and state["profile"] == "after":
+                    # The verdict is there, and waits for nothing but its profile.
+                    profiled, until = False, time.monotonic() + PATIENCE_S
+                    self._cancel(f"its job waits no longer than {setting('TIMEOUT', '3h')}", until)
+                elif late:
                     raise Fault(f"not ended in {setting('TIMEOUT', '3h')}: {state['headline']}")
-                time.sleep(POLL_S)
+                else:
+                    time.sleep(POLL_S)
                 state = patiently(self._get, until)
             self._forget()
             return self._answer(state)
@@ -692,20 +699,27 @@ class Job:
         with contextlib.suppress(FileNotFoundError):
             (self.folder / "request").unlink()
 
+    def _cancel(self, why: str, until: float) -> bool:
+        """Cancel the request; return whether it had not ended by itself."""
+        body = {"why": line(why)}
+        try:
+            patiently(lambda: self.nightbench.call("POST", self._path("/cancel"), body), until)
+        except Fault as fault:
+            if fault.status != 409:
+                raise
+            return False
+        say(f"request {self.request_id} is cancelled")
+        return True
+
     def end(self, why: str, patience_s: float = 0) -> None:
         """Cancel what was asked for, if anything was, and say so on the change as far as may be."""
         if self.request_id:
-            body, until = {"why": line(why)}, time.monotonic() + patience_s
             try:
-                patiently(lambda: self.nightbench.call("POST", self._path("/cancel"), body), until)
-                say(f"request {self.request_id} is cancelled")
-                self._forget()
-                self.forge.keep_comment(self._text("comment.md"), self.request_id)
+                if self._cancel(why, time.monotonic() + patience_s):
+                    self._forget()
+                    self.forge.keep_comment(self._text("comment.md"), self.request_id)
             except Fault as fault:
-                if fault.status != 409:  # it has ended by itself
-                    mark(
-                        "warning", f"request {self.request_id}: not cancelled, or not told: {fault}"
-                    )
+                mark("warning", f"request {self.request_id}: not cancelled, or not told: {fault}")
         try:
             self.forge.keep_status("error", f"Not measured: {why}", "")
         except Fault as fault:

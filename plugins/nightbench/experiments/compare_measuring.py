@@ -17,7 +17,7 @@ from nightbench.experiments.engine import (
     run_comparison,
     unfit_nodes,
 )
-from nightbench.experiments.experiment_spool import Document, request_cancel
+from nightbench.experiments.experiment_spool import Document, is_cancelled, request_cancel
 from nightbench.experiments.profiles import (
     STEPS,
     measure_profile,
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class NotMeasured(UserError):
-    """It was ended before the first launch; `state` is where the request goes."""
+    """It has no result, or no profile, yet; `state` is where the request goes."""
 
     def __init__(self, state: str, why: str) -> None:
         super().__init__(why)
@@ -61,7 +61,8 @@ async def measure_request(
     not want any more of it.
 
     Raises:
-        NotMeasured: it was cancelled, or its gap ended, while its commits were built.
+        NotMeasured: it was cancelled, or its gap ended, while its commits were built; or its gap
+            ended before its profile.
         UserError: as of `run_comparison`; or a commit cannot be built, a wheel not be fetched.
     """
     if row["profile"] == "after":
@@ -106,21 +107,24 @@ async def _profiled(
     cases = [case["case_id"] for case in result["cases"] if case["n"]]
     if not cases:
         raise UserError("profile: no case has a round of both builds")
-    of, number = row["comparison_id"], 1
-    # One whose worker was killed has none yet, and goes on.
-    while saved_profile(spool, name := f"profile-{of}-{number}") is not None:
-        number += 1
-    document = await measure_profile(
-        request_of(spool, of, cases),
-        name,
-        of,
-        STEPS,
-        spool,
-        row["requested_by"],
-        context,
-        observer,
-        _stop_if_cancelled(spool.comparison(name), cancelled_by),
-    )
+    of = row["comparison_id"]
+    # The same in every try of this turn: one that is put back or tried again goes on.
+    name = f"profile-{of}-{row['queued_at'].astimezone(UTC):%Y%m%dT%H%M%S}"
+    document = saved_profile(spool, name)
+    if document is None:
+        document = await measure_profile(
+            request_of(spool, of, cases),
+            name,
+            of,
+            STEPS,
+            spool,
+            row["requested_by"],
+            context,
+            observer,
+            _stop_if_cancelled(spool.comparison(name), cancelled_by),
+        )
+        if saved_profile(spool, name) is None:
+            raise NotMeasured("queued", "its gap ended before its profile")
     return {**result, "profile": summary_of(document)}
 
 
@@ -197,14 +201,33 @@ def outcome(row: Row, document: Document, spool: Spool, spent_s: float) -> tuple
 
     It goes back into the queue where the gap was too short for it.
     """
-    if "profile" in document:
-        return "done", ""
+    if row["profile"] == "after":
+        whys = (early_end(row, document), _not_profiled(document["profile"]))
+        return "done", "; ".join(filter(None, whys))
     folder = spool.comparison(row["comparison_id"])
     stopped = next((case["stopped"] for case in document["cases"] if case["stopped"]), "")
-    if (folder.folder / "cancel.json").exists():
+    if is_cancelled(folder):
         return "cancelled", ""
     if document["complete"]:
         return "done", ""
     if row["budget_s"] is not None and row["spent_s"] + spent_s >= 0.95 * row["budget_s"]:
-        return "done", f"its budget of {row['budget_s']:.0f} s is used up"
+        return "done", early_end(row, document)
     return "queued", stopped or "its gap has ended"
+
+
+def early_end(row: Row, document: Document) -> str:
+    """Return why a result that stands has fewer rounds than asked for; empty where it has all."""
+    if document["complete"] or row["budget_s"] is None:
+        return ""
+    return f"its budget of {row['budget_s']:.0f} s is used up"
+
+
+def _not_profiled(profile: Document) -> str:
+    """Return why cases have no profile: a line for everybody, then all of it; or nothing."""
+    lacking = [case for case in profile["cases"] if case["why"]]
+    if not lacking:
+        return ""
+    more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+    whole = (f"{case['case_id']}: {case['why']}" for case in lacking)
+    head = f"no profile of {lacking[0]['case_id']}{more}: {lacking[0]['kind']}"
+    return "\n".join((head, *whole))

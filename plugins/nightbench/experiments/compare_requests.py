@@ -155,7 +155,7 @@ def checked_goal(goal: CompareGoal, connect: Connect, spool: Spool) -> Row:
         seed=SEED,
     )
     if goal.profile:
-        refuse_unprofiled(plan, known)
+        refuse_unprofiled(builds[0].line, known)
     past = case_histories(cluster.name, connect, spool)
     launches_s = [
         (past[case.case_id].repeat_s if case.case_id in past else None)

@@ -102,6 +102,11 @@ def withdraw_cancel(folder: RunSpool) -> None:
     (folder.folder / "cancel.json").unlink(missing_ok=True)
 
 
+def is_cancelled(folder: RunSpool) -> bool:
+    """Return whether somebody asked so, and nobody has resumed it."""
+    return bool((folder.folder / "cancel.json").exists())
+
+
 def check_cancel(folder: RunSpool) -> None:
     """Refuse another launch where somebody asked to stop.
 

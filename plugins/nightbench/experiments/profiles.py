@@ -28,9 +28,10 @@ from nightbench.experiments.experiment_spool import (
     COMPARISON,
     PROFILE,
     Document,
+    is_cancelled,
     read_request,
 )
-from nightbench.experiments.rounds import Arm
+from nightbench.experiments.rounds import Arm, Launch
 from nightbench.nodes import NodesOut, nodes_out_from_json
 from nightbench.spool import CaseStore, RunSpool, Spool, read_json, write_json
 
@@ -55,17 +56,16 @@ def request_of(spool: Spool, comparison_id: str, cases: Sequence[str]) -> AbRequ
     return dataclasses.replace(request, rounds=1, cases=tuple(cases) or request.cases)
 
 
-def refuse_unprofiled(plan: ComparisonPlan, catalog: Catalog) -> None:
-    """Refuse cases whose scripts are not ours to profile.
+def refuse_unprofiled(line: str, catalog: Catalog) -> None:
+    """Refuse a line whose scripts are not ours to profile.
 
     Raises:
         UserError: so.
     """
-    first = plan.cases[0].case
-    if catalog.frameworks[first.framework].commands:
+    if line in catalog.frameworks and catalog.frameworks[line].commands:
         raise UserError(
-            f"{first.case_id}: found a script that is not ours; Nightbench profiles the "
-            "trainers of its framework lines. Let the script profile itself"
+            f"{line}: found scripts that are not ours; Nightbench profiles the trainers of its "
+            "framework lines. Let the script profile itself"
         )
 
 
@@ -74,7 +74,7 @@ def _plan(
 ) -> ComparisonPlan:
     """Return the plan of one round, whose trainers report `steps` more steps."""
     plan = plan_ab(request, profile_id, context, left_out)
-    refuse_unprofiled(plan, context.catalog)
+    refuse_unprofiled(plan.cases[0].case.framework, context.catalog)
 
     def profiled(job: JobSpec) -> JobSpec:
         return dataclasses.replace(job, env={**job.env, STEPS_VARIABLE: str(steps)})
@@ -97,7 +97,10 @@ async def measure_profile(
     observer: ComparisonObserver,
     after_launch: Callable[[], None] = lambda: None,
 ) -> Document:
-    """Launch what is missing of a profile, and return what it found, which is kept.
+    """Launch what is missing of a profile, and return what it found.
+
+    It is kept where it has ended or somebody cancelled it; where its time ran out, whoever names it
+    again goes on.
 
     Args:
         request: one round of some cases, as `request_of` returns it.
@@ -125,13 +128,14 @@ async def measure_profile(
     asked = {**dataclasses.asdict(request), "of": of, "steps": steps}
     result = await run_comparison(plan, spool, asked, requested_by, context, observer, after_launch)
     document = _document(plan, folder, of, result)
-    await asyncio.to_thread(write_json, _file(folder), document)
+    if result["complete"] or is_cancelled(folder):
+        await asyncio.to_thread(write_json, _file(folder), document)
     return document
 
 
 def summary_of(document: Document) -> Document:
     """Return what of a profile a result keeps: its id, and by case what differs most."""
-    keys = ("case_id", "why", "profiler", "steps", "ranks", "a_step_s", "b_step_s")
+    keys = ("case_id", "why", "kind", "profiler", "steps", "ranks", "a_step_s", "b_step_s")
     return {
         "id": document["id"],
         "cases": [
@@ -175,9 +179,10 @@ def _case(case: ComparedCase, folder: RunSpool, stopped: str | None) -> Document
             profiles[launch.arm] = _profiles(folder.case(case.case_id, number))
     for arm in Arm:
         if not profiles.get(arm):
-            ended = [each.why for each in launches if each.arm is arm and each.status != "ok"]
-            why = ended[-1] if ended else stopped or "its trainers reported none"
-            return {**head, "why": f"{arm.upper()} has no profile: {why}", "operators": []}
+            lost = [each for each in launches if each.arm is arm and each.status != "ok"]
+            why = lost[-1].why if lost else stopped or "its trainers reported none"
+            why = f"{arm.upper()} has no profile: {why}"
+            return {**head, "why": why, "kind": _kind(arm, lost), "operators": []}
     a, b = (mean_of(profiles[arm]) for arm in Arm)
     return {
         **head,
@@ -191,6 +196,14 @@ def _case(case: ComparedCase, folder: RunSpool, stopped: str | None) -> Document
         "a_stacks": a.stacks,
         "b_stacks": b.stacks,
     }
+
+
+def _kind(arm: Arm, lost: Sequence[Launch]) -> str:
+    """Return why a build has no profile, as everybody may read it."""
+    if not lost:
+        return f"{arm.upper()} reported none"
+    codes = dict.fromkeys(str(each.code).replace("_", " ") for each in lost[-1].reasons)
+    return f"{arm.upper()}: {', '.join(codes) or lost[-1].status}"
 
 
 def _profiles(store: CaseStore) -> list[Profile]:

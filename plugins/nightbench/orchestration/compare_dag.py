@@ -174,7 +174,12 @@ def _measure_queue(
 
 def _measure(row: Mapping[str, Any], gap: Gap, dag_run_id: str, *, last_try: bool) -> str:
     """Measure a comparison, store how it ended, and return its state."""
-    from nightbench.experiments.compare_measuring import NotMeasured, measure_request, outcome
+    from nightbench.experiments.compare_measuring import (
+        NotMeasured,
+        early_end,
+        measure_request,
+        outcome,
+    )
     from nightbench.experiments.reporting import ComparisonReporter
     from nightbench.gang import EnvironmentUnavailable, NodeError, case_runner
     from nightbench.spool import open_spool
@@ -207,7 +212,8 @@ def _measure(row: Mapping[str, Any], gap: Gap, dag_run_id: str, *, last_try: boo
             log.error("%s", error)
             state, why = "failed", f"{_in_public(error)}\n{error}"
             if row["profile"] == "after":  # Its result stands.
-                state, why = "done", f"no profile: {why}"
+                early = early_end(dict(row), row["result"])
+                state, why = "done", "; ".join(filter(None, (early, f"no profile: {why}")))
     noted.leave(state, why, document)
     log.info("comparison %d: %s %s", row["request_id"], state, why)
     return state
@@ -217,7 +223,8 @@ def _until(row: Mapping[str, Any], gap: Gap) -> Any:
     from datetime import UTC, datetime
 
     ends = [gap.until] if gap.until else []
-    if row["budget_s"] is not None:
+    # A profile comes on top of the budget: an end by it would leave nothing for the profile.
+    if row["budget_s"] is not None and row["profile"] != "after":
         left_s = max(0.0, row["budget_s"] - row["spent_s"])
         ends.append(datetime.now(UTC) + timedelta(seconds=left_s))
     return min(ends, default=None)

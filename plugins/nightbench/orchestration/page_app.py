@@ -12,7 +12,7 @@ from nightbench.config.run_request import cluster_of
 from nightbench.core.errors import UserError
 from nightbench.experiments.compare_requests import CompareGoal, checked_goal
 from nightbench.experiments.experiment_reader import ExperimentReader
-from nightbench.experiments.profiles import saved_profile
+from nightbench.experiments.profiles import refuse_unprofiled, saved_profile
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE, connect
 from nightbench.report.profile_page import profile_page
 from nightbench.spool import open_spool
@@ -90,6 +90,13 @@ def profile_page_of(profile_id: str) -> str | None:
     return None if document is None else profile_page(document, datetime.now(UTC))
 
 
+def check_profile(line: str) -> None:
+    """Refuse to profile a framework line whose scripts are not ours."""
+    from nightbench.config import load_catalog
+
+    refuse_unprofiled(line, load_catalog())
+
+
 def build_app() -> FastAPI:
     """The app, guarded by Airflow's own access rules."""
     from nightbench.orchestration.airflow_versions import conf, installed, lacking
@@ -104,7 +111,7 @@ def build_app() -> FastAPI:
         open_spool,
         lambda: ExperimentReader(open_spool()),
         open_acceptances,
-        Comparing(checked, cluster_of, open_desk, profile_page_of),
+        Comparing(checked, cluster_of, open_desk, profile_page_of, check_profile),
         base_url=conf.get("api", "base_url", fallback=""),
     )
 

@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from textwrap import shorten
 from typing import Any
 from xml.etree import ElementTree
 
@@ -47,9 +46,11 @@ _XML_REFUSES = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 def conclusion(row: Row) -> str:
     """Return pending, success, failure, neutral or error: what a status of the commit says.
 
-    A verdict waits for its profile while that is made, and not while it is in the queue.
+    A verdict waits for its profile while that is made, and neither while it is in the queue nor
+    once somebody has cancelled it.
     """
-    if row["state"] == "done" or (row["state"] == "queued" and row["profile"] == "after"):
+    waits = row["state"] == "running" and not row["cancelled_by"]
+    if row["state"] == "done" or (row["profile"] == "after" and not waits):
         return VERDICTS[row["result"]["verdict"]]
     return CONCLUSIONS[row["state"]]
 
@@ -70,8 +71,11 @@ def headline(
     state, why = row["state"], row["why"]
     if state == "done" or row["profile"] == "after":
         more = "; its profile waits in the queue" if state == "queued" else ""
-        more = "; it is profiled" if state == "running" else more
-        said = why.partition("\n")[0]
+        if state == "running":
+            cancelled = "; its profile ends with the launch that goes on"
+            more = cancelled if row["cancelled_by"] else "; it is profiled"
+        # Before that it may be an error with all that it names.
+        said = why.partition("\n")[0] if state == "done" else ""
         return f"B is {row['result']['verdict']} beside A{more}" + (f" ({said})" if said else "")
     if state == "held":
         return "The build comes from a fork: it waits until an op of Nightbench allows it"
@@ -88,13 +92,19 @@ def headline(
         since = f" since {clock(row['started_at'])}" if row["started_at"] else ""
         return f"It is measured{since}" + (f", until about {clock(ends_at)}" if ends_at else "")
     if state == "failed":
-        said = shorten(public_why(row), SAID, placeholder=" …")
+        said = _short(public_why(row))
         return "It could not be measured" + (f": {said}" if said else "")
     if state == "refused":
-        return "An op refused it" + (f": {shorten(why, SAID, placeholder=' …')}" if why else "")
+        return "An op refused it" + (f": {_short(why)}" if why else "")
     if row["replaced_by"] is not None:
         return f"Request {row['replaced_by']}, of a newer commit, took its place"
-    return "It was cancelled" + (f": {shorten(why, SAID, placeholder=' …')}" if why else "")
+    return "It was cancelled" + (f": {_short(why)}" if why else "")
+
+
+def _short(text: str) -> str:
+    """Return a text on one line of at most `SAID` characters, cut within a word if need be."""
+    line = " ".join(text.split())
+    return line if len(line) <= SAID else f"{line[: SAID - 2]} …"
 
 
 def told_fall(case: Row, min_effect: float) -> float | None:
@@ -189,7 +199,7 @@ def profile_of(row: Row) -> Row | None:
 
 def _profile(row: Row) -> list[str]:
     rows = [
-        f"| {_plain(case['case_id'])} | {_plain(shorten(each['name'], SAID, placeholder=' …'))} | "
+        f"| {_plain(case['case_id'])} | {_plain(_short(each['name']))} | "
         f"{1e3 * each['a_s']:.3f} | {1e3 * each['b_s']:.3f} | {1e3 * each['difference_s']:+.3f} |"
         for case in (profile_of(row) or {"cases": ()})["cases"]
         for each in case["operators"][:PROFILED]

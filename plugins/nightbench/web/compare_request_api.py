@@ -64,6 +64,8 @@ class Comparing:
     desk: OpenDesk
     profile_page: Callable[[str], str | None] = lambda _: None
     """The page of a profile by its id; None where the spool does not have it."""
+    check_profile: Callable[[str], None] = lambda _: None
+    """A framework line; raises `UserError` where it cannot be profiled."""
 
 
 class ComparisonApi:
@@ -233,6 +235,11 @@ class ComparisonApi:
             raise Refused(
                 f"Comparison {request_id} is {row['requested_by']}'s: an op may {action} it."
             )
+        if action == "profile":
+            try:
+                self._comparing.check_profile(row["a"].partition("=")[0])
+            except UserError as error:
+                raise BadInput(str(error)) from None
         with self._comparing.desk(user.name) as desk:
             desk.move(request_id, TO[action], why)
         return self.show(request, request_id)

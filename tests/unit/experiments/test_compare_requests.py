@@ -326,6 +326,22 @@ def test_the_hours_of_the_cluster_hold(spool: Spool, monkeypatch: pytest.MonkeyP
 def test_what_a_gap_was_too_short_for_goes_back_into_the_queue(
     spool: Spool, complete: bool, budget_s: float | None, expected: str
 ) -> None:
-    row = {"comparison_id": "compare-1", "budget_s": budget_s, "spent_s": 40.0}
+    row = {"comparison_id": "compare-1", "budget_s": budget_s, "spent_s": 40.0, "profile": None}
     document = {"complete": complete, "cases": [{"stopped": None if complete else "no time"}]}
     assert outcome(row, document, spool, 60.0)[0] == expected
+
+
+def test_what_a_profile_lacks_stands_behind_why_the_comparison_ended(spool: Spool) -> None:
+    row = {"comparison_id": "compare-1", "budget_s": 100.0, "spent_s": 99.0, "profile": "after"}
+    whole = {"case_id": "one", "why": None}
+    lost = {"case_id": "two", "why": "B has no profile: n1: /home/ada", "kind": "B: process exited"}
+
+    def said(complete: bool, *cases: dict[str, str | None]) -> tuple[str, str]:
+        document = {"complete": complete, "profile": {"cases": cases}}
+        return outcome(row, document, spool, 60.0)
+
+    assert said(True, whole) == ("done", "")
+    assert said(False, whole) == ("done", "its budget of 100 s is used up")
+    first, _, more = said(False, whole, lost)[1].partition("\n")
+    assert first == "its budget of 100 s is used up; no profile of two: B: process exited"
+    assert more == "two: B has no profile: n1: /home/ada"

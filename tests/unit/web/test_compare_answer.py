@@ -108,13 +108,20 @@ def test_a_verdict_waits_for_its_profile_and_not_in_the_queue() -> None:
         "success",
         "B is same beside A; its profile waits in the queue",
     )
+    cancelled = row("running", case("one"), **profiled, cancelled_by="bob", why="late")
+    assert (conclusion(cancelled), headline(cancelled)) == (
+        "success",
+        "B is same beside A; its profile ends with the launch that goes on",
+    )
+    assert "ada" not in comment({**queued, "why": "cluster local: /home/ada/x.yaml is no file"})
     failed = row("done", case("one"), why="no profile: a node of the cluster failed\nn1: /home/ada")
     assert headline(failed) == "B is same beside A (no profile: a node of the cluster failed)"
     assert "ada" not in comment(failed)
 
 
 def test_the_operators_that_differ_most_stand_below_the_table() -> None:
-    names = ("conv_2d", "a|b", "relu", "add")
+    kernel = f"void at::native::{'x' * 200}"
+    names = ("conv_2d", "a|b", kernel, "add")
     operators = [{"name": x, "a_s": 0.001, "b_s": 0.0035, "difference_s": 0.0025} for x in names]
     found = row("done", case("one", "slower"))
     why = "A has no profile: n1: /home/ada"
@@ -128,6 +135,7 @@ def test_the_operators_that_differ_most_stand_below_the_table() -> None:
     text = comment(found)
     assert "| one | conv\\_2d | 1.000 | 3.500 | +2.500 |" in text
     assert r"| one | a\|b |" in text
+    assert f"| {kernel[:158]} … |" in text
     assert "| one | add |" not in text
     assert "ada" not in text
 
