@@ -32,20 +32,6 @@ _OF_GANG = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "D
 """Variables by which a framework would look for other ranks."""
 
 
-def plain_rounds(job):
-    """Returns how many turns each loop has; 0 in every job that tries no mode.
-
-    Read from the job alone, as `wrappers.drill_sleep_s` says.
-
-    Raises:
-        ValueError: a job that is no acceptance holds it.
-    """
-    rounds = int(job["env"].get("NIGHTBENCH_PLAIN_ROUNDS", 0))
-    if rounds and not job["run_id"].startswith("acceptance-"):
-        raise ValueError("NIGHTBENCH_PLAIN_ROUNDS is for acceptances alone: " + job["run_id"])
-    return rounds
-
-
 def beside(trainer, runtime, context, code, rounds):
     """Returns rank.json's `plain`: seconds of both loops in each round, or why there are none."""
     script = loop_of(code, context.case["framework"])

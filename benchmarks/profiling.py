@@ -14,20 +14,6 @@ MOST_STACKS = 1500
 """The longest are kept: a profile travels inside rank.json. What is left out is stated."""
 
 
-def profile_steps(job):
-    """Returns how many steps a job profiles; 0 in every job that is no profile.
-
-    Read from the job alone, as `wrappers.drill_sleep_s` says.
-
-    Raises:
-        ValueError: a job that is no profile holds it.
-    """
-    steps = int(job["env"].get("NIGHTBENCH_PROFILE_STEPS", 0))
-    if steps and not job["run_id"].startswith("profile-"):
-        raise ValueError("NIGHTBENCH_PROFILE_STEPS is for profiles alone: " + job["run_id"])
-    return steps
-
-
 def profile(trainer, runtime, steps):
     """Trains `steps` more steps under a profiler and returns rank.json's `profile`."""
     lasted_s = []

@@ -25,11 +25,12 @@ import sys
 import time
 
 from batch_search import MAX, largest_batch
+from extras import extra_of
 from measure import loss_summary, measure
-from plain import beside, plain_rounds
-from profiling import profile, profile_steps
+from plain import beside
+from profiling import profile
 from recorder import Recorder
-from wrappers import Slowed, drill_sleep_s
+from wrappers import Slowed
 
 EXIT_LOSS_NOT_FINITE = 3
 
@@ -211,8 +212,8 @@ def main():
     precision = trainer.precision_proof()
     asynchronous = context.case["strategy"] == "parameter_server" and context.case["sync"] != "sync"
     drain_file = os.path.join(repeat_dir, "drain") if asynchronous else None
-    profiled_steps, rounds = profile_steps(job), plain_rounds(job)
-    sleep_s = drill_sleep_s(job)
+    sleep_s = extra_of(job, "drill")
+    profiled_steps, rounds = (int(extra_of(job, kind)) for kind in ("profile", "acceptance"))
     if sleep_s:
         trainer = Slowed(trainer, runtime, sleep_s)
     measured = measure(trainer, runtime, job["protocol"], recorder, drain_file)

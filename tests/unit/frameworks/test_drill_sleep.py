@@ -6,8 +6,9 @@ import time
 from typing import Any
 
 import pytest
+from extras import extra_of
 from pydantic import TypeAdapter
-from wrappers import Slowed, drill_sleep_s
+from wrappers import Slowed
 
 from nightbench.config.values import EnvName
 from nightbench.experiments.drill import SLEEP_VARIABLE
@@ -18,21 +19,20 @@ def job(run_id: str, **variables: str) -> dict[str, Any]:
 
 
 def test_a_drill_says_how_long_its_steps_sleep() -> None:
-    assert (
-        drill_sleep_s(job("drill-20261121T010203-9f3a-n11", **{SLEEP_VARIABLE: "0.0025"})) == 0.0025
-    )
-    assert drill_sleep_s(job("drill-20261121T010203-9f3a-n01")) == 0
-    assert drill_sleep_s(job("nightly-20261121T010203-9f3a")) == 0
+    slept = job("drill-20261121T010203-9f3a-n11", **{SLEEP_VARIABLE: "0.0025"})
+    assert extra_of(slept, "drill") == 0.0025
+    assert extra_of(job("drill-20261121T010203-9f3a-n01"), "drill") == 0
+    assert extra_of(job("nightly-20261121T010203-9f3a"), "drill") == 0
 
 
 def test_it_is_refused_in_a_run_that_is_no_drill() -> None:
     with pytest.raises(ValueError, match="for drills alone"):
-        drill_sleep_s(job("nightly-20261121T010203-9f3a", **{SLEEP_VARIABLE: "0.0025"}))
+        extra_of(job("nightly-20261121T010203-9f3a", **{SLEEP_VARIABLE: "0.0025"}), "drill")
 
 
 def test_the_environment_of_a_node_slows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SLEEP_VARIABLE, "1")
-    assert drill_sleep_s(job("nightly-20261121T010203-9f3a")) == 0
+    assert extra_of(job("nightly-20261121T010203-9f3a"), "drill") == 0
 
 
 def test_no_file_may_set_it() -> None:

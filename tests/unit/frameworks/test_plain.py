@@ -13,6 +13,7 @@ from typing import Any
 
 import plain
 import pytest
+from extras import extra_of
 
 LOOP = """
 import os
@@ -125,7 +126,7 @@ def test_building_and_warming_up_share_one_limit(
 
 def test_only_an_acceptance_may_ask() -> None:
     job = {"env": {"NIGHTBENCH_PLAIN_ROUNDS": "9"}, "run_id": "acceptance-1"}
-    assert plain.plain_rounds(job) == 9
-    assert plain.plain_rounds({"env": {}, "run_id": "dlperf-1"}) == 0
+    assert extra_of(job, "acceptance") == 9
+    assert extra_of({"env": {}, "run_id": "dlperf-1"}, "acceptance") == 0
     with pytest.raises(ValueError, match="for acceptances alone: dlperf-1"):
-        plain.plain_rounds({**job, "run_id": "dlperf-1"})
+        extra_of({**job, "run_id": "dlperf-1"}, "acceptance")

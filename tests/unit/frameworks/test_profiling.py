@@ -7,6 +7,7 @@ import time
 import profiling
 import pytest
 from base_runtime import Base
+from extras import extra_of
 
 
 class Task:
@@ -57,6 +58,6 @@ def test_the_seconds_of_what_lies_within_are_not_counted_twice() -> None:
 def test_only_a_profile_can_ask_for_it() -> None:
     job = {"run_id": "nightly-1", "env": {"NIGHTBENCH_PROFILE_STEPS": "3"}}
     with pytest.raises(ValueError, match="for profiles alone: nightly-1"):
-        profiling.profile_steps(job)
-    assert profiling.profile_steps({**job, "run_id": "profile-1"}) == 3
-    assert profiling.profile_steps({"run_id": "nightly-1", "env": {}}) == 0
+        extra_of(job, "profile")
+    assert extra_of({**job, "run_id": "profile-1"}, "profile") == 3
+    assert extra_of({"run_id": "nightly-1", "env": {}}, "profile") == 0
