@@ -225,7 +225,12 @@ class _Measurement:
 
     async def _prepare(self, job: JobSpec) -> None:
         targets, shipment = self.context.targets, self.context.shipment
-        await prepare(job, targets, shipment, self.observer.gang_event)
+        try:
+            await prepare(job, targets, shipment, self.observer.gang_event)
+        except NodeError:
+            # `cancel` ends what prepares a node as well, and that is no fault of the node.
+            check_cancel(self.folder)
+            raise
 
     async def _launch(self, case: ComparedCase, number: int, of_round: int, arm: Arm) -> Launch:
         """Measure and store one launch."""

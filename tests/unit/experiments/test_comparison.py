@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import threading
@@ -15,11 +16,13 @@ from tests.unit.cli.test_command import CLUSTER, SUITE, nightbench
 
 from nightbench.config import load_catalog, load_cluster, load_suite, parse_build
 from nightbench.core.errors import UserError
-from nightbench.core.model import Reason, ReasonCode
-from nightbench.experiments import comparison
+from nightbench.core.model import JobSpec, Reason, ReasonCode
+from nightbench.experiments import comparison, engine
 from nightbench.experiments.comparison import ComparisonPlan
-from nightbench.experiments.engine import launch_job
+from nightbench.experiments.engine import ExperimentContext, launch_job
+from nightbench.experiments.experiment_spool import request_cancel
 from nightbench.experiments.rounds import Arm, Launch, progress
+from nightbench.gang import RemoteFailure, Shipment
 from nightbench.nodes import left_out_because
 from nightbench.spool import Spool
 
@@ -153,6 +156,31 @@ def test_what_was_begun_with_other_rounds_or_code_is_not_taken_up(place: Path) -
     with pytest.raises(UserError, match="rounds changed since it was begun"):
         comparison.store_comparison(plan(place, rounds=4), spool, REQUEST, "somebody")
     comparison.store_comparison(made, spool, REQUEST, "somebody")
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["before all launches", "in one"])
+def test_a_cancellation_that_ends_what_prepares_a_node_is_no_fault_of_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch, is_first: bool
+) -> None:
+    made, spool = plan(place), Spool(place / "home/spool")
+    folder = spool.comparison(NAME)
+    prepared: list[JobSpec] = []
+
+    async def ended(job: JobSpec, *_: object) -> None:
+        prepared.append(job)
+        if is_first or folder.case(job.case.case_id, 0).job() is not None:
+            request_cancel(folder, "cancelled by the user")
+            raise RemoteFailure("n1", "127.0.0.2:22", "could not run `agent.py prefix` (exit 143)")
+
+    monkeypatch.setattr(engine, "prepare", ended)
+    catalog, shipment = load_catalog(REPO / "benchmarks"), Shipment(REPO / "benchmarks")
+    context = ExperimentContext(made.suite, made.cluster, catalog, targets={}, shipment=shipment)
+    words = (made, spool, REQUEST, "somebody", context, engine.ComparisonObserver())
+    document = asyncio.run(engine.run_comparison(*words))
+    assert document["complete"] is False
+    assert document["cases"][0]["stopped"] == f"{NAME}: cancelled by the user"
+    assert len(prepared) == (1 if is_first else 2 * len(made.cases) + 1)
+    assert comparison.ended_launches(folder, made.cases[0].case_id) == []
 
 
 def test_old_comparisons_are_removed_with_old_runs(place: Path) -> None:
