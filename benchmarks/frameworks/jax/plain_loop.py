@@ -39,6 +39,12 @@ class Scope:
         """What experts make of rows: all of them are here."""
         return function(rows, weights, chosen)
 
+    def by_layers(self, layer, count, x):
+        """What so many layers make of x."""
+        for number in range(count):
+            x = layer("layers.{}".format(number), x)
+        return x
+
 
 def momentum(params, count, slots, w, g):
     """One weight's update, in the workload's numbers."""

@@ -6,6 +6,8 @@ import channels_last
 import jax
 import numpy
 from base_trainer import Base, expect_precision, optimizer_of
+from frameworks.jax.optimizers import OPTIMIZERS
+from frameworks.jax.pipeline import Stages
 from jax import numpy as jnp
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
@@ -22,41 +24,6 @@ matrices; what its ranks exchange is left to XLA."""
 
 FIRST_SCALE, GROWTH_STEPS = 2.0**16, 2000
 """Loss scaling of fp16, as in PyTorch: doubled after so many good steps, halved by an overflow."""
-
-
-def sgd(params, step, weight, gradient):
-    """Stochastic gradient descent without momentum."""
-    return [weight - params["learning_rate"] * _decayed(params, weight, gradient)]
-
-
-def momentum(params, step, weight, gradient, velocity):
-    """Stochastic gradient descent with momentum."""
-    velocity = params["momentum"] * velocity + _decayed(params, weight, gradient)
-    return [weight - params["learning_rate"] * velocity, velocity]
-
-
-def adam(params, step, weight, gradient, mean, square):
-    """Adam (Kingma and Ba 2014, arXiv:1412.6980)."""
-    beta1, beta2 = params["beta1"], params["beta2"]
-    mean = beta1 * mean + (1 - beta1) * gradient
-    square = beta2 * square + (1 - beta2) * gradient**2
-    deviation = jnp.sqrt(square / (1 - beta2**step)) + params["epsilon"]
-    update = params["learning_rate"] / (1 - beta1**step) * mean / deviation
-    return [weight - update, mean, square]
-
-
-def adamw(params, step, weight, gradient, mean, square):
-    """Adam, with decoupled decay of matrices (Loshchilov and Hutter 2017, arXiv:1711.05101)."""
-    decay = params["learning_rate"] * params["weight_decay"] if weight.ndim > 1 else 0.0
-    return adam(params, step, weight * (1 - decay), gradient, mean, square)
-
-
-def _decayed(params, weight, gradient):
-    return gradient + params.get("weight_decay", 0.0) * weight
-
-
-OPTIMIZERS = {"sgd": (sgd, 0), "momentum": (momentum, 1), "adam": (adam, 2), "adamw": (adamw, 2)}
-"""Name -> the update of one weight, in steps that count from 1 on; its slots, zeros at first."""
 
 
 class Scope:
@@ -85,21 +52,35 @@ class Scope:
         """What experts make of rows (rows, hidden), of which each has chosen some, with weights."""
         return function(rows, weights, chosen)
 
+    def by_layers(self, layer, count, x):
+        """What so many layers make of x, each of its name and what the one before made."""
+        for number in range(count):
+            x = layer("layers.{}".format(number), x)
+        return x
+
 
 class Sharded(Scope):
     """A scope whose weights are gathered where they are used; their gradients are scattered.
 
     Experts stay where they are: `held` of them on each rank, which computes what those of all ranks
-    send it. None: all ranks have all.
+    send it. None: all ranks have all. So do layers: those of one of the `stages`.
     """
 
-    def __init__(self, parameters, averages, key, split, held):
+    def __init__(self, parameters, averages, key, split, held, stages):
         super().__init__(parameters, averages, key)
-        self.split, self.held = split, held
+        self.split, self.held, self.stages = split, held, stages
+
+    def by_layers(self, layer, count, x):
+        """The same, by the stages of all ranks."""
+        if self.stages is None:
+            return super().by_layers(layer, count, x)
+        return self.stages.through(layer, x)
 
     def parameter(self, name, *shape):
         """The whole of a parameter, of which each rank holds a part."""
         part = self.parameters[name]
+        if self.stages and self.stages.has(name):
+            return part[0]
         if self.split[name] is None or self.held is not None:
             return part
         return jax.lax.all_gather(part, "shards", axis=self.split[name], tiled=True)
@@ -144,6 +125,9 @@ class Trainer(Base):
         shapes, example = Shapes(), channels_last.batch(self.example())
         jax.eval_shape(lambda: network.loss(functools.partial(self.model, shapes), example))
         weights = self._initial(shapes.parameters)
+        self.stages = Stages(context) if context.stages > 1 else None
+        if self.stages:
+            weights = self.stages.joined(weights)
         self.optimizer, slots = optimizer_of(params, OPTIMIZERS)
         kept_in = TYPES.get(context.case.get("state_precision"), jnp.float32)
         state = {
@@ -154,7 +138,8 @@ class Trainer(Base):
             "good_steps": numpy.int32(0),
             "step": numpy.int32(1),
         }
-        shards, owners = context.case.get("shard", 1), context.devices_of_experts
+        owners = context.devices_of_experts
+        shards = context.stages if self.stages else context.case.get("shard", 1)
         self.split = {name: _split_axis(w.shape, shards) for name, w in weights.items()}
         self.held = None
         if owners > 1:
@@ -162,11 +147,16 @@ class Trainer(Base):
             own = [name for name in weights if name.split(".")[-2] in context.experts]
             shards, self.held = owners, params["experts"] // owners
             self.split.update(dict.fromkeys(own, 0))
+        if self.stages:
+            # So do those of layers by stages, beside shards of what has none.
+            self.split.update(dict.fromkeys(filter(self.stages.has, weights), 0))
         self.shards = shards
-        self.averaged = context.grouped and context.data_ranks > 1
+        self.averaged = context.grouped and context.data_ranks * context.stages > 1
         place, train, self.state = jax.device_put, self._train, state
         if context.grouped:
             devices = numpy.array(jax.devices()).reshape(-1, shards, context.tensor)
+            if self.stages:  # Their ranks are not neighbours.
+                devices = devices.reshape(shards, -1, context.tensor).swapaxes(0, 1)
             mesh = Mesh(devices, (*RANKS, "tensor"))
             own, parts = Split(RANKS), self._specs(state)
             place = functools.partial(self._global, mesh, own)
@@ -175,7 +165,8 @@ class Trainer(Base):
             if self.averaged:
                 train = jax.shard_map(train, mesh=mesh, axis_names=set(RANKS), **specs)
             self.state = jax.tree.map(functools.partial(_part, mesh), state, self._matrices(parts))
-        self.batches = self.feed(lambda batch: place(channels_last.batch(batch)))
+        own_samples = self.stages.own_samples if self.stages else dict
+        self.batches = self.feed(lambda batch: place(channels_last.batch(own_samples(batch))))
         self.train = jax.jit(train, donate_argnums=0)
         self.kept = []
 
@@ -231,32 +222,55 @@ class Trainer(Base):
         """One step, pure; the loss has the shape (1,), so that those of ranks can be joined."""
         params, scale = self.context.params, state["loss_scale"]
 
-        def scaled_loss(weights):
+        def scaled_loss(weights, batch):
             key = self._key(state["step"])
-            scope = Sharded(self._cast(weights), state["averages"], key, self.split, self.held)
+            split = self.split, self.held, self.stages
+            scope = Sharded(self._cast(weights), state["averages"], key, *split)
             model = functools.partial(self.model, scope)
-            loss = self.network.loss(model, self._cast(batch))
+            loss = self.network.loss(model, batch)
             return loss * scale, (loss, scope.averages)
 
         if self.context.case.get("shard_stage") == 3:
             # What is gathered is not kept for the backward, but gathered again.
             scaled_loss = jax.checkpoint(scaled_loss, policy=_not_gathered)
-        found = jax.value_and_grad(scaled_loss, has_aux=True)(state["weights"])
-        (_, (loss, averages)), gradients = found
+        found = self._in_parts(jax.value_and_grad(scaled_loss, has_aux=True))
+        (_, (loss, averages)), gradients = found(state["weights"], self._cast(batch))
         if self.averaged:
             averages = jax.lax.pmean(averages, RANKS)
             gradients = {name: self._mean(name, each) for name, each in gradients.items()}
+        if self.stages:  # One loss for those who compute the same samples.
+            loss = jax.lax.pmean(loss, "shards")
         new = {**state, "averages": averages, "weights": {}, "slots": {}, "step": state["step"] + 1}
         for name, weight in state["weights"].items():
             slots, gradient = state["slots"][name], gradients[name] / scale
             wide = [slot.astype(jnp.float32) for slot in slots]
-            new["weights"][name], *wide = self.optimizer(
-                params, state["step"], weight, gradient, *wide
-            )
+            update = functools.partial(self.optimizer, params, state["step"])
+            if self.stages and self.stages.has(name):
+                update = jax.vmap(update)  # Each layer's shape says whether it decays.
+            new["weights"][name], *wide = update(weight, gradient, *wide)
             new["slots"][name] = [each.astype(slot.dtype) for each, slot in zip(wide, slots)]
         if self.context.precision == "fp16":
             new = self._unless_overflown(state, new, gradients)
         return new, loss.reshape(1)
+
+    def _in_parts(self, function):
+        """A function of weights and batch, as its mean over parts, one after another."""
+        parts = 1 if self.stages else self.context.case.get("micro_batches", 1)
+        if parts == 1:
+            return function
+
+        def mean(weights, batch):
+            cut = jax.tree.map(lambda x: x.reshape(parts, -1, *x.shape[1:]), batch)
+            made = jax.eval_shape(function, weights, jax.tree.map(lambda x: x[0], cut))
+            zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), made)
+
+            def add(total, part):
+                return jax.tree.map(jnp.add, total, function(weights, part)), None
+
+            total, _ = jax.lax.scan(add, zeros, cut)
+            return jax.tree.map(lambda each: each / parts, total)
+
+        return mean
 
     def _key(self, step):
         """Where the random numbers of this rank and step begin."""
@@ -304,6 +318,8 @@ class Trainer(Base):
         weights = self.state["weights"]
         if self.context.tensor > 1 or any(axis is not None for axis in self.split.values()):
             weights = multihost_utils.process_allgather(weights, tiled=True)
+        if self.stages:
+            weights = self.stages.apart(weights)
         return {
             name: channels_last.weight_of_data(_own(weight)) for name, weight in weights.items()
         }

@@ -71,9 +71,11 @@ def model(params):
 
     def logits(scope, tokens, feed_forward=swiglu):
         words = scope.parameter("words.weight", vocabulary, hidden)
-        x = words[tokens]
-        for number in range(params["layers"]):
-            x = layer(scope, "layers.{}".format(number), x, params, table, feed_forward)
+
+        def named(name, x):
+            return layer(scope, name, x, params, table, feed_forward)
+
+        x = scope.by_layers(named, params["layers"], words[tokens])
         x = norm(scope, "norm", x)
         return x @ words.T if params["tied"] else linear(scope, "logits", x, vocabulary)
 

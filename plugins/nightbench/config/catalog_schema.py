@@ -181,6 +181,9 @@ class FrameworkFile(StrictModel):
     controls: dict[_Kind, v.Text] = Field({})
     """Device kind: script of this folder that measures the speed of all devices of a node, run by
     the line's interpreter (see benchmarks/README.md)."""
+    shares_ends: bool = False
+    """Of a `pipeline` every device computes what stands before and after the layers, for samples of
+    its own; else the first and the last stage do. For the memory that a case needs."""
     drill_workload: v.Name | None = None
     """Workload that `nightbench drill` slows down where no suite is named."""
     replaces: bool = False

@@ -97,7 +97,7 @@ def refusal_of(
             "on the nodes in `data` of the cluster's file",
         )
     refusal = _too_large(case, cluster)
-    if refusal is None and (problem := does_not_fit(case, workload, cluster)):
+    if refusal is None and (problem := does_not_fit(case, workload, cluster, framework)):
         refusal = Refusal("scale", problem)
     why = None if untried else untried_because(case, cluster, catalog, builds)
     if refusal is not None or why is None:

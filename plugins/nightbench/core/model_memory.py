@@ -1,6 +1,6 @@
 """What a device has to hold of a training at least: weights, states, what layers keep. Pure."""
 
-from nightbench.core.model import Case, Cluster, Strategy, WorkloadInfo
+from nightbench.core.model import Case, Cluster, FrameworkInfo, Strategy, WorkloadInfo
 from nightbench.core.model_flops import evaluate
 
 FLOAT32 = 4
@@ -10,10 +10,13 @@ _MOMENTS = {"momentum": 1, "adam": 2, "adamw": 2}
 """Optimiser -> states of a parameter; none of others."""
 
 
-def held_bytes(case: Case, workload: WorkloadInfo) -> dict[str, float] | None:
+def held_bytes(
+    case: Case, workload: WorkloadInfo, *, shares_ends: bool = False
+) -> dict[str, float] | None:
     """Return the bytes on one device by what they are; None where parameters are not counted.
 
-    Buffers of exchanges, layers gathered one by one and gradients of activations come on top.
+    `shares_ends` is the line's (`FrameworkInfo`). Buffers of exchanges, layers gathered one by one
+    and gradients of activations come on top.
     """
     params = workload.params_of(case)
     parameters = params.get("parameters", workload.parameters)
@@ -39,10 +42,10 @@ def held_bytes(case: Case, workload: WorkloadInfo) -> dict[str, float] | None:
     if stage == 2:  # What is split between steps, and what is gathered for one.
         gathered = whole / 2 if case.precision in ("bf16", "fp16") else whole
         held["weights"] = own + whole / case.shard + gathered
-    return {**held, "activations": kept_bytes(case, workload)}
+    return {**held, "activations": kept_bytes(case, workload, shares_ends=shares_ends)}
 
 
-def kept_bytes(case: Case, workload: WorkloadInfo) -> float:
+def kept_bytes(case: Case, workload: WorkloadInfo, *, shares_ends: bool = False) -> float:
     """Return the bytes that layers keep for the backward pass; 0 where the workload states none.
 
     Devices that split matrices, sequences or layers compute the batches of all of them together,
@@ -62,6 +65,8 @@ def kept_bytes(case: Case, workload: WorkloadInfo) -> float:
     layers = tokens * float(params["layers"]) * values[what] * size
     logits = tokens * case.pipeline * values["logits"] * FLOAT32
     parts = case.micro_batches
+    if case.pipeline > 1 and shares_ends:  # A stage keeps what it computes while it waits, too.
+        return layers * (parts + case.pipeline - 1) / parts + logits / case.pipeline
     if case.schedule == "gpipe":
         return layers + logits
     # Parts under way, on the device that has the most of them, and on that with the logits of one;
@@ -76,9 +81,11 @@ def kept_bytes(case: Case, workload: WorkloadInfo) -> float:
     return max(under_way * min(most, 2 * parts), under_way * min(last, 2 * parts) + logits / parts)
 
 
-def does_not_fit(case: Case, workload: WorkloadInfo, cluster: Cluster) -> str | None:
+def does_not_fit(
+    case: Case, workload: WorkloadInfo, cluster: Cluster, framework: FrameworkInfo
+) -> str | None:
     """Say what a case needs on a device and its cluster has not; None where it may fit."""
-    held = held_bytes(case, workload)
+    held = held_bytes(case, workload, shares_ends=framework.shares_ends)
     limits = [cluster.device_memory_bytes]
     if cluster.device_kind == "cpu" and case.memory_mb is not None:
         limits.append(case.memory_mb * 10**6)

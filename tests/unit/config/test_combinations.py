@@ -21,6 +21,7 @@ XLA = {**SHARDS, "compiler": "xla"}
 SPLIT = {**RANKS, "devices_per_node": 4, "trainers": 8, "scale": "smoke"}
 SIXTEEN = {**SPLIT, "nodes": 4, "trainers": 16}
 STAGES = {"pipeline": 2, "schedule": "1f1b"}
+GPIPE = {"pipeline": 2, "schedule": "gpipe", "compiler": "xla"}
 DEEP = {**SPLIT, "scale": "8b", "pipeline": 2}
 ROUNDED = {"state_precision": "bf16"}
 ALONE = {"strategy": Strategy.COLLECTIVE, "trainers": 1}
@@ -123,7 +124,12 @@ def refusal(line: str, workload: str, **axes: object) -> str:
             "found 5 with interleaved; expected rounds of equal size, as of a multiple of `pipe",
         ),
         ("pytorch", "llama", {**SPLIT, "tensor": 2, "shard": 2, "shard_stage": 1}, "whole states"),
-        ("jax", "llama", {**SPLIT, **STAGES, "compiler": "xla"}, "every device all layers"),
+        ("jax", "llama", {**SPLIT, **STAGES, "compiler": "xla"}, "ask for `schedule: gpipe`"),
+        (
+            *("jax", "llama", {**SPLIT, **GPIPE, "shard": 2, "shard_stage": 2}),
+            "lays stages where shards would lie",
+        ),
+        ("jax", "llama", {**SPLIT, **GPIPE, "tensor": 2}, "within a stage that it splits itself"),
         ("paddle3", "llama", {**SPLIT, "tensor": 2}, "does not support tensor several. Supported"),
         (
             *("pytorch", "bert_base", {**RANKS, **ROUNDED}),
@@ -170,6 +176,8 @@ def test_what_trainers_cannot_run_together_is_refused(
         ("pytorch", "mixtral", {**SPLIT, "expert": 2, "shard": 4, "shard_stage": 3}),
         ("jax", "mixtral", {**SPLIT, "expert": 8, "compiler": "xla"}),
         ("pytorch", "llama", {**SPLIT, **STAGES, "tensor": 2, "micro_batches": 4}),
+        ("jax", "llama", {**SPLIT, **GPIPE, "micro_batches": 4}),
+        ("jax", "gpt2", {**ALONE, "compiler": "xla", "micro_batches": 2}),
         ("pytorch", "llama", {**DEEP, "schedule": "interleaved", "micro_batches": 4}),
         ("pytorch", "llama", {**DEEP, "schedule": "zero_bubble", "batch_size_per_device": 5}),
         ("pytorch", "gpt2", {**ALONE, "recompute": "selective"}),

@@ -119,6 +119,11 @@ def test_layers_keep_their_share_of_what_is_under_way() -> None:
     assert found(**parts, schedule="zero_bubble") == expected(8 / 16, logits=4 * 128256 / 4)
     few = {"pipeline": 4, "micro_batches": 2}
     assert found(**few, schedule="interleaved") == expected(1, logits=0)
+    # What a stage computes while it waits is kept, too; every device has the logits of its samples.
+    found_in_jax = kept_bytes(
+        llama("8b", 4, batch_size_per_device=8, schedule="gpipe", **parts), LLAMA, shares_ends=True
+    )
+    assert found_in_jax == tokens * (2 * layers * kept * 11 / 8 + 4 * 128256)
     silent = replace(LLAMA, kept={})
     assert kept_bytes(llama("8b", 1), silent) == 0
 
@@ -127,8 +132,8 @@ def test_the_example_of_8b_plans_on_32_gpus_but_for_what_cannot_fit() -> None:
     gpus = {"device_kind": "gpu", "devices_per_node": 8, "compute_capability": "9.0"}
     cluster = Cluster("lab", NODES[:4], device_memory_bytes=80_000_000_000, **gpus)
     suite = load_suite(EXAMPLE, CATALOG, cluster=cluster, untried=True)
-    assert len(suite.cases) == 18
-    assert len(suite.skipped) == 9
+    assert len(suite.cases) == 19
+    assert len(suite.skipped) == 10
     assert all("GB on each device (weights" in why for why in suite.skipped.values())
     assert sum("-shard32-stage3-" in each.case_id for each in suite.cases) == 6
 

@@ -252,6 +252,8 @@ class FrameworkInfo:
     """Environment variables that the line's launcher sets: no file may."""
     commands: bool = False
     """It runs the commands of suites, and no workload of the catalog."""
+    shares_ends: bool = False
+    """Of a pipeline every device computes what stands before and after the layers."""
     drill_workload: str | None = None
     """What a drill measures that is given no suite."""
     for_tests: bool = False

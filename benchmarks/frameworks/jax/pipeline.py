@@ -1,0 +1,87 @@
+"""Layers split over devices, one after another: GPipe (Huang et al. 2019, arXiv:1811.06965).
+
+All ranks run one program: in each tick a stage computes one part of the batch and hands it on, and
+JAX differentiates all ticks together. What stands before and after the layers has no stage: each
+rank holds a shard of its weights, gathers them, and computes its own samples, as MaxText does.
+"""
+
+import jax
+import numpy
+from jax import numpy as jnp
+
+AXIS = "shards"
+"""Of the mesh: stages lie where shards lie otherwise."""
+
+
+class Stages:
+    """The layers of a network by stages, as many on each.
+
+    Args:
+        context: see `rank.Context`; its workload's `shards` names the list of layers.
+    """
+
+    def __init__(self, context):
+        self.count, self.parts = context.stages, context.case.get("micro_batches", 1)
+        self.prefix = context.shards + "."
+        self.each = context.params["layers"] // self.count
+        self.own = context.rank // context.data_ranks
+
+    def own_samples(self, batch):
+        """What of a batch, which all stages have, is this rank's before and after the layers."""
+        return {name: numpy.split(value, self.count)[self.own] for name, value in batch.items()}
+
+    def has(self, name):
+        """Whether a weight belongs to a layer."""
+        return name.startswith(self.prefix)
+
+    def joined(self, named):
+        """Name -> weight; those of layers at the same place of all stages are one.
+
+        It has stages in its first dimension, and the name of the first.
+        """
+        first = [name for name in named if not self.has(name) or self._split(name)[0] < self.each]
+        return {
+            name: numpy.stack([named[each] for each in self._of_all(name)])
+            if self.has(name)
+            else named[name]
+            for name in first
+        }
+
+    def apart(self, joined):
+        """The inverse of `joined`."""
+        named = {}
+        for name, value in joined.items():
+            named.update(zip(self._of_all(name), value) if self.has(name) else {name: value})
+        return named
+
+    def _split(self, name):
+        number, _, rest = name[len(self.prefix) :].partition(".")
+        return int(number), rest
+
+    def _of_all(self, name):
+        number, rest = self._split(name)
+        places = range(number, number + self.count * self.each, self.each)
+        return ["{}{}.{}".format(self.prefix, place, rest) for place in places]
+
+    def through(self, layer, x):
+        """What the layers of all stages make of this rank's samples.
+
+        Args:
+            layer: of a name and what the layer before made.
+            x: (n, ...), as all layers give and take it.
+        """
+        last, stage = self.count - 1, jax.lax.axis_index(AXIS)
+        parts = jax.lax.all_gather(x, AXIS, tiled=True).reshape(self.parts, -1, *x.shape[1:])
+        # The last part needs so many more ticks to its end: the first stage then computes nothing
+        # that anybody looks at, as others do before the first part comes.
+        idle = jnp.zeros_like(parts, shape=(last, *parts.shape[1:]))
+
+        def tick(handed_on, part):
+            y = jnp.where(stage == 0, part, handed_on)
+            for place in range(self.each):
+                y = layer("{}{}".format(self.prefix, place), y)
+            return jax.lax.ppermute(y, AXIS, [(at, at + 1) for at in range(last)]), y
+
+        _, made = jax.lax.scan(tick, idle[0], jnp.concatenate([parts, idle]))
+        whole = jnp.where(stage == last, made[last:], 0).reshape(-1, *x.shape[1:])
+        return jax.lax.psum_scatter(whole, AXIS, tiled=True)
