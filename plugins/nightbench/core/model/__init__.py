@@ -15,6 +15,7 @@ from nightbench.core.model.cases import (
     Build,
     Case,
     Protocol,
+    ReferenceLosses,
 )
 from nightbench.core.model.clusters import (
     Cluster,
@@ -67,7 +68,6 @@ from nightbench.core.model.suites import (
     FrameworkInfo,
     NightPolicy,
     Publication,
-    ReferenceLosses,
     RegressionPolicy,
     Role,
     Route,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from nightbench.core.model.cases import Build, Case, Protocol
+from nightbench.core.model.cases import Build, Case, Protocol, ReferenceLosses
 from nightbench.core.model.clusters import Cluster
 from nightbench.core.model.metrics import METRICS, JudgedMetric, MetricInfo
 from nightbench.core.model.words import Strategy, VerdictKind
@@ -282,25 +282,6 @@ class FrameworkInfo:
     def roles_of(self, strategy: Strategy) -> tuple[Role, ...]:
         """The roles of a strategy's processes: trainers alone unless the line says more."""
         return self.roles.get(strategy, TRAINERS)
-
-
-@dataclass(frozen=True)
-class ReferenceLosses:
-    """Losses of the first and third step of a workload: float32, on a CPU, without dropout."""
-
-    scale: str
-    batch_size_per_device: int
-    first: tuple[float, ...]
-    """Of rank 0, 1, ...: the loss of the initial weights on the rank's first batch."""
-    third: Mapping[str, tuple[float, ...]]
-    """Number of ranks -> each rank's loss after two updates."""
-
-    def of(self, case: Case) -> ReferenceLosses | None:
-        """Return them where they are those of a case, else None."""
-        same = (case.scale, case.batch_size_per_device) == (self.scale, self.batch_size_per_device)
-        own = case.tensor == case.pipeline == 1  # Else ranks share their batches.
-        plain = own and case.data == Case.data and case.sequence_length is None
-        return self if same and plain else None
 
 
 @dataclass(frozen=True)
