@@ -366,9 +366,21 @@ def test_nothing_measured_gives_no_result():
     assert check_repeats(CONTEXT, [], []) == []
 
 
-def test_package_does_not_import_great_expectations():
-    code = "import sys, nightbench.checks; sys.exit('great_expectations' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+IMPORTS = """\
+import sys
+from nightbench.checks import engine
+assert "great_expectations" not in sys.modules
+engine.load_great_expectations()
+not_ours = {"altair.vegalite", "boto3.session", "scipy.linalg"}
+assert not_ours.isdisjoint(sys.modules), not_ours.intersection(sys.modules)
+import scipy.stats
+assert scipy.stats.norm.cdf(0) == 0.5
+"""
+
+
+def test_package_does_not_import_great_expectations_and_that_not_all_that_it_could_use():
+    asked = [sys.executable, "-W", "ignore", "-c", IMPORTS]
+    assert subprocess.run(asked, check=False, stderr=subprocess.PIPE).stderr == b""
 
 
 def test_context_is_read_from_a_job_and_its_workload():
