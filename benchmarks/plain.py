@@ -108,6 +108,7 @@ class Loop:
             stdout=subprocess.PIPE,
             env=env,
         )
+        self.loss = None
         given = {"script": script, "code": code, "case": case, "params": params, "gpu": gpu}
         try:
             self._ask(given)
@@ -126,12 +127,14 @@ class Loop:
         self._process.stdout.close()
 
     def seconds_of(self, steps):
-        """Trains so many steps; returns what they took.
+        """Trains so many steps; returns what they took. `loss` is then that of the last.
 
         Raises:
             LoopEnded: it did not.
         """
-        return self._ask({"steps": steps})["seconds"]
+        answer = self._ask({"steps": steps})
+        self.loss = answer["loss"]
+        return answer["seconds"]
 
     def _ask(self, question):
         try:

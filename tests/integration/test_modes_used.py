@@ -16,6 +16,9 @@ pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(900)]
 COMPILED, LAST = {"compiler": "inductor"}, {"layout": "channels_last"}
 BACKWARD = "        self.scaler.scale(loss).backward()\n"
 LEFT_OUT = BACKWARD.replace("(loss)", "(loss / 2)")
+EXPERTS = "        if context.devices_of_experts > 1:\n            from"
+REPLICAS = EXPERTS.replace("context.devices_of_experts > 1", "False")
+SPLIT = {"trainers": 2, "strategy": "collective", "expert": 2}
 MADE = "        self.model = network.model(params)\n"
 CONTIGUOUS = f"""{MADE}        self.model.register_forward_pre_hook(
             lambda model, given: [
@@ -38,6 +41,9 @@ CONTIGUOUS = f"""{MADE}        self.model.register_forward_pre_hook(
             id="layout ignored",
         ),
         pytest.param(
+            "mixtral", SPLIT, (EXPERTS, REPLICAS), {"mode_used"}, id="experts replicated"
+        ),
+        pytest.param(
             "simnet_bow", {}, (BACKWARD, LEFT_OUT), {"losses_of_reference"}, id="half a gradient"
         ),
     ],
@@ -56,3 +62,18 @@ def test_what_a_mode_really_does(
     job["protocol"] |= {"warmup_steps": 2, "min_seconds": 0.0}
     ranks = run_gang(tmp_path, job, interpreter("pytorch"), code=code)
     assert set(refused(job, ranks)) == expected
+
+
+def test_the_plain_loop_of_experts_trains(
+    interpreter: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from plain import Loop, loop_of
+
+    job, code = job_of("pytorch", "mixtral", trainers=1, strategy="single"), str(BENCHMARKS)
+    script, params = loop_of(code, "pytorch"), job["workload"]["params"]
+    with Loop(interpreter("pytorch"), script, code, job["case"], params, gpu=False) as loop:
+        loop.seconds_of(1)
+        first = loop.loss
+        loop.seconds_of(5)
+        assert loop.loss < first < 20, "not a number where weights were no one's"

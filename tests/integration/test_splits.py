@@ -190,6 +190,9 @@ def test_splits_train_as_one_device_does(
         assert len({tuple(each) for each in losses}) == ranks // same
         assert sum(rank["samples_per_step"] for rank in found) == 2 * ranks * TOKENS
         assert refused(job, found) == {}
+        told = {"tensor", "context", "expert", "schedule"} & axes.keys()
+        used = [{axis: rank["modes"].get(axis) for axis in told} for rank in found]
+        assert used == [{axis: str(axes[axis]) for axis in told}] * ranks, axes
         if line == "pytorch":
             most = max(rank["sent_bytes_per_step"] for rank in found)
         elif sent is not None:  # JAX counts no exchanges itself.

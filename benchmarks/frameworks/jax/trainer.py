@@ -325,12 +325,29 @@ class Trainer(Base):
         }
 
     def modes_used(self):
-        """Whether XLA holds a compiled step, and whether this rank holds a part of each weight."""
-        found = {"compiler": "xla" if self.train._cache_size() else "none"}
-        if self.context.case.get("shard_stage") == 2:
-            parts = [w for name, w in self.state["weights"].items() if self.split[name] is not None]
-            split = parts and all(_own(part).size < part.size for part in parts)
-            found["shard_stage"] = "2" if split else "none"
+        """Whether XLA holds a compiled step, and the part of each weight that this rank holds."""
+        context, found = self.context, {"compiler": "xla" if self.train._cache_size() else "none"}
+        parts = {
+            name: weight.size // weight.addressable_data(0).size
+            for name, weight in self.state["weights"].items()
+        }
+        split = {name: parts[name] for name, axis in self.split.items() if axis is not None}
+        if context.case.get("shard_stage") == 2:
+            found["shard_stage"] = "2" if split and min(split.values()) > 1 else "none"
+        if context.tensor > 1:
+            kinds = (*context.matrices["rows"], *context.matrices["columns"])
+            found["tensor"] = str(
+                min(
+                    number // (self.shards if name in split else 1)
+                    for name, number in parts.items()
+                    if name.split(".")[-2] in kinds
+                )
+            )
+        if context.devices_of_experts > 1:
+            found["expert"] = str(min(split.values()) if split else 1)
+        if self.stages:
+            layers = {number for name, number in parts.items() if self.stages.has(name)}
+            found["schedule"] = "gpipe" if layers == {context.stages} else "none"
         if self.context.case.get("state_precision") == "bf16":
             kept = {slot.dtype == jnp.bfloat16 for slot in jax.tree.leaves(self.state["slots"])}
             found["state_precision"] = "bf16" if kept == {True} else "fp32"

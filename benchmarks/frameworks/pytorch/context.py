@@ -25,6 +25,8 @@ class Sequences:
     def __init__(self, model, tables, mesh):
         self.group, self.ranks, self.rank = mesh.get_group(), mesh.size(), mesh.get_local_rank()
         self.places = (self.rank, 2 * self.ranks - 1 - self.rank)
+        self.parts = 1
+        """In how many parts the last attention found sequences."""
         for name in tables:
             table = getattr(model, name)
             size = table.shape[1] // (2 * self.ranks)
@@ -47,6 +49,7 @@ class Sequences:
         gathered = all_gather_tensor_autograd(torch.stack([key, value]), 3, self.group)
         pieces = gathered.chunk(2 * self.ranks, 3)
         key, value = torch.cat([*pieces[::2], *reversed(pieces[1::2])], 3)
+        self.parts = key.shape[2] // query.shape[2]
         attended = []
         for part, mask in zip(query.chunk(2, 2), self.masks):
             until = (slice(None), slice(None), slice(mask.seq_len_kv))

@@ -56,6 +56,10 @@ class Experts:
         done = own(arrived[order], got.sum(0))[order.argsort()]
         return all_to_all_single_autograd(done, *reversed(sizes), self.group)
 
+    def parts(self, experts):
+        """By how many devices so many experts of a layer are split, the fewest."""
+        return min(experts // len(weight) for weight in self.weights.values())
+
     def average(self):
         """The gradients of its experts, which came from all devices, as those of a mean loss."""
         for weight in self.weights.values():

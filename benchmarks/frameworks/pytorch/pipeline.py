@@ -123,6 +123,10 @@ class Pipeline:
             return batch[self.names["input"]].new_zeros((), dtype=torch.float32)
         return torch.stack(losses).mean()
 
+    def name(self):
+        """Of the schedule that steps."""
+        return next(name for name, each in SCHEDULES.items() if type(self.schedule) is each)
+
     def shared(self, losses):
         """The last stage's losses, on all devices."""
         dist.all_reduce(losses, group=self.group)

@@ -15,7 +15,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-__all__ = ["loss_parallel", "split"]
+__all__ = ["loss_parallel", "parts_of", "split"]
 
 
 class Gathered(SequenceParallel):
@@ -46,3 +46,15 @@ def split(model, mesh, names):
         elif name in names["norms"]:
             plan[path] = Gathered()
     parallelize_module(model, mesh, plan)
+
+
+def parts_of(model, names):
+    """In how many parts each matrix lies by `tensor`, the fewest; 1: one is whole."""
+    found = []
+    for path, module in model.named_modules():
+        if path.rpartition(".")[2] in (*names["columns"], *names["rows"]):
+            mesh = getattr(module.weight, "device_mesh", None)
+            axes = () if mesh is None else zip(mesh.mesh_dim_names, module.weight.placements)
+            split = [axis for axis, placed in axes if not placed.is_replicate()]
+            found.append(mesh["tensor"].size() if "tensor" in split else 1)
+    return min(found)

@@ -255,6 +255,24 @@ class Trainer(Base):
             found["shard_stage"] = sharding.stage_of(self.model, self.optimizer)
         if self.adam:
             found["state_precision"] = kept_in(self.adam)
+        return {**found, **self._splits_used()}
+
+    def _splits_used(self):
+        """By how many devices matrices, sequences and experts are split; the schedule of layers."""
+        context, found = self.context, {}
+        if context.tensor > 1:
+            from frameworks.pytorch import tensor
+
+            found["tensor"] = str(tensor.parts_of(self.model, context.matrices))
+        if context.pieces > 1:
+            found["context"] = str(self.sequences.parts if self.sequences else 1)
+        if context.devices_of_experts > 1:
+            experts = context.params["experts"]
+            found["expert"] = str(self.experts.parts(experts) if self.experts else 1)
+        if context.stages > 1:
+            layers = len(getattr(self.model, context.shards)) * context.stages
+            split = self.pipeline and layers == context.params["layers"]
+            found["schedule"] = self.pipeline.name() if split else "none"
         return found
 
     def _channels_are_last(self):

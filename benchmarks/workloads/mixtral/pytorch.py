@@ -12,7 +12,7 @@ class Matrices(nn.Module):
 
     def __init__(self, *shape):
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(shape))
+        self.weight = nn.Parameter(torch.empty(shape).normal_(std=0.02))
 
 
 class Layer(Attending):

@@ -20,7 +20,10 @@ DROPOUT_TOLERANCE = 0.01
 
 FAIL, WARN = Severity.FAIL, Severity.WARN
 
-_OWN_AXES = ("compiler", "execution", "layout", "compression", "shard_stage", "state_precision")
+_OWN_AXES = (
+    *("compiler", "execution", "layout", "compression"),
+    *("shard_stage", "tensor", "context", "expert", "schedule", "state_precision"),
+)
 
 _SLOWER = ("gloo", "mpi", "grpc", "tcp")
 """What carries gradients between GPUs where NCCL was not used."""

@@ -244,6 +244,9 @@ class LossesFile(StrictModel):
     """Of rank 0, 1, ...: the loss of the initial weights on the rank's first batch."""
     third: Annotated[dict[v.Name, v.Some[float]], Field(min_length=1)]
     """Number of ranks: the loss of each rank's third step, after two updates."""
+    together: dict[v.Name, v.Some[float]] = Field({})
+    """Number of ranks that compute the same samples (`tensor`, `context`, `pipeline`), those of all
+    of them: the loss of the first and of the third step."""
 
 
 class TensorFile(StrictModel):

@@ -308,6 +308,31 @@ def test_a_reference_is_for_its_scale_batch_and_data(changed, is_plain):
     assert bool(REFERENCE.of(replace(CONTEXT.case, **changed))) is is_plain
 
 
+@pytest.mark.parametrize("axis", ["tensor", "context", "pipeline"])
+def test_ranks_that_compute_the_same_samples_have_one_loss_of_all_of_them(axis):
+    stated = replace(REFERENCE, together={"2": (7.1, 6.6)})
+    case = replace(CONTEXT.case, **{axis: 2})
+    assert stated.of(case) == replace(stated, first=(7.1, 7.1), third={"2": (6.6, 6.6)})
+    assert stated.of(replace(case, trainers=4)) is None
+    assert stated.of(replace(case, **{axis: 4}, trainers=4)) is None
+    assert REFERENCE.of(case) is None
+
+
+@pytest.mark.parametrize(
+    ("axes", "found", "red_ones"),
+    [
+        ({"tensor": 2}, {"tensor": "2"}, set()),
+        ({"tensor": 2}, {"tensor": "1"}, {"mode_used"}),
+        ({"context": 2}, {}, {"mode_told"}),
+        ({"expert": 4}, {"expert": "2"}, {"mode_used"}),
+        ({"pipeline": 2, "schedule": "gpipe"}, {"schedule": "none"}, {"mode_used"}),
+    ],
+)
+def test_what_devices_split_is_proved(axes, found, red_ones):
+    context = replace(CONTEXT, case=replace(CONTEXT.case, **axes))
+    assert red(context, modes(found, found)) == red_ones
+
+
 @pytest.mark.parametrize(
     ("transport", "red_ones"),
     [("nccl/p2p", set()), ("gloo/socket/lo", {"mode_used"}), (None, {"mode_told"})],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -208,13 +208,22 @@ class ReferenceLosses:
     """Of rank 0, 1, ...: the loss of the initial weights on the rank's first batch."""
     third: Mapping[str, tuple[float, ...]]
     """Number of ranks -> each rank's loss after two updates."""
+    together: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Number of ranks that compute the same samples -> loss of the first and third step."""
 
     def of(self, case: Case) -> ReferenceLosses | None:
         """Return them where they are those of a case, else None."""
         same = (case.scale, case.batch_size_per_device) == (self.scale, self.batch_size_per_device)
-        own = case.tensor == case.pipeline == 1  # Else ranks share their batches.
-        plain = own and case.data == Case.data and case.sequence_length is None
-        return self if same and plain else None
+        if not same or case.data != Case.data or case.sequence_length is not None:
+            return None
+        ranks = case.tensor * case.context * case.pipeline
+        if ranks == 1:
+            return self
+        shared = self.together.get(str(ranks))
+        if shared is None or ranks != case.trainers:
+            return None
+        first, third = ((loss,) * ranks for loss in shared)
+        return replace(self, first=first, third={str(ranks): third})
 
 
 @dataclass(frozen=True)
