@@ -70,14 +70,18 @@ class EagerTrainer(Base):
         made = self.initial_weights({name: weight.shape for name, weight in named.items()})
         for name, weight in named.items():
             weight.set_value(made[name])
-        self.forward = paddle.DataParallel(self.model) if context.grouped else self.model
-        self.optimizer = optimizer_of(params, OPTIMIZERS)(
-            params, self.model, parameters=self.model.parameters()
-        )
+        make = optimizer_of(params, OPTIMIZERS)
+        self.forward = self.optimizer = None
+        self.distribute(lambda: make(params, self.model, parameters=self.model.parameters()))
         self.scaler = paddle.amp.GradScaler(enable=context.precision == "fp16")
         self.batches = self.feed(
             lambda batch: {name: paddle.to_tensor(value) for name, value in batch.items()}
         )
+
+    def distribute(self, optimizer):
+        """Sets what computes the forward, and the optimiser, of which it gets the maker."""
+        self.forward = paddle.DataParallel(self.model) if self.context.grouped else self.model
+        self.optimizer = optimizer()
 
     def step(self):
         """Forward, backward, update. The loss stays a tensor."""
