@@ -137,7 +137,7 @@ where
 order by c.alert_id asc, c.at desc;
 
 -- name: cause_nights(case_ids, cluster, until)
--- Nights of some series, oldest first: value, versions, digests.
+-- Good nights of some series of the last 90 days, oldest first: value, versions, digests.
 select
     s.case_id,
     r.run_id,

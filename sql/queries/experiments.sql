@@ -69,7 +69,7 @@ where
     and confirmation_id <> all(:apart_from::bigint[]);
 
 -- name: suspects(run_id)
--- Live regressions that are news of a run and unnotified, largest first.
+-- Live regressions that are news of a run and unnotified, largest first; snoozed ones are left out.
 select
     alert_id,
     case_id,

@@ -35,7 +35,7 @@ def test_who_did_what_and_why_is_kept(triage: Triage, reader: Warehouse, alert_i
     assert (alert["state"], alert["owner"], alert["dismissed_as"]) == ("open", "grace", None)
     assert [
         (e["what"], e["from_state"], e["to_state"], e["by_whom"], e["db_role"])
-        for e in reader.alerts.events(alert_id)
+        for e in reader.alerts.read("alert_events", alert_id=alert_id)
     ] == [
         ("opened", None, "open", "nightbench", "nightbench_loader"),
         ("moved", "open", "acknowledged", "ada", "nightbench_triage"),
@@ -44,7 +44,7 @@ def test_who_did_what_and_why_is_kept(triage: Triage, reader: Warehouse, alert_i
         ("moved", "acknowledged", "dismissed", "ada", "nightbench_triage"),
         ("moved", "dismissed", "open", "ada", "nightbench_triage"),
     ]
-    assert reader.alerts.events(alert_id)[4]["why"] == "intended: wanted"
+    assert reader.alerts.read("alert_events", alert_id=alert_id)[4]["why"] == "intended: wanted"
 
 
 @pytest.mark.parametrize(
@@ -64,10 +64,10 @@ def test_moves_that_are_not_allowed(
 ) -> None:
     for to, reason in moves[:-1]:
         triage.move(alert_id, to, "", reason)
-    before = reader.alerts.events(alert_id)
+    before = reader.alerts.read("alert_events", alert_id=alert_id)
     with pytest.raises(WarehouseRefused, match=said):
         triage.move(alert_id, moves[-1][0], "", moves[-1][1])
-    assert reader.alerts.events(alert_id) == before
+    assert reader.alerts.read("alert_events", alert_id=alert_id) == before
 
 
 def test_nobody_is_nightbench_and_no_snooze_is_in_the_past(
@@ -225,7 +225,11 @@ def test_what_was_dismissed_stays_so_until_it_falls_further(
     assert nights(80.0, 80.1) == 1
     (again,) = reader.alerts.find()
     assert (again["alert_id"], again["state"]) == (alert["alert_id"], "open")
-    moved = [e["to_state"] for e in reader.alerts.events(alert["alert_id"]) if e["what"] == "moved"]
+    moved = [
+        e["to_state"]
+        for e in reader.alerts.read("alert_events", alert_id=alert["alert_id"])
+        if e["what"] == "moved"
+    ]
     assert moved == ["dismissed", "open"]
 
 
@@ -237,7 +241,10 @@ def test_two_good_nights_resolve_and_one_does_not(nights: Nights, reader: Wareho
     assert nights(100.1) == 1
     (alert,) = reader.alerts.find(states=None)
     assert alert["state"] == "resolved"
-    assert reader.alerts.events(alert["alert_id"])[-1]["by_whom"] == "nightbench"
+    assert (
+        reader.alerts.read("alert_events", alert_id=alert["alert_id"])[-1]["by_whom"]
+        == "nightbench"
+    )
 
 
 def test_a_snoozed_alert_wakes_by_itself(
@@ -252,7 +259,9 @@ def test_a_snoozed_alert_wakes_by_itself(
         owner.commit()
     assert nights(90.0) == 1
     assert nights(90.1) == 0
-    whats = [event["what"] for event in reader.alerts.events(alert["alert_id"])]
+    whats = [
+        event["what"] for event in reader.alerts.read("alert_events", alert_id=alert["alert_id"])
+    ]
     assert whats.count("woke") == 1
 
 
@@ -318,7 +327,11 @@ def test_a_fall_that_grows_is_sent_again_once(
     assert "change of level" not in said["message"]  # That of six nights is still 5 %.
     assert steady(88.9, 89.0, 89.1, 88.9, 89.0, 89.1, 88.9) == 0
     (alert,) = reader.alerts.find()
-    grew = [event for event in reader.alerts.events(alert["alert_id"]) if event["what"] == "grew"]
+    grew = [
+        event
+        for event in reader.alerts.read("alert_events", alert_id=alert["alert_id"])
+        if event["what"] == "grew"
+    ]
     assert [event["why"] for event in grew] == ["from -4.9 % to -10.9 %"]
 
 

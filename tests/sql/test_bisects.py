@@ -89,7 +89,7 @@ def test_a_bisect_is_stored_after_each_test_and_shown_on_its_alert(
     save_step(folder, step(3, "search", "1.2", None))
     for _ in range(2):  # stored twice, it is there once
         store(repository, folder)
-    told = repository.steps("bisect-1")
+    told = repository.read("bisect_steps", bisect_id="bisect-1")
     assert [each["status"] for each in told] == ["ended", "ended", "running"]
     assert told[1]["why"] == "a \\x00 in it"
     assert repository.find("bisect-1")[0]["spent_s"] == 90.0

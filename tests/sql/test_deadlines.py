@@ -337,9 +337,9 @@ def test_a_message_that_no_channel_took_is_sent_again(
 def test_one_check_at_a_time_and_when_it_was_is_kept(
     watch: Watch, repository: NightRepository, spool: Spool, warehouse: Database
 ) -> None:
-    assert repository.last_check() is None
+    assert repository.first("deadline_check") is None
     watch(NOON)
-    assert repository.last_check() == {"checked_at": NOON, "suites": 1, "missing": 0}
+    assert repository.first("deadline_check") == {"checked_at": NOON, "suites": 1, "missing": 0}
     # The session of the check has been closed; PostgreSQL may take a moment to end it.
     until = time.monotonic() + 120
     while not repository.lock():

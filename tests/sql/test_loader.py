@@ -281,12 +281,12 @@ def test_an_alert_is_told_once(loader, reader, given):
     run, case = given.run(), given.case()
     loader.runs.load(given.bundle(run, given.came_back(run, case)))
     loader.alerts.open(_verdict(run, case))
-    (untold,) = reader.messages.unnotified(run.suite, run.cluster)
+    (untold,) = reader.messages.read("unnotified_alerts", suite=run.suite, cluster=run.cluster)
     assert (untold["case_id"], untold["what"]) == (case.case_id, "news")
     item = {name: untold[name] for name in ("alert_id", "what", "of_run_id")}
     assert loader.messages.mark_notified([item]) == 1
     assert loader.messages.mark_notified([item]) == 0
-    assert reader.messages.unnotified(run.suite, run.cluster) == []
+    assert reader.messages.read("unnotified_alerts", suite=run.suite, cluster=run.cluster) == []
     (alert,) = reader.alerts.find()
     assert alert["notified_at"] is not None
 

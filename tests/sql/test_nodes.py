@@ -130,7 +130,7 @@ def test_looks_are_stored_once_and_shown(repository, rows):
             "lab", "r1", [judged(look()), judged(away)], [control(2.0)], START
         )
     assert len(rows("select * from raw.node_preflight")) == 2
-    n1, n2 = repository.nodes("lab")
+    n1, n2 = repository.read("nodes", cluster="lab")
     assert (n1["state"], n1["was_reachable"], n1["last_preflight_run_id"]) == ("ok", True, "r1")
     # A neighbour and a held lock are no complaints of this cluster.
     assert set(n1["last_complaints"]) == {"clock", "orphans"}
@@ -144,7 +144,7 @@ def test_looks_are_stored_once_and_shown(repository, rows):
 def test_state_without_a_look_is_shown(repository):
     out = event(QUARANTINED, 0, "n9", subject=PERSON, run_id="", by_whom="anna")
     repository.count("lab", [out], POLICY)
-    (row,) = repository.nodes("lab")
+    (row,) = repository.read("nodes", cluster="lab")
     assert (row["node"], row["state"], row["last_level"]) == ("n9", "quarantined", None)
 
 
@@ -186,7 +186,7 @@ def test_backends_are_not_mixed(repository):
 def test_reader_may_read_and_not_write(warehouse):
     with closing(connect(warehouse.reader)) as own:
         assert Warehouse(own).nodes.states("lab") == {}
-        assert Warehouse(own).nodes.nodes("lab") == []
+        assert Warehouse(own).nodes.read("nodes", cluster="lab") == []
         with pytest.raises(WarehouseRefused):
             Warehouse(own).nodes.count("lab", [event(FAULT, 0)], POLICY)
 

@@ -335,9 +335,16 @@ def test_a_grade_that_falls_is_news_of_that_night_and_of_no_other(
     assert [each.measure for each in later.grades if each.below] == ["over 4 noise"]
     assert later.news == ()
     reader = Warehouse(connection)
-    untold = reader.grades.unnotified("seeded", "local", next_run.started_at)
+    untold = reader.grades.read(
+        "unnotified_grades", suite="seeded", cluster="local", until=next_run.started_at
+    )
     assert [(row["run_id"], row["measure"]) for row in untold] == [(tonight.run_id, "over 4 noise")]
-    assert reader.grades.unnotified("other", "local", next_run.started_at) == []
+    assert (
+        reader.grades.read(
+            "unnotified_grades", suite="other", cluster="local", until=next_run.started_at
+        )
+        == []
+    )
 
 
 def judged(
@@ -383,7 +390,12 @@ def test_a_grade_that_fell_comes_with_the_night_s_news(
     (said,) = inbox.messages
     assert CASES[1].case_id in said["title"]
     assert "The detector does worse:\n- " in said["message"]
-    assert Warehouse(connection).grades.unnotified("seeded", "local", tonight.started_at) == []
+    assert (
+        Warehouse(connection).grades.read(
+            "unnotified_grades", suite="seeded", cluster="local", until=tonight.started_at
+        )
+        == []
+    )
 
 
 def test_a_night_that_was_judged_is_graded(

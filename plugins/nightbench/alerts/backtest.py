@@ -152,10 +152,10 @@ def labels_of(connection: Connection) -> list[LabelledAlert]:
     """Return alerts on falls that people labelled right or wrong."""
     warehouse = Warehouse(connection)
     events: dict[int, list[dict[str, Any]]] = {}
-    for event in warehouse.alerts.moves():
+    for event in warehouse.alerts.read("alert_moves"):
         events.setdefault(event["alert_id"], []).append(event)
     labelled = []
-    for row in warehouse.alerts.regressions():
+    for row in warehouse.alerts.read("regressions"):
         label = label_of(events.get(row["alert_id"], []), row.pop("dismissed_as"))
         if label is not None:
             labelled.append(LabelledAlert(is_true=label, **row))

@@ -63,7 +63,7 @@ def store_causes(repository: CauseRepository, run: Run, min_change: float) -> No
     Raises:
         WarehouseUnavailable: the warehouse is away.
     """
-    alerts = repository.unexplained(run.run_id)
+    alerts = repository.read("unexplained_alerts", run_id=run.run_id)
     if not alerts:
         return
     reader = CauseFactsReader(repository, run, min_change, alerts)
@@ -104,14 +104,14 @@ class CauseFactsReader:
         self._min_change = min_change
         self._changes = _Changes(repository, run, alerts)
         since = min(self._changes.earliest, run.started_at) - _BEFORE
-        self._peers = repository.peers(cluster, run.started_at)
+        self._peers = repository.read("cause_peers", cluster=cluster, until=run.started_at)
         failed = sorted({a["opened_run_id"] for a in alerts if _has_failed(a)})
-        self._faults = repository.faults(cluster, failed) if failed else []
-        self._controls = repository.controls(cluster, since, run.started_at + _NIGHT)
-        self._preflights = [
-            _preflight(row)
-            for row in repository.preflights(cluster, since, run.started_at + _NIGHT)
-        ]
+        self._faults: Sequence[Row] = (
+            repository.read("cause_faults", cluster=cluster, run_ids=failed) if failed else []
+        )
+        span = {"cluster": cluster, "since": since, "until": run.started_at + _NIGHT}
+        self._controls = repository.read("cause_controls", **span)
+        self._preflights = [_preflight(row) for row in repository.read("cause_preflights", **span)]
 
     def facts(self, alert: Row) -> CauseFacts:
         """Return the facts around the change of an alert's series."""
@@ -195,7 +195,9 @@ class _Changes:
         self._run = run
         case_ids = [alert["case_id"] for alert in alerts]
         points: dict[str, list[Row]] = defaultdict(list)
-        for row in repository.nights(case_ids, run.cluster, run.started_at):
+        for row in repository.read(
+            "cause_nights", case_ids=case_ids, cluster=run.cluster, until=run.started_at
+        ):
             points[row["case_id"]].append(row)
         self._sides = {a["case_id"]: _sides(a, points[a["case_id"]]) for a in alerts}
         kept = [row for sides in self._sides.values() for side in sides for row in side]

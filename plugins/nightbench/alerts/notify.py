@@ -116,7 +116,7 @@ def notify_leftovers(
         WarehouseUnavailable: the warehouse is away.
     """
     with closing(connect()) as connection:
-        left = Warehouse(connection).messages.unnotified_suites()
+        left = Warehouse(connection).messages.read("unnotified_suites")
     deliveries: list[Delivery] = []
     problems = []
     for row in left:
@@ -153,13 +153,14 @@ class _Notification:
 
     def send_all(self, night: date | None) -> tuple[Delivery, ...]:
         run = self.plan.run
-        rows = self.warehouse.messages.unnotified(run.suite, run.cluster)
+        ours = {"suite": run.suite, "cluster": run.cluster}
+        rows = self.warehouse.messages.read("unnotified_alerts", **ours)
         router = Router(self.plan)
         unnotified = [router.of(row) for row in rows]
         for each in unnotified:
             if each.is_news and each.row["owner"] is None:
                 self.warehouse.alerts.route(each.alert_id, each.owner, each.row["of_run_id"])
-        self.fallen = self.warehouse.grades.unnotified(run.suite, run.cluster, run.started_at)
+        self.fallen = self.warehouse.grades.read("unnotified_grades", **ours, until=run.started_at)
         self.turned = self.warehouse.series.noise_events(
             suite=run.suite, cluster=run.cluster, until=run.started_at, unnotified=True
         )

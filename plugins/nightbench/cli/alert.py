@@ -237,7 +237,7 @@ def _change(
 
 
 def _show(warehouse: Warehouse, alert: int, json: bool) -> None:
-    row, events = warehouse.alerts.get(alert), warehouse.alerts.events(alert)
+    row, events = warehouse.alerts.get(alert), warehouse.alerts.read("alert_events", alert_id=alert)
     if json:
         details = {
             "events": events,
@@ -291,4 +291,7 @@ def _confirmation(row: dict[str, Any]) -> list[str]:
 def _bisects(warehouse: Warehouse, alert: int) -> list[dict[str, Any]]:
     repository = warehouse.bisects
     found = repository.find(alert_id=alert)
-    return [{**row, "tests": repository.steps(row["bisect_id"])} for row in found]
+    return [
+        {**row, "tests": repository.read("bisect_steps", bisect_id=row["bisect_id"])}
+        for row in found
+    ]

@@ -36,7 +36,8 @@ def nights(
     now = datetime.now(UTC)
     with common.reader() as warehouse:
         repository = warehouse.nights
-        rows, last = repository.nights(since=now - timedelta(days=days)), repository.last_check()
+        rows = repository.nights(since=now - timedelta(days=days))
+        last = repository.first("deadline_check")
     problem = unchecked(last["checked_at"] if last else None, now)
     if json:
         common.print_json(rows)

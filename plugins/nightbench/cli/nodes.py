@@ -126,7 +126,7 @@ def nodes(
         elif release:
             _say(set_node_state(connection, where, release, RELEASED, reason.strip() or "released"))
         repository = Warehouse(connection).nodes
-        rows = nodes_view.rows(where, repository.nodes(where.name))
+        rows = nodes_view.rows(where, repository.read("nodes", cluster=where.name))
         changes = repository.changes(where.name) if history else []
     if json:
         common.print_json({"nodes": rows, "history": changes})

@@ -112,7 +112,7 @@ def _of_alert(goal: BisectGoal, alert_id: int, warehouse: Warehouse) -> BisectGo
         assert run is not None  # no alert without its run
         change = {"suite": run.suite, "good": goal.good, "bad": goal.bad}
     else:
-        found = warehouse.bisects.version_change(alert_id)
+        found = warehouse.bisects.first("version_change", alert_id=alert_id)
         if found is None:
             raise UserError(
                 f"alert {alert_id}: the framework's version is the same on all nights of {case_id} "

@@ -31,7 +31,7 @@ def controls_of_cases(
     if not case_ids:
         return {}
     measured: dict[str, list[Row]] = defaultdict(list)
-    for row in repository.night_controls(run.cluster, run.started_at):
+    for row in repository.read("night_controls", cluster=run.cluster, until=run.started_at):
         measured[row["run_id"]].append(row)
     if not measured:
         return {}

@@ -113,14 +113,14 @@ def judge_run(
         noisy = quarantine(warehouse, plan, judged.histories)
         drifts.follow(warehouse, plan, judged.cases, judged.histories, later, noisy)
         cluster = plan.run.cluster
-        standing = StandingMovement.of(warehouse.alerts.standing_movements(cluster))
+        standing = StandingMovement.of(warehouse.alerts.read("standing_movements", cluster=cluster))
         metric = plan.policy.metric
         if metric != "throughput":
             standing = []
         # Alerts on another figure of the same series are those of another suite.
         live = [
             alert
-            for row in warehouse.alerts.standing(cluster)
+            for row in warehouse.alerts.read("standing_alerts", cluster=cluster)
             if (alert := LiveAlert.from_row(row)).metric == metric
         ]
         shared = share_alerts(
@@ -183,7 +183,7 @@ def _store_movements(
     """Store what the series of a night share, with the alert of each that has one."""
     alert_ids = {
         row["case_id"]: row["alert_id"]
-        for row in warehouse.alerts.standing(run.cluster)
+        for row in warehouse.alerts.read("standing_alerts", cluster=run.cluster)
         if row["metric"] == "throughput"
     }
     warehouse.alerts.store_movements(

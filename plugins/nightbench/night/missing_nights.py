@@ -157,7 +157,9 @@ def _nights_of(
     earliest = max(since, now - LOOK_BACK)
     stored = {
         row["scheduled_at"]: row
-        for row in repository.unfinished(promise.suite, promise.cluster, now - LOOK_BACK)
+        for row in repository.read(
+            "unfinished_nights", suite=promise.suite, cluster=promise.cluster, since=now - LOOK_BACK
+        )
     }
     finished = {
         row["scheduled_at"]: row
@@ -381,7 +383,7 @@ def require_recent_check(connect: Connect, now: datetime) -> None:
     """
     with closing(connect()) as connection:
         repository = Warehouse(connection).nights
-        last, first = repository.last_check(), repository.first_run_at()
+        last, first = repository.first("deadline_check"), repository.first_run_at()
     if last is None and (first is None or now - first <= UNCHECKED):
         return  # A new deployment: its first check is about to run.
     problem = unchecked(last["checked_at"] if last else None, now)

@@ -278,7 +278,9 @@ def placements(
 ) -> dict[str, dict[str, Sequence[str]]]:
     """Return the nodes that series ran on, see `Placements`."""
     found: dict[str, dict[str, Sequence[str]]] = {}
-    for row in warehouse.series.placements(run.cluster, case_ids, run.started_at):
+    for row in warehouse.series.read(
+        "placements", cluster=run.cluster, case_ids=case_ids, until=run.started_at
+    ):
         nodes = found.setdefault(row["case_id"], {})
         if not nodes:
             nodes[""] = row["nodes"]
@@ -290,7 +292,7 @@ def placements(
 def _controls(warehouse: Warehouse, run: Run, days: Mapping[str, datetime]) -> Iterable[NightRow]:
     """Return the control measurements of the nodes as rows of the night."""
     points: dict[tuple[str, ...], list[HistoryPoint]] = defaultdict(list)
-    for row in warehouse.causes.night_controls(run.cluster, run.started_at):
+    for row in warehouse.causes.read("night_controls", cluster=run.cluster, until=run.started_at):
         if row["run_id"] in days and row["median"] > 0:
             key = (row["node"], row["metric"], row["device"], row["backend"] or "")
             point = HistoryPoint(days[row["run_id"]], row["median"], row["run_id"])

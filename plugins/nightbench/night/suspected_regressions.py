@@ -249,7 +249,7 @@ def request_confirmations(connection: Connection, plan: RunPlan) -> None:
     )
     past, nights = warehouse.runs.case_past(plan.run.cluster), RunFacts(warehouse)
     wanted: list[tuple[float, float, SuspectedRegression]] = []
-    for alert in repository.suspects(run_id):
+    for alert in repository.read("suspects", run_id=run_id):
         suspect = (
             None
             if alert["alert_id"] in known

@@ -61,7 +61,7 @@ class AcceptanceRepository(Repository):
     def modes(self, cluster: str) -> list[AcceptedMode]:
         """The newest result of each mode and shape on a cluster with each build."""
         found = []
-        for row in self._read("accepted_modes", cluster=cluster):
+        for row in self.read("accepted_modes", cluster=cluster):
             why = {name: row[name] for name in ("code", "node", "subject", "observed", "expected")}
             said = sentences(reasons_from_json([why])) if row["code"] else None
             names = AcceptedMode.__dataclass_fields__.keys() - {"reason"}

@@ -101,7 +101,7 @@ class AlertRepository(Repository):
         """Alerts, newest first: rows of `marts.fct_alert`; `states` None means all."""
         if alert_id is not None and abs(alert_id) > LARGEST:
             return []
-        return self._read(
+        return self.read(
             "alerts",
             states=states,
             case_id=case_id,
@@ -121,59 +121,31 @@ class AlertRepository(Repository):
             return row
         raise UserError(f"There is no alert {alert_id}. `nightbench alert list --all` lists them.")
 
-    def standing(self, cluster: str) -> list[Row]:
-        """Live alerts, and dismissed ones whose event goes on, oldest first."""
-        return self._read("standing_alerts", cluster=cluster)
-
     def store_movements(self, rows: Sequence[Row]) -> int:
         """Store the shared movements of a run; `members` is a JSON object."""
         stored = [row | {"members": Json(row["members"])} for row in rows]
         with self._transaction("store the shared movements"):
             return self._store("shared_movement", stored, "run_id factor name since")
 
-    def standing_movements(self, cluster: str) -> list[Row]:
-        """Shared movements whose alert is live, or dismissed while its event goes on."""
-        return self._read("standing_movements", cluster=cluster)
-
     def movements(self, alert_ids: Sequence[int]) -> dict[int, Row]:
         """The newest shared movement of each alert that has one: `sentence` and `members`."""
-        rows = self._read("movements_of_alerts", alert_ids=alert_ids)
+        rows = self.read("movements_of_alerts", alert_ids=alert_ids)
         return {row["alert_id"]: row for row in rows}
-
-    def events(self, alert_id: int) -> list[Row]:
-        """The history of an alert, oldest first: rows of `marts.fct_alert_event`."""
-        return self._read("alert_events", alert_id=alert_id)
-
-    def moves(self) -> list[Row]:
-        """Every move of an alert, oldest first: alert_id, what, to_state, by_whom, why."""
-        return self._read("alert_moves")
-
-    def regressions(self) -> list[Row]:
-        """Every alert on a fall: alert_id, case_id, cluster, opened_at and last_at of its runs."""
-        return self._read("regressions")
 
 
 class MessageRepository(Repository):
     """Messages about a suite's alerts on a cluster."""
 
-    def unnotified(self, suite: str, cluster: str) -> list[Row]:
-        """What is unnotified of a suite's alerts: `what` is `news` or `ended`."""
-        return self._read("unnotified_alerts", suite=suite, cluster=cluster)
-
-    def unnotified_suites(self) -> list[Row]:
-        """Suites of which something is unnotified: suite, cluster, last run with news of it."""
-        return self._read("unnotified_suites")
-
     def notified_items(self, alert_ids: Sequence[int]) -> set[tuple[int, str, str, str]]:
         """What channels took of some alerts: alert_id, what, run whose news it was, channel."""
         return {
             (row["alert_id"], row["what"], row["of_run_id"], row["channel"])
-            for row in self._read("notified_items", alert_ids=alert_ids)
+            for row in self.read("notified_items", alert_ids=alert_ids)
         }
 
     def night_channels(self, suite: str, cluster: str, night: date) -> set[str]:
         """Channels that had a suite's message of a night on a cluster."""
-        rows = self._read("night_messages", suite=suite, cluster=cluster, night=night)
+        rows = self.read("night_messages", suite=suite, cluster=cluster, night=night)
         return {row["channel"] for row in rows}
 
     def store(self, message: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> None:

@@ -27,7 +27,7 @@ class CompareQueue(Repository):
         """Rows of `marts.fct_compare_request`, newest first."""
         if request_id is not None and request_id > LARGEST:
             return []
-        return self._read(
+        return self.read(
             "compare_requests",
             request_id=request_id,
             states=states,
@@ -37,7 +37,7 @@ class CompareQueue(Repository):
 
     def spent(self) -> dict[tuple[str, str], float]:
         """(cluster, person) -> seconds that comparisons of the last 24 hours have measured."""
-        rows = self._read("compare_spent")
+        rows = self.read("compare_spent")
         return {(row["cluster"], row["requested_by"]): row["spent_s"] for row in rows}
 
     def begin(self, request_id: int, comparison_id: str, dag_run_id: str) -> bool:

@@ -78,13 +78,6 @@ class ConfirmationRepository(Repository):
             doing, "skip_confirmations", run_id=run_id, why=why, every=every, apart_from=left
         )
 
-    def suspects(self, run_id: str) -> list[Row]:
-        """Unnotified regressions that are news of a run, largest first: alert_id, case_id, figures.
-
-        Alerts that are snoozed are left out.
-        """
-        return self._read("suspects", run_id=run_id)
-
     def find(
         self,
         run_id: str | None = None,
@@ -93,7 +86,7 @@ class ConfirmationRepository(Repository):
         states: Sequence[str] | None = None,
     ) -> list[Row]:
         """Confirmations with case_id, cluster and whether they are overdue; None: all."""
-        return self._read(
+        return self.read(
             "confirmations",
             run_id=run_id,
             alert_id=alert_id,
@@ -104,7 +97,7 @@ class ConfirmationRepository(Repository):
     def latest(self, alert_ids: Sequence[int]) -> dict[int, Confirmation]:
         """The latest confirmation of each alert."""
         found = {}
-        for row in self._read("alert_confirmations", alert_ids=alert_ids):
+        for row in self.read("alert_confirmations", alert_ids=alert_ids):
             alert_id, outcome = row.pop("alert_id"), ConfirmationResult(row.pop("outcome"))
             found[alert_id] = Confirmation(outcome=outcome, **row)
         return found
@@ -135,16 +128,4 @@ class BisectRepository(Repository):
         self, bisect_id: str | None = None, alert_id: int | None = None, limit: int = 20
     ) -> list[Row]:
         """Rows of `marts.fct_bisect`, newest first."""
-        return self._read("bisects", bisect_id=bisect_id, alert_id=alert_id, max_rows=limit)
-
-    def steps(self, bisect_id: str) -> list[Row]:
-        """Rows of `marts.fct_bisect_step`, in the order of the tests."""
-        return self._read("bisect_steps", bisect_id=bisect_id)
-
-    def version_change(self, alert_id: int) -> Row | None:
-        """The change of version before an alert was opened; None where there was none.
-
-        Returns:
-            suite, good, bad (versions), good_run_id, bad_run_id.
-        """
-        return self._first("version_change", alert_id=alert_id)
+        return self.read("bisects", bisect_id=bisect_id, alert_id=alert_id, max_rows=limit)

@@ -75,7 +75,7 @@ class ExportRepository(Repository):
 
     def columns(self, name: str) -> list[ExportColumn]:
         """The columns of an export, in the order of its rows."""
-        found = self._read("export_columns", view=EXPORTS[name].view)
+        found = self.read("export_columns", view=EXPORTS[name].view)
         return [ExportColumn(**row) for row in found]
 
     def batches(self, name: str, chosen: ExportFilter) -> Generator[Batch]:
@@ -104,20 +104,20 @@ class ExportRepository(Repository):
 
     def of_run(self, name: str, run_id: str, case_id: str | None = None) -> list[Row]:
         """The rows of an export that are of one run, or of one case of it."""
-        return self._read(
+        return self.read(
             EXPORTS[name].statement, **vars(ExportFilter(run_id=run_id, case_id=case_id))
         )
 
     def metrics(self, chosen: ExportFilter) -> list[Row]:
         """Each series with its newest median and verdict, and the state of its live alert."""
-        return self._read(
+        return self.read(
             "export_metrics", suite=chosen.suite, cluster=chosen.cluster, case_id=chosen.case_id
         )
 
     def histories(self, run: Run, case_ids: Iterable[str], days: int) -> dict[str, list[Row]]:
         """case_id -> medians of its nights up to a run, oldest first: started_at, throughput."""
         found: dict[str, list[Row]] = {}
-        for row in self._read(
+        for row in self.read(
             "report_histories",
             run_id=run.run_id,
             cluster=run.cluster,

@@ -51,7 +51,7 @@ class GradeRepository(Repository):
             (row["case_id"], row["month"], row["shadow"]): Progress(
                 row["night"], row["judged_at"], row["regressed_at"], row["is_decided"]
             )
-            for row in self._read("shadow_progress", suite=suite, cluster=cluster, since=since)
+            for row in self.read("shadow_progress", suite=suite, cluster=cluster, since=since)
         }
 
     def store_verdicts(
@@ -113,7 +113,7 @@ class GradeRepository(Repository):
         month = (since.astimezone(UTC) - PLANTED_BY).date().replace(day=1)
         return {
             row.pop("shadow"): Counts(**row)
-            for row in self._read(
+            for row in self.read(
                 "shadow_counts",
                 suite=suite,
                 cluster=cluster,
@@ -138,11 +138,7 @@ class GradeRepository(Repository):
         before: datetime | None = None,
     ) -> list[Row]:
         """The newest grade of each suite and cluster: rows of `marts.detector_grade`."""
-        return self._read("detector_grades", suite=suite, cluster=cluster, before=before)
-
-    def unnotified(self, suite: str, cluster: str, until: datetime) -> list[Row]:
-        """Unnotified falls of the detector's grade: rows of `marts.detector_grade`."""
-        return self._read("unnotified_grades", suite=suite, cluster=cluster, until=until)
+        return self.read("detector_grades", suite=suite, cluster=cluster, before=before)
 
     def mark_notified(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Mark these rows of `unnotified` as notified."""

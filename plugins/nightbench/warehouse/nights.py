@@ -20,7 +20,7 @@ class NightRepository(Repository):
         Another cluster or timetable begins anew, and so does a suite that the last check did not
         see: it was gone then.
         """
-        known, last = self._first("watched_suite", suite=suite), self.last_check()
+        known, last = self.first("watched_suite", suite=suite), self.first("deadline_check")
         since = now
         if (
             known
@@ -34,7 +34,7 @@ class NightRepository(Repository):
 
     def watched(self, suite: str) -> tuple[str, str] | None:
         """Cluster and timetable of a suite when its definition was last valid."""
-        known = self._first("watched_suite", suite=suite)
+        known = self.first("watched_suite", suite=suite)
         return (known["cluster"], known["timetable"]) if known else None
 
     def store(
@@ -73,20 +73,16 @@ class NightRepository(Repository):
         doing = "store the check of deadlines"
         self._do(doing, "store_deadline_check", suites=suites, missing=missing, now=now)
 
-    def unfinished(self, suite: str, cluster: str, since: datetime) -> list[Row]:
-        """Nights whose state may change, or that are unnotified, oldest first."""
-        return self._read("unfinished_nights", suite=suite, cluster=cluster, since=since)
-
     def runs(self, suite: str, cluster: str, since: datetime) -> list[NightRun]:
         """Scheduled runs of a suite that are planned in the warehouse, oldest first."""
         return [
             NightRun(**row | {"without": tuple(row["without"])})
-            for row in self._read("night_runs", suite=suite, cluster=cluster, since=since)
+            for row in self.read("night_runs", suite=suite, cluster=cluster, since=since)
         ]
 
     def last_result_at(self, cluster: str) -> datetime | None:
         """Start of the newest run that brought a figure of a cluster."""
-        row = self._first("cluster_heard", cluster=cluster)
+        row = self.first("cluster_heard", cluster=cluster)
         return row["at"] if row else None
 
     def nights(
@@ -98,15 +94,11 @@ class NightRepository(Repository):
         limit: int = 200,
     ) -> list[Row]:
         """Nights that were promised, newest first: rows of `marts.fct_night`."""
-        return self._read(
+        return self.read(
             "nights", suite=suite, cluster=cluster, states=states, since=since, max_rows=limit
         )
 
     def first_run_at(self) -> datetime | None:
         """Start of the first run that was not imported."""
-        at: datetime | None = self._read("first_run")[0]["at"]
+        at: datetime | None = self.read("first_run")[0]["at"]
         return at
-
-    def last_check(self) -> Row | None:
-        """Last check of deadlines: when, of how many suites, how many nights were missing."""
-        return self._first("deadline_check")

@@ -58,16 +58,12 @@ class NodeRepository(Repository):
 
     def states(self, cluster: str) -> dict[str, NodeState]:
         """States of a cluster's nodes, by node; those that are missing are healthy."""
-        rows = self._read("node_states", cluster=cluster)
+        rows = self.read("node_states", cluster=cluster)
         return {row["node"]: NodeState(**_fields(row)) for row in rows}
-
-    def nodes(self, cluster: str) -> list[Row]:
-        """Rows of `marts.dim_node`."""
-        return self._read("nodes", cluster=cluster)
 
     def changes(self, cluster: str, node: str | None = None, limit: int = 50) -> list[Row]:
         """Changes of state, newest first: node, changed_at, state, since, reasons, by."""
-        return self._read("node_state_changes", cluster=cluster, node=node, max_rows=limit)
+        return self.read("node_state_changes", cluster=cluster, node=node, max_rows=limit)
 
     def control_baselines(
         self, cluster: str, before: datetime | None = None
@@ -75,7 +71,7 @@ class NodeRepository(Repository):
         """Series of a control (`Control.key`) -> median of its ten newest figures."""
         return {
             (row["node"], row["metric"], row["device"], row["backend"]): row["median"]
-            for row in self._read("control_baselines", cluster=cluster, before=before)
+            for row in self.read("control_baselines", cluster=cluster, before=before)
         }
 
 

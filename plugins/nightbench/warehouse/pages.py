@@ -35,17 +35,9 @@ class PageRepository(Repository):
         self.series = SeriesRepository(connection)
         self.compares = CompareQueue(connection)
 
-    def read(self, name: str, /, **parameters: Any) -> list[Row]:
-        """Rows of a statement of `sql/queries/`; what they are is said there."""
-        return self._read(name, **parameters)
-
-    def first(self, name: str, /, **parameters: Any) -> Row | None:
-        """The first row of such a statement; None where there is none."""
-        return self._first(name, **parameters)
-
     def snapshot(self) -> str:
         """Identify what the warehouse shows now."""
-        return str(self._read("ui_snapshot")[0]["snapshot"])
+        return str(self.read("ui_snapshot")[0]["snapshot"])
 
     def run(self, run_id: str) -> Row | None:
         """One run; None where the warehouse does not know it."""
@@ -54,7 +46,7 @@ class PageRepository(Repository):
     def find_alerts(self, **chosen: Any) -> list[Row]:
         """Alerts with workload, framework and unit, newest first, chosen as `page_alerts` says."""
         names = ("states", "cluster", "framework", "case_id", "alert_ids", "group_key")
-        return self._read("page_alerts", **{**dict.fromkeys(names), "skipped": 0, **chosen})
+        return self.read("page_alerts", **{**dict.fromkeys(names), "skipped": 0, **chosen})
 
     def alerts(self, alert_ids: Sequence[int]) -> Mapping[int, Row]:
         """Some alerts as `find_alerts` gives them, by their numbers."""
@@ -67,7 +59,7 @@ class PageRepository(Repository):
 
     def newest_bisects(self, alert_ids: Sequence[int]) -> Mapping[int, Row]:
         """The newest search for the version behind each of some alerts, by their numbers."""
-        found = self._read("page_bisects", alert_ids=alert_ids)
+        found = self.read("page_bisects", alert_ids=alert_ids)
         return {row["alert_id"]: row for row in found}
 
     def group(self, group_key: str) -> Sequence[Row]:
@@ -76,24 +68,24 @@ class PageRepository(Repository):
 
     def bisects(self, alert_id: int) -> Sequence[Row]:
         """Searches for the version behind an alert, newest first, each with its `tests`."""
-        found = self._read("bisects", alert_id=alert_id, bisect_id=None, max_rows=BISECTS)
+        found = self.read("bisects", alert_id=alert_id, bisect_id=None, max_rows=BISECTS)
         for row in found:
-            row["tests"] = self._read("bisect_steps", bisect_id=row["bisect_id"])
+            row["tests"] = self.read("bisect_steps", bisect_id=row["bisect_id"])
         return found
 
     def bisect(self, bisect_id: str) -> Row | None:
         """One search with its `tests`; None where there is none of that name."""
-        found = self._first("bisects", alert_id=None, bisect_id=bisect_id, max_rows=1)
-        return found and {**found, "tests": self._read("bisect_steps", bisect_id=bisect_id)}
+        found = self.first("bisects", alert_id=None, bisect_id=bisect_id, max_rows=1)
+        return found and {**found, "tests": self.read("bisect_steps", bisect_id=bisect_id)}
 
     def grades(self) -> Sequence[Row]:
         """The newest grades of the detector (`marts.detector_grade`)."""
-        return self._read("detector_grades", suite=None, cluster=None, before=None)
+        return self.read("detector_grades", suite=None, cluster=None, before=None)
 
     def missing_nights(self) -> Sequence[Row]:
         """Scheduled nights of the last days without a result, newest first."""
         since = datetime.now(UTC) - NIGHTS
-        return self._read(
+        return self.read(
             "nights",
             suite=None,
             cluster=None,
@@ -104,22 +96,22 @@ class PageRepository(Repository):
 
     def run_of(self, dag_id: str, dag_run_id: str) -> str | None:
         """The run that a DAG run made."""
-        row = self._first("page_run_of_dag_run", dag_id=dag_id, dag_run_id=dag_run_id)
+        row = self.first("page_run_of_dag_run", dag_id=dag_id, dag_run_id=dag_run_id)
         return str(row["run_id"]) if row else None
 
     def newest_runs(self) -> Sequence[Row]:
         """The newest run of each suite and cluster, a nightly one where it has any."""
-        run_ids = [row["run_id"] for row in self._read("ui_newest_runs")]
+        run_ids = [row["run_id"] for row in self.read("ui_newest_runs")]
         return self.runs.find(run_ids=run_ids, limit=len(run_ids))
 
     def left_out(self, run_ids: Sequence[str]) -> Sequence[Row]:
         """The cases that some runs had no room for."""
-        return self._read("ui_left_out", run_ids=run_ids, max_rows=LEFT_OUT)
+        return self.read("ui_left_out", run_ids=run_ids, max_rows=LEFT_OUT)
 
     def sparklines(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[float]]:
         """The newest medians of some series (case, cluster), oldest first."""
         wanted = sorted(set(keys))
-        rows = self._read(
+        rows = self.read(
             "ui_sparklines",
             case_ids=[case_id for case_id, _ in wanted],
             clusters=[cluster for _, cluster in wanted],
@@ -129,7 +121,7 @@ class PageRepository(Repository):
 
     def find_series(self, axes: Mapping[str, str], **chosen: Any) -> Sequence[Row]:
         """Series with their newest median and verdict, chosen as `ui_series` says."""
-        return self._read("ui_series", axes=Json(dict(axes)), **chosen)
+        return self.read("ui_series", axes=Json(dict(axes)), **chosen)
 
     def series_alerts(self, case_id: str, cluster: str) -> Sequence[Row]:
         """The alerts that a series ever had, oldest first."""
@@ -137,11 +129,11 @@ class PageRepository(Repository):
 
     def node_nights(self) -> Sequence[Row]:
         """Cases, faults and quarantine of each node in each of the last nights, oldest first."""
-        return self._read("ui_node_nights", nights=NIGHTS_OF_NODES)
+        return self.read("ui_node_nights", nights=NIGHTS_OF_NODES)
 
     def compare_sides(self, by: str) -> Sequence[Row]:
         """What can be compared by some property, the newest first."""
-        return self._read("ui_compare_sides", by=by, max_rows=SIDES)
+        return self.read("ui_compare_sides", by=by, max_rows=SIDES)
 
 
 OpenPages = Callable[[], AbstractContextManager[PageRepository]]

@@ -33,14 +33,14 @@ class Repository:
         with reported(doing), self._connection:
             yield
 
-    def _read(self, name: str, /, **parameters: Any) -> list[Row]:
-        """Rows of a statement, outside of a transaction."""
+    def read(self, name: str, /, **parameters: Any) -> list[Row]:
+        """Rows of a statement of `sql/queries/`, which says what they are; in no transaction."""
         with reported(f"read from the warehouse ({name})"):
             return self._rows(name, **parameters)
 
-    def _first(self, name: str, /, **parameters: Any) -> Row | None:
-        """First row of a statement, outside of a transaction; None where there is none."""
-        return next(iter(self._read(name, **parameters)), None)
+    def first(self, name: str, /, **parameters: Any) -> Row | None:
+        """First row of such a statement; None where there is none."""
+        return next(iter(self.read(name, **parameters)), None)
 
     def _rows(self, name: str, /, **parameters: Any) -> list[Row]:
         """Rows of a statement, inside of a transaction."""
@@ -48,7 +48,7 @@ class Repository:
         return [dict(row) for row in run(self._connection, **_fitted(parameters))]
 
     def _tuples(self, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
-        """Rows of a statement as `_read` gives them, but as tuples: for very many."""
+        """Rows of a statement as `read` gives them, but as tuples: for very many."""
         with reported(f"read from the warehouse ({name})"), self._connection.cursor() as cursor:
             cursor.execute(getattr(queries(), name).sql, _fitted(parameters))
             return cursor.fetchall()
@@ -59,7 +59,7 @@ class Repository:
 
     def _try_session_lock(self, name: str) -> bool:
         """Lock a name until the connection is closed; False where another session has it."""
-        return bool(self._read("try_session_lock", lock_name=name)[0]["is_locked"])
+        return bool(self.read("try_session_lock", lock_name=name)[0]["is_locked"])
 
     def _write(self, name: str, /, *rows: Mapping[str, Any]) -> int:
         """Run a writing statement for each row, inside of a transaction; rows that changed."""

@@ -219,7 +219,7 @@ class RunWriter(Repository):
 
     def refresh_statistics(self) -> None:
         """Tell PostgreSQL's planner what the tables of results hold; at most once a day."""
-        self._read("refresh_statistics")
+        self.read("refresh_statistics")
 
     def drop_old_details(self, kept_days: int) -> list[str]:
         """Drop ranks with their steps of months that are older than so.
@@ -227,7 +227,7 @@ class RunWriter(Repository):
         Returns:
             Names of the partitions that were emptied.
         """
-        rows = self._read("drop_old_details", kept_days=kept_days)
+        rows = self.read("drop_old_details", kept_days=kept_days)
         return [str(row["dropped"]) for row in rows]
 
     def _plan(
@@ -304,4 +304,4 @@ class RunWriter(Repository):
         for start in starts:
             months.setdefault((start.year, start.month), start)
         for start in months.values():
-            self._read("ensure_month", at=start)
+            self.read("ensure_month", at=start)

@@ -35,7 +35,7 @@ class RunRepository(RunWriter):
 
     def latest(self, suite: str | None = None, cluster: str | None = None) -> str | None:
         """Id of the newest run that was not imported."""
-        row = self._first("latest_run", suite=suite, cluster=cluster)
+        row = self.first("latest_run", suite=suite, cluster=cluster)
         return str(row["run_id"]) if row else None
 
     def find(
@@ -52,7 +52,7 @@ class RunRepository(RunWriter):
 
         None does not constrain; `skipped` leaves out so many of the newest.
         """
-        return self._read(
+        return self.read(
             "runs",
             run_ids=run_ids,
             suite=suite,
@@ -79,13 +79,13 @@ class RunRepository(RunWriter):
                 private_build=row["private_build"],
                 untried=row["untried"],
             )
-            for row in self._read("planned_cases", run_id=run_id)
+            for row in self.read("planned_cases", run_id=run_id)
         ]
 
     def measured(self, run_id: str, metric: MetricInfo = THROUGHPUT) -> list[MeasuredCase]:
         """How each planned case of a run stands: measured, quarantined, failed or missing."""
         found = []
-        for row in self._read("measured", run_id=run_id):
+        for row in self.read("measured", run_id=run_id):
             status = CaseStatus(row["status"]) if row["status"] else None
             quarantined = bool(row["is_quarantined"])
             counts = status is CaseStatus.OK and not quarantined and row["throughput"] is not None
@@ -104,7 +104,7 @@ class RunRepository(RunWriter):
 
     def case_error(self, run_id: str, case_id: str) -> str | None:
         """End of the traceback of the case's last repeat that failed; None where none did."""
-        row = self._first("case_error", run_id=run_id, case_id=case_id)
+        row = self.first("case_error", run_id=run_id, case_id=case_id)
         return str(row["error"]) if row else None
 
     def results(self, run_id: str | None = None, case_id: str | None = None) -> list[Row]:
@@ -113,7 +113,7 @@ class RunRepository(RunWriter):
         A case that is named is the only one.
         """
         chosen = self.latest() if run_id is None else run_id
-        return self._read("results_rows", run_id=chosen, case_id=case_id) if chosen else []
+        return self.read("results_rows", run_id=chosen, case_id=case_id) if chosen else []
 
     def case_past(self, cluster: str) -> dict[str, CaseHistory]:
         """Case id -> how long the case takes there, and when a scheduled run last tried it."""
@@ -126,10 +126,10 @@ class RunRepository(RunWriter):
                 row["noise"],
                 row["reference"] and Build(**row["reference"]),
             )
-            for row in self._read("case_past", cluster=cluster)
+            for row in self.read("case_past", cluster=cluster)
         }
 
     def case_states(self, case_id: str, run_ids: Sequence[str]) -> dict[str, Row]:
         """What a case was measured with in some runs, by run: build, code, nodes' fingerprints."""
-        rows = self._read("case_states", case_id=case_id, run_ids=run_ids)
+        rows = self.read("case_states", case_id=case_id, run_ids=run_ids)
         return {row["run_id"]: row for row in rows}

@@ -28,7 +28,7 @@ class SeriesRepository(Repository):
 
     def find(self, suite: str | None = None, cluster: str | None = None) -> list[Row]:
         """Series with nightly results: case_id, cluster, suite (the last), nights."""
-        return self._read("series", suite=suite, cluster=cluster)
+        return self.read("series", suite=suite, cluster=cluster)
 
     def history(
         self,
@@ -79,10 +79,6 @@ class SeriesRepository(Repository):
             points.sort(key=lambda point: (point.at, point.run_id))
         return found
 
-    def placements(self, cluster: str, case_ids: Sequence[str], until: datetime) -> list[Row]:
-        """Sets of nodes that series ran on in 180 days, with the runs; the commonest set first."""
-        return self._read("placements", cluster=cluster, case_ids=case_ids, until=until)
-
     def night_pairs(
         self, cluster: str, case_ids: Sequence[str], run_id: str, before: datetime
     ) -> dict[str, list[PairNight]]:
@@ -92,7 +88,7 @@ class SeriesRepository(Repository):
         then the one before, where it measured both.
         """
         found: dict[str, list[PairNight]] = {}
-        for row in self._read(
+        for row in self.read(
             "night_pairs", cluster=cluster, case_ids=case_ids, run_id=run_id, before=before
         ):
             found.setdefault(row.pop("case_id"), []).append(PairNight(**row))
@@ -123,14 +119,14 @@ class SeriesRepository(Repository):
         """The verdicts of a run, ordered by case."""
         return [
             Verdict(**row | {"kind": VerdictKind(row["kind"])})
-            for row in self._read("verdicts", run_id=run_id)
+            for row in self.read("verdicts", run_id=run_id)
         ]
 
     def judged_since(
         self, cluster: str, started_at: datetime, case_ids: Iterable[str]
     ) -> frozenset[str]:
         """Cases of which a nightly run that began after `started_at` has been judged."""
-        rows = self._read(
+        rows = self.read(
             "judged_since", cluster=cluster, started_at=started_at, case_ids=list(case_ids)
         )
         return frozenset(row["case_id"] for row in rows)
@@ -155,7 +151,7 @@ class SeriesRepository(Repository):
         limit: int = 1000,
     ) -> list[Row]:
         """When series became noisy or steady, newest first: rows of `marts.fct_noise_event`."""
-        return self._read(
+        return self.read(
             "noise_events",
             run_id=run_id,
             suite=suite,
@@ -167,12 +163,12 @@ class SeriesRepository(Repository):
 
     def noisy_before(self, cluster: str, run_id: str, at: datetime) -> list[str]:
         """Case ids that were noisy when a night began, whatever the night itself says."""
-        rows = self._read("noisy_before", cluster=cluster, run_id=run_id, at=at)
+        rows = self.read("noisy_before", cluster=cluster, run_id=run_id, at=at)
         return [row["case_id"] for row in rows]
 
     def noisy(self, cluster: str | None = None) -> list[Row]:
         """The series that are noisy now: rows of `marts.noisy_series`."""
-        return self._read("noisy_series", cluster=cluster)
+        return self.read("noisy_series", cluster=cluster)
 
     def store_drift(self, drift: Mapping[str, Any]) -> None:
         """Store that a night found a series to creep; what stood of the series gives way.
@@ -211,7 +207,7 @@ class SeriesRepository(Repository):
         `standing` are those that go on; with `unnotified_until` only those of nights up to then
         that are news and unnotified.
         """
-        return self._read(
+        return self.read(
             "drifts",
             suite=suite,
             cluster=cluster,

@@ -23,24 +23,24 @@ class SiteRepository(Repository):
 
     def series(self) -> list[Row]:
         """Return the series, by workload, line, cluster and case."""
-        return self._read("site_series", rules=self._rules)
+        return self.read("site_series", rules=self._rules)
 
     def points(self, series: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
         """Yield each of some series with its nights: lists of the same length, oldest first."""
         for start in range(0, len(series), SERIES_AT_ONCE):
             some = {row["series_key"]: row for row in series[start : start + SERIES_AT_ONCE]}
-            rows = self._read("site_points", series_keys=list(some), rules=self._rules)
+            rows = self.read("site_points", series_keys=list(some), rules=self._rules)
             found = {row["series_key"]: row for row in rows}
             yield from ((row, found[key]) for key, row in some.items())
 
     def changes(self) -> list[Row]:
         """Return the falls that nights found, the newest first."""
-        return self._read("site_changes", rules=self._rules)
+        return self.read("site_changes", rules=self._rules)
 
     def references(self) -> list[Row]:
         """Return the cells of the public tables, and ours beside those that may be shown."""
-        return self._read("site_references", rules=self._rules)
+        return self.read("site_references", rules=self._rules)
 
     def hardware(self) -> list[Row]:
         """Return what the nodes of each cluster are, and how many are equal."""
-        return self._read("site_hardware", rules=self._rules)
+        return self.read("site_hardware", rules=self._rules)

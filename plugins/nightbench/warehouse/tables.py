@@ -13,12 +13,12 @@ class TableRepository(Repository):
 
     def newest_scale(self, suite: str, cluster: str) -> str | None:
         """The scale of a suite's newest run on a cluster; None before the first one."""
-        row = self._first("newest_scale", suite=suite, cluster=cluster)
+        row = self.first("newest_scale", suite=suite, cluster=cluster)
         return str(row["scale"]) if row else None
 
     def results(self, case_ids: Sequence[str], cluster: str) -> dict[str, CellResult]:
         """case_id -> its newest good median on a cluster, or why the newest attempt has none."""
-        rows = self._read("newest_of_cases", case_ids=case_ids, cluster=cluster)
+        rows = self.read("newest_of_cases", case_ids=case_ids, cluster=cluster)
         return {row["case_id"]: _result(row) for row in rows}
 
     def published(self, table: SuiteTable, workloads: Collection[str]) -> list[Published]:
@@ -28,7 +28,7 @@ class TableRepository(Repository):
         """
         if table.document is None:
             return []
-        rows = self._read(
+        rows = self.read(
             "published",
             document=table.document,
             figures=table.figures,
