@@ -1,5 +1,5 @@
 """The Airflow DAG `nightbench_deadlines`: reports missing nights."""
 
-from nightbench.orchestration.deadlines_dag import deadlines_dag
+from nightbench.orchestration.upkeep_dags import deadlines_dag
 
 dag = deadlines_dag()

@@ -1,5 +1,5 @@
 """The Airflow DAG `nightbench_maintenance`: retention, waiting runs, orphans on the nodes."""
 
-from nightbench.orchestration.maintenance_dag import maintenance_dag
+from nightbench.orchestration.upkeep_dags import maintenance_dag
 
 dag = maintenance_dag()

@@ -1,5 +1,5 @@
 """The Airflow DAG `nightbench_regressions`: verdicts and alerts when new medians were loaded."""
 
-from nightbench.orchestration.regressions_dag import regressions_dag
+from nightbench.orchestration.verdict_dags import regressions_dag
 
 dag = regressions_dag()

@@ -13,7 +13,7 @@ from tests.sql.nights import STEADY, Inbox
 from tests.sql.spooled import DIGEST, FAKE, plan
 from typer.testing import CliRunner
 
-from nightbench.alerts.drifts import QUIET
+from nightbench.alerts.notes import QUIET
 from nightbench.cli.main import app
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseBundle, PlannedCase, Run, RunKind

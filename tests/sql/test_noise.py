@@ -13,7 +13,7 @@ from tests.sql.given import Given
 from tests.sql.nights import NIGHTS, STEADY, Inbox
 from tests.sql.spooled import DIGEST, FAKE, plan
 
-from nightbench.alerts.noise import notes
+from nightbench.alerts.notes import noise_notes
 from nightbench.core.model import CaseBundle, CaseStatus, Reason, ReasonCode, Run, VerdictKind
 from nightbench.night.judge import JudgeResult, judge_run
 from nightbench.spool import Spool
@@ -99,7 +99,7 @@ def test_it_is_quiet_while_it_is_noisy_and_speaks_when_it_is_steady_again(
     (listed,) = reader.series.noisy("local")
     assert (listed["case_id"], listed["since_run_id"]) == (STEADY.case_id, nights.last)
     assert listed["spread"] > listed["max_spread"] == 0.1
-    (line,) = notes(reader.series.noise_events(run_id=nights.last))
+    (line,) = noise_notes(reader.series.noise_events(run_id=nights.last))
     (told,) = inbox.messages
     assert line in told["message"]
     assert told["title"].endswith("1 series became noisy or steady")

@@ -20,15 +20,13 @@ from nightbench.alerts import (
     Delivery,
     Links,
     Message,
-    drifts,
-    measured_again,
     message,
-    noise,
     send,
 )
 from nightbench.alerts.channels import ResolveConnection, Routed, Router
 from nightbench.alerts.message import AGAIN, DRIFTS, GRADES, NOISE
 from nightbench.alerts.message_builder import MessageBuilder
+from nightbench.alerts.notes import confirmation_notes, drift_notes, noise_notes
 from nightbench.core.errors import UserError
 from nightbench.core.hours import zone
 from nightbench.core.model import VerdictKind
@@ -289,10 +287,10 @@ class _Notification:
         owner = ", ".join(sorted({each.owner for each in batch})) or self.plan.owner
         is_urgent = kind == URGENT
         notes = {
-            AGAIN: measured_again.notes(self._confirmations) if news else [],
+            AGAIN: confirmation_notes(self._confirmations) if news else [],
             GRADES: [row["below"] for row in self.fallen],
-            NOISE: noise.notes(self.turned),
-            DRIFTS: drifts.notes(self.drifts),
+            NOISE: noise_notes(self.turned),
+            DRIFTS: drift_notes(self.drifts),
         }
         return message(
             self.plan.run,

@@ -40,7 +40,7 @@ COMMANDS = {
     "Measure": {
         "run": "run",
         "cancel": "cancel",
-        "demo": "demo",
+        "demo": "run",
         "load": "exported",
         "k8s": "exported",
     },

@@ -75,7 +75,7 @@ def list_drifts(
     json: common.JsonOption = False,
 ) -> None:
     """List series that drift, the largest fall first; a drift is no regression."""
-    from nightbench.alerts.drifts import notes
+    from nightbench.alerts.notes import drift_notes
 
     with common.reader() as warehouse:
         rows = warehouse.series.drifts(suite=suite, cluster=cluster)
@@ -84,7 +84,7 @@ def list_drifts(
         return
     if not rows:
         say("No series drifts.")
-    for row, note in zip(rows, notes(rows), strict=True):
+    for row, note in zip(rows, drift_notes(rows), strict=True):
         say(f"{note} ({row['since']:%Y-%m-%d} to {row['seen_at']:%Y-%m-%d})")
 
 

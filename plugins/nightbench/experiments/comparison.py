@@ -13,7 +13,7 @@ the warehouse, and no baseline contains it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -36,7 +36,7 @@ from nightbench.core.model import (
     WorkloadInfo,
 )
 from nightbench.core.placement import NodesAway, place
-from nightbench.core.run_plan import resolve
+from nightbench.core.run_plan import RunPlan, resolve
 from nightbench.core.sentences import sentences
 from nightbench.experiments import paired_statistics, rounds
 from nightbench.experiments.experiment_spool import (
@@ -189,6 +189,39 @@ def _jobs(
         )
         jobs[arm] = _single_repeat(job)
     return jobs
+
+
+def as_in_night(context: ComparisonContext, night: RunPlan, case: Case) -> ComparisonContext:
+    """Return the context of a comparison that measures one case of a night as that did."""
+    # The builds name the environment: a prefix of the site must not replace both.
+    environments = context.cluster.environments
+    paths = {k: v for k, v in environments.paths.items() if k != case.framework}
+    environments = dataclasses.replace(environments, paths=paths)
+    return dataclasses.replace(
+        context,
+        suite=dataclasses.replace(context.suite, cases=(case,), protocol=night.protocol),
+        cluster=dataclasses.replace(context.cluster, environments=environments),
+    )
+
+
+def refuse_other(
+    plan: ComparisonPlan, night: RunPlan, definition_digest: str, nodes: Collection[str] | None
+) -> None:
+    """Refuse a plan that would not measure its case as the night has planned it.
+
+    Raises:
+        UserError: it is defined otherwise, or would be placed on other nodes than these.
+    """
+    (compared,) = plan.cases
+    if compared.jobs[Arm.B].definition_digest != definition_digest:
+        raise UserError(
+            f"{compared.case_id} is defined otherwise now than it was in {night.run.run_id}"
+        )
+    if nodes is not None and {*compared.nodes} != {*nodes}:
+        raise UserError(
+            f"{compared.case_id} would be placed on {', '.join(compared.nodes)}, and the night "
+            f"measured on {', '.join(nodes)}"
+        )
 
 
 def _place(

@@ -8,7 +8,6 @@ nodes leave open gets more rounds there, in the time that no other suspect needs
 All that asks the warehouse raises `WarehouseUnavailable` where it is away.
 """
 
-import dataclasses
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +23,12 @@ from nightbench.core.model import Build, Reason, ReasonCode
 from nightbench.core.model.alerts import Confirmation, ConfirmationResult
 from nightbench.core.run_plan import RunPlan
 from nightbench.core.sentences import sentences
-from nightbench.experiments.comparison import ComparisonPlan, plan_comparison
+from nightbench.experiments.comparison import (
+    ComparisonPlan,
+    as_in_night,
+    plan_comparison,
+    refuse_other,
+)
 from nightbench.experiments.confirm_outcome import confirmation, inconclusive, pooled
 from nightbench.experiments.engine import (
     ComparisonObserver,
@@ -34,7 +38,6 @@ from nightbench.experiments.engine import (
 )
 from nightbench.experiments.experiment_spool import Document
 from nightbench.experiments.paired_statistics import LEAST_ROUNDS
-from nightbench.experiments.rounds import Arm
 from nightbench.gang import EnvironmentUnavailable
 from nightbench.night.suspected_regressions import (
     BuildGone,
@@ -265,17 +268,9 @@ def _plan(
     case = next(
         each.planned.case for each in night.cases if each.planned.case_id == suspect.case_id
     )
-    # The builds name the environment: a prefix that the site has added since does not.
-    environments = context.cluster.environments
-    paths = {k: v for k, v in environments.paths.items() if k != case.framework}
-    environments = dataclasses.replace(environments, paths=paths)
     rounds_here, rounds_elsewhere = rounds_of(builds is not None)
     plan = plan_comparison(
-        dataclasses.replace(
-            context,
-            suite=dataclasses.replace(context.suite, cases=(case,), protocol=night.protocol),
-            cluster=dataclasses.replace(context.cluster, environments=environments),
-        ),
+        as_in_night(context, night, case),
         builds or (suspect.bad, suspect.bad),
         comparison_id=request.comparison_id + suffix,
         rounds=more or (rounds_elsewhere if suffix == ELSEWHERE else rounds_here),
@@ -283,14 +278,6 @@ def _plan(
         seed=_SEED + (suffix == MORE),
         left_out=out,
     )
-    (compared,) = plan.cases
-    if compared.jobs[Arm.B].definition_digest != suspect.definition_digest:
-        raise UserError(
-            f"{suspect.case_id} is defined otherwise now than it was in {suspect.run_id}"
-        )
-    if suffix != ELSEWHERE and {*compared.nodes} != {*suspect.nodes}:
-        raise UserError(
-            f"{suspect.case_id} would be placed on {', '.join(compared.nodes)}, and the night "
-            f"measured on {', '.join(suspect.nodes)}"
-        )
+    nodes = None if suffix == ELSEWHERE else suspect.nodes
+    refuse_other(plan, night, suspect.definition_digest, nodes)
     return plan

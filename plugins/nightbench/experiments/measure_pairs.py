@@ -10,10 +10,14 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, MeasuredPair, Pair, PlannedPair
 from nightbench.core.run_plan import RunPlan
 from nightbench.core.sentences import sentence
-from nightbench.experiments.comparison import ComparisonPlan, plan_comparison
+from nightbench.experiments.comparison import (
+    ComparisonPlan,
+    as_in_night,
+    plan_comparison,
+    refuse_other,
+)
 from nightbench.experiments.confirm import unwanted
 from nightbench.experiments.engine import ComparisonObserver, ExperimentContext, run_comparison
-from nightbench.experiments.rounds import Arm
 from nightbench.night.night_pairs import save_pairs
 from nightbench.spool import RunSpool, Spool
 
@@ -83,17 +87,9 @@ def _plan(
     context: ExperimentContext,
 ) -> ComparisonPlan:
     case = next(each.planned for each in night.cases if each.planned.case_id == pair.case_id)
-    cluster = context.cluster
-    # The builds name the environments: a prefix of the site must not replace both.
-    paths = {k: v for k, v in cluster.environments.paths.items() if k != case.build.line}
-    environments = dataclasses.replace(cluster.environments, paths=paths)
-    others = [node.name for node in cluster.nodes if node.name not in nodes]
+    others = [node.name for node in context.cluster.nodes if node.name not in nodes]
     plan = plan_comparison(
-        dataclasses.replace(
-            context,
-            suite=dataclasses.replace(context.suite, cases=(case.case,), protocol=night.protocol),
-            cluster=dataclasses.replace(cluster, environments=environments),
-        ),
+        as_in_night(context, night, case.case),
         (pair.reference, case.build),
         comparison_id=comparison_id,
         rounds=pair.rounds,
@@ -102,12 +98,5 @@ def _plan(
         seed=night.run.started_at.toordinal(),
         left_out=unwanted(others, "others"),
     )
-    (compared,) = plan.cases
-    if compared.jobs[Arm.B].definition_digest != case.definition_digest:
-        raise UserError(f"{pair.case_id} is defined otherwise now than the night planned it")
-    if {*compared.nodes} != nodes:
-        raise UserError(
-            f"{pair.case_id} would be placed on {', '.join(compared.nodes)}, and the night "
-            f"measured on {', '.join(sorted(nodes))}"
-        )
+    refuse_other(plan, night, case.definition_digest, sorted(nodes))
     return plan

@@ -9,30 +9,12 @@ from pathlib import Path
 from nightbench.core.errors import UserError
 from nightbench.local.home import Home
 
-DEFAULT_DAYS = 30.0
+KEPT_DAYS = 30.0
 
 
-def keep_days() -> float:
-    """Return for how many days logs are kept: `NIGHTBENCH_LOG_DAYS`, else 30.
-
-    Raises:
-        UserError: the variable is not a positive number.
-    """
-    text = os.environ.get("NIGHTBENCH_LOG_DAYS", "")
-    if not text:
-        return DEFAULT_DAYS
-    try:
-        days = float(text)
-    except ValueError:
-        days = 0.0
-    if not days > 0:
-        raise UserError(f"NIGHTBENCH_LOG_DAYS is {text!r}, expected a number of days above 0")
-    return days
-
-
-def expire(folder: Path, days: float | None = None) -> int:
+def expire(folder: Path, days: float = KEPT_DAYS) -> int:
     """Remove log files not written to for `days`, and empty folders; return how many files."""
-    oldest = time.time() - (keep_days() if days is None else days) * 86400
+    oldest = time.time() - days * 86400
     removed = 0
     for parent, folders, files in os.walk(folder, topdown=False):
         for name in files:

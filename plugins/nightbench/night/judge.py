@@ -6,9 +6,9 @@ Every run gets verdicts; only nightly runs open and close alerts and send messag
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from nightbench.alerts import AlertChanges, Delivery, LiveAlert, alerts_for, drifts
+from nightbench.alerts import AlertChanges, Delivery, LiveAlert, alerts_for
 from nightbench.alerts.explain import explain_alerts
-from nightbench.alerts.noise import quarantine
+from nightbench.alerts.notes import follow_drifts, quarantine
 from nightbench.alerts.notify import Notifier, notify
 from nightbench.alerts.shared_alerts import SharedAlerts, StandingMovement, share_alerts
 from nightbench.core.errors import UserError
@@ -111,7 +111,7 @@ def judge_run(
             plan.run.cluster, plan.run.started_at, judged.histories
         )
         noisy = quarantine(warehouse, plan, judged.histories)
-        drifts.follow(warehouse, plan, judged.cases, judged.histories, later, noisy)
+        follow_drifts(warehouse, plan, judged.cases, judged.histories, later, noisy)
         cluster = plan.run.cluster
         standing = StandingMovement.of(warehouse.alerts.read("standing_movements", cluster=cluster))
         metric = plan.policy.metric

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
-from nightbench.report.run_page import templates
+from nightbench.report.run_report import templates
 
 Mode = Mapping[str, Any]
 """A mode as `nightbench accept --json` prints it."""

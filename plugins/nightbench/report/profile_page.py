@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nightbench.core.flames import flames
-from nightbench.report.run_page import templates
+from nightbench.report.run_report import templates
 
 SHOWN = 25
 """Operators of a case."""

@@ -18,7 +18,7 @@ from nightbench.core.model import Suite
 from nightbench.core.model.alerts import CauseKind, ConfirmationResult
 from nightbench.core.own_files import PACKAGE
 from nightbench.core.sentences import CAUSE_LABELS
-from nightbench.report.run_page import templates
+from nightbench.report.run_report import templates
 from nightbench.report.site_folder import SiteFolder
 from nightbench.report.site_series import (
     RECENT,

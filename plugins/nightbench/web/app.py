@@ -109,37 +109,33 @@ def create_app(
         openapi_url=None,
         dependencies=[Depends(access.reader), Depends(remember), Depends(_refuse_nul)],
     )
+
+    def add(
+        path: str,
+        handler: Callable[..., Any],
+        *guards: Callable[..., Any],
+        method: str = "GET",
+        answer: type[ApiModel] | None = None,
+    ) -> None:
+        # Without an answer it is what the handler's annotation says.
+        more: dict[str, Any] = {"response_model": answer} if answer else {}
+        needs = [Depends(guard) for guard in guards]
+        app.add_api_route(f"{API}/{path}", handler, methods=[method], dependencies=needs, **more)
+
     alerts = AlertApi(repository, triage, base_url)
     health = HealthApi(repository, spool, acceptances, AnswerCache(CACHED_S))
     for path, handler in _reads(repository, spool, comparisons, alerts, health):
-        answer: dict[str, Any] = {"response_model": ALSO_CSV[path]} if path in ALSO_CSV else {}
-        headers = [Depends(_headers)]
-        app.add_api_route(f"{API}/{path}", handler, methods=["GET"], dependencies=headers, **answer)
-    app.add_api_route(
-        f"{API}/{REPEAT}/log",
-        CaseApi(repository, spool).log,
-        methods=["GET"],
-        dependencies=[Depends(access.logs), Depends(_headers)],
-    )
-    one = f"{API}/alerts/{{alert_id:alert}}"
+        add(path, handler, _headers, answer=ALSO_CSV.get(path))
+    add(f"{REPEAT}/log", CaseApi(repository, spool).log, access.logs, _headers)
     app.add_api_route(f"{API}/openapi.json", _openapi, methods=["GET"], include_in_schema=False)
-    app.add_api_route(f"{API}/alerts", alerts.index, methods=["GET"], response_model=AlertList)
-    app.add_api_route(one, alerts.show, methods=["GET"], response_model=AlertDetail)
-    app.add_api_route(
-        f"{one}/{{action}}",
-        alerts.change,
-        methods=["POST"],
-        dependencies=[Depends(access.trigger), Depends(_body)],
-        response_model=AlertDetail,
-    )
-    _requests(app, ComparisonApi(repository, comparing, spool, base_url), access)
-    app.add_api_route(
-        f"{API}/comparisons/wheels/{{name}}",
-        UploadApi(spool, base_url).receive,
-        methods=["POST"],
-        dependencies=[Depends(access.trigger)],
-        response_model=UploadedWheel,
-    )
+    one, change = "alerts/{alert_id:alert}", (access.trigger, _body)
+    add("alerts", alerts.index, answer=AlertList)
+    add(one, alerts.show, answer=AlertDetail)
+    add(f"{one}/{{action}}", alerts.change, *change, method="POST", answer=AlertDetail)
+    _requests(add, ComparisonApi(repository, comparing, spool, base_url), access)
+    receive = UploadApi(spool, base_url).receive
+    wheel = "comparisons/wheels/{name}"
+    add(wheel, receive, access.trigger, method="POST", answer=UploadedWheel)
     app.add_api_route("/static/{name}", _code(), methods=["GET"])
     app.add_exception_handler(UserError, _user_error)
     app.add_exception_handler(HTTPException, _http_error)
@@ -189,38 +185,25 @@ def _reads(
     )
 
 
-def _requests(app: FastAPI, api: ComparisonApi, access: PageAccess) -> None:
-    every, one = f"{API}/comparisons", f"{API}/comparisons/{{request_id:alert}}"
-    body = Depends(_body)
-    reads: tuple[tuple[str, Callable[..., Any], type[ApiModel] | None], ...] = (
-        (every, api.index, RequestedComparisons),
-        (f"{every}/budgets", api.budgets, ComparisonBudgets),
-        (one, api.show, RequestedComparison),
-        (f"{one}/comment.md", api.comment, None),
-        (f"{one}/result.json", api.result, None),
-        (f"{one}/junit.xml", api.junit, None),
-        (f"{one}/profile.html", api.profile_page, None),
-    )
-    for path, handler, model in reads:
-        app.add_api_route(path, handler, methods=["GET"], response_model=model)
-    logs = [Depends(access.logs)]
-    app.add_api_route(f"{one}/{{arm}}.log", api.build_log, methods=["GET"], dependencies=logs)
-    changes: tuple[tuple[str, Callable[..., Any], Callable[..., Any], type[ApiModel]], ...] = (
+def _requests(add: Callable[..., None], api: ComparisonApi, access: PageAccess) -> None:
+    every, one = "comparisons", "comparisons/{request_id:alert}"
+    add(every, api.index, answer=RequestedComparisons)
+    add(f"{every}/budgets", api.budgets, answer=ComparisonBudgets)
+    add(one, api.show, answer=RequestedComparison)
+    add(f"{one}/comment.md", api.comment)
+    add(f"{one}/result.json", api.result)
+    add(f"{one}/junit.xml", api.junit)
+    add(f"{one}/profile.html", api.profile_page)
+    add(f"{one}/{{arm}}.log", api.build_log, access.logs)
+    for path, change, guard, answer in (
         (every, api.create, access.trigger, RequestedComparison),
         (f"{every}/estimate", api.estimate, access.trigger, ComparisonEstimate),
         (f"{one}/cancel", api.cancel, access.trigger, RequestedComparison),
         (f"{one}/profile", api.profile, access.trigger, RequestedComparison),
         (f"{one}/allow", api.allow, access.approve, RequestedComparison),
         (f"{one}/refuse", api.refuse, access.approve, RequestedComparison),
-    )
-    for path, change, guard, answer in changes:
-        app.add_api_route(
-            path,
-            change,
-            methods=["POST"],
-            dependencies=[Depends(guard), body],
-            response_model=answer,
-        )
+    ):
+        add(path, change, guard, _body, method="POST", answer=answer)
 
 
 # --- requests -----------------------------------------------------------------------------

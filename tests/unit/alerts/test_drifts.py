@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nightbench.alerts.drifts import is_new, notes, quiet_nights
+from nightbench.alerts.notes import drift_notes, is_new, quiet_nights
 from nightbench.core.model import HistoryPoint
 
 AT = datetime(2026, 3, 1, 1, tzinfo=UTC)
@@ -50,6 +50,6 @@ def test_nights_since_it_was_seen_are_counted_with_tonight() -> None:
 
 def test_a_line_says_how_much_over_how_long() -> None:
     row = {"case_id": "a", "cluster": "lab", "change": -0.0729, "error": 0.0041, "nights": 150}
-    assert notes([row]) == [
+    assert drift_notes([row]) == [
         "a on lab: -7.3% (± 0.8%) over its last 150 nights; no night of it is a regression"
     ]

@@ -140,13 +140,6 @@ def test_old_logs_go_and_young_ones_stay(home: Home) -> None:
     assert young.exists()
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "many", "nan"])
-def test_log_days_must_be_a_positive_number(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NIGHTBENCH_LOG_DAYS", text)
-    with pytest.raises(UserError, match="NIGHTBENCH_LOG_DAYS"):
-        logfiles.keep_days()
-
-
 def test_an_unknown_log_lists_those_there_are(home: Home) -> None:
     (home.logs / "postgres.log").write_text("one\ntwo\n")
     assert list(logfiles.logs(home, "postgres", lines=1)) == ["two"]

@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from nightbench.orchestration.maintenance_dag import expire_logs
+from nightbench.orchestration.upkeep_dags import expire_logs
 
 
 def test_old_logs_go_and_nothing_else(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowException
 
 from nightbench.core.errors import UserError
-from nightbench.orchestration import confirm_dag, regressions_dag
+from nightbench.orchestration import verdict_dags
 from nightbench.orchestration.dag_common import SUSPECTS, SUSPECTS_ALIAS
 
 
@@ -38,14 +38,14 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_a_message_that_is_refused_keeps_no_other_run_from_its_own(told: list[str]) -> None:
     with pytest.raises(AirflowException, match="run bad: no channel took it"):
-        confirm_dag.send_message.function(**context({"run_ids": ["bad", "a"]}, {"run_ids": ["b"]}))
+        verdict_dags.send_message.function(**context({"run_ids": ["bad", "a"]}, {"run_ids": ["b"]}))
     assert told == ["a", "b"]
 
 
 def test_an_event_that_a_person_made_names_no_runs(told: list[str]) -> None:
     events = (None, {}, {"by": "ada"}, {"run_ids": ["a"]})
-    assert confirm_dag.send_message.function(**context(*events)) == ["a"]
-    assert regressions_dag.loaded_runs.function(**context({"by": "ada"}, run_ids=["a"])) == ["a"]
+    assert verdict_dags.send_message.function(**context(*events)) == ["a"]
+    assert verdict_dags.loaded_runs.function(**context({"by": "ada"}, run_ids=["a"])) == ["a"]
 
 
 def test_confirmations_of_all_runs_are_requested_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,5 +57,5 @@ def test_confirmations_of_all_runs_are_requested_at_once(monkeypatch: pytest.Mon
         SUSPECTS_ALIAS: SimpleNamespace(add=lambda *args, **more: added.append((args, more)))
     }
     named = context({"run_ids": ["a", "b"]}, {"run_ids": ["a"]})
-    assert regressions_dag.request_confirmations.function(**named, outlet_events=outlets) == ["b"]
+    assert verdict_dags.request_confirmations.function(**named, outlet_events=outlets) == ["b"]
     assert added == [((SUSPECTS,), {"extra": {"run_ids": ["b"]}})]

@@ -35,8 +35,7 @@ from nightbench.report import (
     verdict_lines,
     write_report,
 )
-from nightbench.report.run_page import report_page
-from nightbench.report.run_report import headline
+from nightbench.report.run_report import headline, report_page
 from nightbench.report.tables import cells, figure, verdict
 
 RUN = Run("demo-1", "demo", "local", RunKind.ON_DEMAND, datetime(2026, 11, 21, tzinfo=UTC), "ann")

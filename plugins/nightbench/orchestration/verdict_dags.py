@@ -1,23 +1,31 @@
-"""The DAG `nightbench_confirm`: measures suspects again before their night's message is sent."""
+"""The DAGs `nightbench_regressions` and `nightbench_confirm`: verdicts, alerts, a second look."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections.abc import Mapping
 from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, task
 
 from nightbench.core.errors import UserError
 from nightbench.orchestration.airflow_versions import AirflowException, AirflowSkipException
 from nightbench.orchestration.dag_common import (
+    MEDIANS,
     SUSPECTS,
+    SUSPECTS_ALIAS,
     VERDICTS,
     base_url,
     experiment_context,
     log_refused,
+    optional_names,
     our_dag,
     triggering_run_ids,
     user_errors_fail_task,
@@ -26,20 +34,121 @@ from nightbench.orchestration.dag_common import (
 if TYPE_CHECKING:
     from nightbench.experiments.confirm import ConfirmRequest
 
+DOC = """\
+### Verdicts and alerts
+
+Runs when new medians have been loaded. Every planned case gets a verdict: ok, regressed,
+watched, improved, insufficient_data, failed, unavailable or missing. What is new is sent once to
+the channels that the suite names; the reports of each run, HTML and Markdown, lie in the spool
+below `reports/`.
+"""
+
+log = logging.getLogger(__name__)
+
+
+def regressions_dag() -> DAG:
+    """The DAG that judges what was loaded."""
+    with our_dag(
+        "nightbench_regressions",
+        schedule=[MEDIANS],
+        dagrun_timeout=timedelta(hours=12),
+        defaults={"retries": 2},
+        params={
+            "run_ids": optional_names(
+                "Runs", "Judge these runs again. Empty: those that were loaded just now."
+            )
+        },
+        # It only ever runs when something was loaded: paused it would leave runs without verdicts.
+        is_paused_upon_creation=False,
+        description="A verdict for every planned case, alerts, reports",
+        doc_md=DOC,
+        tags=["verdicts"],
+    ) as dag:
+        judged = judge.expand(loaded=loaded_runs())
+        judged >> request_confirmations()
+        # The run's state says whether each was judged, and its message taken by a channel.
+        judged >> EmptyOperator(
+            task_id="all_judged", trigger_rule="none_failed", outlets=[VERDICTS]
+        )
+    return dag
+
+
+@task(doc_md="The runs that the asset's events name, or the form.")
+def loaded_runs(**context: Any) -> list[str]:
+    """Ids of the runs to judge, in the order in which they were loaded."""
+    return _run_ids(context)
+
+
+@task(
+    # One after the other: judging holds the lock of the cluster's alerts.
+    max_active_tis_per_dagrun=1,
+    map_index_template="{{ task.op_kwargs['loaded'] }}",
+    doc_md="One task for each run that was loaded; what is new is sent once, suspects wait.",
+)
+def judge(loaded: str) -> str:
+    """Judge one run and write its reports; a retry also sends the message that no channel took."""
+    from nightbench.night.judge import judge_run
+    from nightbench.night.run_digest import write_run_digest
+    from nightbench.orchestration.connections import channel_url, connect
+    from nightbench.orchestration.metrics import count_judged
+    from nightbench.spool import open_spool
+    from nightbench.spool.plans import read_plan
+
+    spool, began_s = open_spool(), time.monotonic()
+    run = spool.run(loaded)
+    with user_errors_fail_task():
+        result = judge_run(
+            spool, loaded, connect, resolve=channel_url, base_url=base_url(), confirms=True
+        )
+        log_refused(result.deliveries)
+        count_judged(read_plan(run).run, result, timedelta(seconds=time.monotonic() - began_s))
+        link = f"{base_url()}/nightbench/?run={loaded}"
+        with TemporaryDirectory() as folder:
+            headline, file = write_run_digest(
+                run, connect, Path(folder), [f"Results page: {link}"], result.graded
+            )
+            kept = spool.keep_reports(Path(folder)) / file.name
+    said = f"{headline}; {len(result.opened)} alerts opened, {len(result.resolved)} resolved"
+    log.info("run %s: %s; report %s", loaded, said, kept)
+    return said
+
+
+@task(
+    outlets=[SUSPECTS_ALIAS],
+    # A failed task's events are lost: whether a run's suspects are measured again must not depend
+    # on whether another run could be judged, nor on whether a channel took its message.
+    trigger_rule="all_done",
+    doc_md="Requests that suspects are measured again, whatever came of the messages.",
+)
+def request_confirmations(**context: Any) -> list[str]:
+    """Ids of the runs with suspects that their message waits for; `SUSPECTS` names them."""
+    from nightbench.experiments.confirm import runs_to_confirm
+    from nightbench.orchestration.connections import connect
+
+    with user_errors_fail_task():
+        waiting = runs_to_confirm(connect, _run_ids(context))
+    if waiting:
+        context["outlet_events"][SUSPECTS_ALIAS].add(SUSPECTS, extra={"run_ids": waiting})
+    return waiting
+
+
+def _run_ids(context: Mapping[str, Any]) -> list[str]:
+    named = list(context["params"].get("run_ids") or [])
+    return list(dict.fromkeys([*named, *triggering_run_ids(context)]))
+
+
 RUNS_AT_ONCE = 4
 """Nights, mostly of other clusters; locks of the nodes keep those apart that share any."""
 
 RETRIES = 2
 
-DOC = """\
+CONFIRM_DOC = """\
 ### Confirming a night's regressions
 
 Runs when a night has suspected regressions. Each is measured again: the last good build and the
 night's in turn on the same nodes, and once on others. The night's message waits for it, no longer
 than the suite's `policy.confirm`, and holds the outcome.
 """
-
-log = logging.getLogger(__name__)
 
 
 def confirm_dag() -> DAG:
@@ -52,7 +161,7 @@ def confirm_dag() -> DAG:
         # It measures only what a night requests; paused it would keep messages waiting.
         is_paused_upon_creation=False,
         description="Measures a night's suspected regressions again before its message is sent",
-        doc_md=DOC,
+        doc_md=CONFIRM_DOC,
         tags=["verdicts"],
     ) as dag:
         confirm.expand(confirmation=suspects()) >> send_message()
