@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
+import re
 from contextlib import closing
 from dataclasses import replace
 from statistics import median
@@ -427,6 +429,29 @@ def test_every_statement_is_used_by_the_package():
     names = [name for name in queries().available_queries if not name.endswith("_cursor")]
     assert len(names) > 100
     assert [n for n in names if f'"{n}"' not in package and f"().{n}" not in package] == []
+
+
+def test_statements_are_read_with_the_parameters_that_they_declare():
+    text = "".join(path.read_text() for path in (SQL / "queries").glob("*.sql"))
+    declared = {
+        name: set(filter(None, re.split(r"[,\s]+", parameters)))
+        for name, parameters in re.findall(r"^-- name: (\w+)\(([^)]*)\)", text, re.M)
+    }
+    calls = 0
+    for path in (SQL.parent / "plugins" / "nightbench").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(attr="read" | "first" | "_rows" | "_tuples"),
+                    args=[ast.Constant(value=str(name))],
+                    keywords=keywords,
+                ):
+                    calls += 1
+                    given = {each.arg for each in keywords}
+                    # `**` brings more, which nobody sees before the call.
+                    known = declared[name] if None in given else given
+                    assert given - {None} | known == declared[name], f"{path}:{node.lineno}"
+    assert calls > 100
 
 
 def test_figures_from_a_log_are_loaded_without_what_it_does_not_state(given, loader, rows):
