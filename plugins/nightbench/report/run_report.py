@@ -22,6 +22,7 @@ from nightbench.core.tables import Cell
 from nightbench.core.whole_files import replaced
 from nightbench.report import suite_tables
 from nightbench.report.tables import (
+    Row,
     change,
     errors_once,
     figure,
@@ -32,7 +33,6 @@ from nightbench.report.tables import (
     verdict_lines,
 )
 
-Row = Mapping[str, Any]
 FEW_REPEATS = 6
 """Of fewer repeats an interval says little."""
 

@@ -4,7 +4,7 @@ import json
 import math
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from functools import cache
 from typing import Any
@@ -23,6 +23,7 @@ from nightbench.report.site_folder import SiteFolder
 from nightbench.report.site_series import (
     RECENT,
     SITE,
+    Row,
     SiteSeries,
     change_document,
     five_digits,
@@ -38,8 +39,6 @@ from nightbench.report.site_series import (
     work_digest,
 )
 from nightbench.warehouse.site import SiteRepository
-
-Row = Mapping[str, Any]
 
 DRAWN = 730
 """Nights that a page holds; its JSON has all."""
@@ -85,7 +84,8 @@ class SiteWriter:
 
     def write(self) -> int:
         """Write what differs; return how many series the site has."""
-        series, references = self._stored.series(), self._stored.references()
+        stored = self._stored
+        series, references = stored.shown("site_series"), stored.shown("site_references")
         changes = self._changes(series)
         groups = {(row["workload"], row["framework"]) for row in series}
         self._folder.begin(_names(series, groups, references))
@@ -117,7 +117,9 @@ class SiteWriter:
         """Return the changes of these series, each with the pages that changed with it."""
         shown = {(row["case_id"], row["cluster"]) for row in series}
         found = [
-            dict(row) for row in self._stored.changes() if (row["case_id"], row["cluster"]) in shown
+            dict(row)
+            for row in self._stored.shown("site_changes")
+            if (row["case_id"], row["cluster"]) in shown
         ]
         groups: dict[tuple[str, date, str], list[Row]] = defaultdict(list)
         for row in found:
@@ -278,7 +280,8 @@ class SiteWriter:
 
     def _method_page(self) -> None:
         hardware = [
-            {**row, "hardware": hardware_text(row["hardware"])} for row in self._stored.hardware()
+            {**row, "hardware": hardware_text(row["hardware"])}
+            for row in self._stored.shown("site_hardware")
         ]
         suites = [suite_document(suite) for suite in self._suites]
         self._put(

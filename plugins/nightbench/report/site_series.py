@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from nightbench.core.model import Suite
-from nightbench.report.tables import figure
+from nightbench.report.tables import Row, figure
 
 _SPARK = (120, 28)
 _SCALING = (340, 240)
@@ -92,8 +92,6 @@ class ScalingPlot:
         _, _, top, bottom = _MARGIN
         return round(self.height - bottom - self._share(value) * (self.height - top - bottom), 1)
 
-
-Row = Mapping[str, Any]
 
 RECENT = 30
 """Nights that a trend is of."""

@@ -9,6 +9,8 @@ from psycopg2.extras import Json
 
 from nightbench.warehouse.compare_queue import CompareQueue
 from nightbench.warehouse.connection import Connection
+from nightbench.warehouse.grades import GradeRepository
+from nightbench.warehouse.nights import NightRepository
 from nightbench.warehouse.repository import Repository, Row
 from nightbench.warehouse.runs import RunRepository
 from nightbench.warehouse.series import SeriesRepository
@@ -34,6 +36,8 @@ class PageRepository(Repository):
         self.runs = RunRepository(connection)
         self.series = SeriesRepository(connection)
         self.compares = CompareQueue(connection)
+        self.grades = GradeRepository(connection)
+        self.nights = NightRepository(connection)
 
     def snapshot(self) -> str:
         """Identify what the warehouse shows now."""
@@ -78,21 +82,10 @@ class PageRepository(Repository):
         found = self.first("bisects", alert_id=None, bisect_id=bisect_id, max_rows=1)
         return found and {**found, "tests": self.read("bisect_steps", bisect_id=bisect_id)}
 
-    def grades(self) -> Sequence[Row]:
-        """The newest grades of the detector (`marts.detector_grade`)."""
-        return self.read("detector_grades", suite=None, cluster=None, before=None)
-
     def missing_nights(self) -> Sequence[Row]:
         """Scheduled nights of the last days without a result, newest first."""
         since = datetime.now(UTC) - NIGHTS
-        return self.read(
-            "nights",
-            suite=None,
-            cluster=None,
-            states=["missing"],
-            since=since,
-            max_rows=MISSING_NIGHTS,
-        )
+        return self.nights.nights(states=["missing"], since=since, limit=MISSING_NIGHTS)
 
     def run_of(self, dag_id: str, dag_run_id: str) -> str | None:
         """The run that a DAG run made."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from psycopg2.extras import Json
 
@@ -21,26 +22,14 @@ class SiteRepository(Repository):
             [{"suite": each.name, **asdict(each.publish)} for each in suites if each.publish]
         )
 
-    def series(self) -> list[Row]:
-        """Return the series, by workload, line, cluster and case."""
-        return self.read("site_series", rules=self._rules)
+    def shown(self, name: str, **parameters: Any) -> list[Row]:
+        """Rows of a statement of `sql/queries/site.sql`, of what the rules let leave."""
+        return self.read(name, rules=self._rules, **parameters)
 
     def points(self, series: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
         """Yield each of some series with its nights: lists of the same length, oldest first."""
         for start in range(0, len(series), SERIES_AT_ONCE):
             some = {row["series_key"]: row for row in series[start : start + SERIES_AT_ONCE]}
-            rows = self.read("site_points", series_keys=list(some), rules=self._rules)
+            rows = self.shown("site_points", series_keys=list(some))
             found = {row["series_key"]: row for row in rows}
             yield from ((row, found[key]) for key, row in some.items())
-
-    def changes(self) -> list[Row]:
-        """Return the falls that nights found, the newest first."""
-        return self.read("site_changes", rules=self._rules)
-
-    def references(self) -> list[Row]:
-        """Return the cells of the public tables, and ours beside those that may be shown."""
-        return self.read("site_references", rules=self._rules)
-
-    def hardware(self) -> list[Row]:
-        """Return what the nodes of each cluster are, and how many are equal."""
-        return self.read("site_hardware", rules=self._rules)

@@ -48,7 +48,7 @@ class HealthApi:
         """Grades of the detector, noisy and drifting series, how alerts ended."""
         with self.repository() as repository:
             return Trust.of(
-                grades=repository.grades(),
+                grades=repository.grades.latest(),
                 noisy=repository.series.noisy(),
                 drifting=repository.series.drifts(),
                 labels=repository.read("page_labels"),

@@ -85,7 +85,7 @@ class UiApi:
                 drifting=repository.series.drifts(),
                 grades_too_low=[
                     f"{row['suite']} on {row['cluster']}: {row['below']}"
-                    for row in repository.grades()
+                    for row in repository.grades.latest()
                     if row["below"]
                 ],
                 is_empty=not runs and not shown and not repository.read("ui_choices"),
