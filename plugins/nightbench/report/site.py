@@ -23,7 +23,6 @@ from nightbench.report.site_folder import SiteFolder
 from nightbench.report.site_series import (
     RECENT,
     SITE,
-    Row,
     SiteSeries,
     change_document,
     five_digits,
@@ -38,6 +37,7 @@ from nightbench.report.site_series import (
     version_key,
     work_digest,
 )
+from nightbench.report.tables import Row
 from nightbench.warehouse.site import SiteRepository
 
 DRAWN = 730
