@@ -1,7 +1,8 @@
 """Experts split over devices, as in GShard (Lepikhin et al. 2020, arXiv:2006.16668).
 
 Each device has some experts of every layer, computes the tokens that go to them from all devices,
-and sends back what they make of these. Everything else is replicated, or split by stage 2 or 3.
+and sends back what they make of these. Everything else is replicated, or split by stage 2 or 3; so
+are experts, by the devices that a `shard` has beyond those that have different ones.
 """
 
 from functools import partial
@@ -11,6 +12,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp._fully_shard._fsdp_common import ShardPlacementResult
+from torch.distributed.fsdp._fully_shard._fsdp_init import _get_mesh_info
+from torch.distributed.tensor import Shard
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -27,21 +31,29 @@ class Experts:
     def __init__(self, model, context, device):
         if device.type == "cuda":
             torch.cuda.init()  # Else the mesh chooses a device by LOCAL_RANK, as in sharding.py.
-        shape = (context.world_size // context.devices_of_experts, context.devices_of_experts)
-        mesh = init_device_mesh(device.type, shape, mesh_dim_names=("copies", "experts"))
-        self.ranks, self.world_size = shape[1], context.world_size
+        self.ranks, self.world_size = context.devices_of_experts, context.world_size
+        shards = max(1, context.case.get("shard", 1) // self.ranks)
+        shape = (self.world_size // (shards * self.ranks), shards, self.ranks)
+        mesh = init_device_mesh(device.type, shape, mesh_dim_names=("copies", "shards", "experts"))
         self.group, self.copies = mesh["experts"].get_group(), mesh["copies"].get_group()
-        self.weights = {}
+        self.device, self.modules, self.placed = device, {}, None
+        if shards > 1:
+            same = mesh["shards"] if shape[0] == 1 else mesh["copies", "shards"]
+            # By their second dimension: of the first there may be one.
+            self.placed = ShardPlacementResult(Shard(1), _get_mesh_info(same))
         for path, module in model.named_modules():
             if path.rpartition(".")[2] in context.experts:
                 own = module.weight.detach().chunk(self.ranks)[mesh["experts"].get_local_rank()]
-                module.weight = self.weights[path + ".weight"] = nn.Parameter(
-                    own.clone().to(device)
-                )
+                module.weight = nn.Parameter(own.clone().to(device))
+                self.modules[path + ".weight"] = module
             if hasattr(module, "swiglu"):
                 module.swiglu = partial(self.swiglu, module.swiglu)
         # What is a device's own is not broadcast, and its gradients are averaged here.
-        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, self.weights)
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, self.modules)
+
+    def weights(self):
+        """Its parts of experts, as they are now, in the same order on all devices."""
+        return [module.weight for module in self.modules.values()]
 
     def swiglu(self, own, rows, counts):
         """Of rows by expert, of which each has so many, on the devices that have the experts."""
@@ -58,18 +70,21 @@ class Experts:
 
     def parts(self, experts):
         """By how many devices so many experts of a layer are split, the fewest."""
-        return min(experts // len(weight) for weight in self.weights.values())
+        return min(experts // len(weight) for weight in self.weights())
 
     def average(self):
         """The gradients of its experts, which came from all devices, as those of a mean loss."""
-        for weight in self.weights.values():
+        for weight in self.weights():
+            if self.placed:  # FSDP has averaged them, of those who have the same experts.
+                weight.grad /= self.ranks
+                continue
             dist.all_reduce(weight.grad, group=self.copies)
             weight.grad /= self.world_size
 
     def joined(self, named):
         """Name -> value, with the weights of all experts."""
-        for name in self.weights:
-            own = torch.from_numpy(named[name]).to(self.weights[name].device)
+        for name in self.modules:
+            own = torch.from_numpy(named[name]).to(self.device)
             parts = [torch.empty_like(own) for _ in range(self.ranks)]
             dist.all_gather(parts, own, group=self.group)
             named[name] = torch.cat(parts).cpu().numpy()

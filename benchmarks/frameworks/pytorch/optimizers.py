@@ -4,11 +4,11 @@ import torch
 
 
 def _apart(parameters):
-    """The same in groups: PyTorch updates shards and what is whole by different kernels."""
-    weights = list(parameters)
-    parted = [weight for weight in weights if hasattr(weight, "full_tensor")]
-    whole = [weight for weight in weights if not hasattr(weight, "full_tensor")]
-    return [{"params": each} for each in (parted, whole) if each]
+    """The same in groups: PyTorch updates what is whole and shards of each mesh by themselves."""
+    groups = {}
+    for weight in parameters:
+        groups.setdefault(getattr(weight, "device_mesh", None), []).append(weight)
+    return [{"params": each} for each in groups.values()]
 
 
 def sgd(parameters, params):

@@ -33,7 +33,7 @@ def mesh_of(context, device, by_batch=False):
     return init_device_mesh(device.type, shape, mesh_dim_names=("stages", *names, "tensor"))
 
 
-def split(model, context, mesh, dtype, own=()):
+def split(model, context, mesh, dtype, experts):
     """Splits a model by `tensor` and by stages 2 and 3, and moves what is left to the device.
 
     A layer's parameters are gathered for its forward and backward (stage 3), or once for both
@@ -44,7 +44,7 @@ def split(model, context, mesh, dtype, own=()):
         context: see `rank.Context`; its workload's `shards` names the list of layers.
         mesh: of all ranks.
         dtype: in which products are computed; None: as weights are.
-        own: parameters that are this device's alone, and stay as they are.
+        experts: of this device alone, which stay as they are or are split further; None without.
 
     Returns:
         The networks of this device's stages, by their numbers: the model alone without a pipeline.
@@ -63,7 +63,12 @@ def split(model, context, mesh, dtype, own=()):
     else:
         data = mesh["shards"] if mesh["copies"].size() == 1 else mesh["copies", "shards"]
         again = {"reshard_after_forward": stage == 3}
-        wrap = functools.partial(fully_shard, mesh=data, mp_policy=policy, ignored_params=set(own))
+        wrap = functools.partial(fully_shard, mesh=data, mp_policy=policy)
+        own = set(experts.weights() if experts else ())
+        if experts and experts.placed:
+            again["shard_placement_fn"] = lambda each: experts.placed if each in own else None
+        elif experts:
+            wrap = functools.partial(wrap, ignored_params=own)
     for layer in getattr(model, context.shards):
         wrap(layer, **({} if stage is None else again))
     for each in stages.values():
@@ -85,8 +90,8 @@ def stage_of(model, optimizer):
     states = [m._get_fsdp_state() for m in model.modules() if isinstance(m, FSDPModule)]
     if states:
         # The root is never gathered again: its layers say which stage it is.
-        groups = [state._fsdp_param_group for state in states if not state._is_root]
-        again = [group.post_forward_mesh_info is not None for group in groups if group]
+        groups = [g for state in states if not state._is_root for g in state._fsdp_param_groups]
+        again = [group.post_forward_mesh_info is not None for group in groups]
         return "3" if again and all(again) else "2"
     if isinstance(optimizer, ZeroRedundancyOptimizer):
         held = sum(len(group["params"]) for group in optimizer.optim.param_groups)

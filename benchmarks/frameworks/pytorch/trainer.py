@@ -50,15 +50,14 @@ class Trainer(Base):
         recompute = context.case.get("recompute", "none")
         if recompute != "none":
             self._recompute(recompute)
-        self.experts, own = None, ()
+        self.experts = None
         if context.devices_of_experts > 1:
             from frameworks.pytorch.experts import Experts
 
             self.experts = Experts(self.model, context, device)
-            own = self.experts.weights.values()
         if parted:
             dtype = AUTOCAST.get(context.precision)
-            stages = sharding.split(self.model, context, mesh, dtype, own)
+            stages = sharding.split(self.model, context, mesh, dtype, self.experts)
         else:
             self.model.to(device, memory_format=layout)
         self.sequences = None

@@ -22,26 +22,31 @@ def held_bytes(
     parameters = params.get("parameters", workload.parameters)
     if parameters is None:
         return None
-    own = 0.0  # Of experts, which no `shard` splits any further.
+    own = 0.0  # Of experts, which a `shard` splits only between devices that have the same ones.
     if workload.expert and case.expert > 1:
         parameters -= evaluate(workload.expert, params)
         own = FLOAT32 * evaluate(workload.expert, params) / case.expert
         own /= case.tensor * case.pipeline
     # Norms are on all devices, and ends of a pipeline hold more than others: still at least this.
     whole = FLOAT32 * parameters / (case.tensor * case.pipeline)
+    parts = ((whole, case.shard), (own, max(1, case.shard // case.expert)))
+
+    def least(is_split: bool) -> float:
+        return sum(size / (devices if is_split else 1) for size, devices in parts)
+
     stage = case.shard_stage or 0
     moments = _MOMENTS.get(params.get("optimizer", ""), 0)
     if case.strategy is Strategy.PARAMETER_SERVER:
         moments = 0
     width = moments / 2 if case.state_precision == "bf16" else moments
     held = {
-        "weights": own + whole / (case.shard if stage == 3 else 1),
-        "gradients": own + whole / (case.shard if stage >= 2 else 1),
-        "optimiser states": width * (own + whole / (case.shard if stage >= 1 else 1)),
+        "weights": least(stage == 3),
+        "gradients": least(stage >= 2),
+        "optimiser states": width * least(stage >= 1),
     }
     if stage == 2:  # What is split between steps, and what is gathered for one.
-        gathered = whole / 2 if case.precision in ("bf16", "fp16") else whole
-        held["weights"] = own + whole / case.shard + gathered
+        half = 2 if case.precision in ("bf16", "fp16") else 1
+        held["weights"] = least(True) + sum(size / half for size, devices in parts if devices > 1)
     return {**held, "activations": kept_bytes(case, workload, shares_ends=shares_ends)}
 
 

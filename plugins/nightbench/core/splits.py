@@ -27,6 +27,7 @@ def not_split(case: Case, workload: WorkloadInfo) -> Refusal | None:
         _uneven_devices(case, "shard", "tensor", "pipeline")
         or _uneven_devices(case, "context", "tensor", "pipeline")
         or _uneven_devices(case, "expert", "tensor", "pipeline")
+        or _uneven_experts(case, workload)
         or _uneven_parts(case, workload)
     )
 
@@ -51,6 +52,23 @@ def _uneven_devices(case: Case, *axes: str) -> Refusal | None:
     if case.batch_size_per_device == MAX_BATCH:
         said = "max is searched by a process alone, which cannot hold what is split"
         return Refusal("batch_size_per_device", f"{said}: expected a number with `{first}`")
+    return None
+
+
+def _uneven_experts(case: Case, workload: WorkloadInfo) -> Refusal | None:
+    """Refuse a shard that does not split each device's experts between as many devices."""
+    devices, rest = divmod(case.shard, case.expert)
+    if case.expert == 1 or devices == 0:
+        return None
+    if rest:
+        said = f"found {case.shard} with expert {case.expert}; expected a multiple of it, or less"
+        return Refusal("shard", said)
+    params = workload.params_of(case)
+    sizes = {key: params.get(key, 0) for key in ("hidden", "inner")}
+    if any(size % devices for size in sizes.values()):
+        of = " and ".join(f"{key} {size}" for key, size in sizes.items())
+        said = f"expected {case.expert} times a divisor of {of}, the sizes of an expert's matrices"
+        return Refusal("shard", f"found {case.shard} with expert {case.expert}; {said}")
     return None
 
 

@@ -19,6 +19,7 @@ RANKS = {"strategy": Strategy.COLLECTIVE, "nodes": 2, "trainers": 2}
 SHARDS = {**RANKS, "shard": 2, "shard_stage": 3}
 XLA = {**SHARDS, "compiler": "xla"}
 SPLIT = {**RANKS, "devices_per_node": 4, "trainers": 8, "scale": "smoke"}
+TWELVE = {**SPLIT, "nodes": 3, "trainers": 12}
 SIXTEEN = {**SPLIT, "nodes": 4, "trainers": 16}
 STAGES = {"pipeline": 2, "schedule": "1f1b"}
 GPIPE = {"pipeline": 2, "schedule": "gpipe", "compiler": "xla"}
@@ -52,6 +53,14 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ("pytorch", "mixtral", {**SPLIT, "expert": 3}, "found 3 with collective on 2x4; expected"),
         ("pytorch", "mixtral", {**SIXTEEN, "expert": 16}, "a divisor of experts, which are 8 "),
         ("pytorch", "mixtral", {**SHARDS, "expert": 2, "shard_stage": 1}, "experts are each devi"),
+        (
+            *("pytorch", "mixtral", {**TWELVE, "expert": 4, "shard": 6, "shard_stage": 3}),
+            "found 6 with expert 4; expected a multiple of it, or less",
+        ),
+        (
+            *("pytorch", "mixtral", {**TWELVE, "expert": 2, "shard": 6, "shard_stage": 3}),
+            "found 6 with expert 2; expected 2 times a divisor of hidden 64 and inner 88",
+        ),
         ("jax", "mixtral", {**XLA, "shard_stage": 2, "expert": 2}, "replicates what is not of exp"),
         ("pytorch", "resnet50_v1.5", {**ALONE, "compression": "dgc"}, "one rank exchanges nothing"),
         ("pytorch", "resnet50_v1.5", {**RANKS, "compression": "dgc", "precision": "fp16"}, "fp16"),

@@ -72,6 +72,13 @@ def test_devices_of_experts_hold_their_part_of_them_alone() -> None:
     split = held_bytes(replace(case, shard=8, shard_stage=3), CATALOG.workloads["mixtral"])
     assert split
     assert sum(split.values()) - split["activations"] == pytest.approx(16 * 46702792704 / 8)
+    wide = replace(case, nodes=2, trainers=16, shard=16)
+    for stage, gathered in ((3, 0), (2, 2)):  # In bf16, of what is split.
+        further = held_bytes(replace(wide, shard_stage=stage), CATALOG.workloads["mixtral"])
+        assert further
+        assert sum(further.values()) - further["activations"] == pytest.approx(
+            46702792704 + gathered * parameters
+        )
 
 
 def test_what_cannot_fit_is_refused_with_the_figure() -> None:
