@@ -190,7 +190,12 @@ class Rows:
     def drifts(self) -> Sequence[Row]:
         return self.known.get("drifts", [])
 
-    def grades(self) -> Sequence[Row]:
+    @property
+    def grades(self) -> Rows:
+        """What is asked of the repository of grades."""
+        return self
+
+    def latest(self) -> Sequence[Row]:
         return self.known.get("grades", [])
 
     def missing_nights(self) -> Sequence[Row]:
