@@ -112,10 +112,13 @@ def _serve() -> None:
     from typer.main import get_command
 
     from nightbench.cli.main import app
+    from nightbench.config.catalog import load_catalog
 
     get_command(app).load_all()
     for name in MODULES:
         importlib.import_module(f"nightbench.{name}")
+    # What it reads of each file it keeps.
+    load_catalog(Path(__file__).parents[1] / "benchmarks")
     calls = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     waiting: set[int] = set()

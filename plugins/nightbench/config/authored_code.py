@@ -4,6 +4,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterable, Mapping, Set
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -39,15 +40,9 @@ def code_errors(
     series = python or OLDEST
     found = []
     for path in paths:
-        line, said = 1, ""
-        try:
-            body = ast.parse(path.read_bytes(), str(path), feature_version=_version(series)).body
-        except SyntaxError as error:
-            line, said = error.lineno or 1, f"not valid Python {series}: {error.msg}"
-        except ValueError as error:
-            said = f"not valid Python {series}: {error}"
-        else:
-            defined = _defined(body)
+        defined, line, wrong = _read(path.read_bytes(), _version(series))
+        said = f"not valid Python {series}: {wrong}" if wrong else ""
+        if not wrong:
             lacking = [x for x in expected.get(path.stem, ()) if x not in defined]
             if lacking and "*" not in defined:
                 said = f"defines no {' and no '.join(f'`{name}`' for name in lacking)}"
@@ -55,6 +50,17 @@ def code_errors(
         if said:
             found.append(str(ConfigError(path, [Problem(line, "", said)])))
     return found
+
+
+@lru_cache(maxsize=1024)
+def _read(source: bytes, version: tuple[int, int]) -> tuple[frozenset[str], int, str]:
+    """Return the names that a module has, and the line and the words of what is no Python."""
+    try:
+        return frozenset(_defined(ast.parse(source, feature_version=version).body)), 1, ""
+    except SyntaxError as error:
+        return frozenset(), error.lineno or 1, error.msg
+    except ValueError as error:
+        return frozenset(), 1, str(error)
 
 
 def _instead(defined: Iterable[str]) -> str:
@@ -119,7 +125,12 @@ def complain_of_version(
 def words_of_code(paths: Iterable[Path]) -> set[str]:
     """Return every word of the files."""
     texts = (path.read_text(encoding="utf-8", errors="replace") for path in paths)
-    return {word for text in texts for word in re.findall(r"\w+", text)}
+    return set().union(*map(_words, texts))
+
+
+@lru_cache(maxsize=1024)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", text))
 
 
 def complain_of_unread(

@@ -62,7 +62,7 @@ def _files(folder: Path) -> list[tuple[str, Path]]:
             continue
         if path.suffix in IGNORED_SUFFIXES or not path.is_file():
             continue
-        if path.resolve().is_relative_to(root):
+        if not path.is_symlink() or path.resolve().is_relative_to(root):
             found.append((relative.as_posix(), path))
     return found
 
