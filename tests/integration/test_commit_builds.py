@@ -182,7 +182,7 @@ def processes(word: str) -> list[int]:
 
 async def until(holds: Callable[[], Any]) -> None:
     """Wait until something holds."""
-    ends = time.monotonic() + 60
+    ends = time.monotonic() + 300
     while not holds():
         assert time.monotonic() < ends
         await asyncio.sleep(0.1)
@@ -227,7 +227,9 @@ def test_one_whose_gap_ends_while_it_is_built_waits_again(ground: Ground) -> Non
         ground.measure(row)
     assert ended.value.state == "queued"
     ground.context = dataclasses.replace(ground.context, deadline=None)
+    # On a busy machine the gap may have ended before the first one began.
+    begun = len(ground.builds())
     with pytest.raises(NotMeasured) as ended:
-        ground.measure(row, lambda: "bob" if slow in ground.builds()[1:] else None)
+        ground.measure(row, lambda: "bob" if slow in ground.builds()[begun:] else None)
     assert ended.value.state == "cancelled"
     asyncio.run(until(lambda: not ground.left()))

@@ -43,6 +43,7 @@ from nightbench.experiments.experiment_spool import (
     Document,
     MeasurementStopped,
     check_cancel,
+    is_cancelled,
     withdraw_cancel,
 )
 from nightbench.experiments.rounds import Arm, Launch
@@ -248,7 +249,9 @@ class _Measurement:
         except EnvironmentUnavailable:
             raise
         except NodeError as error:
-            launch = Launch(of_round, arm, "failed", None, (error.reason,))
+            # Nor is it one of the node where `cancel` ends what starts an agent.
+            status = "interrupted" if is_cancelled(self.folder) else "failed"
+            launch = Launch(of_round, arm, status, None, (error.reason,))
         except asyncio.CancelledError:
             await clean_up(job, self.context.targets, self.observer.gang_event)
             reason = Reason(ReasonCode.CANCELLED, observed="interrupted by the user")

@@ -183,6 +183,29 @@ def test_a_cancellation_that_ends_what_prepares_a_node_is_no_fault_of_it(
     assert comparison.ended_launches(folder, made.cases[0].case_id) == []
 
 
+def test_a_cancellation_that_ends_what_starts_an_agent_fails_no_launch(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, spool = plan(place), Spool(place / "home/spool")
+    folder = spool.comparison(NAME)
+
+    async def prepared(*_: object) -> None: ...
+
+    async def ended(*_: object) -> None:
+        request_cancel(folder, "cancelled by the user")
+        raise RemoteFailure("n1", "127.0.0.2:22", "could not run `agent.py start` (exit 143)")
+
+    monkeypatch.setattr(engine, "prepare", prepared)
+    monkeypatch.setattr(engine, "run_gang", ended)
+    catalog, shipment = load_catalog(REPO / "benchmarks"), Shipment(REPO / "benchmarks")
+    context = ExperimentContext(made.suite, made.cluster, catalog, targets={}, shipment=shipment)
+    words = (made, spool, REQUEST, "somebody", context, engine.ComparisonObserver())
+    document = asyncio.run(engine.run_comparison(*words))
+    assert document["cases"][0]["stopped"] == f"{NAME}: cancelled by the user"
+    (launch,) = comparison.ended_launches(folder, made.cases[0].case_id)
+    assert launch.status == "interrupted"
+
+
 def test_old_comparisons_are_removed_with_old_runs(place: Path) -> None:
     _, spool = measured(place)
     assert spool.expire(1) == []
