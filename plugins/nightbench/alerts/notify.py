@@ -9,7 +9,6 @@ accepted is never sent twice.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -33,7 +32,7 @@ from nightbench.core.model import VerdictKind
 from nightbench.core.run_plan import RunPlan
 from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan
-from nightbench.warehouse import Warehouse
+from nightbench.warehouse import Warehouse, opened
 from nightbench.warehouse.connection import Connect
 
 NIGHT, URGENT = "night", "urgent"
@@ -91,8 +90,7 @@ def notify_run(
         UserError: no channel took a message, or the run's plan is gone.
     """
     plan = read_plan(spool.run(run_id))
-    with closing(connect()) as connection:
-        warehouse = Warehouse(connection)
+    with opened(connect) as warehouse:
         warehouse.alerts.lock(plan.run.cluster)
         return notify(warehouse, plan, notifier or Notifier(), night)
 
@@ -113,8 +111,8 @@ def notify_leftovers(
     Raises:
         WarehouseUnavailable: the warehouse is away.
     """
-    with closing(connect()) as connection:
-        left = Warehouse(connection).messages.read("unnotified_suites")
+    with opened(connect) as warehouse:
+        left = warehouse.messages.read("unnotified_suites")
     deliveries: list[Delivery] = []
     problems = []
     for row in left:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,7 +23,7 @@ from nightbench.experiments.engine import ExperimentContext
 from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.night.suspected_regressions import new_confirmation_id, suspected_regression
 from nightbench.spool.plans import read_plan
-from nightbench.warehouse import Warehouse
+from nightbench.warehouse import opened
 from nightbench.warehouse.experiments import NIGHTBENCH, UNDECIDED
 
 INCONCLUSIVE = 3
@@ -66,8 +65,7 @@ def confirm_alert(alert_id: int, *, outside_hours: bool, json: bool) -> int:
 
 def _request(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, ExperimentContext]:
     """Return the confirmation that has not ended, else a new one, with its night and context."""
-    with closing(common.open_warehouse()) as connection:
-        warehouse = Warehouse(connection)
+    with opened(common.open_warehouse) as warehouse:
         repository = warehouse.confirmations
         alert = warehouse.alerts.get(alert_id)
         if alert["verdict"] != VerdictKind.REGRESSED:

@@ -8,7 +8,6 @@
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +28,7 @@ from nightbench.experiments.version_search import (
 from nightbench.gang.provisioning import installable_versions
 from nightbench.nodes import NodesOut
 from nightbench.spool import RunSpool, Spool, read_json, write_json
-from nightbench.warehouse import Warehouse, WarehouseRefused, WarehouseUnavailable
+from nightbench.warehouse import Warehouse, WarehouseRefused, WarehouseUnavailable, opened
 from nightbench.warehouse.connection import Connect
 
 DEFAULT_ROUNDS = 5
@@ -91,8 +90,8 @@ def complete_goal(goal: BisectGoal, connect: Connect) -> BisectGoal:
         UserError: there is no such alert, something is missing, or bad is not newer than good.
     """
     if goal.alert_id is not None:
-        with closing(connect()) as connection:
-            goal = _of_alert(goal, goal.alert_id, Warehouse(connection))
+        with opened(connect) as warehouse:
+            goal = _of_alert(goal, goal.alert_id, warehouse)
     named = {"good": goal.good, "bad": goal.bad, "case": goal.case_id}
     missing = ", ".join(name for name, value in named.items() if not value)
     if missing:
@@ -302,8 +301,8 @@ def load_bisect(connect: Connect, folder: RunSpool, on_error: Callable[[UserErro
     """Store a bisect in the warehouse; where that does not take it the spool has all of it."""
     document = bisect_document(folder)
     try:
-        with closing(connect()) as connection:
-            Warehouse(connection).bisects.store(document, document["steps"])
+        with opened(connect) as warehouse:
+            warehouse.bisects.store(document, document["steps"])
     except (WarehouseUnavailable, WarehouseRefused) as error:
         on_error(error)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -37,7 +36,7 @@ from nightbench.night.planning import case_histories, open_now
 from nightbench.night.scheduled_suites import ScheduledSuite
 from nightbench.spool import Spool
 from nightbench.spool.run import started_at
-from nightbench.warehouse import Warehouse
+from nightbench.warehouse import opened
 from nightbench.warehouse.connection import Connect
 from nightbench.warehouse.repository import Row
 
@@ -264,8 +263,7 @@ def take(
     has ended without it; else the next of the queue.
     """
     now = datetime.now(UTC)
-    with closing(connect()) as connection:
-        warehouse = Warehouse(connection)
+    with opened(connect) as warehouse:
         rows = warehouse.compares.find(states=("queued", "running"))
         if not rows:
             return None

@@ -11,7 +11,6 @@ All that asks the warehouse raises `WarehouseUnavailable` where it is away.
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -48,7 +47,7 @@ from nightbench.night.suspected_regressions import (
 )
 from nightbench.nodes import NodesOut, left_out_because, nodes_out_from_json, nodes_out_to_json
 from nightbench.spool import Spool
-from nightbench.warehouse import Warehouse, WarehouseUnavailable
+from nightbench.warehouse import WarehouseUnavailable, opened
 from nightbench.warehouse.connection import Connect
 from nightbench.warehouse.experiments import NIGHTBENCH, UNDECIDED
 
@@ -84,11 +83,10 @@ class ConfirmRequest:
 
 def begin_confirmation(connect: Connect, confirmation_id: int) -> ConfirmRequest | None:
     """Mark a confirmation as running and return it; None where it has ended or never was."""
-    with closing(connect()) as connection:
-        repository = Warehouse(connection).confirmations
-        if not repository.begin(confirmation_id):
+    with opened(connect) as warehouse:
+        if not warehouse.confirmations.begin(confirmation_id):
             return None
-        (row,) = repository.find(confirmation_id=confirmation_id)
+        (row,) = warehouse.confirmations.find(confirmation_id=confirmation_id)
         suspect = from_document(SuspectedRegression, row["detail"])
         return ConfirmRequest(
             confirmation_id, row["comparison_id"], suspect, row["until"], row["asked_by"]
@@ -102,8 +100,8 @@ def end_confirmation(
     detail: Mapping[str, Any] | None = None,
 ) -> None:
     """Store the outcome of a confirmation; what was measured stays in the spool as well."""
-    with closing(connect()) as connection:
-        Warehouse(connection).confirmations.end(request.confirmation_id, found, detail)
+    with opened(connect) as warehouse:
+        warehouse.confirmations.end(request.confirmation_id, found, detail)
 
 
 def spare_seconds(connect: Connect, request: ConfirmRequest) -> float:
@@ -111,8 +109,8 @@ def spare_seconds(connect: Connect, request: ConfirmRequest) -> float:
     if request.until is None:
         return 0.0
     try:
-        with closing(connect()) as connection:
-            waiting = Warehouse(connection).confirmations.waiting(request.suspect.run_id)
+        with opened(connect) as warehouse:
+            waiting = warehouse.confirmations.waiting(request.suspect.run_id)
     except WarehouseUnavailable:
         return 0.0  # What was measured so far is not lost: storing the outcome is tried again.
     others = [row for row in waiting if row["confirmation_id"] != request.confirmation_id]
@@ -122,22 +120,22 @@ def spare_seconds(connect: Connect, request: ConfirmRequest) -> float:
 
 def runs_to_confirm(connect: Connect, run_ids: Iterable[str]) -> list[str]:
     """Return those of the runs, each once, whose message waits for confirmations."""
-    with closing(connect()) as connection:
-        repository = Warehouse(connection).confirmations
-        return [run_id for run_id in dict.fromkeys(run_ids) if repository.waiting(run_id)]
+    with opened(connect) as warehouse:
+        return [
+            run_id for run_id in dict.fromkeys(run_ids) if warehouse.confirmations.waiting(run_id)
+        ]
 
 
 def give_up_overdue(connect: Connect) -> list[str]:
     """Give up what did not end in time, and return the runs that it belongs to."""
-    with closing(connect()) as connection:
-        repository = Warehouse(connection).confirmations
+    with opened(connect) as warehouse:
         late = {
             row["run_id"]
-            for row in repository.find(states=UNDECIDED)
+            for row in warehouse.confirmations.find(states=UNDECIDED)
             if row["is_overdue"] and row["asked_by"] == NIGHTBENCH
         }
         why = "Not measured again: it did not end in the night's time for it"
-        return [run_id for run_id in sorted(late) if repository.give_up(run_id, why)]
+        return [run_id for run_id in sorted(late) if warehouse.confirmations.give_up(run_id, why)]
 
 
 def give_up_rest(connect: Connect, spool: Spool, run_id: str) -> int:
@@ -145,15 +143,14 @@ def give_up_rest(connect: Connect, spool: Spool, run_id: str) -> int:
 
     What a living process measures (another DAG run, or a person) goes on, and is waited for.
     """
-    with closing(connect()) as connection:
-        repository = Warehouse(connection).confirmations
+    with opened(connect) as warehouse:
         measured = [
             row["confirmation_id"]
-            for row in repository.find(run_id=run_id, states=UNDECIDED)
+            for row in warehouse.confirmations.find(run_id=run_id, states=UNDECIDED)
             if _is_steered(spool, row["comparison_id"])
         ]
         why = "Not measured again: its task ended without an outcome; the task's log says why"
-        return repository.give_up(run_id, why, every=True, apart_from=measured)
+        return warehouse.confirmations.give_up(run_id, why, every=True, apart_from=measured)
 
 
 def _is_steered(spool: Spool, comparison_id: str) -> bool:

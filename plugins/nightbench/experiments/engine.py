@@ -9,7 +9,6 @@ takes up one that still runs.
 import asyncio
 import dataclasses
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -62,7 +61,7 @@ from nightbench.night.code_snapshot import shipment_of_now
 from nightbench.night.planning import case_histories, open_now
 from nightbench.nodes import NodesOut, NodeState
 from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome, RunSpool, Spool
-from nightbench.warehouse import Warehouse, WarehouseUnavailable
+from nightbench.warehouse import WarehouseUnavailable, opened
 from nightbench.warehouse.connection import Connect
 
 
@@ -103,8 +102,8 @@ def experiment_context(
     deadline = min((end for end in ends if end is not None), default=None)
     states: Mapping[str, NodeState] = {}
     try:
-        with closing(connect()) as connection:
-            states = Warehouse(connection).nodes.states(cluster.name)
+        with opened(connect) as warehouse:
+            states = warehouse.nodes.states(cluster.name)
     except WarehouseUnavailable:
         pass  # Nobody knows of quarantines then; the preflight counts all the same.
     past = case_histories(cluster.name, connect, spool) if deadline is not None else {}

@@ -4,7 +4,6 @@ import dataclasses
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,7 +13,7 @@ from nightbench.core.acceptance import ModeCell, acceptance_suite
 from nightbench.core.errors import UserError
 from nightbench.core.model import Accepted, Build, Catalog, Cluster
 from nightbench.core.run_plan import build_of
-from nightbench.warehouse import Warehouse, WarehouseRefused, WarehouseUnavailable
+from nightbench.warehouse import WarehouseRefused, WarehouseUnavailable, opened
 from nightbench.warehouse.acceptance import PASSED, AcceptedMode
 from nightbench.warehouse.connection import Connect
 
@@ -138,8 +137,8 @@ def accepting(catalog: Catalog, connect: Connect) -> Catalog:
     def accepted(cluster: Cluster) -> Accepted:
         if cluster.name not in found:
             try:
-                with closing(connect()) as connection:
-                    modes = Warehouse(connection).acceptance.modes(cluster.name)
+                with opened(connect) as warehouse:
+                    modes = warehouse.acceptance.modes(cluster.name)
             except (WarehouseUnavailable, WarehouseRefused) as error:
                 log.warning("untried modes stay untried, acceptances are unknown: %s", error)
                 modes = []

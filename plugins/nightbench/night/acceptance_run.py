@@ -30,7 +30,7 @@ from nightbench.nodes import Control, FindingLevel, NodeState, product_shares, s
 from nightbench.nodes.device_peaks import peak_of
 from nightbench.spool import RunSpool, Spool
 from nightbench.spool.plans import mark_ended, store_plan
-from nightbench.warehouse import Warehouse
+from nightbench.warehouse import opened
 from nightbench.warehouse.connection import Connect
 
 LEAST_SHARE = 0.5
@@ -94,8 +94,8 @@ class AcceptanceContext:
         Raises:
             UserError: the warehouse is away.
         """
-        with closing(self.connect()) as connection:
-            known = Warehouse(connection).acceptance.modes(self.cluster.name)
+        with opened(self.connect) as warehouse:
+            known = warehouse.acceptance.modes(self.cluster.name)
         return mode_states(cells, known, self.cluster, self.catalog, again=again)
 
 

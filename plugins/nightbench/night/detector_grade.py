@@ -4,7 +4,6 @@ import logging
 import time
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
@@ -23,7 +22,7 @@ from nightbench.detection.grading import (
     power_grade,
 )
 from nightbench.detection.shadows import FALLS, QUIET, Shadow, SizeClass, plant, quiet_copy
-from nightbench.warehouse import Warehouse
+from nightbench.warehouse import Warehouse, opened
 from nightbench.warehouse.connection import Connect
 from nightbench.warehouse.grades import Counts, GradeRepository, Progress
 
@@ -110,8 +109,7 @@ def grade(
     chosen = detector or ChangeDetector(with_smallest=False)
     run = plan.run
     judged = waiting = 0
-    with closing(connect()) as connection:
-        warehouse = Warehouse(connection)
+    with opened(connect) as warehouse:
         repository = warehouse.grades
         histories = _histories(warehouse, plan, read or {})
         months = _months(run.started_at)

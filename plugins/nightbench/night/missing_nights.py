@@ -6,7 +6,6 @@ Each missing night is notified once, and once more when its result arrives late.
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -29,7 +28,7 @@ from nightbench.core.expected_nights import (
 from nightbench.core.model import RunKind
 from nightbench.night.scheduled_suites import ScheduledSuite
 from nightbench.spool import RunSpool, Spool, SpoolError
-from nightbench.warehouse import Warehouse
+from nightbench.warehouse import opened
 from nightbench.warehouse.connection import Connect
 from nightbench.warehouse.nights import NightRepository
 
@@ -92,17 +91,16 @@ def check_deadlines(
     Raises:
         WarehouseUnavailable: the warehouse is away.
     """
-    with closing(connect()) as connection:
-        repository = Warehouse(connection).nights
-        if not repository.lock():
+    with opened(connect) as warehouse:
+        if not warehouse.nights.lock():
             return DeadlineCheck(len(promises), other_at_work=True)
         kept: list[CheckedNight] = []
         latest: dict[tuple[str, str], CheckedNight] = {}
         for each in promises:
-            promise = _whole(each, repository, spool)
+            promise = _whole(each, warehouse.nights, spool)
             if promise is None or promise.timetable is None:
                 continue
-            for one in _nights_of(promise, promise.timetable, repository, spool, now):
+            for one in _nights_of(promise, promise.timetable, warehouse.nights, spool, now):
                 kept.append(one)
                 if one.night.due_at <= now and now - one.night.scheduled_at <= LATEST:
                     latest[one.promise.cluster, one.promise.suite] = one
@@ -110,13 +108,13 @@ def check_deadlines(
             cluster
             for cluster in {cluster for cluster, _ in latest}
             if _is_silent(
-                [one for (c, _), one in latest.items() if c == cluster], repository, cluster
+                [one for (c, _), one in latest.items() if c == cluster], warehouse.nights, cluster
             )
         }
-        notifier = _MissingNightNotifier(repository, now, resolve, base_url)
+        notifier = _MissingNightNotifier(warehouse.nights, now, resolve, base_url)
         notifier.send_all(kept, silent)
         missing = tuple(one for one in kept if one.found.state is NightState.MISSING)
-        repository.store_check(len(promises), len(missing), now)
+        warehouse.nights.store_check(len(promises), len(missing), now)
     return DeadlineCheck(
         len(promises), missing, tuple(notifier.deliveries), tuple(notifier.refusals)
     )
@@ -381,9 +379,8 @@ def require_recent_check(connect: Connect, now: datetime) -> None:
     Raises:
         UserError: the last check is more than an hour old, or the warehouse is away.
     """
-    with closing(connect()) as connection:
-        repository = Warehouse(connection).nights
-        last, first = repository.first("deadline_check"), repository.first_run_at()
+    with opened(connect) as warehouse:
+        last, first = warehouse.nights.first("deadline_check"), warehouse.nights.first_run_at()
     if last is None and (first is None or now - first <= UNCHECKED):
         return  # A new deployment: its first check is about to run.
     problem = unchecked(last["checked_at"] if last else None, now)

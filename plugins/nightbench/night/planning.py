@@ -6,7 +6,6 @@ Durations and last tries of cases are read from the warehouse, or else from the 
 import logging
 import statistics
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -36,7 +35,7 @@ from nightbench.night.code_snapshot import keep_code
 from nightbench.night.night_pairs import beside, plan_pairs
 from nightbench.spool import CaseStore, RunSpool, Spool, SpoolError
 from nightbench.spool.plans import PlannedJob, save_cluster, save_job, store_plan
-from nightbench.warehouse import Warehouse, WarehouseRefused, WarehouseUnavailable
+from nightbench.warehouse import WarehouseRefused, WarehouseUnavailable, opened
 from nightbench.warehouse.connection import Connect
 
 log = logging.getLogger(__name__)
@@ -51,8 +50,8 @@ def case_histories(cluster: str, connect: Connect, spool: Spool) -> dict[str, Ca
     Where the warehouse is away, the newest runs in the spool are read.
     """
     try:
-        with closing(connect()) as connection:
-            return Warehouse(connection).runs.case_past(cluster)
+        with opened(connect) as warehouse:
+            return warehouse.runs.case_past(cluster)
     except (WarehouseUnavailable, WarehouseRefused) as error:
         log.warning("Estimates come from the spool: %s", error)
         return _of_files(cluster, spool)
@@ -284,10 +283,8 @@ def plan_run(
     for job in plan.jobs:
         save_job(folder, PlannedJob.of(job, cluster, outside_hours=request.outside_hours))
     try:
-        with closing(connect()) as connection:
-            Warehouse(connection).runs.plan(
-                plan.run, [case.planned for case in plan.cases], cluster
-            )
+        with opened(connect) as warehouse:
+            warehouse.runs.plan(plan.run, [case.planned for case in plan.cases], cluster)
     except (WarehouseUnavailable, WarehouseRefused) as error:
         # The run is measured all the same: the ingest stores the plan with its results.
         log.warning("The plan waits in the spool: %s", error)

@@ -1,7 +1,6 @@
 """Gathers what the report of a run shows, tables included, and keeps it as Markdown and HTML."""
 
 from collections.abc import Collection, Sequence
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from nightbench.report import (
 from nightbench.report.run_report import RunReport, headline
 from nightbench.spool import RunSpool
 from nightbench.spool.plans import read_plan
-from nightbench.warehouse import Warehouse
+from nightbench.warehouse import Warehouse, opened
 from nightbench.warehouse.connection import Connect
 from nightbench.warehouse.tables import TableRepository
 
@@ -165,8 +164,7 @@ def write_run_digest(
         UserError: the warehouse is away, or the run's files cannot be read.
     """
     lines = [*notes, graded.sentence()] if graded is not None else notes
-    with closing(connect()) as connection:
-        stored = Warehouse(connection)
-        rows = from_warehouse(stored.runs.results(run.run_id))
-        report = gather(stored, read_plan(run).run, rows, run, lines, folder)
+    with opened(connect) as warehouse:
+        rows = from_warehouse(warehouse.runs.results(run.run_id))
+        report = gather(warehouse, read_plan(run).run, rows, run, lines, folder)
     return headline(rows), keep_report(report, folder)

@@ -277,7 +277,7 @@ class _Noted:
     @contextmanager
     def _compares(self) -> Iterator[CompareQueue]:
         from nightbench.orchestration.connections import connect
-        from nightbench.warehouse import Warehouse
+        from nightbench.warehouse import opened
 
-        with closing(connect()) as connection:
-            yield Warehouse(connection).compares
+        with opened(connect) as warehouse:
+            yield warehouse.compares

@@ -161,13 +161,11 @@ def expire_files(**context: Any) -> dict[str, int]:
 @task(trigger_rule="all_done")
 def drop_old_details(**context: Any) -> list[str]:
     """Drop steps of ranks from the warehouse that are older than their time."""
-    from contextlib import closing
-
     from nightbench.orchestration.connections import connect
-    from nightbench.warehouse import Warehouse
+    from nightbench.warehouse import opened
 
-    with user_errors_fail_task(), closing(connect()) as connection:
-        dropped = Warehouse(connection).runs.drop_old_details(context["params"]["detail_days"])
+    with user_errors_fail_task(), opened(connect) as warehouse:
+        dropped = warehouse.runs.drop_old_details(context["params"]["detail_days"])
     for name in dropped:
         log.info("emptied %s", name)
     return dropped

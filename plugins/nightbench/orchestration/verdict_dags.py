@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -172,11 +171,14 @@ def confirm_dag() -> DAG:
 def suspects(**context: Any) -> list[int]:
     """Return the ids of the confirmations that a message waits for."""
     from nightbench.orchestration.connections import connect
-    from nightbench.warehouse import Warehouse
+    from nightbench.warehouse import opened
 
-    with closing(connect()) as connection:
-        repository = Warehouse(connection).confirmations
-        rows = [row for run_id in triggering_run_ids(context) for row in repository.waiting(run_id)]
+    with opened(connect) as warehouse:
+        rows = [
+            row
+            for run_id in triggering_run_ids(context)
+            for row in warehouse.confirmations.waiting(run_id)
+        ]
     for row in rows:
         log.info(
             "%s on %s: %+.1f %%", row["case_id"], row["cluster"], 100 * row["detail"]["change"]

@@ -1,10 +1,13 @@
 """All repositories on one connection."""
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
 from nightbench.warehouse.acceptance import AcceptanceRepository
 from nightbench.warehouse.alerts import AlertRepository, MessageRepository
 from nightbench.warehouse.causes import CauseRepository
 from nightbench.warehouse.compare_queue import CompareQueue
-from nightbench.warehouse.connection import Connection
+from nightbench.warehouse.connection import Connect, Connection
 from nightbench.warehouse.experiments import BisectRepository, ConfirmationRepository
 from nightbench.warehouse.exports import ExportRepository
 from nightbench.warehouse.grades import GradeRepository
@@ -33,3 +36,10 @@ class Warehouse:
         self.tables = TableRepository(connection)
         self.acceptance = AcceptanceRepository(connection)
         self.exports = ExportRepository(connection)
+
+
+@contextmanager
+def opened(connect: Connect) -> Iterator[Warehouse]:
+    """Open the warehouse, and close it at the end."""
+    with closing(connect()) as connection:
+        yield Warehouse(connection)
