@@ -94,8 +94,14 @@ def _preflight(options: argparse.Namespace) -> object:
 
 
 def _allreduce(options: argparse.Namespace) -> object:
-    from nodeside import allreduce
+    from nodeside import allreduce, control_measurements
 
+    if options.controls:
+        words = [str(options.rounds), "--rank", str(options.rank), "--world", str(options.world)]
+        words += ["--listen-range", "{}-{}".format(*options.listen_range)]
+        words += ["--copy-bytes", str(options.bytes)]
+        prefixes = dict(options.prefix)
+        control_measurements.become_rank(options.controls, HERE, options.root, prefixes, words)
     return allreduce.allreduce(
         options.rank,
         options.world,
@@ -300,6 +306,9 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--bytes", type=int, default=4 * 2**20)
     verb.add_argument("--rounds", type=int, default=5)
     verb.add_argument("--bind", help="address to listen on; all when absent")
+    verb.add_argument("--controls", choices=("gpu",), help="between devices, by a line's script")
+    verb.add_argument("--root", help="of the environments of lines")
+    verb.add_argument("--prefix", type=_line_and_folder, action="append", default=[])
     verb.set_defaults(run=_allreduce)
 
     verb = verbs.add_parser("run", help="measure an exported plan on this machine, or on several")

@@ -1,4 +1,4 @@
-"""CommandFolder measurements: a node's own speed, to tell a slow node from slow code."""
+"""Control measurements: a node's own speed, to tell a slow node from slow code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from typing import Any, Mapping, Sequence
 
 from nodeside.doctor import environments
-from nodeside.files import read_json
+from nodeside.files import AgentError, read_json
 
 VALUES = 7
 _BUDGET_S = 1.2
@@ -100,6 +100,30 @@ def of_devices(
         root: folder of Nightbench on the node; its newest environment of the line is taken.
         prefixes: framework line -> prefix used instead of an environment.
     """
+    found = _script_of(kind, code, root, prefixes)
+    return run_script(*found) if found else ([], None)
+
+
+def become_rank(
+    kind: str, code: str, root: str, prefixes: Mapping[str, str], words: Sequence[str]
+) -> None:
+    """Become the same script as one node's part in an all-reduce between devices of several nodes.
+
+    It gets these words on its command line; the others are those of `of_devices`.
+
+    Raises:
+        AgentError: no line here has such a script.
+    """
+    found = _script_of(kind, code, root, prefixes)
+    if found is None:
+        raise AgentError("no framework line on this node has a script of controls for " + kind)
+    os.execv(found[0], [*found, *words])
+
+
+def _script_of(
+    kind: str, code: str, root: str, prefixes: Mapping[str, str]
+) -> tuple[str, str] | None:
+    """Return the interpreter and the script of the first framework line that has both."""
     newest = {env["line"]: env for env in sorted(environments(root), key=lambda e: e["used_at_s"])}
     for path in sorted(glob.glob(os.path.join(glob.escape(code), "frameworks/*/framework.json"))):
         folder = os.path.dirname(path)
@@ -110,8 +134,8 @@ def of_devices(
             prefix = os.path.join(root, "envs", newest[line]["name"])
         if script is not None and prefix is not None:
             python = os.path.join(os.path.expanduser(prefix), "bin", "python")
-            return run_script(python, os.path.join(folder, script))
-    return [], None
+            return python, os.path.join(folder, script)
+    return None
 
 
 def run_script(

@@ -45,7 +45,7 @@ comment on view staging.control_series is
 comment on column staging.control_series.cluster is 'The cluster';
 comment on column staging.control_series.node is 'The node; n1+n2 where it is between nodes';
 comment on column staging.control_series.metric is
-'matrix_product (float32) or matrix_product_tf32, _bf16, _fp16, memory_copy, all_reduce or '
-'all_reduce_in_node';
-comment on column staging.control_series.device is 'cpu, gpu-0 or network';
+'matrix_product (float32) or matrix_product_tf32, _bf16, _fp16, memory_copy, all_reduce, '
+'all_reduce_in_node or all_reduce_gpus';
+comment on column staging.control_series.device is 'cpu, gpu-0, gpus or network';
 comment on column staging.control_series.backend is 'What computed it';

@@ -359,3 +359,20 @@ def test_paddle2_sends_copies_on_the_cpu_to_servers(tmp_path: Path) -> None:
     fetched = "if scope is not own:"
     stale = trained(tmp_path / "stale", fetched, "if False:")["loss"]["window"]
     assert sum(stale[-20:]) / 20 > 0.9 * rank["loss"]["first"]
+
+
+def test_processes_of_two_nodes_reduce_together(tmp_path: Path) -> None:
+    """The control between GPUs of several nodes, over gloo: NCCL needs a device."""
+    python = build_environment(tmp_path / "envs", "pytorch")
+    argv = [python, str(BENCHMARKS / "frameworks/pytorch/controls.py"), "3", "--device", "cpu"]
+    argv += ["--copy-bytes", "1000000", "--world", "2", "--listen-range", "23800-23899", "--rank"]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    nodes = [subprocess.Popen([*argv, str(rank)], **pipes) for rank in range(2)]
+    ports = [json.loads(node.stdout.readline())["port"] for node in nodes]
+    for node in nodes:
+        node.stdin.write(json.dumps([f"127.0.0.1:{port}" for port in ports]) + "\n")
+        node.stdin.flush()
+    said = [json.loads(node.communicate(timeout=300)[0]) for node in nodes]
+    assert said[0] == said[1]
+    assert (said[0]["bytes"], said[0]["backend"], len(said[0]["seconds"])) == (1000000, "gloo", 3)
+    assert min(said[0]["seconds"]) > 0

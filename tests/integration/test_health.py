@@ -18,6 +18,7 @@ from tests.integration.terminal import TRIAL, Terminal, terminal
 
 from nightbench.core.model import Cluster, ReasonCode
 from nightbench.gang import preflight, sweep
+from nightbench.night.cluster_preflight import judge
 from nightbench.nodes import FindingLevel, NodePreflight, findings
 
 SCHEMA = json.loads((REPO / "benchmarks/contract/preflight.schema.json").read_text())
@@ -112,6 +113,40 @@ async def test_a_network_that_is_closed_is_a_finding(shipment, nodes, cluster, m
     _looks, network = await preflight(closed, nodes.targets, shipment)
     assert network.control is None
     assert "n1, n2" in network.problem
+
+
+@pytest.mark.parametrize("ends_well", [True, False])
+async def test_gpus_of_all_nodes_reduce_by_a_lines_script(
+    shipment, nodes, cluster, monkeypatch, tmp_path, ends_well
+):
+    """Nodes without GPUs, whose prefix of PyTorch is a script that answers as NCCL's would."""
+    module = sys.modules["nightbench.gang.preflight"]
+    monkeypatch.setattr(module, "_has_gpu_controls", lambda _: True)
+    python = tmp_path / "bin/python"
+    python.parent.mkdir()
+    said = r'{"seconds": [0.5], "bytes": 1000000000, "backend": "%s"}\n'
+    answer = f"""printf '{said}' "$NCCL_SOCKET_IFNAME $NCCL_ALGO\""""
+    if not ends_well:
+        answer = "echo no GPU is here >&2; exit 3"
+    python.write_text(f"#!/bin/sh\necho '{{\"port\": 1}}'; read -r peers; {answer}\n")
+    python.chmod(0o755)
+    places = dataclasses.replace(cluster.environments, paths={"pytorch": str(tmp_path)})
+    both = tuple(dataclasses.replace(node, interface="lo") for node in cluster.nodes)
+    given = dataclasses.replace(
+        cluster, nodes=both, environments=places, device_kind="gpu", env={"NCCL_ALGO": "Ring 2"}
+    )
+    seen, network = await preflight(given, nodes.targets, shipment, controls=True)
+    health = judge(given, seen, network)
+    told = [(each.level, each.found) for each in health.between if each.what == "all_reduce_gpus"]
+    if ends_well:
+        assert told == []
+        control = health.controls[-1]
+        assert control.key == ("n1+n2", "all_reduce_gpus", "gpus", "lo Ring 2")
+        assert control.values == (2.0,)
+    else:
+        assert [level for level, _ in told] == [FindingLevel.WARN]
+        assert "no GPU is here" in told[0][1]
+        assert health.controls[-1].metric == "all_reduce"
 
 
 async def test_orphans_are_found_and_only_they_are_ended(shipment, nodes, cluster):

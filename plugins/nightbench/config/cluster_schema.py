@@ -291,6 +291,7 @@ class HealthFile(StrictModel):
             "memory_copy",
             "all_reduce",
             "all_reduce_in_node",
+            "all_reduce_gpus",
         ],
         Annotated[float, Field(gt=0), v.Words("number")],
     ] = Field({})

@@ -7,7 +7,7 @@ lock is held get no control measurements.
 import asyncio
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nightbench.core.errors import UserError
@@ -20,7 +20,7 @@ from nightbench.gang.ssh_connection import Conversation
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
 from nightbench.nodes import Control, NodePreflight
-from nightbench.nodes.node_preflight import all_reduce
+from nightbench.nodes.node_preflight import ALL_REDUCE_GPUS, all_reduce
 from nightbench.spool import utc_now
 
 AT_ONCE = 32
@@ -29,16 +29,24 @@ EXAMINE_TIMEOUT_S = 120.0
 CONTROLS_TIMEOUT_S = 300.0
 """With control measurements: a framework's import on a cold file system takes most of it."""
 RING_TIMEOUT_S = 90.0
+GPUS_TIMEOUT_S = 180.0
+"""Between GPUs: a framework's import and NCCL's connections take most of it."""
+GPUS_BYTES = 128 * 2**20
+FAILED_S = 10.0
+"""Within which the other ranks of an all-reduce may tell why they failed, once one has."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """The result of the all-reduce between nodes."""
+    """The results of the all-reduces between nodes."""
 
     nodes: tuple[str, ...]
     control: Control | None = None
     problem: str | None = None
     """Why there is no figure."""
+    gpus: Control | None = None
+    """Between the GPUs of all nodes, where all have a script of controls for them."""
+    gpus_problem: str | None = None
 
 
 async def preflight(
@@ -75,6 +83,8 @@ async def preflight(
         ]
         several = len(free) > 1 and cluster.slurm is None
         network = await _network(free) if several else None
+        if controls and network and network.control and all(map(_has_gpu_controls, examined)):
+            network = await _between_gpus(cluster, free, network)
     return [seen for seen, _ in examined], network
 
 
@@ -128,20 +138,64 @@ async def _control_options(cluster: Cluster, agent: Agent) -> list[str]:
 
 async def _network(agents: Sequence[tuple[Node, Agent]]) -> Network:
     names = tuple(node.name for node, _ in agents)
-    try:
-        async with asyncio.timeout(RING_TIMEOUT_S):
-            answers = await _ring(agents)
-    except TimeoutError:
-        return Network(
-            names, problem=f"no all-reduce between {', '.join(names)} in {RING_TIMEOUT_S:g} s"
-        )
-    except NodeError as error:
-        return Network(names, problem=str(error))
+    answers = await _answers(agents, RING_TIMEOUT_S)
+    if isinstance(answers, str):
+        return Network(names, problem=answers)
     return Network(names, all_reduce(names, answers))
 
 
-async def _ring(agents: Sequence[tuple[Node, Agent]]) -> list[dict[str, Any]]:
-    """Run one ring all-reduce over all nodes; return the ranks' answers in the nodes' order."""
+def _has_gpu_controls(examined: tuple[NodePreflight, Agent | None]) -> bool:
+    document = examined[0].document or {}
+    return any(each["device"].startswith("gpu") for each in document.get("controls", ()))
+
+
+async def _between_gpus(
+    cluster: Cluster, agents: Sequence[tuple[Node, Agent]], network: Network
+) -> Network:
+    """Add what the GPUs of all nodes reduce together, by NCCL as jobs would use it."""
+
+    def before(node: Node) -> list[str]:
+        own = {"NCCL_SOCKET_IFNAME": node.interface} if node.interface else {}
+        if node.devices:
+            own["CUDA_VISIBLE_DEVICES"] = ",".join(node.devices)
+        return ["env", *(f"{k}={v}" for k, v in {**own, **cluster.env, **node.env}.items())]
+
+    def after(agent: Agent) -> list[str]:
+        words = ["--controls", cluster.device_kind, *agent.where[:2], "--bytes", str(GPUS_BYTES)]
+        prefixes = [f"{line}={prefix}" for line, prefix in agent.policy.paths.items()]
+        return [*words, *repeated_option("--prefix", prefixes)]
+
+    answers = await _answers(agents, GPUS_TIMEOUT_S, before, after)
+    if isinstance(answers, str):
+        return dataclasses.replace(network, gpus_problem=answers)
+    found = all_reduce(network.nodes, answers, ALL_REDUCE_GPUS, "gpus")
+    return dataclasses.replace(network, gpus=found)
+
+
+async def _answers(
+    agents: Sequence[tuple[Node, Agent]], limit_s: float, *words: Any
+) -> list[dict[str, Any]] | str:
+    """Return the answers of all ranks, or why there are none."""
+    try:
+        async with asyncio.timeout(limit_s):
+            return await _ring(agents, limit_s, *words)
+    except TimeoutError:
+        names = ", ".join(node.name for node, _ in agents)
+        return f"no all-reduce between {names} in {limit_s:g} s"
+    except NodeError as error:
+        return str(error)
+
+
+async def _ring(
+    agents: Sequence[tuple[Node, Agent]],
+    answer_s: float,
+    before: Callable[[Node], list[str]] = lambda _: [],
+    after: Callable[[Agent], list[str]] = lambda _: [],
+) -> list[dict[str, Any]]:
+    """Run one all-reduce over all nodes; return the ranks' answers in the nodes' order.
+
+    Further words of the command are those `before` it, of a node, and `after` it, of an agent.
+    """
     ports: dict[str, asyncio.Future[str]] = {
         node.name: asyncio.get_running_loop().create_future() for node, _ in agents
     }
@@ -149,10 +203,11 @@ async def _ring(agents: Sequence[tuple[Node, Agent]]) -> list[dict[str, Any]]:
     async def rank(number: int, node: Node, agent: Agent) -> dict[str, Any]:
         transport = agent.transport
         address = node.data_address or node.host
-        argv = [*agent.command, "allreduce", "--rank", str(number), "--world", str(len(agents))]
+        argv = [*before(node), *agent.command, "allreduce", *after(agent)]
+        argv += ["--rank", str(number), "--world", str(len(agents))]
         argv += ["--listen-range", "-".join(map(str, node.port_range))]
         argv += ["--bind", "::"] if ":" in address else []
-        async with transport.converse(argv) as ring:
+        async with transport.converse(argv, answer_s) as ring:
             try:
                 port = (await _next_answer(transport, ring, "port"))["port"]
                 host = f"[{address}]" if ":" in address else address
@@ -167,9 +222,16 @@ async def _ring(agents: Sequence[tuple[Node, Agent]]) -> list[dict[str, Any]]:
                 transport, ring, "seconds"
             )
 
-    numbered = [(k, node, agent) for k, (node, agent) in enumerate(agents)]
-    done = await asyncio.gather(*(rank(*each) for each in numbered), return_exceptions=True)
-    # A rank that fails makes the others fail: its own error is the cause.
+    tasks = [asyncio.create_task(rank(k, *each)) for k, each in enumerate(agents)]
+    try:
+        # A rank that fails makes the others fail, or wait for it: its own error is the cause.
+        _, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        if waiting:
+            await asyncio.wait(waiting, timeout=FAILED_S)
+    finally:
+        for task in tasks:
+            task.cancel()
+    done = await asyncio.gather(*tasks, return_exceptions=True)
     for kind in (NodeError, BaseException):
         for result in done:
             if isinstance(result, kind):

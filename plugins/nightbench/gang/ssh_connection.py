@@ -125,8 +125,13 @@ class SshConnection:
             return Completed(status, output, stderr)
 
     @contextlib.asynccontextmanager
-    async def converse(self, argv: Sequence[str]) -> AsyncIterator[Conversation]:
-        """Run a command that answers each line with a line; it ends with the context."""
+    async def converse(
+        self, argv: Sequence[str], answer_s: float = FILE_TIMEOUT_S
+    ) -> AsyncIterator[Conversation]:
+        """Run a command that answers each line with a line; it ends with the context.
+
+        Each answer may take `answer_s`.
+        """
         async with self._process(argv, None) as process:
             noise: list[bytes] = []
             async with self.guard(f"begin {argv[0]}", FILE_TIMEOUT_S):
@@ -135,7 +140,7 @@ class SshConnection:
                         said = b"".join(noise) + await process.stderr.read()
                         raise self._not_run(argv[0], process.exit_status, said)
                     noise.append(line)
-            yield Conversation(self, process)
+            yield Conversation(self, process, answer_s)
 
     @contextlib.asynccontextmanager
     async def _process(
@@ -331,9 +336,15 @@ class SshConnection:
 class Conversation:
     """A command that answers each line of its input with one line."""
 
-    def __init__(self, transport: SshConnection, process: asyncssh.SSHClientProcess[bytes]) -> None:
+    def __init__(
+        self,
+        transport: SshConnection,
+        process: asyncssh.SSHClientProcess[bytes],
+        answer_s: float = FILE_TIMEOUT_S,
+    ) -> None:
         self._transport = transport
         self._process = process
+        self._answer_s = answer_s
 
     async def ask(self, line: str) -> str:
         """Send one line; return the answer without its line end."""
@@ -343,7 +354,7 @@ class Conversation:
 
     async def read_line(self) -> str:
         """Return the next line of its output without its line end."""
-        async with self._transport.guard("converse", FILE_TIMEOUT_S):
+        async with self._transport.guard("converse", self._answer_s):
             answer = await self._process.stdout.readline()
             if not answer:
                 why = (await self._process.stderr.read()).decode(errors="replace").strip()

@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from nightbench.core.model import Run
-from nightbench.nodes.node_preflight import ALL_REDUCE
 from nightbench.warehouse.causes import CauseRepository
 from nightbench.warehouse.repository import Row
 
@@ -53,7 +52,7 @@ def kinds(measured: Sequence[Row], nodes: Collection[str]) -> dict[Kind, float]:
     found: dict[Kind, list[float]] = defaultdict(list)
     for row in measured:
         kind = (row["metric"], row["device"], row["backend"])
-        if row["metric"] == ALL_REDUCE:
+        if "+" in row["node"]:
             if set(row["node"].split("+")) == set(nodes):
                 found[kind] = [row["median"]] * len(nodes)
         elif row["node"] in nodes:

@@ -114,8 +114,10 @@ def judge(
     between = list(compare(seen))
     if network is not None and network.problem is not None:
         between.append(_no_network(network))
-    if network is not None and network.control is not None:
-        controls.append(network.control)
+    if network is not None and network.gpus_problem is not None:
+        between.append(_no_nccl(network))
+    if network is not None:
+        controls += filter(None, (network.control, network.gpus))
     return ClusterHealth(
         cluster=cluster.name,
         at=datetime.fromisoformat(max(each.at for each in seen)),
@@ -141,6 +143,17 @@ def _no_network(network: Network) -> Finding:
         f"nodes reach each other ({', '.join(network.nodes)})",
         "frameworks listen on `port_range` at `data_address`: open these ports between the nodes "
         "in their firewalls, and name the right address in the cluster's YAML",
+    )
+
+
+def _no_nccl(network: Network) -> Finding:
+    return Finding(
+        FindingLevel.WARN,
+        "all_reduce_gpus",
+        str(network.gpus_problem),
+        f"the GPUs of {', '.join(network.nodes)} reduce together",
+        "NCCL's own words stand there: look at `interface` of the nodes, NCCL_* in `env` of the "
+        "cluster's YAML, and the ports that it listens on, which are not those of `port_range`",
     )
 
 

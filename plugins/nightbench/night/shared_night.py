@@ -33,7 +33,6 @@ from nightbench.detection.factors import (
 )
 from nightbench.detection.shared_movements import shared_movements
 from nightbench.detection.siblings import Siblings
-from nightbench.nodes.node_preflight import ALL_REDUCE
 from nightbench.warehouse import Warehouse
 
 CHANGES = (VerdictKind.REGRESSED, VerdictKind.IMPROVED)
@@ -299,7 +298,7 @@ def _controls(warehouse: Warehouse, run: Run, days: Mapping[str, datetime]) -> I
             points[key].append(point)
     for (node, metric, *rest), measured in points.items():
         factors = {Factor(FactorKind.CLUSTER, run.cluster)}
-        if metric == ALL_REDUCE:
+        if "+" in node:
             factors.add(Factor(FactorKind.NETWORK, run.cluster))
         measured.sort(key=lambda point: point.at)
         name = " ".join(filter(None, (metric, node, *rest)))

@@ -115,6 +115,8 @@ class JudgedNode:
 
 ALL_REDUCE = "all_reduce"
 """Ring all-reduce between all nodes over TCP: bytes reduced per second of the slowest rank."""
+ALL_REDUCE_GPUS = "all_reduce_gpus"
+"""The same between all GPUs of all nodes over NCCL."""
 
 
 @dataclass(frozen=True)
@@ -124,9 +126,10 @@ class Control:
     node: str
     """Name of the node; `n1+n2` for one between nodes."""
     metric: str
-    """`matrix_product` (`_tf32`, `_bf16`, `_fp16`), `memory_copy`, `all_reduce` (`_in_node`)."""
+    """`matrix_product` (`_tf32`, `_bf16`, `_fp16`), `memory_copy`, `all_reduce` (`_in_node`,
+    `_gpus`)."""
     device: str
-    """`cpu`, `gpu-0`, or `network`."""
+    """`cpu`, `gpu-0`, `gpus` or `network`."""
     backend: str
     """Library that computed it; figures of different backends are not comparable."""
     unit: str
@@ -193,10 +196,16 @@ def product_shares(
     return found
 
 
-def all_reduce(nodes: Sequence[str], answers: Sequence[Mapping[str, Any]]) -> Control | None:
+def all_reduce(
+    nodes: Sequence[str],
+    answers: Sequence[Mapping[str, Any]],
+    metric: str = ALL_REDUCE,
+    device: str = "network",
+) -> Control | None:
     """Return the control between nodes in GB/s; each round counts with its slowest rank.
 
-    Each rank answers with `seconds` of its rounds and `bytes` of the reduced vector.
+    Each rank answers with `seconds` of its rounds and `bytes` of the reduced vector, and names the
+    library that reduced it, if not TCP's sockets, as `backend`.
 
     Returns:
         None where no round is complete.
@@ -207,4 +216,5 @@ def all_reduce(nodes: Sequence[str], answers: Sequence[Mapping[str, Any]]) -> Co
     )
     if not values:
         return None
-    return Control("+".join(sorted(nodes)), ALL_REDUCE, "network", "tcp", "GB/s", values)
+    backend = answers[0].get("backend", "tcp")
+    return Control("+".join(sorted(nodes)), metric, device, backend, "GB/s", values)

@@ -245,6 +245,22 @@ def test_what_makes_no_ring_is_said(words, line, expected):
     assert expected in json.loads(done.stdout.splitlines()[-1])["error"]
 
 
+def test_between_devices_a_lines_script_takes_the_ranks_place(tmp_path):
+    words = ("--rank", "1", "--world", "2", "--listen-range", "20000-20009", "--controls", "gpu")
+    argv = [PYTHON, str(AGENT), "allreduce", *words, "--root", str(tmp_path / "root")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300)
+    assert "has a script of controls for gpu" in json.loads(done.stdout)["error"]
+    python = tmp_path / "prefix/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\nread -r line; printf "%s\\n" "$@" "$line"\n')
+    python.chmod(0o755)
+    argv += ["--prefix", f"pytorch={tmp_path / 'prefix'}", "--bytes", "8", "--rounds", "3"]
+    done = subprocess.run(argv, input="peers\n", capture_output=True, text=True, timeout=300)
+    script, *rest = done.stdout.splitlines()
+    assert script.endswith("frameworks/pytorch/controls.py")
+    assert rest == ["3", *words[:6], "--copy-bytes", "8", "peers"]
+
+
 def test_the_folder_of_jobs_is_examined_where_it_lies_apart(tmp_path):
     words = ["preflight", "--root", tmp_path / "root"]
     assert verb(*words)[1]["job_root"] is None

@@ -28,6 +28,8 @@ def test_an_all_reduce_counts_between_the_same_nodes_only() -> None:
     rows = [row("n1+n2", 0.5, "network", "all_reduce")]
     assert kinds(rows, {"n1", "n2"}) == {RING: 0.5}
     assert kinds(rows, {"n1"}) == kinds(rows, {"n1", "n2", "n3"}) == {}
+    rows = [row("n1+n2", 90.0, "gpus", "all_reduce_gpus"), row("n1", 400.0, "gpus", "in_node")]
+    assert kinds(rows, {"n1", "n2"}) == {("all_reduce_gpus", "gpus", "b"): 90.0}
 
 
 def test_a_figure_is_the_geometric_mean_and_gpus_count_as_the_slowest() -> None:

@@ -28,5 +28,13 @@ def test_all_reduce_goes_at_the_pace_of_its_slowest_rank():
     assert control.values == pytest.approx((0.008, 0.01, 0.02))
 
 
+def test_between_gpus_the_library_is_named():
+    answers = [{"seconds": [0.5], "bytes": 10**9, "backend": "nccl-2.27.3"}] * 2
+    control = all_reduce(["n1", "n2"], answers, "all_reduce_gpus", "gpus")
+    assert control is not None
+    assert control.key == ("n1+n2", "all_reduce_gpus", "gpus", "nccl-2.27.3")
+    assert control.values == (2.0,)
+
+
 def test_all_reduce_without_a_complete_round():
     assert all_reduce(["n1", "n2"], [{"seconds": [], "bytes": 1}] * 2) is None
