@@ -134,10 +134,10 @@ class Trainer(Base):
             "weights": weights,
             "slots": {name: [numpy.zeros_like(w, kept_in)] * slots for name, w in weights.items()},
             "averages": shapes.averages,
-            "loss_scale": numpy.float32(FIRST_SCALE if context.precision == "fp16" else 1.0),
-            "good_steps": numpy.int32(0),
             "step": numpy.int32(1),
         }
+        if context.precision == "fp16":
+            state.update(loss_scale=numpy.float32(FIRST_SCALE), good_steps=numpy.int32(0))
         owners = context.devices_of_experts
         shards = context.stages if self.stages else context.case.get("shard", 1)
         self.split = {name: _split_axis(w.shape, shards) for name, w in weights.items()}
@@ -220,7 +220,7 @@ class Trainer(Base):
 
     def _train(self, state, batch):
         """One step, pure; the loss has the shape (1,), so that those of ranks can be joined."""
-        params, scale = self.context.params, state["loss_scale"]
+        params, scale = self.context.params, state.get("loss_scale")
 
         def scaled_loss(weights, batch):
             key = self._key(state["step"])
@@ -228,7 +228,7 @@ class Trainer(Base):
             scope = Sharded(self._cast(weights), state["averages"], key, *split)
             model = functools.partial(self.model, scope)
             loss = self.network.loss(model, batch)
-            return loss * scale, (loss, scope.averages)
+            return loss if scale is None else loss * scale, (loss, scope.averages)
 
         if self.context.case.get("shard_stage") == 3:
             # What is gathered is not kept for the backward, but gathered again.
@@ -242,14 +242,16 @@ class Trainer(Base):
             loss = jax.lax.pmean(loss, "shards")
         new = {**state, "averages": averages, "weights": {}, "slots": {}, "step": state["step"] + 1}
         for name, weight in state["weights"].items():
-            slots, gradient = state["slots"][name], gradients[name] / scale
+            slots, gradient = state["slots"][name], gradients[name]
+            if scale is not None:
+                gradient = gradient / scale
             wide = [slot.astype(jnp.float32) for slot in slots]
             update = functools.partial(self.optimizer, params, state["step"])
             if self.stages and self.stages.has(name):
                 update = jax.vmap(update)  # Each layer's shape says whether it decays.
             new["weights"][name], *wide = update(weight, gradient, *wide)
             new["slots"][name] = [each.astype(slot.dtype) for each, slot in zip(wide, slots)]
-        if self.context.precision == "fp16":
+        if scale is not None:
             new = self._unless_overflown(state, new, gradients)
         return new, loss.reshape(1)
 

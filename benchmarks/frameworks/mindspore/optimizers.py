@@ -17,7 +17,7 @@ class CorrectedAdam(nn.Cell):
         self.parameters = mindspore.ParameterTuple(parameters)
         self.means = self.parameters.clone("mean", init="zeros")
         self.squares = self.parameters.clone("square", init="zeros")
-        self.decays = [decay if weight.ndim > 1 else 0.0 for weight in parameters]
+        self.decay, self.decayed = decay, [bool(decay) and w.ndim > 1 for w in parameters]
         self.rate, self.epsilon = params["learning_rate"], params["epsilon"]
         self.beta1, self.beta2 = params["beta1"], params["beta2"]
         self.power1 = mindspore.Parameter(mindspore.Tensor(1.0, mindspore.float32), "power1")
@@ -31,6 +31,7 @@ class CorrectedAdam(nn.Cell):
         correction = ops.sqrt(1.0 - power2)
         scale = correction / (1.0 - power1)
         rate, epsilon = self.rate * scale, self.epsilon * correction
+        decay = self.decay / scale
         for index, weight in enumerate(self.parameters):
             self.update(
                 weight,
@@ -40,7 +41,7 @@ class CorrectedAdam(nn.Cell):
                 self.beta1,
                 self.beta2,
                 epsilon,
-                self.decays[index] / scale,
+                decay if self.decayed[index] else 0.0,
                 gradients[index],
             )
 

@@ -183,17 +183,19 @@ class Trainer(Base):
 
     def _forward_and_backward(self, batch):
         """Of a batch, in as many parts as the case says; returns the loss."""
-        parts = self.context.case.get("micro_batches", 1)
-        total = 0
-        cut = {name: tensor.chunk(parts) for name, tensor in batch.items()}
-        for number in range(parts):
-            part = {name: tensors[number] for name, tensors in cut.items()}
+        parts, losses, cut = self.context.case.get("micro_batches", 1), [], [batch]
+        if parts > 1:
+            chunks = {name: tensor.chunk(parts) for name, tensor in batch.items()}
+            cut = [{name: each[n] for name, each in chunks.items()} for n in range(parts)]
+        for number, part in enumerate(cut):
             with self._exchanging(number == parts - 1):
                 with self.autocast():
-                    loss = self.loss(self.forward, part) / parts
+                    loss = self.loss(self.forward, part)
+                if parts > 1:
+                    loss = loss / parts
                 self.scaler.scale(loss).backward()
-            total = total + loss.detach()
-        return total
+            losses.append(loss.detach())
+        return sum(losses[1:], losses[0])
 
     def _exchanging(self, is_last):
         """Gradients are summed up where they are, and exchanged once a step."""

@@ -49,8 +49,9 @@ class RankTrainer(Base):
         self.optimizer, slots = optimizer_of(params, OPTIMIZERS)
         self.slots = [[tf.Variable(tf.zeros_like(w)) for _ in range(slots)] for w in named.values()]
         self.steps = tf.Variable(0, dtype=tf.int64)
-        self.loss_scale = tf.Variable(FIRST_SCALE if context.precision == "fp16" else 1.0)
-        self.good_steps = tf.Variable(0)
+        self.loss_scale = None
+        if context.precision == "fp16":
+            self.loss_scale, self.good_steps = tf.Variable(FIRST_SCALE), tf.Variable(0)
 
         # Collectives are no part of what XLA compiles.
         if context.case["compiler"] == "xla":
@@ -70,10 +71,10 @@ class RankTrainer(Base):
         return self.network.loss(self.model, batch)
 
     def _backward(self, batch):
-        """The loss and the gradients of all weights, multiplied by the loss scale."""
+        """The loss and the gradients of all weights, in fp16 multiplied by the loss scale."""
         with tf.GradientTape() as tape:
             loss = self._loss(batch)
-            scaled = loss * self.loss_scale
+            scaled = loss if self.loss_scale is None else loss * self.loss_scale
         return loss, tape.gradient(scaled, list(self.scope.weights.values()))
 
     def _all_reduce(self, operation, tensors):
@@ -109,7 +110,7 @@ class RankTrainer(Base):
         if self.context.grouped:
             dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
             gradients = self._all_reduce("MEAN", dense)
-        if self.context.precision == "fp16":
+        if self.loss_scale is not None:
             self._update_unless_overflown(gradients)
         else:
             self._update(gradients)
