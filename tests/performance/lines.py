@@ -4,15 +4,18 @@ python -m tests.performance lines [--lines pytorch,paddle3] [--modes all] [--rou
 
 The plain loop, `plain_loop.py` of the line or its API, is written as the framework's own examples
 write theirs; `nightbench accept` measures by it, too (benchmarks/plain.py). Rounds alternate which
-of the two goes first. Each process has one core and one thread; the first steps of both are left
-out. Work of others on the machine disturbs: its load average stands beside each figure. `--modes
-all`: after a line's default its other executions, compilers and layouts that a CPU has.
+of the two goes first, and each is said when it has ended: each starts both anew, which takes a
+minute where a framework compiles (MindSpore's BERT). Each process has one core and one thread, and
+trains for `--seconds` after its first steps. Work of others on the machine disturbs: its load
+average stands beside each figure. `--modes all`: after a line's default its other executions,
+compilers and layouts that a CPU has.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shlex
 import statistics
@@ -25,6 +28,8 @@ from nightbench.core.model import LINE_AXES
 from nightbench.testkit.gangs import BENCHMARKS, build_environment, job_of, run_gang
 
 WARMUP = 5
+FEWEST = 5
+"""Steps of a process, however long they take."""
 
 
 def modes_of(line: str) -> list[str]:
@@ -56,7 +61,11 @@ def ours(python: str, line: str, mode: str, given: argparse.Namespace) -> float:
     axes = dict([mode.split()]) if mode else {}
     job = job_of(line, given.workload, trainers=1, strategy="single", **axes)
     job["case"]["batch_size_per_device"] = given.batch_size
-    job["protocol"] = {"warmup_steps": WARMUP, "measured_steps": given.steps, "min_seconds": 0}
+    job["protocol"] = {
+        "warmup_steps": WARMUP,
+        "measured_steps": FEWEST,
+        "min_seconds": given.seconds,
+    }
     with tempfile.TemporaryDirectory() as folder:
         (rank,) = run_gang(Path(folder), job, python)
     seconds: float = rank["window"]["wall_s"] / rank["window"]["steps"]
@@ -75,7 +84,9 @@ def plain(python: str, line: str, mode: str, given: argparse.Namespace) -> float
     params = job["workload"]["params"]
     with Loop(python, script, code, case, params, gpu=False, limit_s=900.0) as loop:
         loop.seconds_of(WARMUP)
-        seconds: float = loop.seconds_of(given.steps) / given.steps
+        lap_s = loop.seconds_of(FEWEST) / FEWEST
+        steps = max(FEWEST, math.ceil(given.seconds / lap_s))
+        seconds: float = loop.seconds_of(steps) / steps
     return seconds
 
 
@@ -86,6 +97,7 @@ def ratios(python: str, line: str, mode: str, given: argparse.Namespace) -> list
         order: list[Any] = [ours, plain] if number % 2 == 0 else [plain, ours]
         seconds = {run.__name__: run(python, line, mode, given) for run in order}
         found.append(seconds["plain"] / seconds["ours"])
+        print(f"{line} {mode or 'default'} round {number + 1}: {found[-1]:.3f}", flush=True)
     return found
 
 
@@ -103,7 +115,7 @@ def main(words: list[str]) -> int:
     options.add_argument("--workload", default="resnet50_v1.5")
     options.add_argument("--batch-size", type=int, default=4)
     options.add_argument("--rounds", type=int, default=5)
-    options.add_argument("--steps", type=int, default=30)
+    options.add_argument("--seconds", type=float, default=10.0, help="of each process in a round")
     options.add_argument("--node", type=Path, help="root of a node's environments (a new one)")
     given = options.parse_args(words)
     # This process polls: not on the core of what is measured, where there is another.

@@ -16,7 +16,7 @@ from tests.sql.given import NIGHT, Given
 from tests.sql.page_client import page_client
 
 from nightbench.core.model import Build, Case, HealthPolicy, RunKind, Verdict, VerdictKind
-from nightbench.nodes import NodeEvent
+from nightbench.nodes import Control, NodeEvent
 from nightbench.spool import Spool
 from nightbench.warehouse import Warehouse, connect
 
@@ -411,10 +411,22 @@ def test_published_figures_are_listed_with_their_cells(app: TestClient) -> None:
     assert all(cell["measured_value"] is None for cell in cells)
 
 
-def test_clusters_nodes_and_controls_are_listed(app: TestClient, nights: list[str]) -> None:
+def test_clusters_nodes_and_controls_are_listed(
+    app: TestClient, nights: list[str], loader: Warehouse
+) -> None:
+    now = datetime.now(UTC)
+    known = Control("n1", "memory_copy", "gpu-0", "torch-2.13.0 cuda", "GB/s", (900.0,))
+    new = Control("n1+n2", "all_reduce_gpus", "gpus", "nccl-2.27.3", "GB/s", (90.0,))
+    loader.nodes.store_preflight("local", "r0", [], [known], now - timedelta(days=1))
+    loader.nodes.store_preflight("local", "r1", [], [known, new], now)
     found = app.get("/api/nodes").json()
     (cluster,) = found["clusters"]
     assert (cluster["cluster"], cluster["nodes"], cluster["runs"]) == ("local", 2, 4)
+    # Nights before had no such control: it is there, and held against nothing.
+    assert {each["metric"]: (each["median"], each["ratio"]) for each in found["controls"]} == {
+        "memory_copy": (900.0, 1.0),
+        "all_reduce_gpus": (90.0, None),
+    }
 
 
 def test_nodes_say_who_holds_them_and_how_full_their_night_was(
