@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 from tests.integration.test_sharding import MOMENTUM, TOLERANCE, alone, job_like, losses_of
 
-from nightbench.testkit.gangs import refused, run_gang
+from nightbench.testkit.gangs import BENCHMARKS, refused, run_gang
 
 pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -30,6 +32,35 @@ def hidden(samples: int) -> int:
     """Bytes of what layers hand on, for so many samples."""
     return samples * TOKENS * 64 * 4
 
+
+SENT = """
+
+
+class Trainer(Trainer):
+    \"\"\"Writes what this rank's sockets have sent in one more step.\"\"\"
+
+    def count_sent(self):
+        before = sent()
+        self.step()
+        with open("sent.json", "w") as stream:
+            json.dump(sent() - before, stream)
+
+
+def sent():
+    \"\"\"Bytes, of `tcpi_bytes_acked` of Linux's struct tcp_info.\"\"\"
+    total = 0
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            each = socket.socket(fileno=os.dup(int(number)))
+        except OSError:  # it is another kind of file
+            continue
+        with each:
+            if each.type == socket.SOCK_STREAM and each.family != socket.AF_UNIX:
+                info = each.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 128)
+                total += int.from_bytes(info[120:128], sys.byteorder)
+    return total
+"""
+"""For what PaddlePaddle exchanges itself, of which nothing is seen in Python."""
 
 EXCHANGE = re.compile(
     r"= (.*?) (all-gather|all-reduce|reduce-scatter|collective-permute)\("
@@ -169,6 +200,17 @@ def sent_by_compiled(folder: Path, ticks: int) -> float:
         ),
         ("jax", "llama", 2, 1, MOMENTUM, [({"micro_batches": 2}, None)]),
         ("jax", "llama", 4, 2, MOMENTUM, [({"tensor": 2, "shard": 2, "shard_stage": 2}, None)]),
+        (
+            *("paddle3", "llama", 2, 2, {}),
+            [
+                # Two layers of 7 sums each, and 2 around them; logits are gathered for the loss.
+                (
+                    {"tensor": 2},
+                    pytest.approx(16 * hidden(4) + 4 * TOKENS * 1000 * 4 / 2, rel=0.03),
+                ),
+            ],
+        ),
+        ("paddle3", "llama", 4, 2, MOMENTUM, [({"tensor": 2}, None)]),
     ],
 )
 def test_splits_train_as_one_device_does(
@@ -185,6 +227,13 @@ def test_splits_train_as_one_device_does(
     python = interpreter(line)
     expected = alone(tmp_path, python, line, workload, ranks // same, changes, 2 * ranks)
     assert expected[-1] < expected[0]
+    code = BENCHMARKS
+    if line == "paddle3":
+        code = tmp_path / "sent"
+        shutil.copytree(BENCHMARKS, code, ignore=shutil.ignore_patterns("__pycache__"))
+        trainer = code / "frameworks" / line / "trainer.py"
+        imports = "import json\nimport os\nimport socket\nimport sys\n"
+        trainer.write_text(imports + trainer.read_text() + SENT)
     for number, (axes, sent) in enumerate(cases):
         job = job_like(line, workload, changes, trainers=ranks, strategy="collective", **axes)
         compiled = tmp_path / f"compiled-{number}"
@@ -192,7 +241,7 @@ def test_splits_train_as_one_device_does(
             flags = f"--xla_dump_to={compiled} --xla_dump_hlo_as_text"
             monkeypatch.setenv("XLA_FLAGS", f"{flags} --xla_dump_hlo_module_re=.*_train.*")
         (folder := tmp_path / str(number)).mkdir()
-        found = run_gang(folder, job, python)
+        found = run_gang(folder, job, python, code=code)
         losses = [losses_of(rank) for rank in found]
         assert [mean(each) for each in zip(*losses, strict=True)] == pytest.approx(
             expected, rel=TOLERANCE
@@ -206,6 +255,9 @@ def test_splits_train_as_one_device_does(
         assert used == [{axis: str(axes[axis]) for axis in told}] * ranks, axes
         if line == "pytorch":
             most = max(rank["sent_bytes_per_step"] for rank in found)
+        elif line == "paddle3":
+            read = [json.loads(path.read_text()) for path in folder.glob("trainer-*/sent.json")]
+            most = max(read)
         elif sent is not None:  # JAX counts no exchanges itself.
             most = sent_by_compiled(compiled, axes.get("micro_batches", 1) + 1)
         else:

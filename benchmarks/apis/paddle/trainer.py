@@ -42,6 +42,8 @@ def adam(params, model, **named):
 def adamw(params, model, **named):
     """Adam, with decoupled decay of matrices (Loshchilov and Hutter 2017, arXiv:1711.05101)."""
     matrices = {weight.name for weight in trainable(model).values() if len(weight.shape) > 1}
+    # Parts of a parameter (`group_sharded_parallel`) are named after it.
+    matrices.update(["slice@" + name for name in matrices])
     return paddle.optimizer.AdamW(
         learning_rate=params["learning_rate"],
         beta1=params["beta1"],
@@ -74,19 +76,25 @@ class EagerTrainer(Base):
         self.forward = self.optimizer = None
         self.distribute(lambda: make(params, self.model, parameters=self.model.parameters()))
         self.scaler = paddle.amp.GradScaler(enable=context.precision == "fp16")
-        self.batches = self.feed(
-            lambda batch: {name: paddle.to_tensor(value) for name, value in batch.items()}
-        )
+        self.batches = self.feed(self.placed)
 
     def distribute(self, optimizer):
         """Sets what computes the forward, and the optimiser, of which it gets the maker."""
         self.forward = paddle.DataParallel(self.model) if self.context.grouped else self.model
         self.optimizer = optimizer()
 
+    def placed(self, batch):
+        """A batch's tensors."""
+        return {name: paddle.to_tensor(value) for name, value in batch.items()}
+
+    def exchange(self):
+        """What ranks exchange of gradients after a backward, beside what it exchanges itself."""
+
     def step(self):
         """Forward, backward, update. The loss stays a tensor."""
         loss = self.loss(next(self.batches))
         self.scaler.scale(loss).backward()
+        self.exchange()
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.clear_grad()
@@ -113,7 +121,11 @@ class EagerTrainer(Base):
 
     def weights(self):
         """Name -> value of all trainable parameters."""
-        return {name: weight.numpy() for name, weight in trainable(self.model).items()}
+        return {name: self.whole(x).numpy() for name, x in trainable(self.model).items()}
+
+    def whole(self, weight):
+        """All of a parameter."""
+        return weight
 
     def precision_proof(self):
         """Looks at what a product keeps of 1 + 2^-12: TF32 rounds it to 1.

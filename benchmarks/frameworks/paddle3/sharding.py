@@ -1,14 +1,18 @@
-"""Optimiser states split over devices, by fleet's hybrid configuration.
+"""Parameters, gradients and optimiser states split over devices.
 
-That is the first stage of Rajbhandari et al. 2019 (arXiv:1910.02054). Where fewer devices than all
-share a copy, fleet sums the gradients of copies.
+The stages are those of Rajbhandari et al. 2019 (arXiv:1910.02054): the first by fleet's hybrid
+configuration, the third by `group_sharded_parallel`. Where fewer devices than all share a copy,
+these sum the gradients of copies.
 """
 
 import contextlib
+import math
 
+import paddle
 import paddle.distributed as dist
 from base_trainer import DoesNotFit
 from paddle.distributed import fleet
+from paddle.distributed.sharding import group_sharded_parallel
 
 
 def split(model, optimizer, context):
@@ -30,7 +34,28 @@ def split(model, optimizer, context):
     }
     with _groups(context, copies):
         fleet.init(is_collective=True, strategy=strategy)
-    return fleet.distributed_model(model), fleet.distributed_optimizer(optimizer)
+    if context.case["shard_stage"] == 1:
+        return fleet.distributed_model(model), fleet.distributed_optimizer(optimizer)
+    groups = fleet.get_hybrid_communicate_group()
+    model, optimizer, _ = group_sharded_parallel(
+        model,
+        optimizer,
+        "p_g_os",
+        group=groups.get_sharding_parallel_group(),
+        dp_group=groups.get_data_parallel_group() if copies > 1 else None,
+        segment_size=0,  # Else small parameters stay whole.
+    )
+    return model, optimizer
+
+
+def whole(weight):
+    """All of a parameter; every rank of a copy has to ask for it."""
+    if not hasattr(weight, "fw_storage"):
+        return weight
+    group = fleet.get_hybrid_communicate_group().get_sharding_parallel_group()
+    parts = []
+    dist.all_gather(parts, weight.fw_storage.detach(), group=group)
+    return paddle.concat(parts)[: math.prod(weight.shape)].reshape(weight.shape)
 
 
 @contextlib.contextmanager
@@ -60,11 +85,18 @@ def _groups(context, copies):
         dist.new_group = made
 
 
+def states_of(optimizer):
+    """Kind of state -> name of a parameter -> its state on this rank."""
+    while hasattr(optimizer, "_inner_opt"):
+        optimizer = optimizer._inner_opt
+    return optimizer._accumulators
+
+
 def stage_of(model, optimizer):
-    """The stage that states are really split by: "1" or "none"."""
+    """The stage that parameters, gradients and states are really split by, or "none"."""
     weights = [weight for weight in model.parameters() if not weight.stop_gradient]
-    inner = optimizer
-    while hasattr(inner, "_inner_opt"):
-        inner = inner._inner_opt
-    held = {name for each in inner._accumulators.values() for name in each}
+    parts = [getattr(weight, "fw_storage", weight) for weight in weights]
+    if all(part.size < math.prod(weight.shape) for part, weight in zip(parts, weights)):
+        return "3"
+    held = {name for each in states_of(optimizer).values() for name in each}
     return "1" if 0 < len(held) < len(weights) else "none"

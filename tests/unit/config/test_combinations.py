@@ -75,7 +75,7 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ("pytorch", "llama", {**SHARDS, "precision": "fp16"}, "these ranks hold parts"),
         ("jax", "llama", {**XLA, "shard_stage": 1}, "splits a parameter with its states"),
         ("jax", "llama", {**XLA, "precision": "fp16"}, "these ranks hold parts"),
-        ("paddle3", "gpt2", SHARDS, "group_sharded_parallel takes GPUs, XPUs"),
+        ("paddle3", "gpt2", {**SHARDS, "shard_stage": 2}, "keeps whole parameters there"),
         ("pytorch", "llama", {**SPLIT, "tensor": 3}, "found 3 with collective on 2x4; expected"),
         (
             *("pytorch", "llama", {**SPLIT, "tensor": 2, "pipeline": 2, "shard": 4}),
@@ -139,7 +139,16 @@ def refusal(line: str, workload: str, **axes: object) -> str:
             "lays stages where shards would lie",
         ),
         ("jax", "llama", {**SPLIT, **GPIPE, "tensor": 2}, "within a stage that it splits itself"),
-        ("paddle3", "llama", {**SPLIT, "tensor": 2}, "does not support tensor several. Supported"),
+        (
+            "paddle3",
+            "llama",
+            {**RANKS, "micro_batches": 2},
+            "does not support micro_batches several",
+        ),
+        (
+            *("paddle3", "llama", {**SHARDS, "shard_stage": 1, "tensor": 2}),
+            "fleet gives each device whole states",
+        ),
         (
             *("pytorch", "bert_base", {**RANKS, **ROUNDED}),
             "cannot fall by a factor of 0.999 in 8 bits: found bf16 with bert_base; expected beta2",
