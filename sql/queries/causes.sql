@@ -257,7 +257,8 @@ order by run_id, node, subject;
 
 -- name: cause_peers(cluster, until)
 -- The newest verdict of the last hours of every series of a cluster. `since` is when the series
--- fell; where the verdict does not know, when its alert was opened.
+-- fell; where the verdict does not know, when its alert was opened. `fell_with` are the movements of
+-- that night that it is a member of: factor and name.
 select distinct on (s.case_id)
     s.case_id,
     s.framework,
@@ -274,7 +275,12 @@ select distinct on (s.case_id)
             and n.series_key = v.series_key
             and n.run_at = v.run_at
         order by n.node
-    ) as nodes
+    ) as nodes,
+    array(
+        select d.factor || ' ' || d.name
+        from raw.shared_movement as d
+        where d.run_id = r.run_id and d.change < 0 and d.members ? s.case_id
+    ) as fell_with
 from raw.run as r
 inner join raw.verdict as v on r.run_key = v.run_key and r.started_at = v.run_at
 inner join staging.series as s on v.series_key = s.series_key

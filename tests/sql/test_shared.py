@@ -81,13 +81,15 @@ class Lab:
             unit="samples",
         )
 
-    def load_disturbed(self, nights: int = 24, since: int = 22) -> str:
+    def load_disturbed(
+        self, until: int = 24, first: int = 0, since: int = 22, noise: float = 0.004
+    ) -> str:
         """Load nights of which the last have a slow node, a slow link and a slow build at once."""
         alone, toy = sleeping(1), replace(sleeping(1), framework="toy")
         groups = [
-            (alone, ("n1",), 0.20, 3),
-            (replace(alone, nodes=2, trainers=2), ("n3", "n4"), 0.15, 3),
-            (toy, ("n2",), 0.10, 3),
+            (alone, ("n1",), 0.30, 3),
+            (replace(alone, nodes=2, trainers=2), ("n3", "n4"), 0.23, 3),
+            (toy, ("n2",), 0.20, 3),
             *((alone, (name,), 0.0, 2) for name in ("n2", "n3", "n4")),
         ]
         cases = [
@@ -95,12 +97,12 @@ class Lab:
             for group, (case, nodes, fall, count) in enumerate(groups, start=1)
             for k in range(count)
         ]
-        for night in range(nights):
+        for night in range(first, until):
             run = self._given.run(night, suite="seeded")
             is_slow = night >= since
             came = []
             for case, nodes, fall in cases:
-                level = 100 * (1 - fall * is_slow) * math.exp(self._rng.gauss(0, 0.004))
+                level = 100 * (1 - fall * is_slow) * math.exp(self._rng.gauss(0, noise))
                 changed: dict[str, Any] = {
                     "build": FAKE,
                     "definition_digest": DIGEST,
@@ -209,3 +211,15 @@ def test_a_slow_node_link_and_build_at_once_are_three_alerts_each_with_its_cause
     assert sum(verdict.kind is VerdictKind.REGRESSED for verdict in result.verdicts) == 9
     said = found["network"]["sentence"]
     assert said.startswith("the network of local: 3 of 3 series slower by "), said
+
+
+def test_they_are_where_nights_vary_by_three_percent_too(lab: Lab, reader: Warehouse) -> None:
+    since = 20
+    for until in range(since, since + 4):
+        lab.judge(lab.load_disturbed(until + 1, until if until > since else 0, since, noise=0.03))
+    assert {alert["cause"]: alert["cause_suspect"] for alert in reader.alerts.find()} == {
+        "node": "n1",
+        "network": "local",
+        "framework_version": "toy 2.0 -> 2.1",
+    }
+    assert len(reader.alerts.find()) == 3

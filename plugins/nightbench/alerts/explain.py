@@ -20,6 +20,7 @@ from nightbench.causes import (
 from nightbench.causes.facts import BUSY, SharedFactor
 from nightbench.causes.field_changes import flat
 from nightbench.core.model import Reason, Run, gain_of, reasons_from_json
+from nightbench.detection.factors import FactorKind
 from nightbench.warehouse import WarehouseUnavailable
 from nightbench.warehouse.causes import CauseRepository
 from nightbench.warehouse.repository import Row
@@ -135,7 +136,7 @@ class CauseFactsReader:
             if alert["factor"]
             else None,
             peers=tuple(
-                self._peer(row, None if failed else first.at)
+                self._peer(row, None if failed else first, alert["framework"])
                 for row in self._peers
                 if row["case_id"] != alert["case_id"]
             ),
@@ -154,8 +155,9 @@ class CauseFactsReader:
             and row["subject"].rpartition("/")[0] == alert["case_id"]
         }
 
-    def _peer(self, row: Row, fell_at: datetime | None) -> Peer:
+    def _peer(self, row: Row, bad: NightFacts | None, line: str) -> Peer:
         """Return another series as a peer of one that fell then; of one that failed where None."""
+        fell_at = bad.at if bad else None
         verdict, change = row["verdict"], gain_of(row["change"], row["metric"])
         fell: bool | None = None
         if fell_at is None:
@@ -171,6 +173,8 @@ class CauseFactsReader:
             nodes=tuple(row["nodes"]),
             fell=fell,
             framework_version=row["framework_version"],
+            fell_with_others=bad is not None
+            and any(_is_others(each, bad, line) for each in row["fell_with"]),
         )
 
     def _series(self, boundary: datetime) -> list[ControlSeries]:
@@ -255,6 +259,16 @@ def _change(alert: Row) -> float | None:
     value, baseline = alert["value"], alert["baseline"]
     change = value / baseline - 1 if value is not None and baseline else None
     return gain_of(change, alert["metric"])
+
+
+def _is_others(moved: str, bad: NightFacts, line: str) -> bool:
+    """Return whether what moved together is nothing that a series of a line ran on that night."""
+    factor, _, name = moved.partition(" ")
+    if factor == FactorKind.NODE:
+        return bool(bad.nodes) and name not in bad.nodes
+    if factor == FactorKind.NETWORK:
+        return len(bad.nodes) == 1
+    return factor == FactorKind.LINE and name != line
 
 
 def _has_failed(alert: Row) -> bool:

@@ -51,6 +51,8 @@ class Peer:
     fell: bool | None
     """True where it fell on the same nights (for a failure: failed too); None where unknown."""
     framework_version: str | None = None
+    fell_with_others: bool = False
+    """It fell with others of a node, a network or a line that are not this series'."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from nightbench.causes.possible_cause import (
     other_frameworks,
     other_series,
     pair_of,
+    peers_elsewhere,
     peers_on,
     shortened,
     steady_controls,
@@ -184,7 +185,7 @@ def _slow_node(facts: CauseFacts) -> PossibleCause | None:
     if facts.shared is not None and _shared_by(facts, "node") in nodes:
         cause.add_for(2, facts.shared.sentence)
     there = count(peers_on(facts, nodes))
-    elsewhere = count(peer for peer in facts.peers if peer.nodes and not nodes & set(peer.nodes))
+    elsewhere = count(peers_elsewhere(facts, nodes))
     if alone and set(alone) & nodes:
         text = (
             f"{other_series(there.fell)} there fell too, {elsewhere.steady} elsewhere were steady"
@@ -227,7 +228,7 @@ def networks(facts: CauseFacts) -> Iterator[PossibleCause]:
 
 def _only_there(facts: CauseFacts, node: str) -> bool:
     there = count(peer for peer in facts.peers if node in peer.nodes)
-    elsewhere = count(peer for peer in facts.peers if peer.nodes and node not in peer.nodes)
+    elsewhere = count(peers_elsewhere(facts, frozenset({node})))
     return there.mostly_fell and elsewhere.mostly_steady
 
 

@@ -75,6 +75,12 @@ def peers_on(facts: CauseFacts, nodes: frozenset[str]) -> list[Peer]:
     return [peer for peer in facts.peers if nodes & set(peer.nodes)]
 
 
+def peers_elsewhere(facts: CauseFacts, nodes: frozenset[str]) -> list[Peer]:
+    """Return the series on other nodes alone, without those that fell for another reason."""
+    others = [peer for peer in facts.peers if peer.nodes and not nodes & set(peer.nodes)]
+    return [peer for peer in others if not peer.fell_with_others]
+
+
 def other_frameworks(facts: CauseFacts) -> list[Peer]:
     """Return series of other frameworks on the case's nodes; on any where its nodes are unknown."""
     others = [peer for peer in facts.peers if peer.framework != facts.framework]

@@ -29,6 +29,13 @@ OWN, OWN_WIDTH = 0.05, 1.0
 """Share of series that move by an amount of their own, and the range of the logarithm over which
 these amounts are equally likely."""
 
+OWN_TOLD = 0.01
+"""The same share of series that show a lasting change by themselves: a slow night is none, and a
+change of its own begins on one of three hundred nights, here on one of three."""
+
+WILD = 4.5
+"""Log likelihood that a slow night costs at most: three standard deviations."""
+
 _BIWEIGHT = 4.685
 """Tukey's constant: 95 % efficiency on normal noise."""
 
@@ -52,21 +59,23 @@ class TwoGroups:
     """Standard error of the common step."""
 
 
-def two_groups(steps: Floats, errors: Floats, start: float) -> TwoGroups:
+def two_groups(steps: Floats, errors: Floats, start: float, told: Mask) -> TwoGroups:
     """Return which series moved together, by expectation and maximisation.
 
     Args:
         steps: of each series, as logarithms.
         errors: their standard errors.
         start: where the common step is looked for.
+        told: whether each shows a change on that night by itself.
     """
     still = _normal(steps, 0.0, errors**2 + SLACK**2)
-    own = OWN / OWN_WIDTH
+    alone: Floats = np.where(told, OWN_TOLD, OWN)
+    own = alone / OWN_WIDTH
     step, between, share = start, (SLACK + abs(start) / 10) ** 2, 0.7
     moved: Floats = np.ones(len(steps))
     for _ in range(30):
         with_it = share * _normal(steps, step, errors**2 + between)
-        moved = with_it / ((1 - OWN) * with_it + (1 - OWN) * (1 - share) * still + own) * (1 - OWN)
+        moved = with_it / (with_it + (1 - share) * still + own / (1 - alone))
         weights = moved / (errors**2 + between)
         if weights.sum() <= 0:
             break
@@ -74,11 +83,24 @@ def two_groups(steps: Floats, errors: Floats, start: float) -> TwoGroups:
         share = float(np.clip(moved.mean(), 0.02, 0.98))
         between = max(_between(steps, errors, moved, step), SLACK**2)
     with_it = share * _normal(steps, step, errors**2 + between)
-    mixed = np.log((1 - OWN) * (with_it + (1 - share) * still) + own)
-    gain = float((mixed - np.log((1 - OWN) * still + own)).sum())
+    mixed = np.log((1 - alone) * (with_it + (1 - share) * still) + own)
+    gain = float((mixed - np.log((1 - alone) * still + own)).sum())
     error = 1 / math.sqrt(max(float((moved / (errors**2 + between)).sum()), 1.0))
     trust = between / (between + errors**2)
     return TwoGroups(moved, step + trust * (steps - step), step, gain, error)
+
+
+def fit_of_step(values: Floats, steps: Floats, noise: Floats, first: int) -> float:
+    """Return how well rows that step on a night describe the nights: a log likelihood.
+
+    Args:
+        values: distances from the level before, rows by nights; NaN where there is none.
+        steps: of each row.
+        noise: of each row.
+        first: the night.
+    """
+    off = values - steps[:, None] * (np.arange(values.shape[1]) >= first)
+    return -float(np.nansum(np.minimum((off / noise[:, None]) ** 2 / 2, WILD)))
 
 
 def _between(steps: Floats, errors: Floats, moved: Floats, step: float) -> float:
@@ -185,3 +207,14 @@ def known_median(values: Floats) -> float:
     """Median without NaN; NaN where there is nothing else."""
     known = values[np.isfinite(values)]
     return median(known) if len(known) else math.nan
+
+
+def rows_of(mask: Mask) -> NDArray[np.int64]:
+    """Return the rows that have a night."""
+    return np.flatnonzero(mask.any(axis=1))
+
+
+def commonest(states: NDArray[np.int64]) -> int:
+    """Return the commonest state; 0 where none is known."""
+    known = states[states > 0]
+    return int(np.bincount(known).argmax()) if len(known) else 0

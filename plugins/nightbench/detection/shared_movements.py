@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from nightbench.core.model import HistoryPoint, RegressionPolicy
 from nightbench.detection.changes import (
     FEWEST,
+    LEAST_NIGHTS,
     LEAST_REFERENCE,
     LOOK_BACK,
     TAIL,
@@ -30,9 +31,12 @@ from nightbench.detection.common_movement import (
     Mask,
     column_median,
     common_movement,
+    commonest,
     discoveries,
+    fit_of_step,
     known_median,
     row_noise,
+    rows_of,
     two_groups,
 )
 from nightbench.detection.detector import new_state_odds
@@ -59,10 +63,10 @@ ALIKE = 2.0
 common one by this factor at most, moved with it."""
 
 SECOND = 5.0
-"""Log likelihood that a second movement of a night costs."""
+"""Log likelihood that each further movement of a night costs."""
 
 MOST_RIVALS = 12
-"""Candidates among which two are looked for."""
+"""Candidates among which two and three are looked for."""
 
 MOST_MOVEMENTS = 8
 """Movements that are looked for in one night."""
@@ -190,12 +194,12 @@ class _Night:
             (near, start.step < 0): replace(start, first=near)
             for start in reversed(starts)
             for near in (start.first - 1, start.first, start.first + 1)
-            if 0 < near < len(self._dates)
+            if 0 < near <= len(self._dates) - LEAST_NIGHTS
         }
         best: dict[Factor, _Candidate] = {}
         for factor in self._groups:
             moved = [self._candidate(factor, start) for start in nights.values()]
-            clearest = max(filter(None, moved), key=lambda c: c.gain, default=None)
+            clearest = max(filter(None, moved), key=lambda c: c.gain + self._fit(c), default=None)
             if clearest is not None:
                 best[factor] = clearest
         log_e = {factor: candidate.log_e for factor, candidate in best.items()}
@@ -203,13 +207,27 @@ class _Night:
         ranked = sorted((best[factor] for factor in real), key=lambda c: (-c.gain, c.factor))
         if not ranked:
             return None
-        # Two movements of a night are not one of all their series.
-        pairs = itertools.combinations(ranked[1:MOST_RIVALS], 2)
-        apart = [pair for pair in pairs if pair[0].members.isdisjoint(pair[1].members)]
-        two = max(apart, key=lambda pair: pair[0].gain + pair[1].gain, default=None)
-        if two is not None and two[0].gain + two[1].gain > ranked[0].gain + SECOND:
-            return two[0]
-        return ranked[0]
+        # Several movements of a night are not one of all their series.
+        rivals = sorted(best.values(), key=lambda c: (-c.gain, c.factor))[:MOST_RIVALS]
+        rivals = [each for each in rivals if each is not ranked[0] and each.log_e > 0]
+        members = [each.members for each in rivals]
+        apart = [
+            [rivals[k] for k in some]
+            for number in (2, 3)
+            for some in itertools.combinations(range(len(rivals)), number)
+            if all(members[i].isdisjoint(members[k]) for i, k in itertools.combinations(some, 2))
+        ]
+        several = max(apart, key=_worth, default=[])
+        return several[0] if _worth(several) > _worth(ranked[:1]) else ranked[0]
+
+    def _fit(self, found: _Candidate) -> float:
+        """Return how well the night on which a movement begins describes the last nights."""
+        rows, since = found.rows, max(0, len(self._dates) - TAIL)
+        before = self._values[rows, max(0, since - REFERENCE) : found.start.first]
+        values = np.where(self._groups[found.factor][rows], self._values[rows], np.nan)[:, since:]
+        values = values - np.nanmedian(before, axis=1)[:, None]
+        steps = np.where(found.moved > 0.5, found.steps, 0.0)
+        return fit_of_step(values, steps, self._noise[rows], found.start.first - since)
 
     def _starts_of_series(self) -> list[_Start]:
         """Return nights from which on several series show a change by themselves, in one sense."""
@@ -291,25 +309,25 @@ class _Night:
         nights = (first + offset if side == 0 else first - 1 - offset)[has]
         rows = found.rows[has]
         return (
-            self._names[_commonest(self._versions[rows, nights])],
-            self._names[_commonest(self._nodes[rows, nights])],
+            self._names[commonest(self._versions[rows, nights])],
+            self._names[commonest(self._nodes[rows, nights])],
         )
 
     def _is_group(self, mask: Mask) -> bool:
-        return int((~self._is_control[_members(mask)]).sum()) >= SMALLEST_GROUP
+        return int((~self._is_control[rows_of(mask)]).sum()) >= SMALLEST_GROUP
 
     def _prior(self, factor: Factor, mask: Mask) -> Floats:
         """Return what new versions or new hardware add to the log odds of each night."""
         states = self._versions if factor.kind is FactorKind.LINE else self._nodes
-        rows = _members(mask)
+        rows = rows_of(mask)
         known = np.where(mask[rows], states[rows], 0)
-        commonest = [_commonest(known[:, k]) for k in range(len(self._dates))]
-        return PRIOR + new_state_odds([self._names[code] for code in commonest])
+        codes = [commonest(known[:, k]) for k in range(len(self._dates))]
+        return PRIOR + new_state_odds([self._names[code] for code in codes])
 
     def _examine(self, factor: Factor, policy: RegressionPolicy) -> None:
         """Keep the candidate of a factor, if its common changed."""
         mask = self._groups[factor]
-        rows = _members(mask)
+        rows = rows_of(mask)
         common, known = common_movement(
             np.where(mask[rows], self._values[rows], np.nan), self._noise[rows]
         )
@@ -342,7 +360,7 @@ class _Night:
         """Return which rows of a factor moved on a night; None where too few did."""
         first = begun.first
         mask = self._groups[factor]
-        rows = _members(mask)
+        rows = rows_of(mask)
         start = max(0, first - REFERENCE)
         before = self._values[rows, start:first]
         after = np.where(mask[rows, first:], self._values[rows, first:], np.nan)
@@ -355,10 +373,11 @@ class _Night:
         n_before, n_after = np.isfinite(before).sum(axis=1), np.isfinite(after).sum(axis=1)
         after_share = np.where(n_after < 3, 1.0, math.pi / 2) / n_after
         errors = self._noise[rows] * np.sqrt(after_share + math.pi / 2 / n_before)
-        found = two_groups(steps, errors, begun.step)
-        for k, row in enumerate(map(int, rows)):
-            night, step = self._alone.get(row, (-math.inf, 0.0))
-            if abs(night - first) <= 2 and 1 / ALIKE <= step / found.step <= ALIKE:
+        told = [self._alone.get(row, (-math.inf, 0.0)) for row in map(int, rows)]
+        is_told: Mask = np.array([abs(night - first) <= 2 for night, _ in told])
+        found = two_groups(steps, errors, begun.step, is_told)
+        for k in np.flatnonzero(is_told):
+            if 1 / ALIKE <= told[k][1] / found.step <= ALIKE:
                 found.moved[k] = 1.0
         members = (found.moved > 0.5) & ~self._is_control[rows]
         if members.sum() < max(SMALLEST_GROUP, MAJORITY * int((~self._is_control[rows]).sum())):
@@ -376,11 +395,6 @@ class _Night:
         )
 
 
-def _members(mask: Mask) -> NDArray[np.int64]:
-    return np.flatnonzero(mask.any(axis=1))
-
-
-def _commonest(states: NDArray[np.int64]) -> int:
-    """Return the commonest state; 0 where none is known."""
-    known = states[states > 0]
-    return int(np.bincount(known).argmax()) if len(known) else 0
+def _worth(movements: Sequence[_Candidate]) -> float:
+    """Return the log likelihood that movements gain together, by how many they are."""
+    return sum(each.gain for each in movements) - SECOND * len(movements)

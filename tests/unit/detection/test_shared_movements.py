@@ -102,6 +102,18 @@ def test_a_series_that_fell_by_far_more_is_no_member():
     assert "much" not in found.members
 
 
+def test_three_noisy_series_of_a_node_that_all_fell_by_themselves_are_its_movement():
+    rows = [
+        row(f"{node}-{k}", "a", 0.3 * (node == "n2"), 0.05, node)
+        for node in ("n1", "n2")
+        for k in range(3)
+    ]
+    since = (FIRST + timedelta(days=BEFORE)).date()
+    alone = {f"n2-{k}": (since, -0.3) for k in range(3)}
+    (found,) = shared_movements(rows, RegressionPolicy(), alone)
+    assert (found.factor, found.members.keys()) == (Factor(FactorKind.NODE, "n2"), alone.keys())
+
+
 def test_what_is_left_of_a_member_has_not_moved():
     rows = lines(0.05)
     movements = shared_movements(rows, RegressionPolicy())
@@ -122,7 +134,7 @@ def test_a_common_is_found_beside_missing_nights_and_a_series_with_a_step_of_its
 
 def test_a_step_of_most_is_told_from_those_that_stayed_and_one_of_its_own():
     steps = np.array([-0.04, -0.045, -0.038, -0.041, -0.039, 0.001, -0.3])
-    found = two_groups(steps, np.full(7, 0.004), -0.03)
+    found = two_groups(steps, np.full(7, 0.004), -0.03, np.zeros(7, dtype=bool))
     assert found.step == pytest.approx(-0.0405, abs=0.002)
     assert (found.moved > 0.5).tolist() == [True] * 5 + [False] * 2
 
@@ -138,5 +150,8 @@ def test_discoveries_hold_over_the_night_and_over_nights():
 def test_noise_of_twenty_series_makes_no_discovery_and_the_e_values_hold():
     rng = np.random.default_rng(11)
     values, errors = rng.normal(0, 0.004, (200, 20)), np.full(20, 0.004)
-    gains = np.array([two_groups(steps, errors, float(np.median(steps))).gain for steps in values])
+    told = np.zeros(20, dtype=bool)
+    gains = np.array(
+        [two_groups(steps, errors, float(np.median(steps)), told).gain for steps in values]
+    )
     assert np.mean(np.exp(gains - FITTED / 2 * math.log(20))) <= 1
