@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -367,12 +368,19 @@ def test_processes_of_two_nodes_reduce_together(tmp_path: Path) -> None:
     argv = [python, str(BENCHMARKS / "frameworks/pytorch/controls.py"), "3", "--device", "cpu"]
     argv += ["--copy-bytes", "1000000", "--world", "2", "--listen-range", "23800-23899", "--rank"]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    nodes = [subprocess.Popen([*argv, str(rank)], **pipes) for rank in range(2)]
+    nodes = [subprocess.Popen([*argv, str(rank)], **pipes) for rank in (0, 1, 0)]
     ports = [json.loads(node.stdout.readline())["port"] for node in nodes]
-    for node in nodes:
-        node.stdin.write(json.dumps([f"127.0.0.1:{port}" for port in ports]) + "\n")
+    for node, of_first in zip(nodes, (ports[0], ports[0], ports[2]), strict=True):
+        node.stdin.write(json.dumps([f"127.0.0.1:{of_first}", "127.0.0.1:0"]) + "\n")
         node.stdin.flush()
-    said = [json.loads(node.communicate(timeout=300)[0]) for node in nodes]
+    *nodes, alone = nodes
+    # Nobody meets it, and its controller goes: it does not wait for others any more.
+    alone.communicate(timeout=60)
+    assert alone.returncode == -signal.SIGKILL
+    said = [json.loads(node.stdout.readline()) for node in nodes]
+    for node in nodes:
+        node.communicate(timeout=60)
+        assert node.returncode == 0
     assert said[0] == said[1]
     assert (said[0]["bytes"], said[0]["backend"], len(said[0]["seconds"])) == (1000000, "gloo", 3)
     assert min(said[0]["seconds"]) > 0

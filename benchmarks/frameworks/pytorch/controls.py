@@ -15,8 +15,10 @@ as a rank of `agent.py allreduce` does, and says which library reduced: {"second
 import argparse
 import functools
 import json
+import os
 import signal
 import sys
+import threading
 import time
 
 import torch
@@ -25,7 +27,7 @@ from torch import distributed, multiprocessing
 WARM_UP = 3
 
 LIMIT_S = 150
-"""Of a part in an all-reduce between nodes: no process outlives a controller that has gone."""
+"""Of a part in an all-reduce between nodes."""
 
 
 def durations(devices, work, values):
@@ -93,14 +95,29 @@ def listening(ports):
     sys.exit("no free port in {}: {}".format(ports, problem))
 
 
+def end_with_controller(reduced):
+    """End this process and those of its GPUs when stdin ends before they have reduced.
+
+    Where a node has failed, NCCL's ranks on the others would keep their GPUs busy.
+    """
+    while os.read(0, 4096):
+        pass
+    if not reduced.is_set():
+        os.killpg(0, signal.SIGKILL)
+
+
 def between_nodes(options):
     """This node's part in an all-reduce between the GPUs of several nodes."""
     signal.alarm(LIMIT_S)
+    if os.getpgrp() != os.getpid():
+        os.setpgid(0, 0)
+    reduced = threading.Event()
     gpus = torch.cuda.device_count() if options.device == "cuda" else 1
     store = listening(options.listen_range) if options.rank == 0 else None
     print(json.dumps({"port": store.port if store else 0}), flush=True)
     host, _, port = json.loads(sys.stdin.readline())[0].rpartition(":")
     meeting = host.strip("[]"), int(port)
+    threading.Thread(target=end_with_controller, args=[reduced], daemon=True).start()
     store = store or distributed.TCPStore(*meeting)
     store.set("gpus {}".format(options.rank), str(gpus))
     counts = [int(store.get("gpus {}".format(node))) for node in range(options.world)]
@@ -108,6 +125,7 @@ def between_nodes(options):
         sys.exit("nodes have {} usable GPUs".format(counts))
     first, ranks = sum(counts[: options.rank]), sum(counts)
     multiprocessing.spawn(one_of, (first, ranks, meeting, options), gpus)
+    reduced.set()
     seconds = json.loads(store.get("seconds"))
     backend = nccl() if options.device == "cuda" else "gloo"
     print(json.dumps({"seconds": seconds, "bytes": options.copy_bytes, "backend": backend}))

@@ -231,7 +231,7 @@ async def _ring(
     finally:
         for task in tasks:
             task.cancel()
-    done = await asyncio.gather(*tasks, return_exceptions=True)
+        done = await asyncio.gather(*tasks, return_exceptions=True)
     for kind in (NodeError, BaseException):
         for result in done:
             if isinstance(result, kind):

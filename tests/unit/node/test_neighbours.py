@@ -290,7 +290,7 @@ def test_a_rank_s_own_work_is_not_foreign(drive, knobs):
         own.update(node.marked())
         return (node.repeat(1) / "result.json").is_file()
 
-    wait_until(ended, 60.0, "the result")
+    wait_until(ended, what="the result")
     result = node.result()
     assert result["status"] == "ok"
     busy = [s["cpu_percent"] for s in result["telemetry"]["samples"]]
