@@ -238,8 +238,8 @@ class _Measurement:
         store = self.folder.case(case.case_id, number)
         resumed = store.job() is not None
         try:
-            await asyncio.to_thread(store.save_job, job.to_json())
             await self._prepare(job)
+            await asyncio.to_thread(store.save_job, job.to_json())
             outcome = await run_gang(job, self.context.targets, store, self.observer.gang_event)
             launch = await asyncio.to_thread(self._judge, case, job, store, of_round, arm, outcome)
             if launch.status == "interrupted" and not resumed:

@@ -168,7 +168,7 @@ def test_a_cancellation_that_ends_what_prepares_a_node_is_no_fault_of_it(
 
     async def ended(job: JobSpec, *_: object) -> None:
         prepared.append(job)
-        if is_first or folder.case(job.case.case_id, 0).job() is not None:
+        if is_first or len(prepared) > 2 * len(made.cases):
             request_cancel(folder, "cancelled by the user")
             raise RemoteFailure("n1", "127.0.0.2:22", "could not run `agent.py prefix` (exit 143)")
 
@@ -181,6 +181,17 @@ def test_a_cancellation_that_ends_what_prepares_a_node_is_no_fault_of_it(
     assert document["cases"][0]["stopped"] == f"{NAME}: cancelled by the user"
     assert len(prepared) == (1 if is_first else 2 * len(made.cases) + 1)
     assert comparison.ended_launches(folder, made.cases[0].case_id) == []
+
+    async def ready(*_: object) -> None: ...
+
+    async def away(*_: object) -> None:
+        raise RemoteFailure("n1", "127.0.0.2:22", "could not run `agent.py start` (exit 1)")
+
+    monkeypatch.setattr(engine, "prepare", ready)
+    monkeypatch.setattr(engine, "run_gang", away)
+    asyncio.run(engine.run_comparison(*words))
+    first, *_ = comparison.ended_launches(folder, made.cases[0].case_id)
+    assert first.status == "failed", "its gang was never begun before"
 
 
 def test_a_cancellation_that_ends_what_starts_an_agent_fails_no_launch(
