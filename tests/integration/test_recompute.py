@@ -74,6 +74,9 @@ found = {}
 for precision in ("fp32", "bf16"):
     for recompute in ("none", "selective", "full"):
         model = network.model(params)
+        for module in model.modules():
+            if hasattr(module, "draw"):
+                module.draw()
         rank = SimpleNamespace(model=model, context=SimpleNamespace(shards="layers"))
         if recompute != "none":
             Trainer._recompute(rank, recompute)

@@ -12,8 +12,6 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp._fully_shard._fsdp_common import ShardPlacementResult
-from torch.distributed.fsdp._fully_shard._fsdp_init import _get_mesh_info
 from torch.distributed.tensor import Shard
 from torch.nn.parallel import DistributedDataParallel
 
@@ -38,6 +36,9 @@ class Experts:
         self.group, self.copies = mesh["experts"].get_group(), mesh["copies"].get_group()
         self.device, self.modules, self.placed = device, {}, None
         if shards > 1:
+            from torch.distributed.fsdp._fully_shard._fsdp_common import ShardPlacementResult
+            from torch.distributed.fsdp._fully_shard._fsdp_init import _get_mesh_info
+
             same = mesh["shards"] if shape[0] == 1 else mesh["copies", "shards"]
             # By their second dimension: of the first there may be one.
             self.placed = ShardPlacementResult(Shard(1), _get_mesh_info(same))

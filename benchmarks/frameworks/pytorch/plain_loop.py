@@ -41,7 +41,11 @@ def build(given):
         name: torch.from_numpy(value).to(device, memory_format=layouts[name])
         for name, value in given.batch.items()
     }
-    model = network.model(given.params).to(device, memory_format=layout)
+    model = network.model(given.params)
+    for module in model.modules():
+        if hasattr(module, "draw"):  # What PyTorch does not initialise itself.
+            module.draw()
+    model.to(device, memory_format=layout)
     optimizer = optimizer_of(model.parameters(), given.params)
     scaler = torch.amp.GradScaler(device.type) if case["precision"] == "fp16" else None
     loss_of, autocast = network.loss, contextlib.nullcontext

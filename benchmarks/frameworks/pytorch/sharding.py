@@ -85,12 +85,19 @@ def split_states(optimizer, mesh):
     return ZeroRedundancyOptimizer(optimizer.param_groups, type(optimizer), group)
 
 
+def _groups(state):
+    """Groups of parameters of one of FSDP's states; older PyTorch has one or none."""
+    if hasattr(state, "_fsdp_param_groups"):
+        return state._fsdp_param_groups
+    return [state._fsdp_param_group] if state._fsdp_param_group else []
+
+
 def stage_of(model, optimizer):
     """The stage that parameters and states are really split by: "1", "2", "3" or "none"."""
     states = [m._get_fsdp_state() for m in model.modules() if isinstance(m, FSDPModule)]
     if states:
         # The root is never gathered again: its layers say which stage it is.
-        groups = [g for state in states if not state._is_root for g in state._fsdp_param_groups]
+        groups = [g for state in states if not state._is_root for g in _groups(state)]
         again = [group.post_forward_mesh_info is not None for group in groups]
         return "3" if again and all(again) else "2"
     if isinstance(optimizer, ZeroRedundancyOptimizer):

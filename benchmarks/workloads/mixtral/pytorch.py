@@ -12,7 +12,11 @@ class Matrices(nn.Module):
 
     def __init__(self, *shape):
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(shape).normal_(std=0.02))
+        self.weight = nn.Parameter(torch.empty(shape))
+
+    def draw(self):
+        """Sets them, where no trainer does."""
+        nn.init.normal_(self.weight, std=0.02)
 
 
 class Layer(Attending):
