@@ -157,6 +157,11 @@ def test_optimisers_do_the_same(line: str, workload: str, first_step: FirstStep)
         batch = ("--batch-size", str(stated.batch_size_per_device), "--as-initialised")
         measured = first_step("pytorch", workload, *words, *batch)["losses"]
         assert measured[::2] == pytest.approx(reference, rel=1e-4)
+        for ranks, both in stated.together.items():
+            samples = int(ranks) * stated.batch_size_per_device
+            wide = ("--batch-size", str(samples), "--as-initialised")
+            measured = first_step("pytorch", workload, *words, *wide)["losses"]
+            assert measured[::2] == pytest.approx(both, rel=1e-4)
     assert first_step(line, workload, *words)["losses"] == pytest.approx(losses, rel=1e-4)
 
 

@@ -10,7 +10,6 @@ import math
 
 import paddle
 import paddle.distributed as dist
-from base_trainer import DoesNotFit
 from paddle.distributed import fleet
 from paddle.distributed.sharding import group_sharded_parallel
 
@@ -32,7 +31,7 @@ def split(model, optimizer, context):
         "pp_degree": 1,
         "sharding_degree": shards,
     }
-    with _groups(context, copies):
+    with _groups(context):
         fleet.init(is_collective=True, strategy=strategy)
     if context.case["shard_stage"] == 1:
         return fleet.distributed_model(model), fleet.distributed_optimizer(optimizer)
@@ -59,7 +58,7 @@ def whole(weight):
 
 
 @contextlib.contextmanager
-def _groups(context, copies):
+def _groups(context):
     """On CPUs all groups of all ranks are the one that is there.
 
     Ranks of a gloo group find each other by keys that PaddlePaddle 3.3 does not tell from those of
@@ -68,11 +67,6 @@ def _groups(context, copies):
     if context.device is not None:
         yield
         return
-    if copies > 1:
-        raise DoesNotFit(
-            "shard: found {} of {} ranks; expected all on CPUs, where PaddlePaddle has one group "
-            "of gloo".format(context.case["shard"], context.world_size)
-        )
     made, everyone = dist.new_group, dist.get_group(0)
 
     def new_group(ranks=None, **named):

@@ -33,6 +33,7 @@ from nightbench.core.code_digest import code_digest, layers
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     LINE_AXES,
+    SEVERAL,
     Catalog,
     Combination,
     FrameworkInfo,
@@ -287,6 +288,10 @@ def _known_values(file: FrameworkFile, key: str, tree: _Tree) -> list[str] | Non
     """What a combination may name under a key; None where that is anything."""
     if key == "workload":
         return list(tree.workloads)
+    if key == "device":
+        return list(file.devices)
+    if key == "replicas":
+        return [SEVERAL]
     if key not in LINE_AXES:
         return None
     default = LINE_AXES[key]

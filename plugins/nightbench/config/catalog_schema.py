@@ -64,7 +64,14 @@ def _several(when: dict[str, Any]) -> dict[str, Any]:
     return when
 
 
+def _pair(values: tuple[float, ...]) -> tuple[float, ...]:
+    if len(values) != 2:
+        raise ValueError(f"found {len(values)}; expected two, of the first and of the third step")
+    return values
+
+
 _COUNTS = ("nodes", "pservers", "trainers")
+_Pair = Annotated[v.Many[float], AfterValidator(_pair)]
 _Support = Annotated[
     Any,
     AfterValidator(_support),
@@ -72,7 +79,8 @@ _Support = Annotated[
 ]
 _Kind = Annotated[str, _one_of(("cpu", "gpu")), v.Words("device kind")]
 _Axis = Annotated[str, _one_of(LINE_AXES), v.Words("axis")]
-_Of = Annotated[str, _one_of((*LINE_AXES, "workload", "trainers", "optimizer")), v.Words("axis")]
+_KEYS = (*LINE_AXES, "workload", "trainers", "optimizer", "device", "replicas")
+_Of = Annotated[str, _one_of(_KEYS), v.Words("axis")]
 _Values = Annotated[Any, AfterValidator(_values), v.Words("value or list of values")]
 _Strategy = Annotated[str, _one_of([str(each) for each in Strategy]), v.Words("strategy")]
 _RoleName = Annotated[v.Name, v.Words("role")]
@@ -135,8 +143,10 @@ class CombinationFile(StrictModel):
     """Values of several axes that a line runs each, but not together."""
 
     when: Annotated[dict[_Of, _Values], AfterValidator(_several)]
-    """Axis, `workload`, `trainers` or `optimizer` (the workload's): its value, or a list of values
-    of which one is enough. All keys have to hold. Of real data the value is the format."""
+    """Axis, `workload`, `trainers`, `optimizer` (the workload's), `device` (its kind) or `replicas`
+    (`several` where `shard`, `tensor` and `pipeline` leave copies of a model): its value, or a list
+    of values of which one is enough. All keys have to hold. Of real data the value is the format.
+    """
     refused: v.Text
     """The reason for users."""
 
@@ -244,7 +254,7 @@ class LossesFile(StrictModel):
     """Of rank 0, 1, ...: the loss of the initial weights on the rank's first batch."""
     third: Annotated[dict[v.Name, v.Some[float]], Field(min_length=1)]
     """Number of ranks: the loss of each rank's third step, after two updates."""
-    together: dict[v.Name, v.Some[float]] = Field({})
+    together: dict[v.Name, _Pair] = Field({})
     """Number of ranks that compute the same samples (`tensor`, `context`, `pipeline`), those of all
     of them: the loss of the first and of the third step."""
 

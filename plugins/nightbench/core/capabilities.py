@@ -138,7 +138,7 @@ def _not_by_line(
         if refusal is not None:
             return refusal
     refusal = (
-        _combined(case, framework, workload)
+        _combined(case, framework, workload, cluster)
         or not_split(case, workload)
         or _rounded_away(case, workload)
     )
@@ -172,11 +172,16 @@ def _wrong_data(case: Case, workload: WorkloadInfo) -> str | None:
     return None
 
 
-def _combined(case: Case, framework: FrameworkInfo, workload: WorkloadInfo) -> Refusal | None:
+def _combined(
+    case: Case, framework: FrameworkInfo, workload: WorkloadInfo, cluster: Cluster | None
+) -> Refusal | None:
     """Refuse values that the line runs each, but not together."""
-    found = {axis: _value(case, axis, workload) for axis in LINE_AXES}
+    found: dict[str, str | None] = {axis: _value(case, axis, workload) for axis in LINE_AXES}
     found |= {"workload": case.workload, "trainers": str(case.trainers)}
     found["optimizer"] = workload.scales.get(case.scale, {}).get("optimizer")
+    found["device"] = cluster.device_kind if cluster is not None else None
+    copies = case.trainers > case.shard * case.tensor * case.pipeline
+    found["replicas"] = SEVERAL if copies else None
     for combination in framework.refused_combinations:
         if all(found[key] in values for key, values in combination.when.items()):
             together = " with ".join(f"{key} {found[key]}" for key in combination.when)

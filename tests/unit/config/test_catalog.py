@@ -101,6 +101,19 @@ def test_a_mended_title_or_a_new_scale_starts_no_new_history(tmp_path: Path) -> 
     assert changed.workloads["net"].digest != first
 
 
+def test_ranks_with_the_same_samples_have_a_first_and_a_third_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    losses = {"scale": "full", "batch_size_per_device": 8, "first": [7.0], "third": {"1": [6.5]}}
+    spec = {**SPEC, "losses": {**losses, "together": {"2": [7.0, 6.8, 6.5]}}}
+    (complaint,) = load_catalog(tree(tmp_path, LINE, spec)).problems
+    assert complaint.startswith("benchmarks/workloads/net/spec.json:")
+    assert complaint.endswith(
+        " losses.together.2: found 3; expected two, of the first and of the third step"
+    )
+
+
 def test_all_wrong_descriptions_are_said_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +227,16 @@ TRAINER = {"count": "trainers", "measured": True}
             "refused_combinations",
             [{"when": {"workload": ["net", "nett"], "precision": "fp32"}, "refused": "no"}],
             'refused_combinations[0].when.workload: found "nett"; expected net (did you mean "net',
+        ),
+        (
+            "refused_combinations",
+            [{"when": {"device": "cpus", "precision": "fp32"}, "refused": "no"}],
+            'refused_combinations[0].when.device: found "cpus"; expected',
+        ),
+        (
+            "refused_combinations",
+            [{"when": {"replicas": 2, "precision": "fp32"}, "refused": "no"}],
+            'refused_combinations[0].when.replicas: found "2"; expected several',
         ),
         ("drill_workload", "nett", 'drill_workload: found "nett"; expected net (did you mean "ne'),
     ],

@@ -61,6 +61,22 @@ def test_two_devices_lie_on_one_node_where_it_has_them_and_then_come_all(catalog
     assert places(dataclasses.replace(PAIR, nodes=PAIR.nodes[:1])) == {(1, 1)}
 
 
+@pytest.mark.parametrize(("nodes", "devices"), [(1, 4), (2, 2)])
+def test_a_mode_that_has_no_replicas_there_is_not_tried_with_them(
+    catalog: Catalog, nodes: int, devices: int
+) -> None:
+    cluster = dataclasses.replace(PAIR, nodes=PAIR.nodes[:nodes], devices_per_node=devices)
+    few, wide = (c for c in mode_cells("paddle3", cluster, catalog) if "shard1" in c.mode)
+    assert few.devices == "1x2"
+    assert wide.case is None
+    assert "several with shard_stage 1: on CPUs it has one group of gloo" in str(wide.skipped)
+    assert few.case is not None
+    four = dataclasses.replace(few.case, devices_per_node=4, trainers=4, shard=4)
+    cluster = dataclasses.replace(PAIR, devices_per_node=4)
+    assert refusal_of(four, catalog, cluster) is None
+    assert refusal_of(dataclasses.replace(four, shard=2), catalog, cluster) is not None
+
+
 def test_what_a_device_cannot_do_is_skipped_with_the_lines_own_reason(catalog: Catalog) -> None:
     cells = {cell.mode: cell.skipped for cell in mode_cells("paddle2", PAIR, catalog)}
     assert cells["precision bf16"] == "mixed precision stays float32 on the CPU"

@@ -222,7 +222,7 @@ class Combination:
     """Values that a line runs each, but not together."""
 
     when: Mapping[str, tuple[str, ...]]
-    """Axis, `workload`, `trainers` or `optimizer` (the workload's) -> values."""
+    """Axis, or `workload`, `trainers`, `optimizer`, `device` or `replicas` -> values."""
     refused: str
     """Why the line does not run a case that has one of the values of every key."""
 
