@@ -174,7 +174,7 @@ class CauseFactsReader:
             fell=fell,
             framework_version=row["framework_version"],
             fell_with_others=bad is not None
-            and any(_is_others(each, bad, line) for each in row["fell_with"]),
+            and any(is_of_others(each, bad, line) for each in row["fell_with"]),
         )
 
     def _series(self, boundary: datetime) -> list[ControlSeries]:
@@ -261,7 +261,7 @@ def _change(alert: Row) -> float | None:
     return gain_of(change, alert["metric"])
 
 
-def _is_others(moved: str, bad: NightFacts, line: str) -> bool:
+def is_of_others(moved: str, bad: NightFacts, line: str) -> bool:
     """Return whether what moved together is nothing that a series of a line ran on that night."""
     factor, _, name = moved.partition(" ")
     if factor == FactorKind.NODE:

@@ -18,7 +18,7 @@ from nightbench.causes.possible_cause import (
     other_frameworks,
     other_series,
     pair_of,
-    peers_elsewhere,
+    peers_by_place,
     peers_on,
     shortened,
     steady_controls,
@@ -184,8 +184,7 @@ def _slow_node(facts: CauseFacts) -> PossibleCause | None:
     nodes = frozenset(node for name in names for node in name.split("+"))
     if facts.shared is not None and _shared_by(facts, "node") in nodes:
         cause.add_for(2, facts.shared.sentence)
-    there = count(peers_on(facts, nodes))
-    elsewhere = count(peers_elsewhere(facts, nodes))
+    there, elsewhere = peers_by_place(facts, nodes)
     if alone and set(alone) & nodes:
         text = (
             f"{other_series(there.fell)} there fell too, {elsewhere.steady} elsewhere were steady"
@@ -227,8 +226,7 @@ def networks(facts: CauseFacts) -> Iterator[PossibleCause]:
 
 
 def _only_there(facts: CauseFacts, node: str) -> bool:
-    there = count(peer for peer in facts.peers if node in peer.nodes)
-    elsewhere = count(peers_elsewhere(facts, frozenset({node})))
+    there, elsewhere = peers_by_place(facts, frozenset({node}))
     return there.mostly_fell and elsewhere.mostly_steady
 
 

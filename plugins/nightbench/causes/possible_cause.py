@@ -75,10 +75,11 @@ def peers_on(facts: CauseFacts, nodes: frozenset[str]) -> list[Peer]:
     return [peer for peer in facts.peers if nodes & set(peer.nodes)]
 
 
-def peers_elsewhere(facts: CauseFacts, nodes: frozenset[str]) -> list[Peer]:
-    """Return the series on other nodes alone, without those that fell for another reason."""
-    others = [peer for peer in facts.peers if peer.nodes and not nodes & set(peer.nodes)]
-    return [peer for peer in others if not peer.fell_with_others]
+def peers_by_place(facts: CauseFacts, nodes: frozenset[str]) -> tuple[PeerCounts, PeerCounts]:
+    """Count the series on the nodes and on others alone, without those with another reason."""
+    own = [peer for peer in facts.peers if peer.nodes and not peer.fell_with_others]
+    there = [peer for peer in own if nodes & set(peer.nodes)]
+    return count(there), count(peer for peer in own if not nodes & set(peer.nodes))
 
 
 def other_frameworks(facts: CauseFacts) -> list[Peer]:

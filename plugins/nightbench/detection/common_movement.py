@@ -9,7 +9,7 @@
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -91,7 +91,7 @@ def two_groups(steps: Floats, errors: Floats, start: float, told: Mask) -> TwoGr
 
 
 def fit_of_step(values: Floats, steps: Floats, noise: Floats, first: int) -> float:
-    """Return how well rows that step on a night describe the nights: a log likelihood.
+    """Return the log likelihood that rows gain by a step on a night; 0 where no night is known.
 
     Args:
         values: distances from the level before, rows by nights; NaN where there is none.
@@ -100,7 +100,22 @@ def fit_of_step(values: Floats, steps: Floats, noise: Floats, first: int) -> flo
         first: the night.
     """
     off = values - steps[:, None] * (np.arange(values.shape[1]) >= first)
-    return -float(np.nansum(np.minimum((off / noise[:, None]) ** 2 / 2, WILD)))
+    without, with_it = (np.minimum((x / noise[:, None]) ** 2 / 2, WILD) for x in (values, off))
+    return float(np.nansum(without - with_it))
+
+
+def changes_of_several(changes: Collection[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Return nights from which on several series change in one sense, with the median step.
+
+    Args:
+        changes: night and step of each series that shows a change by itself.
+    """
+    found = []
+    for first, falls in sorted({(first, step < 0) for first, step in changes}):
+        steps = [step for night, step in changes if abs(night - first) <= 1 and (step < 0) == falls]
+        if len(steps) >= SMALLEST_GROUP:
+            found.append((first, median(np.array(steps))))
+    return found
 
 
 def _between(steps: Floats, errors: Floats, moved: Floats, step: float) -> float:

@@ -29,6 +29,7 @@ from nightbench.detection.changes import (
 from nightbench.detection.common_movement import (
     SMALLEST_GROUP,
     Mask,
+    changes_of_several,
     column_median,
     common_movement,
     commonest,
@@ -42,7 +43,7 @@ from nightbench.detection.common_movement import (
 from nightbench.detection.detector import new_state_odds
 from nightbench.detection.evidence import REFERENCE
 from nightbench.detection.factors import Factor, FactorKind, NightRow, SharedMovement
-from nightbench.detection.robust import Z_90, Floats, median
+from nightbench.detection.robust import Z_90, Floats
 from nightbench.detection.series import Series, series_of
 
 RATE = 0.05
@@ -65,8 +66,11 @@ common one by this factor at most, moved with it."""
 SECOND = 5.0
 """Log likelihood that each further movement of a night costs."""
 
+ALL = 0.9
+"""Share of a factor's series from which it is not taken for several movements."""
+
 MOST_RIVALS = 12
-"""Candidates among which two and three are looked for."""
+"""Discoveries among which two and three are looked for."""
 
 MOST_MOVEMENTS = 8
 """Movements that are looked for in one night."""
@@ -189,7 +193,8 @@ class _Night:
             self._examine(factor, policy)
         self._stale = set()
         # What a line shows may be the cluster's, whose own common is not yet believed.
-        starts = [c.start for c in self._accepted.values()] + self._starts_of_series()
+        starts = [c.start for c in self._accepted.values()]
+        starts += [_Start(*each) for each in changes_of_several(self._alone.values())]
         nights = {
             (near, start.step < 0): replace(start, first=near)
             for start in reversed(starts)
@@ -207,9 +212,10 @@ class _Night:
         ranked = sorted((best[factor] for factor in real), key=lambda c: (-c.gain, c.factor))
         if not ranked:
             return None
-        # Several movements of a night are not one of all their series.
-        rivals = sorted(best.values(), key=lambda c: (-c.gain, c.factor))[:MOST_RIVALS]
-        rivals = [each for each in rivals if each is not ranked[0] and each.log_e > 0]
+        # Several movements of a night are not one of all their series, unless all of them moved.
+        one, *rivals = ranked[: 1 + MOST_RIVALS]
+        if one.moved[~self._is_control[one.rows]].mean() > ALL:
+            return one
         members = [each.members for each in rivals]
         apart = [
             [rivals[k] for k in some]
@@ -218,29 +224,17 @@ class _Night:
             if all(members[i].isdisjoint(members[k]) for i, k in itertools.combinations(some, 2))
         ]
         several = max(apart, key=_worth, default=[])
-        return several[0] if _worth(several) > _worth(ranked[:1]) else ranked[0]
+        return several[0] if _worth(several) > _worth([one]) else one
 
     def _fit(self, found: _Candidate) -> float:
-        """Return how well the night on which a movement begins describes the last nights."""
+        """Return how much better the last nights are described with a movement than without."""
         rows, since = found.rows, max(0, len(self._dates) - TAIL)
-        before = self._values[rows, max(0, since - REFERENCE) : found.start.first]
+        first = found.start.first
+        before = self._values[rows, max(0, min(since, first) - REFERENCE) : first]
         values = np.where(self._groups[found.factor][rows], self._values[rows], np.nan)[:, since:]
         values = values - np.nanmedian(before, axis=1)[:, None]
         steps = np.where(found.moved > 0.5, found.steps, 0.0)
-        return fit_of_step(values, steps, self._noise[rows], found.start.first - since)
-
-    def _starts_of_series(self) -> list[_Start]:
-        """Return nights from which on several series show a change by themselves, in one sense."""
-        found = []
-        for first, falls in sorted({(first, step < 0) for first, step in self._alone.values()}):
-            steps = [
-                step
-                for night, step in self._alone.values()
-                if abs(night - first) <= 1 and (step < 0) == falls
-            ]
-            if len(steps) >= SMALLEST_GROUP:
-                found.append(_Start(first, median(np.array(steps))))
-        return found
+        return fit_of_step(values, steps, self._noise[rows], first - since)
 
     def take_out(self, found: _Candidate) -> None:
         """Take a movement out of the series that moved with it."""

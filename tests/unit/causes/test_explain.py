@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nightbench.alerts.explain import is_of_others
 from nightbench.causes import CauseFacts, ControlSeries, NightFacts, Peer, PreflightFacts, explain
 from nightbench.causes.explanation import failure_name
 from nightbench.causes.facts import SharedFactor
@@ -296,6 +297,44 @@ def test_the_cause(given: CauseFacts, kind: CauseKind, suspect: str) -> None:
 )
 def test_only_is_said_where_others_are_known_to_be_steady(case: str, words: str) -> None:
     assert words in explain(CASES[case][0]).sentence
+
+
+def moved(framework: str, *nodes: str) -> tuple[Peer, ...]:
+    """Series that fell with others, of a movement that is not the case's."""
+    return tuple(replace(p, fell_with_others=True) for p in peers(framework, True, 3, *nodes))
+
+
+def test_a_node_is_not_slow_by_what_fell_there_with_another_line() -> None:
+    """The line paddle3 fell everywhere, and this series beside it by itself."""
+    line = (*moved("paddle3"), *moved("paddle3", "n2"))
+    found = explain(facts(peers=(*line, *peers("pytorch", False, 3, "n2"))))
+    assert found.kind is CauseKind.UNEXPLAINED, found.evidence
+
+
+def test_a_node_is_slow_although_a_line_fell_elsewhere() -> None:
+    own = (*peers("pytorch", True), *peers("pytorch", False, 3, "n2"))
+    found = explain(facts(peers=(*own, *moved("paddle3", "n2"), *moved("paddle3", "n3"))))
+    assert (found.kind, found.suspect) == (CauseKind.NODE, "n1"), found.evidence
+
+
+@pytest.mark.parametrize(
+    ("moved_by", "nodes", "is_others"),
+    [
+        ("node n2", ("n1",), True),
+        ("node n1", ("n1", "n2"), False),
+        ("node n2", (), False),
+        ("network lab", ("n1",), True),
+        ("network lab", ("n1", "n2"), False),
+        ("line paddle3", ("n1",), True),
+        ("line pytorch", ("n1",), False),
+        ("cluster lab", ("n1",), False),
+        ("workload toy", ("n1",), False),
+    ],
+)
+def test_a_movement_is_others_where_the_series_has_no_part_in_it(
+    moved_by: str, nodes: tuple[str, ...], is_others: bool
+) -> None:
+    assert is_of_others(moved_by, replace(BAD, nodes=nodes), "pytorch") is is_others
 
 
 def test_what_speaks_against_it_is_listed() -> None:

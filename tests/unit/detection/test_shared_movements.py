@@ -9,7 +9,12 @@ import pytest
 from histories import FIRST
 
 from nightbench.core.model import HistoryPoint, RegressionPolicy
-from nightbench.detection.common_movement import common_movement, discoveries, two_groups
+from nightbench.detection.common_movement import (
+    common_movement,
+    discoveries,
+    fit_of_step,
+    two_groups,
+)
 from nightbench.detection.factors import Factor, FactorKind, NightRow, without_shared
 from nightbench.detection.shared_movements import FITTED, shared_movements
 
@@ -94,6 +99,30 @@ def test_a_node_and_a_build_of_one_night_are_two_movements():
     rows += [row(f"c{k}", "b") for k in range(10)]
     found = shared_movements(rows, RegressionPolicy())
     assert {each.subject for each in found} == {"build 2 of a", "node n2"}
+
+
+@pytest.mark.parametrize("by", ["line", "node"])
+def test_all_series_of_a_cluster_without_controls_are_one_movement_though_of_unlike_sizes(by):
+    rows, alone = [], {}
+    for one, share in zip("abc", (0.07, 0.1, 0.14), strict=True):
+        for other in "xyz":
+            for k in range(2):
+                name, fall = f"{one}{other}{k}", share * (1.1 if k else 0.9)
+                places = (one, other) if by == "line" else (other, one)
+                rows.append(row(name, places[0], fall, node=places[1]))
+                alone[name] = (FIRST + timedelta(days=BEFORE)).date(), -fall
+    (found,) = shared_movements(rows, RegressionPolicy(), alone)
+    assert (found.factor, len(found.members)) == (LAB, 18)
+
+
+def test_a_night_fits_by_what_its_rows_gain_and_not_by_how_few_nights_they_have():
+    steps, noise = np.full(3, -0.1), np.full(3, 0.01)
+    values = np.where(np.arange(8) < 5, 0.005, -0.095) * np.ones((3, 1))
+    fits = [fit_of_step(values, steps, noise, first) for first in range(1, 8)]
+    assert int(np.argmax(fits)) == 5 - 1
+    assert fit_of_step(np.full((3, 8), np.nan), steps, noise, 5) == 0 < fits[4]
+    longer = np.vstack([values, values])
+    assert fit_of_step(longer, np.full(6, -0.1), np.full(6, 0.01), 5) > fits[4]
 
 
 def test_a_series_that_fell_by_far_more_is_no_member():
