@@ -47,6 +47,9 @@ SLOW_NIGHTS, SLOW_WEIGHT = 0.3, 60.0
 SLOW_DEPTH, FAST_DEPTH = 0.08, 0.04
 """Mean relative depth of slow nights, and of fast ones, which are a tenth of the outliers."""
 
+WIDER = 1.09
+"""By how much the intervals of steps are widened for what their model of noise leaves out."""
+
 ALIKE_NIGHTS = 120
 """Last nights of the past whose resemblance to their neighbours is measured."""
 
@@ -328,7 +331,7 @@ def _bayes_factors(
     reached /= reached[:, -1:] + 1e-300
     margin = Z_90 * np.sqrt(level_variances)
     ends = [np.interp((0.05, 0.95), reached[k], grid[k]) for k in range(len(grid))]
-    half = np.hypot(np.array(ends) - step[:, None], margin[:, None])
+    half = WIDER * np.hypot(np.array(ends) - step[:, None], margin[:, None])
     return [
         _BayesFactor(
             math.log(evidence[k]) - math.log(none[k]),
