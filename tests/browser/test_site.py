@@ -75,10 +75,8 @@ class Stored:
             }
         ]
 
-    def references(self) -> list[dict[str, Any]]:
-        return []
-
-    hardware = references
+    def shown(self, name: str) -> list[dict[str, Any]]:
+        return {"site_series": self.series, "site_changes": self.changes}.get(name, list)()
 
 
 @pytest.fixture(scope="module")
