@@ -138,7 +138,7 @@ async def _control_options(cluster: Cluster, agent: Agent) -> list[str]:
 
 async def _network(agents: Sequence[tuple[Node, Agent]]) -> Network:
     names = tuple(node.name for node, _ in agents)
-    answers = await _answers(agents, RING_TIMEOUT_S)
+    answers = await _answers(agents, _over_tcp, RING_TIMEOUT_S)
     if isinstance(answers, str):
         return Network(names, problem=answers)
     return Network(names, all_reduce(names, answers))
@@ -154,31 +154,36 @@ async def _between_gpus(
 ) -> Network:
     """Add what the GPUs of all nodes reduce together, by NCCL as jobs would use it."""
 
-    def before(node: Node) -> list[str]:
+    def command(node: Node, agent: Agent) -> list[str]:
         own = {"NCCL_SOCKET_IFNAME": node.interface} if node.interface else {}
         if node.devices:
             own["CUDA_VISIBLE_DEVICES"] = ",".join(node.devices)
-        return ["env", *(f"{k}={v}" for k, v in {**own, **cluster.env, **node.env}.items())]
-
-    def after(agent: Agent) -> list[str]:
+        env = [f"{k}={v}" for k, v in {**own, **cluster.env, **node.env}.items()]
         words = ["--controls", cluster.device_kind, *agent.where[:2], "--bytes", str(GPUS_BYTES)]
         prefixes = [f"{line}={prefix}" for line, prefix in agent.policy.paths.items()]
-        return [*words, *repeated_option("--prefix", prefixes)]
+        words += repeated_option("--prefix", prefixes)
+        return ["env", *env, *_over_tcp(node, agent), *words]
 
-    answers = await _answers(agents, GPUS_TIMEOUT_S, before, after)
+    answers = await _answers(agents, command, GPUS_TIMEOUT_S)
     if isinstance(answers, str):
         return dataclasses.replace(network, gpus_problem=answers)
     found = all_reduce(network.nodes, answers, ALL_REDUCE_GPUS, "gpus")
     return dataclasses.replace(network, gpus=found)
 
 
+def _over_tcp(_: Node, agent: Agent) -> list[str]:
+    return [*agent.command, "allreduce"]
+
+
 async def _answers(
-    agents: Sequence[tuple[Node, Agent]], limit_s: float, *words: Any
+    agents: Sequence[tuple[Node, Agent]],
+    command: Callable[[Node, Agent], list[str]],
+    limit_s: float,
 ) -> list[dict[str, Any]] | str:
     """Return the answers of all ranks, or why there are none."""
     try:
         async with asyncio.timeout(limit_s):
-            return await _ring(agents, limit_s, *words)
+            return await _ring(agents, command, limit_s)
     except TimeoutError:
         names = ", ".join(node.name for node, _ in agents)
         return f"no all-reduce between {names} in {limit_s:g} s"
@@ -188,13 +193,12 @@ async def _answers(
 
 async def _ring(
     agents: Sequence[tuple[Node, Agent]],
+    command: Callable[[Node, Agent], list[str]],
     answer_s: float,
-    before: Callable[[Node], list[str]] = lambda _: [],
-    after: Callable[[Agent], list[str]] = lambda _: [],
 ) -> list[dict[str, Any]]:
     """Run one all-reduce over all nodes; return the ranks' answers in the nodes' order.
 
-    Further words of the command are those `before` it, of a node, and `after` it, of an agent.
+    `command` of a node begins one rank; which rank it is comes behind it.
     """
     ports: dict[str, asyncio.Future[str]] = {
         node.name: asyncio.get_running_loop().create_future() for node, _ in agents
@@ -203,7 +207,7 @@ async def _ring(
     async def rank(number: int, node: Node, agent: Agent) -> dict[str, Any]:
         transport = agent.transport
         address = node.data_address or node.host
-        argv = [*before(node), *agent.command, "allreduce", *after(agent)]
+        argv = command(node, agent)
         argv += ["--rank", str(number), "--world", str(len(agents))]
         argv += ["--listen-range", "-".join(map(str, node.port_range))]
         argv += ["--bind", "::"] if ":" in address else []
