@@ -5,39 +5,50 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 
 class ReasonCode(StrEnum):
-    """What happened. The codes up to `agent_error` are also `$defs/reason` of result/1."""
+    """What happened, and what `core.sentences` says of it: where nothing, what was observed.
+
+    The codes up to `agent_error` are also `$defs/reason` of result/1.
+    """
+
+    words: str
+
+    def __new__(cls, code: str, words: str = "{observed}") -> Self:
+        """Make a code of its value and its words."""
+        member = str.__new__(cls, code)
+        member._value_, member.words = code, words
+        return member
 
     # A node says of its processes.
-    PROCESS_EXITED = "process_exited"
-    PROCESS_KILLED = "process_killed"
+    PROCESS_EXITED = "process_exited", "{subject} exited with {observed}"
+    PROCESS_KILLED = "process_killed", "{subject} was ended by {observed}"
     EXCEPTION = "exception"
-    OUT_OF_MEMORY = "out_of_memory"
-    LOSS_NOT_FINITE = "loss_not_finite"
-    NO_RANK_FILE = "no_rank_file"
-    NO_PROGRESS = "no_progress"
-    REPEAT_TOO_LONG = "repeat_too_long"
-    PROCESSES_STUCK = "processes_stuck"
+    OUT_OF_MEMORY = "out_of_memory", "the kernel killed {subject}: out of memory (by {observed})"
+    LOSS_NOT_FINITE = "loss_not_finite", "{subject}: the loss is not finite"
+    NO_RANK_FILE = "no_rank_file", "{subject} exited with code 0 but left no rank.json"
+    NO_PROGRESS = "no_progress", "{subject} made no progress: {observed}, expected {expected}"
+    REPEAT_TOO_LONG = "repeat_too_long", "the repeat took longer than {expected}"
+    PROCESSES_STUCK = "processes_stuck", "processes {observed} cannot be ended"
     # A node says of itself and of its neighbours.
-    FOREIGN_CPU = "foreign_cpu"
-    FOREIGN_GPU = "foreign_gpu"
-    DEVICE_THROTTLED = "device_throttled"
-    NODE_IN_USE = "node_in_use"
+    FOREIGN_CPU = "foreign_cpu", "foreign work took {observed}, expected {expected}"
+    FOREIGN_GPU = "foreign_gpu", "another process computes on a GPU: {observed}"
+    DEVICE_THROTTLED = "device_throttled", "{subject} was slowed down: {observed}"
+    NODE_IN_USE = "node_in_use", "the node is in use, waited for it {observed}"
     # A node says of its agent.
-    NO_GO = "no_go"
-    GO_WITHOUT_PORT = "go_without_port"
-    AGENT_DIED = "agent_died"
-    AGENT_SIGNALLED = "agent_signalled"
-    NODE_REBOOTED = "node_rebooted"
-    LEASE_EXPIRED = "lease_expired"
-    STOPPED = "stopped"
+    NO_GO = "no_go", "no go within {expected} after ready"
+    GO_WITHOUT_PORT = "go_without_port", "the go names no port for {observed}"
+    AGENT_DIED = "agent_died", "the agent died while the repeat ran"
+    AGENT_SIGNALLED = "agent_signalled", "the agent was ended by {observed}"
+    NODE_REBOOTED = "node_rebooted", "the node rebooted while the job ran"
+    LEASE_EXPIRED = "lease_expired", "no controller renewed the lease for {observed}"
+    STOPPED = "stopped", "stopped by the controller"
     AGENT_ERROR = "agent_error"
     # The controller says of a node.
     NODE_ERROR = "node_error"
-    NODE_UNREACHABLE = "node_unreachable"
+    NODE_UNREACHABLE = "node_unreachable", "unreachable: {observed}"
     NOT_SSH = "not_ssh"
     HOST_KEY_REJECTED = "host_key_rejected"
     LOGIN_REFUSED = "login_refused"
@@ -45,44 +56,64 @@ class ReasonCode(StrEnum):
     REMOTE_FAILURE = "remote_failure"
     PYTHON_UNUSABLE = "python_unusable"
     ENVIRONMENT_UNAVAILABLE = "environment_unavailable"
-    AGENT_GONE = "agent_gone"
-    NODE_NOT_READY = "node_not_ready"
-    NODE_NOT_STARTED = "node_not_started"
-    NO_RESULT = "no_result"
+    AGENT_GONE = "agent_gone", "the agent serves no more: {observed}"
+    NODE_NOT_READY = "node_not_ready", "was not ready within {expected}"
+    NODE_NOT_STARTED = "node_not_started", "did not start within {expected} after the go"
+    NO_RESULT = "no_result", "no result came back"
     # The controller says of a repeat or a case.
     CONTROLLER_ERROR = "controller_error"
-    CANCELLED = "cancelled"
-    LAUNCHES_FAILED = "launches_failed"
-    DISTURBED_TOO_OFTEN = "disturbed_too_often"
+    CANCELLED = "cancelled", "cancelled: {observed}"
+    LAUNCHES_FAILED = "launches_failed", "{observed} failed, the last one because"
+    DISTURBED_TOO_OFTEN = (
+        "disturbed_too_often",
+        "{observed} were disturbed, expected {expected}, the last one because",
+    )
     CODE_BROKEN = "code_broken"
-    STEPS_DIFFER = "steps_differ"
-    BATCH_JOB_ENDED = "batch_job_ended"
-    TIME_LIMIT = "time_limit"
-    NO_OUTCOME = "no_outcome"
+    STEPS_DIFFER = (
+        "steps_differ",
+        "{subject} was still in its window after {observed}: did ranks run as many steps each?",
+    )
+    BATCH_JOB_ENDED = "batch_job_ended", "{subject} ended: {observed}"
+    TIME_LIMIT = "time_limit", "not measured within {expected}, waiting for nodes included"
+    NO_OUTCOME = (
+        "no_outcome",
+        "no outcome was recorded: whoever steered the gang was ended from outside",
+    )
     # The night's plan says of a case.
-    WINDOW_ENDED = "window_ended"
-    NOT_BEGUN = "not_begun"
-    TIME_UNKNOWN = "time_unknown"
-    NIGHT_TOO_SHORT = "night_too_short"
-    NIGHT_FULL = "night_full"
-    NODE_LEFT_OUT = "node_left_out"
-    TOO_FEW_NODES = "too_few_nodes"
+    WINDOW_ENDED = (
+        "window_ended",
+        "the window ended at {subject} after {observed}, expected {expected}",
+    )
+    NOT_BEGUN = "not_begun", "not begun: the night ends at {subject}, and a repeat {observed}"
+    TIME_UNKNOWN = (
+        "time_unknown",
+        "nobody knows yet how long a repeat takes, and the time limit of one (with preparing: "
+        "{observed}) is longer than the night ({expected}): measure it once by hand, or lower "
+        "timeouts.repeat",
+    )
+    NIGHT_TOO_SHORT = "night_too_short", "takes {observed}, and a whole night has {expected}"
+    NIGHT_FULL = "night_full", "takes {observed}; what comes before it leaves {expected}"
+    NODE_LEFT_OUT = "node_left_out", "takes no part"
+    TOO_FEW_NODES = "too_few_nodes", "too few nodes: {observed}"
     # The summary and the checks say of a result.
-    NO_TRAINER = "no_trainer"
-    NO_STEPS = "no_steps"
-    BAD_WINDOW = "bad_window"
-    BAD_FIGURE = "bad_figure"
-    NO_CLOCK_OFFSET = "no_clock_offset"
-    NO_COMMON_INTERVAL = "no_common_interval"
-    NO_GOOD_REPEAT = "no_good_repeat"
-    ENDED_AS = "ended_as"
-    CHECK_FAILED = "check_failed"
+    NO_TRAINER = "no_trainer", "{observed} reported, expected {expected}"
+    NO_STEPS = "no_steps", "{subject} reported no steps"
+    BAD_WINDOW = "bad_window", "{subject} reported a window of {observed}"
+    BAD_FIGURE = "bad_figure", "{subject} came out as {observed}"
+    NO_CLOCK_OFFSET = "no_clock_offset", "no clock offset: windows cannot be compared"
+    NO_COMMON_INTERVAL = (
+        "no_common_interval",
+        "the last trainer opened its window {observed} after the first closed",
+    )
+    NO_GOOD_REPEAT = "no_good_repeat", "no repeat passed its checks"
+    ENDED_AS = "ended_as", "the repeat ended as {observed}"
+    CHECK_FAILED = "check_failed", "{subject}: {observed}, expected {expected}"
     # Said of a node over the nights.
-    PREFLIGHT_FAILED = "preflight_failed"
-    PREFLIGHT_CLEAN = "preflight_clean"
-    FAULTS_IN_A_ROW = "faults_in_a_row"
-    QUARANTINED = "quarantined"
-    NIGHT_MEASURED_ON = "night_measured_on"
+    PREFLIGHT_FAILED = "preflight_failed", "preflight: {subject}: {observed}, expected {expected}"
+    PREFLIGHT_CLEAN = "preflight_clean", "a clean preflight"
+    FAULTS_IN_A_ROW = "faults_in_a_row", "{observed} in a row, the last of {subject}"
+    QUARANTINED = "quarantined", "in quarantine since {observed}"
+    NIGHT_MEASURED_ON = "night_measured_on", "the night measured on {observed}"
     PERSON = "person"
     # Written before reasons were data.
     PROSE = "prose"
