@@ -25,7 +25,7 @@ from typing import Any
 from nightbench.core.model import (
     Case,
     CheckResult,
-    JobSpec,
+    Cluster,
     Process,
     Protocol,
     RankResult,
@@ -33,9 +33,9 @@ from nightbench.core.model import (
     RepeatRecord,
     RepeatSummary,
     Severity,
-    Strategy,
-    WorkloadInfo,
 )
+from nightbench.core.run_plan import CasePlan
+from nightbench.core.summarize import asynchronous
 
 
 @dataclass(frozen=True)
@@ -72,24 +72,21 @@ class CheckContext:
     """Its figures are read from the log of a command, which proves less than a rank of ours."""
 
     @classmethod
-    def of(cls, job: JobSpec, workload: WorkloadInfo, *, shared: bool) -> CheckContext:
-        """Return the context of a resolved case."""
-        scale = workload.scales.get(job.case.scale, {})
+    def of(
+        cls, plan: CasePlan, protocol: Protocol, cluster: Cluster, **others: Any
+    ) -> CheckContext:
+        """Return the context of a planned case, with `others` that its plan does not say."""
+        own = vars(plan).copy()
+        planned = own.pop("planned")
         return cls(
-            case=job.case,
-            protocol=job.protocol,
-            processes=job.processes,
-            unit=job.unit,
-            units_per_trainer_step=job.units_per_trainer_step,
-            parameters=scale.get("parameters", workload.parameters),
-            losses=workload.losses and workload.losses.of(job.case),
-            has_dropout=bool(scale.get("dropout")),
-            has_experts="experts" in scale,
-            converges=bool(scale.get("converges", False)),
-            shared=shared,
-            requested_version=job.build.version,
-            transport=job.transport,
-            from_log=job.from_log,
+            case=planned.case,
+            protocol=protocol,
+            unit=planned.unit or "",
+            shared=cluster.shared,
+            requested_version=planned.build.version,
+            transport=cluster.transport,
+            **own,
+            **others,
         )
 
     @property
@@ -100,7 +97,7 @@ class CheckContext:
     @property
     def asynchronous(self) -> bool:
         """True where trainers do not wait for each other."""
-        return self.case.strategy is Strategy.PARAMETER_SERVER and self.case.sync != "sync"
+        return asynchronous(self.case)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 `resolve` takes one case to its job; `make_plan` takes all cases of a suite.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
@@ -190,6 +192,27 @@ class CasePlan:
     losses: ReferenceLosses | None = None
     """What the first steps' losses have to be, where its workload states that."""
     has_dropout: bool = False
+    has_experts: bool = False
+    """Layers choose between experts for each token."""
+
+    @classmethod
+    def of(
+        cls, job: JobSpec, workload: WorkloadInfo, planned: PlannedCase | None = None
+    ) -> CasePlan:
+        """Return what the results of a job are held against."""
+        params = job.workload_params
+        return cls(
+            planned=planned or PlannedCase(job.case, job.build, job.definition_digest, job.unit),
+            processes=job.processes,
+            # Some workloads have one network at every scale, others a count for each.
+            parameters=params.get("parameters", workload.parameters),
+            converges=bool(params.get("converges", False)),
+            units_per_trainer_step=job.units_per_trainer_step,
+            from_log=job.from_log,
+            losses=workload.losses and workload.losses.of(job.case),
+            has_dropout=bool(params.get("dropout")),
+            has_experts="experts" in params,
+        )
 
     @property
     def left_out(self) -> Reason | None:
@@ -313,24 +336,15 @@ def _case_plan(
     job: JobSpec, suite: Suite, cluster: Cluster, catalog: Catalog, left_out: Reason | None
 ) -> CasePlan:
     workload = catalog.workloads[job.case.workload]
-    return CasePlan(
-        planned=PlannedCase(
-            job.case,
-            job.build,
-            job.definition_digest,
-            job.unit,
-            left_out,
-            private_build=job.case.framework in suite.private_builds,
-            untried=untried_because(job.case, cluster, catalog, suite.builds),
-            flops_per_unit=flops_per_unit(workload, job.case),
-            tokens_per_unit=tokens_per_unit(workload, job.case),
-        ),
-        processes=job.processes,
-        # Some workloads have one network at every scale, others a count for each.
-        parameters=job.workload_params.get("parameters", workload.parameters),
-        converges=bool(job.workload_params.get("converges", False)),
-        units_per_trainer_step=job.units_per_trainer_step,
-        from_log=job.from_log,
-        losses=workload.losses and workload.losses.of(job.case),
-        has_dropout=bool(job.workload_params.get("dropout")),
+    planned = PlannedCase(
+        job.case,
+        job.build,
+        job.definition_digest,
+        job.unit,
+        left_out,
+        private_build=job.case.framework in suite.private_builds,
+        untried=untried_because(job.case, cluster, catalog, suite.builds),
+        flops_per_unit=flops_per_unit(workload, job.case),
+        tokens_per_unit=tokens_per_unit(workload, job.case),
     )
+    return CasePlan.of(job, workload, planned)

@@ -24,6 +24,7 @@ from nightbench.core.model import (
     Suite,
     reasons_from_json,
 )
+from nightbench.core.run_plan import CasePlan
 from nightbench.core.summarize import repeat_record, summarize_repeat
 from nightbench.experiments import rounds
 from nightbench.experiments.comparison import (
@@ -283,7 +284,8 @@ class _Measurement:
             return Launch(of_round, arm, status, None, reasons)
         record = repeat_record({**repeat, "repeat": 1}, store.results(1))
         summary = summarize_repeat(record, case.case)
-        checks = CheckContext.of(job, case.workload, shared=self.plan.cluster.shared)
+        planned = CasePlan.of(job, case.workload)
+        checks = CheckContext.of(planned, job.protocol, self.plan.cluster)
         refused = [c.reason for c in check_repeats(checks, [record], [summary]) if c.quarantines]
         if summary.problem is not None and not refused:
             refused = [summary.problem]

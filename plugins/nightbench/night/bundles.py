@@ -71,21 +71,11 @@ def check_context(plan: RunPlan, case: CasePlan, nodes: Iterable[Document]) -> C
     """What the results of a planned case are compared with; `nodes` are fingerprints."""
     limits = [gpu.get("power_limit_w") for node in nodes for gpu in node.get("gpus", ())]
     known = [limit for limit in limits if limit] if plan.cluster.device_kind == "gpu" else []
-    return CheckContext(
-        case=case.planned.case,
-        protocol=plan.protocol,
-        processes=case.processes,
-        unit=case.planned.unit or "",
-        parameters=case.parameters,
-        converges=case.converges,
-        losses=case.losses,
-        has_dropout=case.has_dropout,
-        units_per_trainer_step=case.units_per_trainer_step,
+    return CheckContext.of(
+        case,
+        plan.protocol,
+        plan.cluster,
         acceptance=plan.run.run_kind is RunKind.ACCEPTANCE,
-        from_log=case.from_log,
-        shared=plan.cluster.shared,
-        transport=plan.cluster.transport,
-        requested_version=case.planned.build.version,
         power_limit_w=max(known) * case.planned.case.trainers if known else None,
     )
 

@@ -21,6 +21,7 @@ from good_results import (
 from nightbench.checks import REPEAT_CHECKS, CheckContext, check_repeats
 from nightbench.core.model import (
     Build,
+    Cluster,
     EnvironmentPolicy,
     JobSpec,
     Limits,
@@ -32,6 +33,7 @@ from nightbench.core.model import (
     Strategy,
     WorkloadInfo,
 )
+from nightbench.core.run_plan import CasePlan
 
 EXPERTS = replace(CONTEXT, has_experts=True)
 EVEN = replace(
@@ -413,19 +415,24 @@ def test_context_is_read_from_a_job_and_its_workload():
     job = JobSpec(
         run_id="r", case=CONTEXT.case, generation=0, cluster="local",
         build=Build("pytorch", version="2.13.0"), protocol=CONTEXT.protocol, nodes=(),
-        processes=CONTEXT.processes, unit="images", workload_params={}, seed=1, env={},
-        role_env={}, limits=Limits(), code_digest="", definition_digest="",
+        processes=CONTEXT.processes, unit="images", workload_params={}, seed=1,
+        env={}, role_env={}, limits=Limits(), code_digest="", definition_digest="",
         environments=EnvironmentPolicy(),
     )  # fmt: skip
     workload = WorkloadInfo(
         "resnet50_v1.5", "ResNet-50", "images", ("pytorch",), (Strategy.COLLECTIVE,),
-        scales={"smoke": {"converges": True}, "full": {}}, parameters=25_557_032,
+        scales={}, parameters=25_557_032,
     )  # fmt: skip
-    assert CheckContext.of(job, workload, shared=False) == replace(CONTEXT, power_limit_w=None)
-    full = replace(job, case=replace(job.case, scale="full"))
-    assert not CheckContext.of(full, workload, shared=True).converges
-    small = replace(workload, parameters=None, scales={"smoke": {"parameters": 7}})
-    assert CheckContext.of(job, small, shared=True).parameters == 7
+    cluster = Cluster("local", ())
+
+    def context(**params):
+        plan = CasePlan.of(replace(job, workload_params=params), workload)
+        return CheckContext.of(plan, job.protocol, cluster)
+
+    assert context(converges=True) == replace(CONTEXT, power_limit_w=None)
+    assert not context().converges
+    assert context(parameters=7).parameters == 7
+    assert context(experts=4).has_experts
 
 
 class TestFiguresFromALog:
