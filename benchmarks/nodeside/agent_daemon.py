@@ -312,10 +312,9 @@ class Agent:
         self._end_interrupted_repeats()
         limit_link(self.job)
         self._meter = CpuMeter(self.job.cpus, self.job.job_id, self.job.neighbours["cpu_share"])
-        write_json(
-            os.path.join(self.job.folder, "fingerprint.json"),
-            fingerprint(self.job.code, self.job.python, self.job.document),
-        )
+        found = fingerprint(self.job.code, self.job.python, self.job.document)
+        write_json(os.path.join(self.job.folder, "fingerprint.json"), found)
+        self.job.bind(found)
         while True:
             why = self._end_reasons()
             if why:

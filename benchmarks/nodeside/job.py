@@ -9,6 +9,7 @@ from typing import Any, Mapping
 
 from traffic import interface_of
 
+from nodeside.binding import beside_devices
 from nodeside.files import AgentError, EventLog, read_json, read_text
 from nodeside.processes import AGENT_MARK, AGENT_NODE, JOB_MARK, NODE_MARK
 
@@ -82,6 +83,7 @@ class NodeJob:
         self.neighbours: dict[str, Any] = dict(NEIGHBOURS, **(document.get("neighbours") or {}))
         self.locks_devices = document.get("lock", "node") == "devices"
         self.stack_tool: str | None = document.get("stack_tool")
+        self._beside: dict[str, list[int]] = {}
         self.log = EventLog(os.path.join(self.folder, "agent.jsonl"))
 
     @property
@@ -93,11 +95,21 @@ class NodeJob:
         """Return the folder of a repeat: repeats/001 and so on."""
         return os.path.join(self.folder, "repeats", "{:03d}".format(repeat))
 
+    def bind(self, fingerprint: Mapping[str, Any]) -> None:
+        """Choose the cores beside each process's GPU, unless the cluster or the case say more."""
+        case = self.document["case"]
+        if self.document.get("binding", "numa") == "none" or case.get("cpus"):
+            return
+        devices = {p["name"]: str(p["device"]) for p in self.processes if p["device"] is not None}
+        found = beside_devices(devices, fingerprint, self._cores(), self.locks_devices)
+        if all(len(cores) >= (case.get("threads") or 1) for cores in found.values()):
+            self._beside = found
+
     def cores_of(self, name: str) -> list[int]:
         """Return the cores of a process; empty where it may use all."""
         each = self.document["case"].get("cpus")
         if each is None:
-            return self.cpus
+            return self._beside.get(name, self.cpus)
         place = [entry["name"] for entry in self.processes].index(name)
         return self._cores()[place * each : (place + 1) * each]
 

@@ -9,6 +9,7 @@ import time
 from typing import Any, Mapping
 
 from nodeside import containers, stacks
+from nodeside.binding import as_ranges
 from nodeside.cgroups import WHOLE_MACHINE, Cgroup
 from nodeside.files import read_json, tail
 from nodeside.job import NodeJob
@@ -276,6 +277,7 @@ class LocalGang:
             "role": entry["role"],
             "rank": entry["rank"],
             "measured": entry["measured"],
+            "cpus": as_ranges(self._job.cores_of(entry["name"])) or None,
             "exit_code": item.exit_code if item else None,
             "signal": item.signal if item else None,
             "summary": self.summary(entry["name"]),

@@ -31,8 +31,6 @@ PinnedImage = Annotated[
     v.Words("image with its digest"),
 ]
 Mount = Annotated[str, v.fits(_MOUNT, "a folder such as /data, or /data:ro"), v.Words("folder")]
-
-
 _IMAGE_FOLDER = re.compile(r"[a-z0-9][\w.:/-]{0,400}/\Z")
 ImageFolder = Annotated[
     str,
@@ -45,8 +43,6 @@ WheelFolder = Annotated[
     v.fits(_WHEEL_FOLDER, "an address that ends with /, without a password"),
     v.Words("address"),
 ]
-
-
 _GIT = re.compile(
     r"(https?://[^\s@]{1,1000}|ssh://([\w.-]+@)?[^\s@]{1,1000}|[\w.-]+@[\w.-]+:[^\s@]{1,1000}"
     r"|(file://)?/\S{1,1000})\Z"
@@ -390,6 +386,8 @@ class ClusterFile(StrictModel):
     part of the cases' names, for ever."""
     lock: Literal["node", "devices"] = "node"
     """What a gang has for itself: its nodes, or only its devices (cores on CPU nodes) of them."""
+    binding: Literal["numa", "none"] = "numa"
+    """Processes run on cores of the NUMA node of their GPU; `none`: on all cores."""
     limits: LimitsFile = LimitsFile()
     """When, and how much at once, it is measured on."""
     compare: CompareFile = CompareFile()

@@ -171,6 +171,7 @@ def resolve(
         environments=cluster.environments,
         neighbours=cluster.neighbours,
         lock=cluster.lock,
+        binding=cluster.binding,
         transport=cluster.transport,
         data_path=cluster.data.get(case.data),
         link_command=cluster.link_command,

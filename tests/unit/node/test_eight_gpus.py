@@ -44,7 +44,12 @@ def answer(words):
         return 18
     query, _, fields = words[0].partition("=")
     if words[:2] == ["topo", "-m"]:
-        print("\tGPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X ")
+        names = ["GPU{}".format(index) for index in range(8)]
+        print("\t\x1b[4m" + "\t".join(names + ["CPU Affinity", "NUMA Affinity"]) + "\x1b[0m")
+        for index, name in enumerate(names):
+            links = [" X " if other == name else "NV18" for other in names]
+            cores = state.get("cores", ["N/A", "N/A"])[index // 4]
+            print("\t".join([name] + links + [cores, str(index // 4), "", "N/A"]))
     elif words[:2] == ["nvlink", "-s"]:
         for index in range(8):
             print("GPU {0}: NVIDIA H100 80GB HBM3 (UUID: GPU-{0})".format(index))
@@ -127,6 +132,33 @@ def test_each_of_eight_processes_sees_its_own_device_and_telemetry_has_all(
     assert (result["status"], result["disturbed"]) == ("ok", None)
     (sample, *_) = [s for s in result["telemetry"]["samples"] if len(s["gpus"]) == 8]
     assert {gpu["power_w"] for gpu in sample["gpus"]} == {612.5}
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+@pytest.mark.parametrize(
+    ("binding", "case"),
+    [("numa", {}), ("none", {}), ("numa", {"cpus": 1}), ("numa", {"threads": 9})],
+)
+def test_processes_run_on_the_cores_beside_their_devices(
+    drive: Any, play: Play, binding: str, case: dict[str, int]
+) -> None:
+    first, last = (sorted(os.sched_getaffinity(0))[at] for at in (0, -1))
+    play(cores=[str(first), str(last)])
+    document = on_eight() | {"binding": binding}
+    document["processes"] = [document["processes"][number] for number in (0, 7)]
+    document["case"] |= case
+    node = drive(document, env=path(), params={"step_s": 0.1})
+    node.go()
+    wait_until(lambda: node.phase(1, "trainer-7") == "window")
+    on = [os.sched_getaffinity(p["pid"]) for _, p in sorted(node.state(1)["processes"].items())]
+    every = os.sched_getaffinity(0)
+    told = [process["cpus"] for process in node.result()["processes"]]
+    if case.get("cpus"):
+        assert on == [{core} for core in sorted(every)[:2]]
+    elif binding == "none" or case:
+        assert (on, told) == ([every, every], [None, None])
+    else:
+        assert (on, told) == ([{first}, {last}], [str(first), str(last)])
 
 
 def test_throttling_and_a_foreign_process_disturb_and_name_their_device(

@@ -186,6 +186,8 @@ class Cluster:
     """What the frameworks' own traffic is to use, `nccl/ib` say; not compared when None."""
     lock: str = "node"
     """`node`: a gang has its nodes for itself; `devices`: only its devices (or cores) of them."""
+    binding: str = "numa"
+    """`numa`: processes run on cores of the NUMA node of their GPU; `none`: on all cores."""
     parallel_cases: int = 1
     """Cases of one run that may be measured at once, on disjoint nodes or devices."""
     window: str | None = None

@@ -89,6 +89,8 @@ class JobSpec:
     neighbours: NeighbourPolicy = field(default_factory=NeighbourPolicy)
     lock: str = "node"
     """What the agents lock: `node` or `devices`."""
+    binding: str = "numa"
+    """Processes run on cores of the NUMA node of their GPU; on all of them when `none`."""
     deadline: datetime | None = None
     """No repeat is started that cannot end by then."""
     expected_repeat_s: float | None = None
@@ -172,7 +174,7 @@ _OF_NODE = ("name", "interface", "port_range", "cpus", "devices", "env")
 _OF_NEIGHBOURS = ("action", "wait_s", "cpu_share", "gpu")
 _OF_JOB = (
     *("run_id", "generation", "cluster", "case", "processes", "env", "role_env", "limits"),
-    *("lock", "link_command", "code_digest", "definition_digest"),
+    *("lock", "binding", "link_command", "code_digest", "definition_digest"),
 )
 """Fields that job.json holds under the same name."""
 
