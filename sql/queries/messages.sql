@@ -117,11 +117,6 @@ values (
 )
 returning message_id;
 
--- name: store_message_item*!
--- An alert that a message was about.
-insert into raw.message_item (message_id, alert_id, what, of_run_id)
-values (:message_id, :alert_id, :what, :of_run_id);
-
 -- name: mark_notified*!
 -- Marks the news of an alert as notified; also where it has no channel. News that came since stays
 -- unnotified.

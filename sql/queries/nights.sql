@@ -1,15 +1,5 @@
 -- Nights that schedules promise, and the check of their deadlines.
 
--- name: watch_suite*!
--- A suite's cluster and schedule as the deadline check finds them now.
-insert into raw.suite_watch (suite, cluster, timetable, since, seen_at)
-values (:suite, :cluster, :timetable, :since, :now)
-on conflict (suite) do update set
-    cluster = excluded.cluster,
-    timetable = excluded.timetable,
-    since = excluded.since,
-    seen_at = excluded.seen_at;
-
 -- name: watched_suite(suite)
 -- A suite's cluster and schedule as the last deadline check found them.
 select
@@ -76,15 +66,6 @@ where
     and cluster = :cluster
     and scheduled_at = :scheduled_at
     and end_told_at is null;
-
--- name: store_deadline_check*!
--- Time of a check of all deadlines.
-insert into raw.deadline_check (checked_at, suites, missing)
-values (:now, :suites, :missing)
-on conflict (only_one) do update set
-    checked_at = excluded.checked_at,
-    suites = excluded.suites,
-    missing = excluded.missing;
 
 -- name: deadline_check()
 -- When deadlines were last checked.

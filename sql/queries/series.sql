@@ -179,23 +179,6 @@ where
     and s.case_id = any(:case_ids)
 order by s.case_id;
 
--- name: store_noise_event*!
--- A series that a run made noisy, or steady again. What is stored of a run stays.
-insert into raw.noise_event (
-    case_id, cluster, run_id, at, what, spread, max_spread, sentence
-)
-values (
-    :case_id,
-    :cluster,
-    :run_id,
-    :at,
-    :what,
-    :spread,
-    :max_spread,
-    :sentence
-)
-on conflict do nothing;
-
 -- name: mark_noise_notified*!
 -- Marks as notified the series that a run made noisy or steady.
 update raw.noise_event set told_at = now()
@@ -236,48 +219,6 @@ select *
 from marts.noisy_series
 where :cluster::text is null or cluster = :cluster
 order by cluster asc, case_id asc;
-
--- name: store_drift*!
--- A drift that a run found in a series. When it was notified is kept.
-insert into raw.drift as t (
-    case_id,
-    cluster,
-    run_id,
-    at,
-    level,
-    is_news,
-    change,
-    error,
-    nights,
-    since,
-    seen_run_id,
-    seen_at
-)
-values (
-    :case_id,
-    :cluster,
-    :run_id,
-    :at,
-    :level,
-    :is_news,
-    :change,
-    :error,
-    :nights,
-    :since,
-    :run_id,
-    :at
-)
-on conflict (case_id, cluster, run_id) do update set
-    level = excluded.level,
-    is_news = excluded.is_news,
-    change = excluded.change,
-    error = excluded.error,
-    nights = excluded.nights,
-    since = excluded.since,
-    seen_run_id = excluded.seen_run_id,
-    seen_at = excluded.seen_at,
-    over_run_id = null,
-    over_at = null;
 
 -- name: see_drift*!
 -- Updates the figures of the drift of a series that goes on.

@@ -156,7 +156,7 @@ class MessageRepository(Repository):
         """
         with self._transaction(f"store a message of {message['suite']}"):
             (stored,) = self._rows("store_message", **message)
-            self._write("store_message_item", *({**item, **stored} for item in items))
+            self._store("message_item", [{**item, **stored} for item in items])
 
     def mark_notified(self, items: Sequence[Mapping[str, Any]]) -> int:
         """Mark items (as of `store_message`) as notified; return how many."""

@@ -11,6 +11,10 @@ from nightbench.warehouse.repository import Repository, Row
 NIGHTBENCH = "nightbench"
 """`asked_by` of confirmations that no person has requested."""
 
+_ASKED = "alert_id case_id cluster suite line good bad versions requested_by started_at"
+_TESTED = "kind version against comparison_id wanted_rounds min_effect started_at"
+"""What of a bisect and of its tests is stored once."""
+
 UNDECIDED = ("wanted", "running")
 """States of confirmations that may still be measured."""
 
@@ -117,12 +121,14 @@ class BisectRepository(Repository):
     def store(self, bisect: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> None:
         """Store a bisect with all its tests so far, in one transaction.
 
-        The rows are those of `raw.bisect` and `raw.bisect_step`.
+        The rows are those of `raw.bisect` and `raw.bisect_step`; other fields are left out.
         """
         key = str(bisect["bisect_id"])
+        row = {name: x for name, x in bisect.items() if name not in ("schema", "stopped", "steps")}
         with self._transaction(f"store bisect {key}"):
-            self._write("store_bisect", bisect)
-            self._write("store_bisect_step", *({**step, "bisect_id": key} for step in steps))
+            self._store("bisect", [row], "bisect_id", keep=_ASKED)
+            rows = [{**step, "bisect_id": key} for step in steps]
+            self._store("bisect_step", rows, "bisect_id number", keep=_TESTED)
 
     def find(
         self, bisect_id: str | None = None, alert_id: int | None = None, limit: int = 20

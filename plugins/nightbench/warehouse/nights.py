@@ -29,7 +29,8 @@ class NightRepository(Repository):
         ):
             since = known["since"]
         row = {"suite": suite, "cluster": cluster, "timetable": timetable}
-        self._do(f"store the schedule of suite {suite}", "watch_suite", **row, since=since, now=now)
+        with self._transaction(f"store the schedule of suite {suite}"):
+            self._store("suite_watch", [{**row, "since": since, "seen_at": now}], "suite")
         return since
 
     def watched(self, suite: str) -> tuple[str, str] | None:
@@ -70,8 +71,9 @@ class NightRepository(Repository):
 
     def store_check(self, suites: int, missing: int, now: datetime) -> None:
         """Store that all deadlines were checked."""
-        doing = "store the check of deadlines"
-        self._do(doing, "store_deadline_check", suites=suites, missing=missing, now=now)
+        row = {"suites": suites, "missing": missing, "checked_at": now}
+        with self._transaction("store the check of deadlines"):
+            self._store("deadline_check", [row], "only_one")
 
     def runs(self, suite: str, cluster: str, since: datetime) -> list[NightRun]:
         """Scheduled runs of a suite that are planned in the warehouse, oldest first."""

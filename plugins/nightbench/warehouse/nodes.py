@@ -30,8 +30,8 @@ class NodeRepository(Repository):
     ) -> None:
         """Store a preflight of a cluster; controls are dated `at`."""
         with self._transaction(f"store the preflight of {cluster}"):
-            self._write("store_node_preflight", *(_preflight(cluster, run_id, n) for n in nodes))
-            self._write("store_control", *(_control(cluster, run_id, c, at) for c in controls))
+            self._store("node_preflight", [_preflight(cluster, run_id, n) for n in nodes])
+            self._store("control", [_control(cluster, run_id, c, at) for c in controls])
 
     def count(
         self, cluster: str, events: Sequence[NodeEvent], policy: HealthPolicy
@@ -43,17 +43,21 @@ class NodeRepository(Repository):
         """
         with self._transaction(f"count the faults of {cluster}'s nodes"):
             self._lock_for_transaction(f"nodes of {cluster}")
-            self._write("store_node_event", *map(_row, events))
+            self._store("node_event", [_row(event) for event in events])
             states = self._rows("node_states", cluster=cluster)
             before = {row["node"]: NodeState(**_fields(row)) for row in states}
             by_node: dict[str, list[NodeEvent]] = {}
             for row in self._rows("node_events", cluster=cluster, max_rows=EVENTS_LOOKED_AT):
                 by_node.setdefault(row["node"], []).append(NodeEvent(**_fields(row)))
             now = {node: node_state(cluster, node, of, policy) for node, of in by_node.items()}
-            for node, state in now.items():
-                self._write("store_node_state", _row(state))
-                if _is_news(before.get(node, NodeState(cluster, node)), state):
-                    self._write("store_node_state_change", _row(state))
+            stored = {node: _row(state) for node, state in now.items()}
+            for row in stored.values():
+                del row["last_fault"]
+            self._store("node_state", list(stored.values()), "cluster node")
+            for node, row in stored.items():
+                del row["faults"]
+                if _is_news(before.get(node, NodeState(cluster, node)), now[node]):
+                    self._store("node_state_change", [row])
         return now
 
     def states(self, cluster: str) -> dict[str, NodeState]:
@@ -111,7 +115,11 @@ def _preflight(cluster: str, run_id: str, judged: JudgedNode) -> Row:
 
 def _control(cluster: str, run_id: str, control: Control, at: datetime) -> Row:
     return {
-        **vars(control),
+        "node": control.node,
+        "metric": control.metric,
+        "device": control.device,
+        "backend": control.backend,
+        "unit": control.unit,
         "cluster": cluster,
         "at": at,
         "run_id": run_id,

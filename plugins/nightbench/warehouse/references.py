@@ -9,6 +9,7 @@ from pathlib import Path
 from nightbench.core.errors import UserError
 from nightbench.warehouse import statements
 from nightbench.warehouse.connection import Connection
+from nightbench.warehouse.repository import Repository
 
 FILES = ("published_results.csv", "empty_cells.csv", "language_models.csv")
 
@@ -23,8 +24,7 @@ def load_references(connection: Connection, folder: Path | None = None) -> int:
     """
     place = folder or statements.SQL / "references"
     rows = [row for name in FILES for row in _read(place / name)]
-    changed: int = statements.queries().store_reference(connection, rows)
-    return changed
+    return Repository(connection)._store("reference_result", rows, "reference_id")
 
 
 def published_figures(document: str, figures: Collection[str]) -> list[dict[str, str]]:

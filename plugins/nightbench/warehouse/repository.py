@@ -73,13 +73,13 @@ class Repository:
             return self._write(name, row)
 
     def _store(
-        self, table: str, rows: Sequence[Mapping[str, Any]], key: str, keep: str = ""
+        self, table: str, rows: Sequence[Mapping[str, Any]], key: str = "", keep: str = ""
     ) -> int:
         """Insert rows or update those that differ, many at once, inside of a transaction.
 
         The table is one of schema raw, `key` the columns of the unique constraint that tells rows
         apart and `keep` those that are never updated, separated by blanks. No two rows may have the
-        same key.
+        same key. Without a key nothing is updated: what is there stays.
 
         Returns:
             How many rows were new or different.
@@ -100,13 +100,13 @@ class Repository:
             changing=names(changing), new=names(changing, "excluded"), old=names(changing, "t")
         )
         statement = sql.SQL(
-            "insert into raw.{table} as t ({columns}) values %s on conflict ({key}) {update} "
+            "insert into raw.{table} as t ({columns}) values %s on conflict {key} {update} "
             "returning 1"
         ).format(
             table=sql.Identifier(table),
             columns=names(columns),
-            key=names(key.split()),
-            update=update if changing else sql.SQL("do nothing"),
+            key=sql.SQL("({})").format(names(key.split())) if key else sql.SQL(""),
+            update=update if key and changing else sql.SQL("do nothing"),
         )
         with self._connection.cursor() as cursor:
             values = [tuple(_fit(row[column]) for column in columns) for row in rows]

@@ -133,7 +133,8 @@ class SeriesRepository(Repository):
 
     def store_noise_event(self, event: Mapping[str, Any]) -> bool:
         """Store that a night made a series noisy or steady; return whether that is new."""
-        return self._do(f"store the noise of {event['case_id']}", "store_noise_event", **event) > 0
+        with self._transaction(f"store the noise of {event['case_id']}"):
+            return self._store("noise_event", [event]) > 0
 
     def mark_noise_notified(self, run_id: str) -> int:
         """Mark the series that a run made noisy or steady as notified; return how many."""
@@ -177,7 +178,9 @@ class SeriesRepository(Repository):
         """
         with self._transaction(f"store the drift of {drift['case_id']}"):
             self._write("end_drift", drift)
-            self._write("store_drift", drift)
+            seen = {"seen_run_id": drift["run_id"], "seen_at": drift["at"]}
+            row = {**drift, **seen, "over_run_id": None, "over_at": None}
+            self._store("drift", [row], "case_id cluster run_id", keep="at")
 
     def see_drift(self, drift: Mapping[str, Any]) -> bool:
         """Give the drift that stands a night's figures; return whether they are new."""
