@@ -193,6 +193,10 @@ def main():
     context = Context(job, environ["NIGHTBENCH_PROCESS"], go, repeat_dir, spec)
     recorder = Recorder(os.path.join(folder, "steps.jsonl"))
 
+    profiled_steps, rounds = (int(extra_of(job, kind)) for kind in ("profile", "acceptance"))
+    if profiled_steps or rounds:
+        # No figure of this job enters a history: NCCL may say in the window what it chooses.
+        environ.setdefault("NCCL_DEBUG_SUBSYS", "INIT,NET,TUNING")
     searched = context.measured and context.batch_size == MAX
     if searched:
         context.batch_size = largest_batch(context, code, folder, lambda: recorder.phase("search"))
@@ -213,7 +217,6 @@ def main():
     asynchronous = context.case["strategy"] == "parameter_server" and context.case["sync"] != "sync"
     drain_file = os.path.join(repeat_dir, "drain") if asynchronous else None
     sleep_s = extra_of(job, "drill")
-    profiled_steps, rounds = (int(extra_of(job, kind)) for kind in ("profile", "acceptance"))
     if sleep_s:
         trainer = Slowed(trainer, runtime, sleep_s)
     measured = measure(trainer, runtime, job["protocol"], recorder, drain_file)

@@ -1,8 +1,11 @@
 """The transport that a rank really uses, read from its sockets and from NCCL's log.
 
-Written `backend/network/interface`, as far as it is known: `gloo/socket/eth0`, `nccl/ib`.
+Written `backend/network/interface`, as far as it is known: `gloo/socket/eth0`. NCCL chooses
+interfaces by itself; what it says of its channels, its algorithm and its protocol follows instead:
+`nccl/ib/16 channels`, `nccl/ib/16 channels/ring simple`.
 """
 
+import collections
 import fcntl
 import os
 import re
@@ -14,6 +17,11 @@ _SIOCGIFNETMASK = 0x891B
 _ESTABLISHED = "01"
 _VIA = re.compile(r" via ((?:NET|P2P|SHM|NVLS|COLLNET)(?:/[A-Za-z]+)?)")
 _NETWORK = re.compile(r"(?:Using network |NET/)(IB|Socket|[A-Za-z][A-Za-z ]*[A-Za-z])\b")
+_CHANNELS = re.compile(r" (\d+) coll channels,")
+_CHOICE = re.compile(r" (\d+) Bytes -> Algo (\w+) proto (\w+)")
+# NCCL 2.19 to 2.22 write numbers.
+_ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
+_PROTOCOLS = ("ll", "ll128", "simple")
 
 NCCL_LOG = "nccl.log"
 
@@ -21,8 +29,9 @@ NCCL_LOG = "nccl.log"
 def listen_to_nccl(environment):
     """Let NCCL write down how its ranks are connected; call this before it is initialised.
 
-    It logs while it connects and is silent in the window. A log that the site asked for by
-    NCCL_DEBUG_FILE stays where it is.
+    It logs while it connects and is silent in the window, unless NCCL_DEBUG_SUBSYS has TUNING: then
+    it writes a line for each collective. A log that the site asked for by NCCL_DEBUG_FILE stays
+    where it is.
     """
     environment.setdefault("NCCL_DEBUG", "INFO")
     environment.setdefault("NCCL_DEBUG_SUBSYS", "INIT,NET")
@@ -45,7 +54,8 @@ def nccl_transport(log):
     """Returns the transport of the channels between ranks in the text of NCCL's log.
 
     Channels over a network count before those inside of a node; without any channel (one rank)
-    it is the network that NCCL has chosen.
+    it is the network that NCCL has chosen. Of its algorithms that which carried most counts; rank 0
+    alone names them.
     """
     networks, inside = set(), set()
     for found in _VIA.findall(log):
@@ -56,7 +66,19 @@ def nccl_transport(log):
             inside.add(kind.lower())
     if not networks and not inside:
         networks = {name.lower().replace(" ", "_") for name in _NETWORK.findall(log)[-1:]}
-    return "/".join(["nccl"] + ["+".join(sorted(networks or inside))] * bool(networks or inside))
+    words = ["nccl"] + ["+".join(sorted(networks or inside))] * bool(networks or inside)
+    channels = sorted(set(map(int, _CHANNELS.findall(log))))
+    if channels and words[1:]:
+        words.append("{} channels".format("+".join(map(str, channels))))
+        carried = collections.Counter()
+        for size, algorithm, protocol in _CHOICE.findall(log):
+            carried[_name(algorithm, _ALGORITHMS), _name(protocol, _PROTOCOLS)] += int(size)
+        words += [" ".join(choice) for choice, _ in carried.most_common(1)]
+    return "/".join(words)
+
+
+def _name(word, names):
+    return names[int(word)] if word.isdigit() and int(word) < len(names) else word.lower()
 
 
 def of_gloo(store_port=None):

@@ -19,6 +19,8 @@ MODULES = (
 )
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 RUNTIME = """
+import os
+
 from base_runtime import Base
 
 
@@ -26,7 +28,7 @@ class Runtime(Base):
     line = "plain"
 
     def versions(self):
-        return dict(super().versions(), plain="1.0")"""
+        return dict(super().versions(), plain="1.0", nccl=os.environ.get("NCCL_DEBUG_SUBSYS"))"""
 TRAINER = """
 import os
 import signal
@@ -97,6 +99,7 @@ def run(
     name: str = "trainer-0",
     params: dict[str, Any] | None = None,
     trainers: int = 1,
+    profiled_steps: int = 0,
     **axes: Any,
 ) -> tuple[subprocess.CompletedProcess[str], Path]:
     code = tmp_path / "code"
@@ -139,7 +142,8 @@ def run(
         "processes": [*ranks, server],
         "protocol": {"warmup_steps": 2, "measured_steps": 3, "min_seconds": 0.0},
         "workload": {"params": params or {}, "seed": 1, "data_path": None},
-        "env": {},
+        "env": {"NIGHTBENCH_PROFILE_STEPS": str(profiled_steps)},
+        "run_id": "profile-1",
     }
     (tmp_path / "job.json").write_text(json.dumps(job))
     (repeat / "go.json").write_text(json.dumps({"epoch": 1, "ports": {}}))
@@ -180,7 +184,7 @@ def test_a_rank_measures_and_writes_its_result(tmp_path: Path) -> None:
     assert len(rank["step_end_s"]) == 5
     assert rank["loss"] == {"first": 1.0, "window": [1.0] * 3, "last": 1.0}
     assert rank["loss_finite"] is True
-    assert rank["versions"]["plain"] == "1.0"
+    assert (rank["versions"]["plain"], rank["versions"]["nccl"]) == ("1.0", None)
     assert rank["parameters"] == 3
     assert len(rank["weights_digest"]) == 64
     assert rank["peak_memory"]["resident_bytes"] > 1_000_000
@@ -191,6 +195,13 @@ def test_a_rank_measures_and_writes_its_result(tmp_path: Path) -> None:
         "steps.jsonl",
     ]
     assert (folder / "faulthandler.txt").read_text() == "", "nobody has asked"
+
+
+def test_nccl_may_log_its_choices_where_no_figure_counts(tmp_path: Path) -> None:
+    done, folder = run(tmp_path, profiled_steps=1)
+    assert done.returncode == 0, done.stderr
+    rank = json.loads((folder / "rank.json").read_text())
+    assert (rank["versions"]["nccl"], rank["profile"]["steps"]) == ("INIT,NET,TUNING", 1)
 
 
 def test_a_loss_that_is_no_number_ends_with_3_and_a_result(tmp_path: Path) -> None:

@@ -28,10 +28,25 @@ n1:71:71 [0] NCCL INFO Using network Socket
 n1:71:90 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Socket/0
 """
 
+CHANNELS = (
+    "n1:71:90 [0] NCCL INFO 16 coll channels, 16 collnet channels, 0 nvls channels, 16 p2p "
+    "channels, 2 p2p channels per peer\n"
+)
+TUNING = """\
+n1:71:71 [0] NCCL INFO Broadcast: 4096 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..0}
+n1:7:7 [0] NCCL INFO AllReduce: 262144 Bytes -> Algo NVLS_TREE proto SIMPLE channel{Lo..Hi}={0..15}
+n1:71:71 [0] NCCL INFO AllReduce: 4096 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}
+"""
+TUNING_2_20 = "n1:71:71 [0] NCCL INFO 26214400 Bytes -> Algo 0 proto 1 time 54.707825\n"
+
 
 @pytest.mark.parametrize(
     ("log", "told"),
     [
+        (IB + CHANNELS, "nccl/ib/16 channels"),
+        (IB + CHANNELS + CHANNELS.replace("16 coll", "8 coll"), "nccl/ib/8+16 channels"),
+        (IB + CHANNELS + TUNING, "nccl/ib/16 channels/nvls_tree simple"),
+        (IB + CHANNELS + TUNING_2_20, "nccl/ib/16 channels/tree ll128"),
         (IB, "nccl/ib"),
         (FELL_BACK, "nccl/socket"),
         (IB + FELL_BACK, "nccl/ib+socket"),
