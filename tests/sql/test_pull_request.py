@@ -27,7 +27,7 @@ from nightbench.config import load_catalog
 from nightbench.config.run_request import RunRequest, resolve_request
 from nightbench.experiments import engine
 from nightbench.gang import SshTarget
-from nightbench.orchestration import compare_dag, connections, page_app
+from nightbench.orchestration import compare_dag, page_app
 from nightbench.warehouse import Warehouse, connect
 from nightbench.web import PageUser
 
@@ -89,7 +89,7 @@ def measure(
         )
 
     monkeypatch.setattr(compare_dag, "experiment_context", context)
-    monkeypatch.setattr(connections, "connect", lambda *_: connect(warehouse.loader))
+    monkeypatch.setattr(compare_dag, "connect", lambda *_: connect(warehouse.loader))
     return lambda: compare_dag._measure_queue("run-1", lambda *_: "running", last_try=True)
 
 

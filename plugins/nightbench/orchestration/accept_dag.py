@@ -14,8 +14,8 @@ from airflow.sdk import DAG, Param, task
 
 from nightbench.config import locations
 from nightbench.config.suite_heads import find_clusters, framework_names
-from nightbench.core.errors import UserError
 from nightbench.orchestration.airflow_versions import AirflowException, AirflowFailException
+from nightbench.orchestration.connections import connect
 from nightbench.orchestration.dag_common import (
     optional_names,
     our_dag,
@@ -153,12 +153,11 @@ def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
     from nightbench.config import load_catalog
     from nightbench.config.run_request import cluster_of
     from nightbench.night import acceptance_run
-    from nightbench.orchestration.connections import connect
     from nightbench.orchestration.ssh_targets import ssh_targets
     from nightbench.spool import open_spool
 
     catalog = load_catalog()
-    try:
+    with user_errors_fail_task(for_good=True):
         cluster = cluster_of(params["cluster"], catalog)
         cells = acceptance_run.chosen_cells(
             params.get("lines") or (),
@@ -167,10 +166,6 @@ def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
             catalog,
             untried=bool(params["untried"]),
         )
-    except UserError as error:
-        # No retry mends what a person asked for.
-        log.error("%s", error)
-        raise AirflowFailException(str(error)) from None
     context = acceptance_run.AcceptanceContext(
         cluster,
         catalog,

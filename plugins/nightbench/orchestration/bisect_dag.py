@@ -14,9 +14,10 @@ from airflow.sdk import DAG, Param, task
 from nightbench.config import locations
 from nightbench.config.suite_heads import find_clusters, suite_heads
 from nightbench.core.errors import UserError
-from nightbench.orchestration.airflow_versions import AirflowException, AirflowFailException
+from nightbench.orchestration.connections import connect
 from nightbench.orchestration.dag_common import (
     experiment_context,
+    measured,
     optional,
     optional_names,
     our_dag,
@@ -105,8 +106,6 @@ def _bisect(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
     from nightbench.experiments.bisect_request import request_of, store_bisect
     from nightbench.experiments.experiment_spool import BISECT, resumable_request
     from nightbench.experiments.reporting import BisectReporter
-    from nightbench.gang import case_runner
-    from nightbench.orchestration.connections import connect
     from nightbench.spool import open_spool
 
     spool = open_spool()
@@ -122,17 +121,13 @@ def _bisect(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
     store_bisect(spool, name, request, "airflow", context.suite.name, context.cluster.name)
     reporter = BisectReporter(log.info, all_events=True)
     work = measure_bisect(folder, spool, context, reporter, connect)
-    try:
-        document = asyncio.run(case_runner.run_interruptible(work, reporter.refresh))
-    except KeyboardInterrupt:
-        raise AirflowException("ended from outside; a retry goes on") from None
+    document = measured(work, reporter.refresh)
     log.info("%s: %s", name, document["sentence"])
     return {key: document[key] for key in ("bisect_id", "state", "outcome", "first_bad")}
 
 
 def _request(params: Mapping[str, Any]) -> tuple[BisectRequest, ExperimentContext]:
     from nightbench.experiments.bisect_request import BisectGoal, complete_goal, make_request
-    from nightbench.orchestration.connections import connect
 
     named = {key: params.get(key) or "" for key in ("good", "bad", "suite")}
     goal = BisectGoal(
@@ -142,14 +137,10 @@ def _request(params: Mapping[str, Any]) -> tuple[BisectRequest, ExperimentContex
         versions=params.get("versions") or (),
         **named,
     )
-    try:
+    with user_errors_fail_task(for_good=True):
         goal = complete_goal(goal, connect)
         if not goal.suite:
             raise UserError("suite: found nothing; expected an alert, or the suite of the case")
-    except UserError as error:
-        # No retry mends what a person asked for.
-        log.error("%s", error)
-        raise AirflowFailException(str(error)) from None
     limits = {
         "budget_s": params["budget_h"] * 3600.0,
         "most_tests": params["most_tests"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,10 +16,12 @@ from nightbench.config import locations
 from nightbench.config.compare_builds import FORMS
 from nightbench.config.suite_heads import find_clusters, suite_heads
 from nightbench.core.errors import UserError
-from nightbench.orchestration.airflow_versions import AirflowException, AirflowFailException
+from nightbench.orchestration.connections import connect
 from nightbench.orchestration.dag_common import (
     dag_run_state,
     experiment_context,
+    is_last_try,
+    measured,
     optional,
     optional_names,
     our_dag,
@@ -112,23 +113,17 @@ def _form() -> dict[str, Param]:
 )
 def compare(**context: Any) -> list[dict[str, Any]]:
     """Queue what the form asks for, and measure what is next until nothing is."""
-    run, instance = context["dag_run"], context["ti"]
-    params = context["params"]
+    run, params = context["dag_run"], context["params"]
     with user_errors_fail_task():
         if any(params.get(name) for name in ("a", "b", "suite")):
             request_id = _request(params, run.triggering_user_name or "airflow", run.run_id)
             log.info("comparison %d is in the queue", request_id)
-        return _measure_queue(
-            run.run_id,
-            dag_run_state(context),
-            last_try=instance.try_number > instance.max_tries,
-        )
+        return _measure_queue(run.run_id, dag_run_state(context), last_try=is_last_try(context))
 
 
 def _request(params: Mapping[str, Any], by: str, dag_run_id: str) -> int:
     """Put the form's request into the queue; the number that it has where a retry does so again."""
     from nightbench.experiments.compare_requests import CompareGoal, checked_goal
-    from nightbench.orchestration.connections import connect
     from nightbench.spool import open_spool
     from nightbench.warehouse import MoveRefused
     from nightbench.warehouse.compare_queue import CompareDesk
@@ -139,11 +134,9 @@ def _request(params: Mapping[str, Any], by: str, dag_run_id: str) -> int:
         with closing(connect()) as connection:
             return CompareDesk(connection, by).request(row, dag_run_id)
     except UserError as error:
-        if isinstance(error, MoveRefused) or not _of_warehouse(error):
-            # No retry mends what a person asked for.
-            log.error("%s", error)
-            raise AirflowFailException(str(error)) from None
-        raise
+        for_good = isinstance(error, MoveRefused) or not _of_warehouse(error)
+        with user_errors_fail_task(for_good=for_good):
+            raise
 
 
 def _of_warehouse(error: UserError) -> bool:
@@ -157,7 +150,6 @@ def _measure_queue(
 ) -> list[dict[str, Any]]:
     from nightbench.experiments.compare_requests import take
     from nightbench.night.scheduled_suites import scheduled_suites
-    from nightbench.orchestration.connections import connect
     from nightbench.spool import open_spool
 
     spool, measured = open_spool(), []
@@ -181,7 +173,7 @@ def _measure(row: Mapping[str, Any], gap: Gap, dag_run_id: str, *, last_try: boo
         outcome,
     )
     from nightbench.experiments.reporting import ComparisonReporter
-    from nightbench.gang import EnvironmentUnavailable, NodeError, case_runner
+    from nightbench.gang import EnvironmentUnavailable, NodeError
     from nightbench.spool import open_spool
 
     log.info(
@@ -197,12 +189,10 @@ def _measure(row: Mapping[str, Any], gap: Gap, dag_run_id: str, *, last_try: boo
         try:
             context = experiment_context(row["suite"], row["cluster"], until=_until(row, gap))
             work = measure_request(dict(row), spool, context, reporter, noted.cancelled_by)
-            document = asyncio.run(case_runner.run_interruptible(work, reporter.refresh))
+            document = measured(work, reporter.refresh)
             state, why = outcome(dict(row), document, spool, noted.whole_s())
         except NotMeasured as ended:
             state, why = ended.state, str(ended)
-        except KeyboardInterrupt:
-            raise AirflowException("ended from outside; a retry goes on") from None
         except UserError as error:
             permanent = isinstance(error, EnvironmentUnavailable) or not isinstance(
                 error, NodeError
@@ -276,7 +266,6 @@ class _Noted:
 
     @contextmanager
     def _compares(self) -> Iterator[CompareQueue]:
-        from nightbench.orchestration.connections import connect
         from nightbench.warehouse import opened
 
         with opened(connect) as warehouse:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk import DAG, Asset, AssetAlias, Param
 
 from nightbench.core.errors import UserError
-from nightbench.orchestration.airflow_versions import AirflowException
+from nightbench.orchestration.airflow_versions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowRuntimeError,
+    conf,
+)
+from nightbench.orchestration.connections import connect
 
 if TYPE_CHECKING:
     from nightbench.alerts import Delivery
@@ -38,6 +45,7 @@ DEFAULTS: dict[str, Any] = {
 }
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 def our_dag(
@@ -73,24 +81,37 @@ def optional_names(title: str, description: str, **more: Any) -> Param:
 
 
 @contextmanager
-def user_errors_fail_task() -> Iterator[None]:
+def user_errors_fail_task(*, for_good: bool = False) -> Iterator[None]:
     """Fail the task with the text of a `UserError`, without its traceback.
 
     Raises:
         AirflowException: in place of the `UserError`; Airflow retries it.
+        AirflowFailException: the same `for_good`, where no retry mends what a person asked for.
     """
     try:
         yield
     except UserError as error:
         # A line of its own: terminals do not show the text of an exception.
         log.error("%s", error)
-        raise AirflowException(str(error)) from None
+        raise (AirflowFailException if for_good else AirflowException)(str(error)) from None
+
+
+def measured(work: Coroutine[Any, Any, T], refresh: Callable[[], None]) -> T:
+    """Return what a measurement returns; `refresh` is called every second.
+
+    Raises:
+        AirflowException: it was ended from outside, and its processes on the nodes with it.
+    """
+    from nightbench.gang import case_runner
+
+    try:
+        return asyncio.run(case_runner.run_interruptible(work, refresh))
+    except KeyboardInterrupt:
+        raise AirflowException("ended from outside; a retry goes on") from None
 
 
 def base_url() -> str:
     """The address of Airflow's API server, without a slash at its end."""
-    from nightbench.orchestration.airflow_versions import conf
-
     return str(conf.get("api", "base_url")).rstrip("/")
 
 
@@ -106,11 +127,14 @@ def triggering_run_ids(context: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def is_last_try(context: Mapping[str, Any]) -> bool:
+    """Whether Airflow will not retry after this try."""
+    return bool(context["ti"].try_number > context["ti"].max_tries)
+
+
 def dag_run_state(context: Mapping[str, Any]) -> Callable[[str, str], str | None]:
     """A function of dag_id and DAG run id; returns the state of that DAG run, None if unknown."""
     from airflow.sdk import DagRunState
-
-    from nightbench.orchestration.airflow_versions import AirflowRuntimeError
 
     def ask(dag_id: str, dag_run_id: str) -> str | None:
         try:
@@ -149,7 +173,6 @@ def experiment_context(
     from nightbench.config.run_request import RunRequest, resolve_request
     from nightbench.experiments import engine
     from nightbench.night.acceptance import accepting
-    from nightbench.orchestration.connections import connect
     from nightbench.orchestration.ssh_targets import ssh_targets
     from nightbench.spool import open_spool
 

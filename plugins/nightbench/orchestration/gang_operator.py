@@ -20,6 +20,7 @@ from nightbench.orchestration.airflow_versions import (
     AirflowFailException,
     AirflowSkipException,
 )
+from nightbench.orchestration.dag_common import is_last_try
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -222,8 +223,3 @@ def job_after_clear(run: RunSpool, planned: PlannedJob, now: datetime) -> Planne
     # The triggerer reads it as well.
     save_job(run, changed, generation=job.generation)
     return changed
-
-
-def is_last_try(context: Context) -> bool:
-    """Whether Airflow will not retry after this try."""
-    return bool(context["ti"].try_number > context["ti"].max_tries)

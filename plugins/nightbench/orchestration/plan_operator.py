@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from nightbench.core.errors import UserError
 from nightbench.core.model import RunKind
-from nightbench.orchestration.airflow_versions import AirflowFailException, AirflowSkipException
+from nightbench.orchestration.airflow_versions import AirflowSkipException
+from nightbench.orchestration.connections import connect
+from nightbench.orchestration.dag_common import user_errors_fail_task
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -41,20 +42,18 @@ class PlanOperator(BaseOperator):
             AirflowSkipException: a scheduled run comes too late for its night.
         """
         from nightbench.night.planning import TooLateForNight, night_start
-        from nightbench.orchestration.connections import connect
 
-        try:
+        with user_errors_fail_task(for_good=True):
             request = self._request(context)
             now, is_new = datetime.now(UTC), self._is_new(context)
-            begin = night_start(request, now, connect) if is_new else None
-        except TooLateForNight as error:
-            if request.run_kind is not RunKind.NIGHTLY:
-                self._refuse(error)
-            # Airflow makes up for a missed night when a DAG is unpaused: by day, mostly.
-            self.log.warning("%s", error)
-            raise AirflowSkipException(str(error)) from None
-        except UserError as error:
-            self._refuse(error)
+            try:
+                begin = night_start(request, now, connect) if is_new else None
+            except TooLateForNight as error:
+                if request.run_kind is not RunKind.NIGHTLY:
+                    raise
+                # Airflow makes up for a missed night when a DAG is unpaused: by day, mostly.
+                self.log.warning("%s", error)
+                raise AirflowSkipException(str(error)) from None
         if begin is not None:
             self._wait(begin)
         return self._plan(context)
@@ -103,12 +102,11 @@ class PlanOperator(BaseOperator):
     def _plan(self, context: Context) -> list[dict[str, str]]:
         from nightbench.core.run_plan import new_run_id
         from nightbench.night.planning import plan_run
-        from nightbench.orchestration.connections import connect
         from nightbench.spool import open_spool
 
         dag_run, spool = context["dag_run"], open_spool()
         named = dag_run.dag_id, dag_run.run_id
-        try:
+        with user_errors_fail_task(for_good=True):
             request = self._request(context)
             if self._is_new(context):
                 now = datetime.now(UTC)
@@ -125,13 +123,5 @@ class PlanOperator(BaseOperator):
                 dag_id=dag_run.dag_id,
                 dag_run_id=dag_run.run_id,
             )
-        except UserError as error:
-            self._refuse(error)
         context["ti"].xcom_push(key=RUN, value=planned["run_id"])
         return [{"nightbench_run": planned["run_id"], "case_id": case} for case in cases]
-
-    def _refuse(self, error: UserError) -> NoReturn:
-        # No retry mends what a person wrote. A line of its own: terminals do not show the text of
-        # an exception.
-        self.log.error("%s", error)
-        raise AirflowFailException(str(error)) from None

@@ -9,6 +9,7 @@ from airflow.sdk import DAG, task
 
 from nightbench.config.airflow_provider import variable
 from nightbench.core.errors import UserError
+from nightbench.orchestration.connections import WAREHOUSE_READER, connect
 from nightbench.orchestration.dag_common import VERDICTS, our_dag, user_errors_fail_task
 
 DOC = """\
@@ -40,7 +41,6 @@ def publish_dag() -> DAG:
 @task(doc_md="Writes the files that changed, and removes those of what may leave no longer.")
 def write_site() -> str:
     """Write the site; returns what was done, in words."""
-    from nightbench.orchestration.connections import WAREHOUSE_READER, connect
     from nightbench.report.site import SiteWriter, published_suites
     from nightbench.report.site_folder import SiteFolder
     from nightbench.warehouse.site import SiteRepository

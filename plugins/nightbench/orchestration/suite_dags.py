@@ -4,7 +4,6 @@ Imported at every parse of a DAG file and at every task start: whatever is heavy
 checks) is imported in the body of a task.
 """
 
-import asyncio
 import dataclasses
 import logging
 import time
@@ -30,14 +29,15 @@ from nightbench.config.suites import case_names
 from nightbench.core.model import RunKind, Strategy
 from nightbench.orchestration.airflow_versions import (
     DOUBLING,
-    AirflowException,
     AirflowFailException,
     AirflowSkipException,
 )
+from nightbench.orchestration.connections import connect
 from nightbench.orchestration.dag_common import (
     MEDIANS,
     dag_run_state,
     experiment_context,
+    measured,
     optional,
     optional_names,
     our_dag,
@@ -284,7 +284,6 @@ def suite_dag(
 def preflight(planned: list[dict[str, str]] | None) -> dict[str, Any]:
     """Examine the run's nodes and place its cases around unhealthy ones."""
     from nightbench.night.run_preflight import examine_run
-    from nightbench.orchestration.connections import connect
     from nightbench.orchestration.ssh_targets import ssh_targets_async
     from nightbench.spool import open_spool
 
@@ -312,7 +311,6 @@ def reference(**context: Any) -> dict[str, int]:
     """Measure what the plan wants beside a reference build; skipped where that is nothing."""
     from nightbench.experiments.measure_pairs import measure_pairs
     from nightbench.experiments.reporting import ComparisonReporter
-    from nightbench.gang import case_runner
     from nightbench.spool import open_spool
     from nightbench.spool.plans import load_job, read_plan
 
@@ -327,10 +325,7 @@ def reference(**context: Any) -> dict[str, int]:
         )
         reporter = ComparisonReporter(log.info, all_events=True)
         work = measure_pairs(plan, open_spool(), where, reporter)
-        try:
-            found = asyncio.run(case_runner.run_interruptible(work, reporter.refresh))
-        except KeyboardInterrupt:
-            raise AirflowException("ended from outside; a retry goes on") from None
+        found = measured(work, reporter.refresh)
     for pair in found:
         if pair.why:
             log.warning("%s beside %s: %s", pair.case_id, pair.reference.build_id, pair.why)
@@ -349,7 +344,6 @@ def reference(**context: Any) -> dict[str, int]:
 def ingest(**context: Any) -> dict[str, Any]:
     """Load the run, and others that wait; publishes the asset."""
     from nightbench.night.ingest import close_ended, ingest_ended
-    from nightbench.orchestration.connections import connect
     from nightbench.orchestration.metrics import count_loaded
     from nightbench.spool import open_spool
 

@@ -15,7 +15,12 @@ from nightbench.config import locations
 from nightbench.config.suite_heads import find_clusters
 from nightbench.core.errors import UserError
 from nightbench.core.sentences import KEPT_DAYS
-from nightbench.orchestration.airflow_versions import AirflowSkipException
+from nightbench.orchestration.airflow_versions import (
+    AirflowRuntimeError,
+    AirflowSkipException,
+    conf,
+)
+from nightbench.orchestration.connections import channel_url, connect
 from nightbench.orchestration.dag_common import (
     MEDIANS,
     base_url,
@@ -92,7 +97,6 @@ def maintenance_dag() -> DAG:
 def load_waiting(**context: Any) -> list[str]:
     """Load runs that wait in the spool, also those whose DAG run was ended from outside."""
     from nightbench.night.ingest import close_abandoned, close_ended, ingest_ended
-    from nightbench.orchestration.connections import connect
     from nightbench.spool import open_spool
 
     spool = open_spool()
@@ -111,7 +115,6 @@ def send_unsent_messages() -> int:
     """Give up confirmations that did not end in time; send the messages that no night has sent."""
     from nightbench.alerts import notify
     from nightbench.experiments.confirm import give_up_overdue
-    from nightbench.orchestration.connections import channel_url, connect
     from nightbench.spool import open_spool
 
     with user_errors_fail_task():
@@ -130,7 +133,6 @@ def send_unsent_messages() -> int:
 def deadlines_are_checked() -> None:
     """Fail where `nightbench_deadlines` has not checked anything for an hour."""
     from nightbench.night.missing_nights import require_recent_check
-    from nightbench.orchestration.connections import connect
 
     with user_errors_fail_task():
         require_recent_check(connect, datetime.now(UTC))
@@ -140,7 +142,6 @@ def deadlines_are_checked() -> None:
 def expire_files(**context: Any) -> dict[str, int]:
     """Remove loaded runs, staged wheels and task logs that are older than their time."""
     from nightbench.night.staged_wheels import UNUSED, remove_unused_wheels
-    from nightbench.orchestration.airflow_versions import conf
     from nightbench.spool import open_spool
 
     spool = open_spool()
@@ -161,7 +162,6 @@ def expire_files(**context: Any) -> dict[str, int]:
 @task(trigger_rule="all_done")
 def drop_old_details(**context: Any) -> list[str]:
     """Drop steps of ranks from the warehouse that are older than their time."""
-    from nightbench.orchestration.connections import connect
     from nightbench.warehouse import opened
 
     with user_errors_fail_task(), opened(connect) as warehouse:
@@ -250,7 +250,6 @@ def check_deadlines(**context: Any) -> str:
     """Check all suites with a schedule; returns a line of summary."""
     from nightbench.night import missing_nights
     from nightbench.night.scheduled_suites import scheduled_suites
-    from nightbench.orchestration.connections import channel_url, connect
     from nightbench.spool import open_spool
 
     with user_errors_fail_task():
@@ -280,8 +279,6 @@ def _is_paused(context: Mapping[str, Any], dag_id: str) -> bool | None:
 
     Airflow 3.1 does not say: there a DAG counts as paused, as it starts, until its first run.
     """
-    from nightbench.orchestration.airflow_versions import AirflowRuntimeError
-
     ti = context["ti"]
     try:
         if not hasattr(ti, "get_dag"):

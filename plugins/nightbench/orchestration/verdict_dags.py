@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from airflow.sdk import DAG, task
 
 from nightbench.core.errors import UserError
 from nightbench.orchestration.airflow_versions import AirflowException, AirflowSkipException
+from nightbench.orchestration.connections import channel_url, connect
 from nightbench.orchestration.dag_common import (
     MEDIANS,
     SUSPECTS,
@@ -23,7 +23,9 @@ from nightbench.orchestration.dag_common import (
     VERDICTS,
     base_url,
     experiment_context,
+    is_last_try,
     log_refused,
+    measured,
     optional_names,
     our_dag,
     triggering_run_ids,
@@ -88,7 +90,6 @@ def judge(loaded: str) -> str:
     """Judge one run and write its reports; a retry also sends the message that no channel took."""
     from nightbench.night.judge import judge_run
     from nightbench.night.run_digest import write_run_digest
-    from nightbench.orchestration.connections import channel_url, connect
     from nightbench.orchestration.metrics import count_judged
     from nightbench.spool import open_spool
     from nightbench.spool.plans import read_plan
@@ -122,7 +123,6 @@ def judge(loaded: str) -> str:
 def request_confirmations(**context: Any) -> list[str]:
     """Ids of the runs with suspects that their message waits for; `SUSPECTS` names them."""
     from nightbench.experiments.confirm import runs_to_confirm
-    from nightbench.orchestration.connections import connect
 
     with user_errors_fail_task():
         waiting = runs_to_confirm(connect, _run_ids(context))
@@ -170,7 +170,6 @@ def confirm_dag() -> DAG:
 @task(doc_md="What the night wants measured again, by expected gain for each second.")
 def suspects(**context: Any) -> list[int]:
     """Return the ids of the confirmations that a message waits for."""
-    from nightbench.orchestration.connections import connect
     from nightbench.warehouse import opened
 
     with opened(connect) as warehouse:
@@ -197,7 +196,6 @@ def suspects(**context: Any) -> list[int]:
 def confirm(confirmation: int, **context: Any) -> dict[str, Any]:
     """Measure one suspect again and store the outcome."""
     from nightbench.experiments.confirm import begin_confirmation
-    from nightbench.orchestration.connections import connect
 
     context["case_id"] = str(confirmation)
     with user_errors_fail_task():
@@ -205,8 +203,7 @@ def confirm(confirmation: int, **context: Any) -> dict[str, Any]:
         if request is None:
             raise AirflowSkipException(f"confirmation {confirmation} has ended or was given up")
         context["case_id"] = request.suspect.case_id
-        instance = context["ti"]
-        return _confirm(request, last_try=instance.try_number > instance.max_tries)
+        return _confirm(request, last_try=is_last_try(context))
 
 
 @task(
@@ -218,7 +215,6 @@ def send_message(**context: Any) -> list[str]:
     """Send the messages of the runs whose suspects were measured; a failure stops no other."""
     from nightbench.alerts.notify import Notifier, notify_run
     from nightbench.experiments.confirm import give_up_rest
-    from nightbench.orchestration.connections import channel_url, connect
     from nightbench.spool import open_spool
 
     run_ids = triggering_run_ids(context)
@@ -247,8 +243,7 @@ def _confirm(request: ConfirmRequest, *, last_try: bool) -> dict[str, Any]:
     )
     from nightbench.experiments.confirm_outcome import inconclusive
     from nightbench.experiments.reporting import ComparisonReporter
-    from nightbench.gang import NodeError, case_runner
-    from nightbench.orchestration.connections import connect
+    from nightbench.gang import NodeError
     from nightbench.spool import open_spool
     from nightbench.spool.plans import read_plan
 
@@ -261,9 +256,7 @@ def _confirm(request: ConfirmRequest, *, last_try: bool) -> dict[str, Any]:
         work = measure_again(
             request, night, spool, context, reporter, lambda: spare_seconds(connect, request)
         )
-        found, detail = asyncio.run(case_runner.run_interruptible(work, reporter.refresh))
-    except KeyboardInterrupt:
-        raise AirflowException("ended from outside; a retry goes on") from None
+        found, detail = measured(work, reporter.refresh)
     except MeasuredElsewhere as error:
         raise AirflowSkipException(str(error)) from None
     except UserError as error:
