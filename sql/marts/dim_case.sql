@@ -21,6 +21,7 @@ select
     c.micro_batches,
     c.recompute,
     c.state_precision,
+    c.tuning,
     c.precision,
     c.sync,
     c.compiler,

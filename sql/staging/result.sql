@@ -33,6 +33,7 @@ select
     s.micro_batches,
     s.recompute,
     s.state_precision,
+    s.tuning,
     s.precision,
     s.sync,
     s.compiler,

@@ -23,6 +23,7 @@ select
     c.micro_batches,
     c.recompute,
     c.state_precision,
+    c.tuning,
     c.precision,
     c.sync,
     c.compiler,
@@ -55,7 +56,8 @@ select
         c.schedule,
         case when c.micro_batches > 1 then 'micro_batches' end,
         'recompute_' || nullif(c.recompute, 'none'),
-        'states_' || nullif(c.state_precision, 'fp32')
+        'states_' || nullif(c.state_precision, 'fp32'),
+        nullif(c.tuning, 'default')
     ) as mode
 from raw.series as s
 inner join raw."case" as c on s.case_key = c.case_key;
@@ -65,5 +67,5 @@ comment on column staging.series.global_batch_size is
 'Samples in a step of all trainers; null where the case says max';
 comment on column staging.series.mode is
 'Strategy, then what is not the default of synchronisation, precision, compiler, execution, '
-'layout, compression, how work is split and what is kept, such as `single bf16 xla`';
+'layout, compression, how work is split, what is kept and tuning, such as `single bf16 xla`';
 comment on column staging.series.is_synthetic is 'Made from synthetic data';

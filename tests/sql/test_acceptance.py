@@ -277,6 +277,7 @@ MODES = {
     "micro_batches": 4,
     "recompute": "full",
     "state_precision": "bf16",
+    "tuning": "ddp_static_graph",
 }
 
 

@@ -28,6 +28,7 @@ DECOYS: dict[str, Any] = {
     "micro_batches": 4,
     "recompute": "full",
     "state_precision": "bf16",
+    "tuning": "ddp_static_graph",
     "precision": "bf16",
     "sync": "async",
     "compiler": "xla",

@@ -11,35 +11,39 @@ def _apart(parameters):
     return [{"params": each} for each in groups.values()]
 
 
-def sgd(parameters, params):
+def sgd(parameters, params, **switches):
     """Stochastic gradient descent without momentum."""
     return torch.optim.SGD(
-        _apart(parameters), lr=params["learning_rate"], weight_decay=params.get("weight_decay", 0.0)
+        _apart(parameters),
+        lr=params["learning_rate"],
+        weight_decay=params.get("weight_decay", 0.0),
+        **switches,
     )
 
 
-def momentum(parameters, params):
+def momentum(parameters, params, **switches):
     """Stochastic gradient descent with momentum."""
     return torch.optim.SGD(
         _apart(parameters),
         lr=params["learning_rate"],
         momentum=params["momentum"],
         weight_decay=params.get("weight_decay", 0.0),
+        **switches,
     )
 
 
-def adam(parameters, params):
+def adam(parameters, params, **switches):
     """Adam (Kingma and Ba 2014, arXiv:1412.6980)."""
     return torch.optim.Adam(
         _apart(parameters),
         lr=params["learning_rate"],
         betas=(params["beta1"], params["beta2"]),
         eps=params["epsilon"],
-        fused=True,
+        **{"fused": True, **switches},
     )
 
 
-def adamw(parameters, params):
+def adamw(parameters, params, **switches):
     """Adam, with decoupled decay of matrices (Loshchilov and Hutter 2017, arXiv:1711.05101)."""
     weights = list(parameters)
     matrices = _apart(w for w in weights if w.dim() > 1)
@@ -50,7 +54,7 @@ def adamw(parameters, params):
         lr=params["learning_rate"],
         betas=(params["beta1"], params["beta2"]),
         eps=params["epsilon"],
-        fused=True,
+        **{"fused": True, **switches},
     )
 
 

@@ -7,6 +7,7 @@ from functools import partial
 
 import torch
 from base_trainer import Base, DoesNotFit, expect_precision, optimizer_of
+from frameworks.pytorch import tuning
 from frameworks.pytorch.dgc import SPARSITY, Dgc
 from frameworks.pytorch.optimizers import OPTIMIZERS, keep_in_bf16, kept_in
 from torch import nn
@@ -35,7 +36,7 @@ class Trainer(Base):
         tf32 = context.precision == "tf32"
         torch.backends.cuda.matmul.allow_tf32 = tf32
         torch.backends.cudnn.allow_tf32 = tf32
-        self.device = device
+        self.device, self.tuning = device, context.case.get("tuning", "default")
         self.model = network.model(params)
         self._load()
         layout = torch.preserve_format
@@ -71,8 +72,11 @@ class Trainer(Base):
         if context.case["compression"] == "dgc":
             params = self._compress(params)
         elif context.grouped and not parted:
-            self.forward = nn.parallel.DistributedDataParallel(self.model)
-        self.optimizer = optimizer_of(params, OPTIMIZERS)(self.model.parameters(), params)
+            warmup_steps = context.job["protocol"]["warmup_steps"]
+            self.forward = tuning.replicated(self.model, self.tuning, warmup_steps)
+        make = optimizer_of(params, OPTIMIZERS)
+        updates = tuning.UPDATES.get(self.tuning, {})
+        self.optimizer = make(self.model.parameters(), params, **updates)
         if stage == 1:
             self.optimizer = sharding.split_states(self.optimizer, mesh)
         self.adam = None
@@ -142,7 +146,7 @@ class Trainer(Base):
                 "compiler inductor: found no {} on PATH; expected the C++ compiler that inductor "
                 "makes code for the CPU with (the variable CXX names another)".format(cxx)
             )
-        self.loss = torch.compile(self.loss)
+        self.loss = torch.compile(self.loss, **tuning.COMPILE.get(self.tuning, {}))
         with self.autocast():
             loss = self.loss(self.forward, self._on_device(self.example()))
         loss.backward()
@@ -179,7 +183,9 @@ class Trainer(Base):
             self.sent_bytes_per_step = self.compression.sent_bytes
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        self.kept.append(_whole(loss.detach()))
+        loss = _whole(loss.detach())
+        # The next step of a CUDA graph writes its result there.
+        self.kept.append(loss.clone() if self.tuning == "compile_cuda_graphs" else loss)
 
     def _forward_and_backward(self, batch):
         """Of a batch, in as many parts as the case says; returns the loss."""
@@ -235,9 +241,15 @@ class Trainer(Base):
         return split.joined(own) if split else own
 
     def autocast(self):
-        """Mixed precision where the case asks for it; otherwise nothing."""
+        """Mixed precision where the case asks for it, and its kernel of attention."""
         dtype = AUTOCAST.get(self.context.precision)
-        return torch.autocast(self.device.type, dtype, enabled=dtype is not None)
+        mixed = torch.autocast(self.device.type, dtype, enabled=dtype is not None)
+        if self.tuning not in tuning.ATTENTION:
+            return mixed
+        both = contextlib.ExitStack()
+        both.enter_context(mixed)
+        both.enter_context(tuning.attention(self.tuning))
+        return both
 
     def modes_used(self):
         """What Dynamo compiled, how convolutions lay results out, what ranks send and hold."""
@@ -256,6 +268,8 @@ class Trainer(Base):
             found["shard_stage"] = sharding.stage_of(self.model, self.optimizer)
         if self.adam:
             found["state_precision"] = kept_in(self.adam)
+        if self.tuning != "default":
+            found["tuning"] = tuning.used(self.tuning, self)
         return {**found, **self._splits_used()}
 
     def _splits_used(self):

@@ -23,6 +23,7 @@ FAIL, WARN = Severity.FAIL, Severity.WARN
 _OWN_AXES = (
     *("compiler", "execution", "layout", "compression"),
     *("shard_stage", "tensor", "context", "expert", "schedule", "state_precision"),
+    "tuning",
 )
 
 _SLOWER = ("gloo", "mpi", "grpc", "tcp")

@@ -197,6 +197,9 @@ class BlockFile(StrictModel):
     `selective` products and attention too, `none` everything."""
     state_precision: v.Axis[v.Name] = ("fp32",)
     """In which an optimiser's states (Adam's two means) lie between steps: `fp32` or `bf16`."""
+    tuning: v.Axis[v.Name] = ("default",)
+    """Switches of one line, set in another way than its `default`: a name that the line has, such
+    as `ddp_static_graph`."""
     precision: v.Axis[v.Name] = ("fp32",)
     """`fp32`, `tf32`, `bf16` or `fp16`, as the line has it."""
     compiler: v.Axis[v.Name] = ("none",)

@@ -140,6 +140,15 @@ def _modes(framework: FrameworkInfo, cluster: Cluster) -> Iterator[Case]:
             yield replace(pair, recompute=what)
         for what in values("state_precision")[1:]:
             yield replace(pair, state_precision=what)
+        for what in values("tuning")[1:]:
+            without = {
+                compiler
+                for each in framework.refused_combinations
+                if each.when.keys() == {"compiler", "tuning"} and what in each.when["tuning"]
+                for compiler in each.when["compiler"]
+            }
+            compiler = next(each for each in values("compiler") if each not in without)
+            yield replace(pair, tuning=what, compiler=compiler)
     if Strategy.PARAMETER_SERVER in strategies:
         served = replace(pair, strategy=Strategy.PARAMETER_SERVER, pservers=1)
         for sync in values("sync"):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from nightbench.core.model import LATER_AXES, Measurement, Strategy, digest_of
 
 _SIZE = frozenset({"strategy", "nodes", "devices_per_node", "trainers"})
-_SPLIT = frozenset(LATER_AXES) - {"recompute", "state_precision"}
+_SPLIT = frozenset(LATER_AXES) - {"recompute", "state_precision", "tuning"}
 _SERVERS = frozenset({"pservers", "sync"})
 
 

@@ -127,7 +127,7 @@ def test_all_wrong_descriptions_are_said_together(
         'benchmarks/frameworks/thing/framework.json:17: axes.strategi: found "strategi"; expected '
         "one of compiler, compression, context, data, execution, expert, layout, "
         "micro_batches, precision, recompute, schedule, shard_stage, state_precision, "
-        'strategy, sync, tensor (did you mean "strategy"?)',
+        'strategy, sync, tensor, tuning (did you mean "strategy"?)',
         'benchmarks/frameworks/thing/framework.json:19: extra: found the unknown key "extra"; '
         "expected one of api, axes, commands, controls, devices, drill_workload, for_tests, "
         "launcher_env, libraries, line, package, python, refused_combinations, refused_workloads, "

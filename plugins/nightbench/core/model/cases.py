@@ -76,6 +76,8 @@ class Case:
     """What of a layer's forward is computed again for its backward: none, selective, full."""
     state_precision: str = "fp32"
     """In which the optimiser's states lie between steps: fp32, as parameters do, or bf16."""
+    tuning: str = "default"
+    """Switches that the line alone has, by the name of how they are set."""
     precision: str = "fp32"
     sync: str = "sync"
     """Parameter server only: sync, or how trainers go ahead of each other (async, geo)."""
@@ -155,11 +157,12 @@ _SPLITS: Mapping[str, tuple[str, str | None]] = {
     "micro_batches": ("micro", "micro_batches"),
     "recompute": ("recompute_", "recompute_{}"),
     "state_precision": ("states_", "states_{}"),
+    "tuning": ("", "{}"),
 }
 """Axis -> what stands before its value in slugs, and what a mode is called by it; None: lines
 declare nothing of it. `test_equal_axes` and its neighbours say where else an axis has to be."""
 LATER_AXES = tuple(_SPLITS)
-"""How work is split, and what of it is kept: axes that 0.1.0 had not."""
+"""How work is split, what of it is kept, and switches of a line: axes that 0.1.0 had not."""
 
 _OPTIONAL_AXES: tuple[tuple[str, str], ...] = (
     *((axis, prefix) for axis, (prefix, _) in _SPLITS.items()),

@@ -104,6 +104,7 @@ TableAxis = Literal[
     "micro_batches",
     "recompute",
     "state_precision",
+    "tuning",
     "sequence_length",
     "precision",
     "compiler",

@@ -1,0 +1,125 @@
+"""Switches of PyTorch alone, by the names that its `framework.json` lists under `tuning`.
+
+Each is set where PyTorch's own programs set it, and `used` says after the window what really ran.
+"""
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import TorchDispatchMode
+
+REDUCER = {
+    "ddp_bucket_1mb": {"bucket_cap_mb": 1},
+    "ddp_bucket_100mb": {"bucket_cap_mb": 100},
+    "ddp_bucket_view": {"gradient_as_bucket_view": True},
+    "ddp_static_graph": {"static_graph": True},
+}
+"""How DistributedDataParallel gathers gradients into buckets."""
+HOOKS = {"ddp_fp16": torch.float16, "ddp_bf16": torch.bfloat16}
+"""The type in which gradients are exchanged."""
+UPDATES = {
+    "optimizer_fused": {"fused": True},
+    "optimizer_foreach": {"foreach": True, "fused": False},
+    "optimizer_for_loop": {"foreach": False, "fused": False},
+}
+"""One kernel for all parameters and operations, one for each operation, one for each of both."""
+COMPILE = {
+    "compile_max_autotune": {"mode": "max-autotune-no-cudagraphs"},
+    "compile_cuda_graphs": {"mode": "reduce-overhead"},
+}
+ATTENTION = {
+    "sdpa_math": SDPBackend.MATH,
+    "sdpa_flash": SDPBackend.FLASH_ATTENTION,
+    "sdpa_efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "sdpa_cudnn": SDPBackend.CUDNN_ATTENTION,
+}
+
+
+def replicated(model, name, warmup_steps):
+    """A model whose gradients are averaged over all ranks."""
+    found = DistributedDataParallel(model, **REDUCER.get(name, {}))
+    if name in HOOKS:
+        from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+        hooks = {"ddp_fp16": default_hooks.fp16_compress_hook}
+        hooks["ddp_bf16"] = default_hooks.bf16_compress_hook
+        found.register_comm_hook(None, hooks[name])
+    if name == "ddp_powersgd":
+        from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+
+        # Its factors begin warm: so many steps exchange gradients as they are, the first window's
+        # none. PyTorch asks for two at the least.
+        state = powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=max(2, warmup_steps))
+        found.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    return found
+
+
+def attention(name):
+    """Scaled dot-product attention by one kernel alone; it fails where that cannot be had."""
+    return sdpa_kernel(ATTENTION[name])
+
+
+class Seen(TorchDispatchMode):
+    """The operators of its block, and the types of what collectives reduce."""
+
+    def __init__(self):
+        super().__init__()
+        self.operators, self.reduced, self.bytes = set(), set(), 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        """Writes down a call, and does it."""
+        name = func._schema.name
+        self.operators.add(name)
+        if name == "c10d::allreduce_":
+            self.reduced.update(each.dtype for each in args[0])
+            self.bytes += sum(each.nbytes for each in args[0])
+        return func(*args, **(kwargs or {}))
+
+
+def used(name, trainer):
+    """The name where its switch was really used, else `default`: by what one more step calls."""
+    if name in REDUCER:
+        return name if _gathers(name, trainer.forward._get_ddp_logging_data()) else "default"
+    if name in COMPILE:
+        return name if _compiles(name) else "default"
+    with Seen() as seen:
+        trainer.step()
+    if name in HOOKS:
+        good = HOOKS[name] in seen.reduced
+    elif name == "ddp_powersgd":
+        good = 0 < seen.bytes < 4 * trainer.parameters
+    elif name in ATTENTION:
+        good = _attends(name, seen.operators)
+    else:
+        fused = any("_fused_" in each for each in seen.operators)
+        foreach = any("_foreach_" in each for each in seen.operators)
+        found = "fused" if fused else "foreach" if foreach else "for_loop"
+        good = name == "optimizer_" + found
+    return name if good else "default"
+
+
+def _gathers(name, told):
+    """Whether the reducer has what was asked for."""
+    if "bucket_cap_mb" in REDUCER[name]:
+        return told["bucket_cap_bytes"] == REDUCER[name]["bucket_cap_mb"] * 2**20
+    return bool(told["static_graph" if name == "ddp_static_graph" else "gradient_as_bucket_view"])
+
+
+def _compiles(name):
+    """Whether kernels were chosen by timing them, or recorded as graphs."""
+    counted = torch._dynamo.utils.counters["inductor"]
+    if name == "compile_max_autotune":
+        return counted["select_algorithm_autotune"] + counted["select_algorithm_precompile"] > 0
+    return counted["cudagraph_skips"] == 0 and torch.cuda.is_available()
+
+
+def _attends(name, operators):
+    kernels = {
+        "sdpa_flash": "_scaled_dot_product_flash_attention",
+        "sdpa_efficient": "_scaled_dot_product_efficient_attention",
+        "sdpa_cudnn": "_scaled_dot_product_cudnn_attention",
+    }
+    found = {each for each in operators if "_scaled_dot_product" in each}
+    if name == "sdpa_math":
+        return not found
+    return any(kernels[name] in each for each in found)
