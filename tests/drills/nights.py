@@ -34,8 +34,9 @@ from nightbench.core.model import (
 )
 from nightbench.core.placement import nodes_for
 from nightbench.core.run_plan import make_plan
-from nightbench.experiments.engine import ComparisonObserver, ExperimentContext
+from nightbench.experiments.engine import ExperimentContext
 from nightbench.experiments.measure_pairs import measure_pairs
+from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.gang import Shipment, case_runner
 from nightbench.gang.progress import ignore
 from nightbench.night import planning
@@ -195,7 +196,7 @@ class Nights:
             context = ExperimentContext(
                 suite, self.cluster, self._catalog, targets=targets, shipment=self._shipment
             )
-            asyncio.run(measure_pairs(plan, self.spool, context, ComparisonObserver()))
+            asyncio.run(measure_pairs(plan, self.spool, context, ComparisonReporter(print)))
         mark_ended(folder)
         ingest_run(self.spool, run_id, self._connect)
         failed = {r.case_id: r.reasons for r in results if r.status != "ok"}

@@ -31,7 +31,8 @@ from nightbench.core.model import (
     Suite,
 )
 from nightbench.experiments.compare_measuring import NotMeasured, measure_request, outcome
-from nightbench.experiments.engine import ComparisonObserver, ExperimentContext
+from nightbench.experiments.engine import ExperimentContext
+from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.gang import local_shipment
 from nightbench.gang.commits import CommitBuild, CommitFailed, build_commit
 from nightbench.spool import Spool
@@ -99,7 +100,7 @@ class Ground:
 
     def measure(self, row: dict[str, Any], by: Callable[[], str | None] = lambda: None) -> Any:
         """Measure a request."""
-        work = measure_request(row, self.spool, self.context, ComparisonObserver(), by)
+        work = measure_request(row, self.spool, self.context, ComparisonReporter(print), by)
         return asyncio.run(work)
 
 

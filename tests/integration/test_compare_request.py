@@ -16,7 +16,8 @@ from tests.shipped import shipped
 from nightbench.config import load_catalog
 from nightbench.core.model import Case, Cluster, Protocol, Strategy, Suite
 from nightbench.experiments.compare_measuring import NotMeasured, measure_request, outcome
-from nightbench.experiments.engine import ComparisonObserver, ExperimentContext
+from nightbench.experiments.engine import ExperimentContext
+from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.gang import Shipment
 from nightbench.spool import Spool
 from nightbench.web.compare_answer import comment, conclusion
@@ -75,7 +76,7 @@ def compared(context: ExperimentContext, tmp_path: Path) -> Callable[..., dict[s
         def once(deadline: datetime | None = None, **changed: Any) -> dict[str, Any]:
             where = replace(context, deadline=deadline)
             work = measure_request(
-                {**row, **changed}, spool, where, ComparisonObserver(), cancelled_by
+                {**row, **changed}, spool, where, ComparisonReporter(print), cancelled_by
             )
             return asyncio.run(work)
 

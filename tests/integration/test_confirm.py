@@ -35,10 +35,10 @@ from nightbench.experiments import confirm
 from nightbench.experiments.comparison import ComparedCase, ComparisonPlan, ended_launches
 from nightbench.experiments.confirm import ELSEWHERE, MORE, ConfirmRequest, measure_again
 from nightbench.experiments.engine import (
-    ComparisonObserver,
     ExperimentContext,
     run_comparison,
 )
+from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.experiments.rounds import Launch
 from nightbench.gang import Shipment
 from nightbench.night.suspected_regressions import (
@@ -138,10 +138,11 @@ def on_one_node(context: ExperimentContext) -> ExperimentContext:
     return replace(context, cluster=replace(context.cluster, nodes=context.cluster.nodes[:1]))
 
 
-class Observer(ComparisonObserver):
+class Observer(ComparisonReporter):
     """Keeps the job ids of the launches that have ended."""
 
     def __init__(self) -> None:
+        super().__init__(print)
         self.ended: list[str] = []
 
     def launch_ended(self, case: ComparedCase, number: int, launch: Launch) -> None:
@@ -151,7 +152,7 @@ class Observer(ComparisonObserver):
 def measure(
     request: ConfirmRequest, plan: RunPlan, spool: Spool, context: ExperimentContext
 ) -> Confirmation:
-    return asyncio.run(measure_again(request, plan, spool, context, ComparisonObserver()))[0]
+    return asyncio.run(measure_again(request, plan, spool, context, ComparisonReporter(print)))[0]
 
 
 @pytest.mark.slow
@@ -161,7 +162,9 @@ def test_a_build_that_is_slower_is_confirmed_on_both_nodes(
     good, bad = prefix(tmp_path / "good", STEP_S), prefix(tmp_path / "bad", 1.1 * STEP_S)
     request, plan = doubt(good, bad)
 
-    found, detail = asyncio.run(measure_again(request, plan, spool, context, ComparisonObserver()))
+    found, detail = asyncio.run(
+        measure_again(request, plan, spool, context, ComparisonReporter(print))
+    )
 
     assert found.outcome is ConfirmationResult.CONFIRMED, found.sentence
     assert found.ratio == pytest.approx(1 / 1.1, abs=0.03)
@@ -277,7 +280,7 @@ FAKE_STEP_S=$step exec python3 "$@"
 
     def again(spare_s: float) -> tuple[Confirmation, dict[str, Any]]:
         work = measure_again(
-            request, plan, spool, on_one_node(context), ComparisonObserver(), lambda: spare_s
+            request, plan, spool, on_one_node(context), ComparisonReporter(print), lambda: spare_s
         )
         return asyncio.run(work)
 

@@ -128,12 +128,12 @@ class TerminalObserver:
 
     def examined(self, health: ClusterHealth, states: Mapping[str, NodeState]) -> None:
         """Print the nodes, what was found, and their controls."""
-        from nightbench.cli import nodes_view
+        from nightbench.cli import nodes
 
-        common.err.print(nodes_view.overview(health, states))
-        if (found := nodes_view.findings_table(health)) is not None:
+        common.err.print(nodes.overview(health, states))
+        if (found := nodes.findings_table(health)) is not None:
             common.err.print(found)
-        common.err.print(nodes_view.controls_table(health, {}))
+        common.err.print(nodes.controls_table(health, {}))
 
     def watch(self, folder: RunSpool) -> LiveView:
         """Show the cases of a run in place."""

@@ -1,26 +1,41 @@
-"""doctor, nodes, sweep: preflight, quarantine and orphaned processes of a cluster's nodes."""
+"""doctor, nodes, sweep: preflight, quarantine and orphaned processes of a cluster's nodes.
+
+Tables are made for terminals of 80 columns.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, out, say, warn
+from nightbench.core.documents import to_document
 from nightbench.core.errors import UserError
+from nightbench.core.model import Cluster, reasons_from_json
 from nightbench.core.sentences import sentences
+from nightbench.nodes import Control, Finding, FindingLevel, JudgedNode, NodeState
 from nightbench.nodes.quarantine import QUARANTINED, RELEASED
 
 if TYPE_CHECKING:
-    from nightbench.core.model import Catalog, Cluster
+    from datetime import datetime
+
+    from nightbench.core.model import Catalog
     from nightbench.night.cluster_preflight import ClusterHealth
-    from nightbench.nodes import NodeState
 
 app = typer.Typer()
+Key = tuple[str, str, str, str]
+
+_COLOURS = {FindingLevel.FAIL: "red", FindingLevel.WARN: "yellow", FindingLevel.INFO: "cyan"}
+_NAMED = 4
+_SLOW = 0.9
+"""Share of its history's median below which a control is highlighted."""
 
 
 @app.command()
@@ -40,23 +55,21 @@ def doctor(
 
     Nothing is changed on the nodes, except for the benchmarks' code below `environments.root`.
     """
-    from nightbench.cli import nodes_view
-
     catalog = common.catalog()
     where = common.cluster_of(cluster, catalog)
     preflight = examine(where, catalog, controls)
     baselines, states = _known(where.name)
     if json:
-        common.print_json(nodes_view.as_json(preflight, baselines, states))
+        common.print_json(as_json(preflight, baselines, states))
     else:
-        out.print(nodes_view.overview(preflight, states))
-        found = nodes_view.findings_table(preflight)
+        out.print(overview(preflight, states))
+        found = findings_table(preflight)
         out.print(found if found is not None else "[green]Nothing was found.[/green]")
         if where.slurm:
             login = where.slurm.login
             say(f"Slurm has these nodes: what is shown of each is the login node, {login}.")
         if controls:
-            out.print(nodes_view.controls_table(preflight, baselines))
+            out.print(controls_table(preflight, baselines))
     if preflight.failed:
         raise typer.Exit(FAILED)
 
@@ -111,7 +124,6 @@ def nodes(
     After `health.quarantine_after` faults in a row a node is put into quarantine automatically, and
     released after a clean preflight. A node that a person put there is released by a person only.
     """
-    from nightbench.cli import nodes_view
     from nightbench.night.cluster_preflight import set_node_state
     from nightbench.warehouse import Warehouse
 
@@ -126,14 +138,14 @@ def nodes(
         elif release:
             _say(set_node_state(connection, where, release, RELEASED, reason.strip() or "released"))
         repository = Warehouse(connection).nodes
-        rows = nodes_view.rows(where, repository.read("nodes", cluster=where.name))
+        rows = node_rows(where, repository.read("nodes", cluster=where.name))
         changes = repository.changes(where.name) if history else []
     if json:
         common.print_json({"nodes": rows, "history": changes})
         return
-    out.print(nodes_view.nodes_table(where.name, rows))
+    out.print(nodes_table(where.name, rows))
     for change in changes:
-        say(nodes_view.change_line(change))
+        say(change_line(change))
 
 
 def _say(state: NodeState) -> None:
@@ -173,3 +185,203 @@ def sweep(
         say("no orphans")
     if left:
         raise typer.Exit(FAILED)
+
+
+# --- what doctor prints -------------------------------------------------------------------
+
+
+def overview(health: ClusterHealth, states: Mapping[str, NodeState]) -> Table:
+    """Return a table of nodes: state and equipment."""
+    columns = ("node", "state", "Python", "cores", "memory", "disk free", "GPUs", "held")
+    return common.table(
+        columns,
+        (
+            (node.seen.node, _state(node, _is_quarantined(node, states)), *_has(node.seen.document))
+            for node in health.nodes
+        ),
+    )
+
+
+def _is_quarantined(node: JudgedNode, states: Mapping[str, NodeState]) -> bool:
+    return node.seen.node in states and states[node.seen.node].quarantined
+
+
+def _state(node: JudgedNode, quarantined: bool) -> Text:
+    if not node.seen.reachable:
+        return Text("unreachable", style="red")
+    if node.fault is not None:
+        return Text("ill", style="red")
+    if quarantined:
+        return Text("quarantined", style="yellow")
+    if node.level is FindingLevel.WARN:
+        return Text("warnings", style="yellow")
+    return Text("well", style="green")
+
+
+def _has(document: Mapping[str, Any] | None) -> tuple[str, ...]:
+    if document is None:
+        return ("-",) * 6
+    gpus = document["gpus"]
+    kinds = sorted({str(gpu["name"]) for gpu in gpus})
+    holders = document["lock_holders"]
+    return (
+        str(document["python"]),
+        str(document["cpu"]["cores"]),
+        f"{document['memory']['total_bytes'] / 1e9:.0f} GB",
+        f"{document['disk']['free_bytes'] / 1e9:.0f} GB",
+        f"{len(gpus)} {', '.join(kinds)}" if gpus else "none",
+        "yes" if holders else "no",
+    )
+
+
+def findings_table(health: ClusterHealth) -> Table | None:
+    """Return a table of all findings with advice; None without findings."""
+    having: dict[Finding, list[str]] = {}
+    for node in health.nodes:
+        for finding in node.findings:
+            having.setdefault(finding, []).append(node.seen.node)
+    having |= {finding: ["all"] for finding in health.between}
+    if not having:
+        return None
+    # A finding of several nodes is one row; the most severe comes first.
+    rows = (
+        (
+            _names(having[finding]),
+            Text(str(finding.level), style=_COLOURS[finding.level]),
+            finding.title,
+            _sentence(finding),
+        )
+        for finding in sorted(having, key=lambda f: list(_COLOURS).index(f.level))
+    )
+    return common.table(("node", "", "what", "found, and what to do"), rows)
+
+
+def _names(nodes: Sequence[str]) -> str:
+    if len(nodes) <= _NAMED:
+        return "\n".join(nodes)
+    return "\n".join([*nodes[: _NAMED - 1], f"and {len(nodes) - _NAMED + 1} more"])
+
+
+def _sentence(finding: Finding) -> Text:
+    said = Text(f"{finding.found}; expected {finding.expected}\n")
+    return said.append(f"→ {finding.advice}", style="bold")
+
+
+def controls_table(health: ClusterHealth, baselines: Mapping[Key, float]) -> Table:
+    """Return a table of the controls beside the medians of their histories."""
+    rows: list[tuple[str | Text, ...]] = []
+    for control in health.controls:
+        ratio = _of_history(control, baselines)
+        said = "none yet" if ratio is None else f"{ratio * 100:.1f} %"
+        said += "" if control in health.valid_controls else " (busy)"
+        slow = ratio is not None and ratio < _SLOW
+        rows.append(
+            (
+                control.node,
+                control.metric,
+                control.device,
+                control.backend,
+                f"{control.median:.4g} {control.unit}",
+                Text(said, style="red" if slow else ""),
+            )
+        )
+    return common.table(("node", "control", "on", "backend", "median", "of history"), rows)
+
+
+def _of_history(control: Control, baselines: Mapping[Key, float]) -> float | None:
+    before = baselines.get(control.key)
+    return control.median / before if before else None
+
+
+def as_json(
+    health: ClusterHealth, baselines: Mapping[Key, float], states: Mapping[str, NodeState]
+) -> dict[str, Any]:
+    """Return the result of `doctor` as JSON."""
+    return {
+        "cluster": health.cluster,
+        "at": health.at.isoformat(),
+        "failed": health.failed,
+        "nodes": [
+            {
+                "node": node.seen.node,
+                "address": node.seen.address,
+                "reachable": node.seen.reachable,
+                "level": str(node.level or "ok"),
+                "quarantined": _is_quarantined(node, states),
+                "findings": [to_document(finding) for finding in node.findings],
+                "wall_error_s": node.seen.wall_error_s,
+                "document": node.seen.document,
+            }
+            for node in health.nodes
+        ],
+        "between": [to_document(finding) for finding in health.between],
+        "controls": [
+            {
+                **to_document(control),
+                "median": control.median,
+                "history_median": baselines.get(control.key),
+                "ratio": _of_history(control, baselines),
+            }
+            for control in health.controls
+        ],
+    }
+
+
+# --- what nodes prints --------------------------------------------------------------------
+
+
+def node_rows(cluster: Cluster, known: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return all nodes of the YAML with their states, then nodes that were removed from it."""
+    by_name = {row["node"]: dict(row) for row in known}
+    blank: dict[str, Any] = {
+        "cluster": cluster.name,
+        "state": "ok",
+        "state_since": None,
+        "state_reasons": [],
+        "state_by": None,
+        "faults_in_a_row": 0,
+        "last_preflight_at": None,
+        "last_level": None,
+        "last_complaints": None,
+    }
+    named = [node.name for node in cluster.nodes]
+    order = [*named, *sorted(by_name.keys() - set(named))]
+    return [
+        {**blank, "node": name, **by_name.get(name, {}), "in_yaml": name in named} for name in order
+    ]
+
+
+def nodes_table(cluster: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return a table of the states of a cluster's nodes."""
+    lines: list[tuple[str | Text, ...]] = []
+    for row in rows:
+        out = row["state"] == "quarantined"
+        state = "gone from the YAML" if not row["in_yaml"] else row["state"]
+        complaints = ", ".join(row["last_complaints"] or ())
+        level = f"{row['last_level']} " if row["last_level"] else ""
+        said = sentences(reasons_from_json(row["state_reasons"]))
+        why = f"{row['state_by']}: {said}" if said else complaints
+        lines.append(
+            (
+                row["node"],
+                Text(state, style="red" if out else "green"),
+                _moment(row["state_since"]),
+                str(row["faults_in_a_row"]),
+                f"{level}{_moment(row['last_preflight_at'])}",
+                why,
+            )
+        )
+    columns = ("node", "state", "since", "faults", "last preflight", "why")
+    return common.table(columns, lines, title=cluster)
+
+
+def change_line(change: Mapping[str, Any]) -> str:
+    """Return one change of a node's state as a line."""
+    return (
+        f"{_moment(change['since'])}  {change['node']}  {change['state']}  "
+        f"{change['by_whom']}: {sentences(reasons_from_json(change['reasons']))}"
+    )
+
+
+def _moment(at: datetime | None) -> str:
+    return f"{at:%Y-%m-%d %H:%M}" if at is not None else "-"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,13 +11,17 @@ import typer
 from rich.text import Text
 
 from nightbench.cli import common
-from nightbench.cli.common import FAILED, JsonOption, out, say
+from nightbench.cli.common import FAILED, JsonOption, out, say, warn
 from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
     from nightbench.local.deployment import Stack
+    from nightbench.spool import CaseStore, RunSpool, Spool
 
 app = typer.Typer()
+
+MOST_RUNS = 10
+"""Runs that a list names, the newest first."""
 
 
 BackupOption = Annotated[
@@ -108,13 +113,12 @@ def logs(
     ] = None,
 ) -> None:
     """Show the end of a service's log, or with --run the whole log of a rank."""
-    from nightbench.cli import rank_logs
     from nightbench.local import logfiles
 
     if run is not None:
         if service is not None:
             raise UserError(f'found both "{service}" and --run; expected a service or a run')
-        rank_logs.show(common.spool(), run, case, repeat, rank)
+        show_rank_log(common.spool(), run, case, repeat, rank)
         return
     given = {"--case": case, "--repeat": repeat, "--rank": rank}
     for name, value in given.items():
@@ -122,7 +126,7 @@ def logs(
             raise UserError(f"{name} needs --run: it names a part of a run")
     if service is None:
         say(f"Services in {common.home().logs}: {', '.join(logfiles.names(common.home()))}")
-        rank_logs.list_runs(common.spool())
+        list_logged_runs(common.spool())
         return
     for line in logfiles.logs(common.home(), service, lines, follow):
         say(line)
@@ -217,3 +221,98 @@ def _running_stack() -> Stack:
     if stack.running("postgres") is None:
         raise UserError("PostgreSQL does not run. Start it: nightbench up")
     return stack
+
+
+# --- logs of ranks, which the controller fetched into the spool with each repeat --------------
+
+
+def show_rank_log(
+    spool: Spool, run_id: str, case_id: str | None, number: int | None, rank: str | None
+) -> None:
+    """Print the log of one process, or list what there is where no case is given.
+
+    Raises:
+        UserError: there is no such run, case, repeat or process; the message lists those there are.
+    """
+    run = _logged_run(spool, run_id)
+    if case_id is None:
+        _list_cases(run)
+        return
+    known = run.case_ids()
+    if case_id not in known:
+        raise _absent("case", case_id, f"{run.folder}/cases", known)
+    store = run.latest(case_id)
+    numbers = store.repeats() if store else []
+    if store is None or not numbers:
+        raise UserError(f"{case_id} has no log in {run.folder}: no repeat of it has ended there")
+    if number is not None and number not in numbers:
+        raise _absent("repeat", str(number), str(store.folder), map(str, numbers))
+    chosen = number or _last_failed(store, numbers)
+    logs = store.logs(chosen)
+    if not logs:
+        raise UserError(
+            f"repeat {chosen} of {case_id} has no log in {store.folder}: its processes wrote "
+            "nothing, were not started, or their node could not be reached when it ended. "
+            f"Repeats with logs: {', '.join(str(n) for n in numbers if store.logs(n)) or 'none'}"
+        )
+    process = _process(store, chosen, sorted(logs), rank)
+    others = ", ".join(name for name in sorted(logs) if name != process) or "none"
+    warn(
+        f"{process} of repeat {chosen}, {logs[process]} (other processes: {others}; repeats: "
+        f"{', '.join(map(str, numbers))})"
+    )
+    say(logs[process].read_bytes().decode(errors="replace").rstrip("\n"))
+
+
+def list_logged_runs(spool: Spool) -> None:
+    """Print the newest runs whose ranks have logs."""
+    say(f"Runs in {spool.root}, newest first: {', '.join(_newest(spool)) or 'none yet'}")
+    say("Logs of ranks: nightbench logs --run RUN [--case CASE] [--repeat N] [--rank R]")
+
+
+def _logged_run(spool: Spool, run_id: str) -> RunSpool:
+    for run in (spool.run(run_id), spool.comparison(run_id)):
+        if run.folder.exists():
+            return run
+    raise _absent("run", run_id, f"{spool.root}/runs", _newest(spool))
+
+
+def _newest(spool: Spool) -> list[str]:
+    return [run.run_id for run in spool.runs()][: -MOST_RUNS - 1 : -1]
+
+
+def _list_cases(run: RunSpool) -> None:
+    say(f"Logs in {run.folder}; show one with --case CASE [--repeat N] [--rank R]:")
+    for case_id in run.case_ids():
+        store = run.latest(case_id)
+        numbers = store.repeats() if store else []
+        if store is None or not numbers:
+            say(f"  {case_id}: no repeat has ended")
+        for number in numbers:
+            status = (store.repeat(number) or {}).get("status") if store else None
+            logs = ", ".join(sorted(store.logs(number))) if store else ""
+            say(f"  {case_id}: repeat {number} ({status}): {logs or 'no log'}")
+
+
+def _last_failed(store: CaseStore, numbers: list[int]) -> int:
+    failed = [
+        n for n in numbers if (store.repeat(n) or {}).get("status") not in ("ok", "disturbed")
+    ]
+    with_logs = [n for n in failed if store.logs(n)]
+    return (with_logs or failed or numbers)[-1]
+
+
+def _process(store: CaseStore, number: int, names: list[str], rank: str | None) -> str:
+    if rank is not None:
+        wanted = f"trainer-{rank}" if rank.isdigit() else rank
+        if wanted not in names:
+            raise _absent("rank", rank, f"repeat {number}", names)
+        return wanted
+    reasons = (store.repeat(number) or {}).get("reasons") or []
+    blamed = [reason["subject"] for reason in reasons if reason.get("subject") in names]
+    trainers = [name for name in names if name.startswith("trainer-")]
+    return (blamed or trainers or names)[0]
+
+
+def _absent(what: str, found: str, where: str, known: Iterable[str]) -> UserError:
+    return UserError(f'{what}: found "{found}"; {where} holds {", ".join(known) or "none"}')

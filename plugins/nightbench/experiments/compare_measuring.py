@@ -11,12 +11,7 @@ from typing import Any, TypeVar
 from nightbench.config.compare_builds import MERGE_BASE, committed, fetch_wheel, planned_build
 from nightbench.core.errors import UserError
 from nightbench.experiments.ab import AbRequest, plan_ab
-from nightbench.experiments.engine import (
-    ComparisonObserver,
-    ExperimentContext,
-    run_comparison,
-    unfit_nodes,
-)
+from nightbench.experiments.engine import ExperimentContext, run_comparison, unfit_nodes
 from nightbench.experiments.experiment_spool import Document, is_cancelled, request_cancel
 from nightbench.experiments.profiles import (
     STEPS,
@@ -25,6 +20,7 @@ from nightbench.experiments.profiles import (
     saved_profile,
     summary_of,
 )
+from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.gang.commits import CommitBuild, CommitLate, build_commit, merge_base
 from nightbench.nodes import nodes_out_from_json
 from nightbench.spool import RunSpool, Spool
@@ -49,7 +45,7 @@ async def measure_request(
     row: Row,
     spool: Spool,
     context: ExperimentContext,
-    observer: ComparisonObserver,
+    observer: ComparisonReporter,
     cancelled_by: Callable[[], str | None],
 ) -> Document:
     """Measure what is missing of a requested comparison, and return its result.
@@ -100,7 +96,7 @@ async def _profiled(
     row: Row,
     spool: Spool,
     context: ExperimentContext,
-    observer: ComparisonObserver,
+    observer: ComparisonReporter,
     cancelled_by: Callable[[], str | None],
 ) -> Document:
     result: Document = row["result"]
@@ -139,7 +135,7 @@ def _stop_if_cancelled(
 
 
 async def built_commits(
-    row: Row, spool: Spool, context: ExperimentContext, observer: ComparisonObserver
+    row: Row, spool: Spool, context: ExperimentContext, observer: ComparisonReporter
 ) -> tuple[str, str]:
     """Return both builds of a request, each commit as the wheel that was built of it.
 

@@ -29,14 +29,10 @@ from nightbench.experiments.comparison import (
     refuse_other,
 )
 from nightbench.experiments.confirm_outcome import confirmation, inconclusive, pooled
-from nightbench.experiments.engine import (
-    ComparisonObserver,
-    ExperimentContext,
-    run_comparison,
-    unfit_nodes,
-)
+from nightbench.experiments.engine import ExperimentContext, run_comparison, unfit_nodes
 from nightbench.experiments.experiment_spool import Document
 from nightbench.experiments.paired_statistics import LEAST_ROUNDS
+from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.gang import EnvironmentUnavailable
 from nightbench.night.suspected_regressions import (
     BuildGone,
@@ -166,7 +162,7 @@ async def measure_again(
     night: RunPlan,
     spool: Spool,
     context: ExperimentContext,
-    observer: ComparisonObserver,
+    observer: ComparisonReporter,
     spare_s: Callable[[], float] = lambda: 0.0,
 ) -> tuple[Confirmation, dict[str, Any]]:
     """Measure what is missing of the launches of a suspect of `night`.

@@ -46,6 +46,7 @@ from nightbench.experiments.experiment_spool import (
     is_cancelled,
     withdraw_cancel,
 )
+from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.experiments.rounds import Arm, Launch
 from nightbench.gang import (
     EnvironmentUnavailable,
@@ -56,7 +57,6 @@ from nightbench.gang import (
     run_gang,
 )
 from nightbench.gang.case_runner import clean_up
-from nightbench.gang.progress import GangEvent
 from nightbench.night import cluster_preflight, run_preflight
 from nightbench.night.code_snapshot import shipment_of_now
 from nightbench.night.planning import case_histories, open_now
@@ -132,32 +132,13 @@ async def unfit_nodes(context: ExperimentContext, line: str) -> NodesOut:
     return run_preflight.nodes_out_tonight(found, context.node_states)
 
 
-class ComparisonObserver:
-    """What is reported while a comparison is measured; here all of it is ignored."""
-
-    def left_out(self, nodes: NodesOut) -> None:
-        """These nodes have a fault or are in quarantine."""
-
-    def comparison_begins(self, plan: ComparisonPlan, folder: RunSpool) -> None:
-        """Its first launch begins, or another process goes on with it."""
-
-    def gang_event(self, event: GangEvent) -> None:
-        """Something happened on the nodes."""
-
-    def launch_begins(self, case: ComparedCase, number: int, of_round: int, arm: Arm) -> None:
-        """The n-th launch of a case begins."""
-
-    def launch_ended(self, case: ComparedCase, number: int, launch: Launch) -> None:
-        """The n-th launch of a case has ended and is stored."""
-
-
 async def run_comparison(
     plan: ComparisonPlan,
     spool: Spool,
     request: Mapping[str, Any],
     requested_by: str,
     context: ExperimentContext,
-    observer: ComparisonObserver,
+    observer: ComparisonReporter,
     after_launch: Callable[[], None] = lambda: None,
 ) -> Document:
     """Measure what is missing of a comparison, and return the document of its result.json.
@@ -198,7 +179,7 @@ class _Measurement:
     plan: ComparisonPlan
     folder: RunSpool
     context: ExperimentContext
-    observer: ComparisonObserver
+    observer: ComparisonReporter
     after_launch: Callable[[], None]
 
     async def run(self) -> None:

@@ -17,7 +17,8 @@ from nightbench.experiments.comparison import (
     refuse_other,
 )
 from nightbench.experiments.confirm import unwanted
-from nightbench.experiments.engine import ComparisonObserver, ExperimentContext, run_comparison
+from nightbench.experiments.engine import ExperimentContext, run_comparison
+from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.night.night_pairs import save_pairs
 from nightbench.spool import RunSpool, Spool
 
@@ -26,7 +27,7 @@ async def measure_pairs(
     plan: RunPlan,
     spool: Spool,
     context: ExperimentContext,
-    observer: ComparisonObserver,
+    observer: ComparisonReporter,
 ) -> list[MeasuredPair]:
     """Measure the pairs of a run's plan, one after the other, and keep them for its ingest.
 
@@ -50,7 +51,7 @@ async def _measure(
     run: RunSpool,
     spool: Spool,
     context: ExperimentContext,
-    observer: ComparisonObserver,
+    observer: ComparisonReporter,
 ) -> MeasuredPair:
     nothing = MeasuredPair(pair.case_id, pair.reference, pair.is_bridge)
     if pair.left_out is not None:

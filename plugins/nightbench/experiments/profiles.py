@@ -18,12 +18,7 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import Catalog, JobSpec
 from nightbench.experiments.ab import AbRequest, plan_ab
 from nightbench.experiments.comparison import ComparedCase, ComparisonPlan, ended_launches
-from nightbench.experiments.engine import (
-    ComparisonObserver,
-    ExperimentContext,
-    run_comparison,
-    unfit_nodes,
-)
+from nightbench.experiments.engine import ExperimentContext, run_comparison, unfit_nodes
 from nightbench.experiments.experiment_spool import (
     COMPARISON,
     PROFILE,
@@ -31,6 +26,7 @@ from nightbench.experiments.experiment_spool import (
     is_cancelled,
     read_request,
 )
+from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.experiments.rounds import Arm, Launch
 from nightbench.nodes import NodesOut, nodes_out_from_json
 from nightbench.spool import CaseStore, RunSpool, Spool, read_json, write_json
@@ -94,7 +90,7 @@ async def measure_profile(
     spool: Spool,
     requested_by: str,
     context: ExperimentContext,
-    observer: ComparisonObserver,
+    observer: ComparisonReporter,
     after_launch: Callable[[], None] = lambda: None,
 ) -> Document:
     """Launch what is missing of a profile, and return what it found.

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from nightbench.core.errors import UserError
 from nightbench.core.sentences import sentences
 from nightbench.experiments.comparison import ComparedCase, ComparisonPlan
-from nightbench.experiments.engine import ComparisonObserver
 from nightbench.experiments.experiment_spool import Document
 from nightbench.experiments.rounds import Arm, Launch
 from nightbench.experiments.version_search import SearchState
@@ -20,7 +19,7 @@ _QUIET_S = 30.0
 _NOTABLE = ("ship", "provision", "lost", "back", "cancel")
 
 
-class ComparisonReporter(ComparisonObserver):
+class ComparisonReporter:
     """Reports a line for each launch, and its progress after a while without a line.
 
     With `all_events` minor events are reported as well.

@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -237,16 +237,13 @@ def provide_roles_and_databases(
     import psycopg2
 
     made: list[str] = []
-    connection = psycopg2.connect(f"{server} dbname=postgres")
-    try:
+    with closing(psycopg2.connect(f"{server} dbname=postgres")) as connection:
         connection.autocommit = True  # CREATE DATABASE does not run inside a transaction
         with connection.cursor() as cursor:
             for role, password in passwords.items():
                 made += _provide_role(cursor, role, password)
             for database, owner in databases.items():
                 made += provide_database(cursor, database, owner)
-    finally:
-        connection.close()
     limit_reader(f"{server} dbname={WAREHOUSE}")
     return made
 
@@ -257,12 +254,8 @@ def limit_reader(warehouse: str) -> None:
 
     from nightbench.warehouse.statements import text
 
-    connection = psycopg2.connect(warehouse)
-    try:
-        with connection, connection.cursor() as cursor:
-            cursor.execute(text("reader_limits.sql"))
-    finally:
-        connection.close()
+    with closing(psycopg2.connect(warehouse)) as connection, connection:
+        connection.cursor().execute(text("reader_limits.sql"))
 
 
 def _provide_role(cursor: psycopg2.extensions.cursor, role: str, password: str) -> list[str]:

@@ -1,10 +1,12 @@
-"""The DAGs `nightbench_regressions` and `nightbench_confirm`: verdicts, alerts, a second look."""
+"""The DAGs from verdicts on: judging, the second look of `nightbench_confirm`, the public site."""
 
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, task
 
+from nightbench.config.airflow_provider import variable
 from nightbench.core.errors import UserError
 from nightbench.orchestration.airflow_versions import AirflowException, AirflowSkipException
-from nightbench.orchestration.connections import channel_url, connect
+from nightbench.orchestration.connections import WAREHOUSE_READER, channel_url, connect
 from nightbench.orchestration.dag_common import (
     MEDIANS,
     SUSPECTS,
@@ -268,3 +271,49 @@ def _confirm(request: ConfirmRequest, *, last_try: bool) -> dict[str, Any]:
     end_confirmation(connect, request, found, detail)
     log.info("%s", found.sentence)
     return {"case_id": request.suspect.case_id, "outcome": str(found.outcome)}
+
+
+PUBLISH_DOC = """\
+### The site for everybody
+
+Runs when a night has been judged, and when its suspects were measured again. Writes what changed of
+the site that `nightbench publish` writes, into the folder or object store that the setting `site`
+names. Shown is what the key `publish` of suites lets leave, and nothing else.
+"""
+
+
+def publish_dag() -> DAG:
+    """The DAG that writes the site; it starts paused, since what it writes leaves the house."""
+    with our_dag(
+        "nightbench_publish",
+        schedule=[VERDICTS],
+        dagrun_timeout=timedelta(hours=2),
+        is_paused_upon_creation=True,
+        description="Writes the static site of what suites let leave",
+        doc_md=PUBLISH_DOC,
+        tags=["publish"],
+    ) as dag:
+        write_site()
+    return dag
+
+
+@task(doc_md="Writes the files that changed, and removes those of what may leave no longer.")
+def write_site() -> str:
+    """Write the site; returns what was done, in words."""
+    from nightbench.report.site import SiteWriter, published_suites
+    from nightbench.report.site_folder import SiteFolder
+    from nightbench.warehouse.site import SiteRepository
+
+    with user_errors_fail_task():
+        where = os.environ.get(variable("site"))
+        if not where:
+            raise UserError(
+                f"{variable('site')}: found nothing; expected a folder, or the fsspec URL of one "
+                "(option site of [nightbench] in airflow.cfg)"
+            )
+        suites, folder = published_suites(), SiteFolder(where)
+        with closing(connect(WAREHOUSE_READER)) as connection:
+            stored = SiteRepository(connection, suites)
+            SiteWriter(suites, stored, folder, os.environ.get(variable("site_url"), "")).write()
+    log.info("%s: %s", folder.root, folder.said)
+    return folder.said

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from nightbench.cli import common, nodes_view
+from nightbench.cli import common, nodes
 from nightbench.core.model import Cluster, Node, Reason, ReasonCode
 from nightbench.night.cluster_preflight import ClusterHealth
 from nightbench.nodes import Control, Finding, FindingLevel, JudgedNode, NodePreflight, NodeState
@@ -63,39 +63,39 @@ def health() -> ClusterHealth:
 
 def test_tables_fit_into_80_columns(health):
     for table in (
-        nodes_view.overview(health, {}),
-        nodes_view.findings_table(health),
-        nodes_view.controls_table(health, {health.controls[0].key: 4.0}),
+        nodes.overview(health, {}),
+        nodes.findings_table(health),
+        nodes.controls_table(health, {health.controls[0].key: 4.0}),
     ):
         assert max(map(len, shown(table))) <= 80
 
 
 def test_overview_says_how_each_node_is(health):
     out = NodeState("gpus", "gpu001.example.org", QUARANTINED, AT)
-    text = "\n".join(shown(nodes_view.overview(health, {out.node: out})))
+    text = "\n".join(shown(nodes.overview(health, {out.node: out})))
     for word in ("quarantined", "ill", "warnings", "unreachable", "yes"):
         assert word in text
 
 
 def test_gravest_comes_first_and_the_same_is_said_once(health):
-    text = "\n".join(shown(nodes_view.findings_table(health)))
+    text = "\n".join(shown(nodes.findings_table(health)))
     assert text.index("logind") < text.index("3.0 min ahead of [it]")
     assert text.count("switch on NTP") == 1
     assert "and 4 more" in text
     well = dataclasses.replace(health, nodes=health.nodes[:1])
-    assert nodes_view.findings_table(well) is None
+    assert nodes.findings_table(well) is None
 
 
 def test_controls_stand_beside_their_own_history(health):
-    slow = "\n".join(shown(nodes_view.controls_table(health, {health.controls[0].key: 4.0})))
+    slow = "\n".join(shown(nodes.controls_table(health, {health.controls[0].key: 4.0})))
     assert "50.0 %" in slow
-    assert "none yet" in "\n".join(shown(nodes_view.controls_table(health, {})))
+    assert "none yet" in "\n".join(shown(nodes.controls_table(health, {})))
     busy = dataclasses.replace(health, busy=("gpu001.example.org",))
-    assert "(busy)" in "\n".join(shown(nodes_view.controls_table(busy, {})))
+    assert "(busy)" in "\n".join(shown(nodes.controls_table(busy, {})))
 
 
 def test_json_holds_it_all(health):
-    document = nodes_view.as_json(health, {health.controls[0].key: 4.0}, {})
+    document = nodes.as_json(health, {health.controls[0].key: 4.0}, {})
     assert json.loads(json.dumps(document)) == document
     assert document["failed"] is True
     assert document["nodes"][1]["level"] == "fail"
@@ -117,9 +117,9 @@ def test_nodes_show_those_that_nobody_looked_at_and_those_that_are_gone(
         "last_level": "fail",
         "last_complaints": ["disk"],
     }
-    rows = nodes_view.rows(cluster, [known, {**known, "node": "b"}])
+    rows = nodes.node_rows(cluster, [known, {**known, "node": "b"}])
     assert [row["node"] for row in rows] == ["a", "b", "old"]
-    lines = shown(nodes_view.nodes_table("gpus", rows))
+    lines = shown(nodes.nodes_table("gpus", rows))
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
     assert "anna: fans" in text

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nightbench.cli import rank_logs
+from nightbench.cli import services
 from nightbench.core.errors import UserError
 from nightbench.core.model import Reason, ReasonCode
 from nightbench.spool import Spool
@@ -39,7 +39,7 @@ def spool(tmp_path: Path) -> Spool:
 def test_the_process_that_failed_is_shown_unless_another_is_named(
     spool: Spool, capsys, repeat: int | None, rank: str | None, shown: str
 ) -> None:
-    rank_logs.show(spool, "demo-1", "net", repeat, rank)
+    services.show_rank_log(spool, "demo-1", "net", repeat, rank)
     said = capsys.readouterr()
     assert said.out == shown
     assert str(spool.root) in said.err
@@ -57,13 +57,13 @@ def test_the_process_that_failed_is_shown_unless_another_is_named(
 )
 def test_what_is_not_there_is_answered_with_what_is(spool: Spool, given, said: str) -> None:
     with pytest.raises(UserError, match=said):
-        rank_logs.show(spool, *given)
+        services.show_rank_log(spool, *given)
 
 
 def test_without_a_case_all_logs_are_listed(spool: Spool, capsys) -> None:
-    rank_logs.show(spool, "demo-1", None, None, None)
+    services.show_rank_log(spool, "demo-1", None, None, None)
     said = capsys.readouterr().out
     assert "net: repeat 2 (failed): trainer-0, trainer-1" in said
     assert "unbegun: no repeat has ended" in said
-    rank_logs.list_runs(spool)
+    services.list_logged_runs(spool)
     assert "newest first: demo-1" in capsys.readouterr().out

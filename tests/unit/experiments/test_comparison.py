@@ -21,6 +21,7 @@ from nightbench.experiments import comparison, engine
 from nightbench.experiments.comparison import ComparisonPlan
 from nightbench.experiments.engine import ExperimentContext, launch_job
 from nightbench.experiments.experiment_spool import request_cancel
+from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.experiments.rounds import Arm, Launch, progress
 from nightbench.gang import RemoteFailure, Shipment
 from nightbench.nodes import left_out_because
@@ -175,7 +176,7 @@ def test_a_cancellation_that_ends_what_prepares_a_node_is_no_fault_of_it(
     monkeypatch.setattr(engine, "prepare", ended)
     catalog, shipment = load_catalog(REPO / "benchmarks"), Shipment(REPO / "benchmarks")
     context = ExperimentContext(made.suite, made.cluster, catalog, targets={}, shipment=shipment)
-    words = (made, spool, REQUEST, "somebody", context, engine.ComparisonObserver())
+    words = (made, spool, REQUEST, "somebody", context, ComparisonReporter(print))
     document = asyncio.run(engine.run_comparison(*words))
     assert document["complete"] is False
     assert document["cases"][0]["stopped"] == f"{NAME}: cancelled by the user"
@@ -210,7 +211,7 @@ def test_a_cancellation_that_ends_what_starts_an_agent_fails_no_launch(
     monkeypatch.setattr(engine, "run_gang", ended)
     catalog, shipment = load_catalog(REPO / "benchmarks"), Shipment(REPO / "benchmarks")
     context = ExperimentContext(made.suite, made.cluster, catalog, targets={}, shipment=shipment)
-    words = (made, spool, REQUEST, "somebody", context, engine.ComparisonObserver())
+    words = (made, spool, REQUEST, "somebody", context, ComparisonReporter(print))
     document = asyncio.run(engine.run_comparison(*words))
     assert document["cases"][0]["stopped"] == f"{NAME}: cancelled by the user"
     (launch,) = comparison.ended_launches(folder, made.cases[0].case_id)

@@ -10,13 +10,13 @@ import pytest
 from airflow.sdk.exceptions import AirflowException
 
 from nightbench.core.model import Publication, Suite
-from nightbench.orchestration import publish_dag
+from nightbench.orchestration import verdict_dags
 from nightbench.report import site
 from nightbench.warehouse.site import SiteRepository
 
 
 def write_site() -> str:
-    task: Any = publish_dag.write_site
+    task: Any = verdict_dags.write_site
     said: str = task.function()
     return said
 
@@ -37,7 +37,7 @@ def test_the_site_is_read_with_the_rights_of_a_reader_and_written_to_its_place(
         return StringIO()  # It is closed, and asked for nothing.
 
     suite = Suite("demo", "somebody", "local", (), publish=Publication())
-    monkeypatch.setattr(publish_dag, "connect", connect)
+    monkeypatch.setattr(verdict_dags, "connect", connect)
     monkeypatch.setattr(site, "published_suites", lambda: [suite])
     monkeypatch.setattr(SiteRepository, "shown", lambda *_: [])
     monkeypatch.setenv("NIGHTBENCH_SITE", str(tmp_path / "site"))
