@@ -1,5 +1,5 @@
 """The Airflow DAG `nightbench_accept`: tries every mode of a cluster's lines, from its form."""
 
-from nightbench.orchestration.accept_dag import accept_dag
+from nightbench.orchestration.request_dags import accept_dag
 
 dag = accept_dag()

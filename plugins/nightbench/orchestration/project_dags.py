@@ -6,9 +6,8 @@ from pathlib import Path
 from airflow.sdk import DAG
 
 from nightbench.config.airflow_provider import variable
-from nightbench.orchestration.accept_dag import accept_dag
-from nightbench.orchestration.bisect_dag import bisect_dag
 from nightbench.orchestration.compare_dag import compare_dag
+from nightbench.orchestration.request_dags import accept_dag, bisect_dag
 from nightbench.orchestration.suite_dags import nightly_dags, on_demand_dag
 from nightbench.orchestration.upkeep_dags import deadlines_dag, maintenance_dag
 from nightbench.orchestration.verdict_dags import confirm_dag, publish_dag, regressions_dag

@@ -44,8 +44,7 @@ from nightbench.orchestration.dag_common import (
     switch,
     user_errors_fail_task,
 )
-from nightbench.orchestration.gang_operator import PREPARE_TIMEOUT, GangOperator
-from nightbench.orchestration.plan_operator import RUN, PlanOperator
+from nightbench.orchestration.operators import PREPARE_TIMEOUT, RUN, GangOperator, PlanOperator
 
 log = logging.getLogger(__name__)
 

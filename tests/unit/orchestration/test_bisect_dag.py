@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from nightbench.core.errors import UserError
 from nightbench.experiments.bisect_request import BisectRequest, store_bisect
-from nightbench.orchestration import bisect_dag
+from nightbench.orchestration import request_dags
 from nightbench.spool import RunSpool, Spool
 
 PARAMS: dict[str, Any] = {"budget_h": 9, "most_tests": 20, "outside_hours": False, "rounds": 5}
@@ -26,10 +26,10 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunSpool:
 def test_what_a_terminal_measures_right_now_is_left_alone(begun: RunSpool) -> None:
     was = begun.run()
     with begun.steered(), pytest.raises(UserError, match="measured right now by another process"):
-        bisect_dag._bisect("bisect-1", PARAMS)
+        request_dags._bisect("bisect-1", PARAMS)
     assert begun.run() == was
 
 
 def test_what_cannot_be_asked_is_not_tried_again(begun: RunSpool) -> None:
     with pytest.raises(AirflowFailException, match="expected an alert, or a good version"):
-        bisect_dag._bisect("bisect-2", PARAMS)
+        request_dags._bisect("bisect-2", PARAMS)

@@ -12,7 +12,7 @@ from tests.unit.orchestration.task_context import context
 from tests.unit.short_suite import NOW, OPEN, RUN, SINGLE, files, plan, short_spool
 
 from nightbench.core.errors import UserError
-from nightbench.orchestration.gang_operator import GangOperator, GenerationState, job_after_clear
+from nightbench.orchestration.operators import GangOperator, GenerationState, job_after_clear
 from nightbench.spool import Spool
 from nightbench.spool.plans import load_job, save_job
 

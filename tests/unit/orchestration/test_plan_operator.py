@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 from tests.unit.orchestration.task_context import context
 from tests.unit.short_suite import LATER, OPEN, PAIR, SINGLE, clock, files, hours, short_spool
 
-from nightbench.orchestration.plan_operator import PlanOperator
+from nightbench.orchestration.operators import PlanOperator
 from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan
 
