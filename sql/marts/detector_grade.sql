@@ -26,8 +26,5 @@ comment on column marts.detector_grade.trials is
 'Slowdowns planted in the 90 days up to the night, or nights of copies without a change';
 comment on column marts.detector_grade.rate is
 'Share of slowdowns found within 14 nights; false alarms: in 1,000 nights';
-comment on column marts.detector_grade.low is 'Lower end of the 95 % interval of rate';
-comment on column marts.detector_grade.high is 'Upper end of the 95 % interval of rate';
 comment on column marts.detector_grade.median_delay is
 'Nights after the first slow one until it was found; 0 on that night';
-comment on column marts.detector_grade.below is 'Why it is not good enough; empty where it is';

@@ -66,7 +66,6 @@ left join lateral (
 comment on view marts.dim_case is 'One row per case that was ever planned, with all its axes';
 comment on column marts.dim_case.batch_size_per_device is
 'null: max, the largest that fits; each run finds it';
-comment on column marts.dim_case.trainers is 'Data-parallel ranks';
 comment on column marts.dim_case.last_run_id is 'Newest run that planned it';
 comment on column marts.dim_case.global_batch_size is
 'Samples in a step of all trainers; null where the case says max';

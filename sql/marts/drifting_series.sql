@@ -19,6 +19,3 @@ where over_at is null;
 
 comment on view marts.drifting_series is
 'One row per series that creeps now; no night of it is a regression';
-comment on column marts.drifting_series.change is
-'Relative change from night since to night seen_at; below 0 is slower';
-comment on column marts.drifting_series.error is 'Standard error of change';

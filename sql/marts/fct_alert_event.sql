@@ -1,16 +1,6 @@
 -- Grain: one row per thing that happened to an alert.
 create or replace view marts.fct_alert_event as
-select
-    event_id,
-    alert_id,
-    at,
-    what,
-    from_state,
-    to_state,
-    by_whom,
-    why,
-    run_id,
-    db_role
+select *
 from raw.alert_event;
 
 comment on view marts.fct_alert_event is 'The history of each alert: who, when, from, to, why';

@@ -1,28 +1,7 @@
 -- Grain: one row per bisect.
 create or replace view marts.fct_bisect as
 select
-    b.bisect_id,
-    b.alert_id,
-    b.case_id,
-    b.cluster,
-    b.suite,
-    b.line,
-    b.good,
-    b.bad,
-    b.versions,
-    b.state,
-    b.outcome,
-    b.last_good,
-    b.first_bad,
-    b.suspects,
-    b.sentence,
-    b.notes,
-    b.ratio,
-    b.budget_s,
-    b.spent_s,
-    b.requested_by,
-    b.started_at,
-    b.ended_at,
+    b.*,
     count(s.number) filter (where s.status = 'ended') as steps
 from raw.bisect as b
 left join raw.bisect_step as s on b.bisect_id = s.bisect_id

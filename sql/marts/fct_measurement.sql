@@ -125,17 +125,12 @@ comment on column marts.fct_measurement.efficiency is 'speedup / (ranks / ranks 
 comment on column marts.fct_measurement.time_to_first_step_s is
 'Process start to the end of the first step, seconds';
 comment on column marts.fct_measurement.peak_resident_bytes is 'Largest rank''s, bytes';
-comment on column marts.fct_measurement.peak_allocator_bytes is
-'Most device memory that the allocator of any rank held, bytes; null where none counts it';
 comment on column marts.fct_measurement.sent_bytes_per_step is
 'Bytes that a rank sends in a step, the largest rank''s; null where the line does not '
 'count them';
 comment on column marts.fct_measurement.data_wait_s is
 'Seconds that a step waited for its batch, median of the repeats; null for synthetic data. '
 'Times minibatches_per_s it is the share of a step';
-comment on column marts.fct_measurement.power_w is
-'Mean power of all devices in the windows, W, median of the repeats: GPUs of a case that runs on '
-'them, else CPU packages; nothing else of the nodes';
 comment on column marts.fct_measurement.joules_per_unit is
 'Energy of the devices for a unit of work, J: power / throughput, median of the repeats; null with '
 'its reason in energy_absent';
@@ -149,10 +144,6 @@ comment on column marts.fct_measurement.model_flops_per_s is
 comment on column marts.fct_measurement.tokens_per_s_per_device is 'tokens_per_s / trainers';
 comment on column marts.fct_measurement.tflops_per_device is
 'model_flops_per_s / trainers, in TFLOP/s';
-comment on column marts.fct_measurement.device is
-'Model of the devices; null where unknown or where nodes differ';
-comment on column marts.fct_measurement.peak_flops is
-'Dense peak of all devices together at the precision of the case, FLOP/s; null where unknown';
 comment on column marts.fct_measurement.mfu is
 'Model FLOPs utilisation: model_flops_per_s / peak_flops; null with its reason in mfu_absent';
 comment on column marts.fct_measurement.mfu_absent is
@@ -161,8 +152,6 @@ comment on column marts.fct_measurement.is_synthetic is
 'Made from synthetic data: never stand it unmarked beside a published real-data figure';
 comment on column marts.fct_measurement.axes is
 'Every axis of the case by name; two rows do equal work where these agree but for one';
-comment on column marts.fct_measurement.environment is
-'venv, made from a lock or a wheel, or prefix, prepared by the site';
 comment on column marts.fct_measurement.is_private_build is
 'Its build was named for this run and is not the suite''s own: no part of the series'' history';
 comment on column marts.fct_measurement.untried is

@@ -22,7 +22,4 @@ from raw.night;
 
 comment on view marts.fct_night is
 'One row per suite and night that its schedule promised, and what came of it';
-comment on column marts.fct_night.state is
-'waiting, met, missing, late (missing first), paused or overtaken by the run before';
-comment on column marts.fct_night.without is 'Cases without a result when it was last looked at';
 comment on column marts.fct_night.cases_without is 'How many those are';

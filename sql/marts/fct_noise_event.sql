@@ -17,6 +17,3 @@ inner join raw.run as r on e.run_id = r.run_id;
 
 comment on view marts.fct_noise_event is
 'One row per series and night that made it noisy, or steady again';
-comment on column marts.fct_noise_event.what is 'noisy, or steady: it alerts again';
-comment on column marts.fct_noise_event.spread is
-'Relative standard deviation, from night to night or within a night, the larger one';

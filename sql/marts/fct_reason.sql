@@ -9,21 +9,9 @@ with told as (
         generation,
         repeat,
         status,
-        false as is_quarantine,
-        reasons
+        reasons,
+        quarantine_reasons
     from raw.repeat
-    union all
-    select
-        run_key,
-        series_key,
-        run_at,
-        generation,
-        repeat,
-        status,
-        true as is_quarantine,
-        quarantine_reasons as reasons
-    from raw.repeat
-    where quarantine_reasons is not null
     union all
     select
         run_key,
@@ -32,22 +20,10 @@ with told as (
         generation,
         null as repeat,
         status,
-        false as is_quarantine,
-        reasons
+        reasons,
+        quarantine_reasons
     from raw.measurement
     where not is_superseded
-    union all
-    select
-        run_key,
-        series_key,
-        run_at,
-        generation,
-        null as repeat,
-        status,
-        true as is_quarantine,
-        quarantine_reasons as reasons
-    from raw.measurement
-    where not is_superseded and quarantine_reasons is not null
 )
 
 select
@@ -62,7 +38,7 @@ select
     s.workload,
     s.framework,
     t.status,
-    t.is_quarantine,
+    w.is_quarantine,
     e.ordinal,
     e.reason ->> 'code' as code,
     e.reason ->> 'node' as node,
@@ -70,7 +46,9 @@ select
     e.reason ->> 'observed' as observed,
     e.reason ->> 'expected' as expected
 from told as t
-cross join lateral jsonb_array_elements(t.reasons) with ordinality as e (reason, ordinal)
+cross join
+    lateral (values (false, t.reasons), (true, t.quarantine_reasons)) as w (is_quarantine, reasons)
+cross join lateral jsonb_array_elements(w.reasons) with ordinality as e (reason, ordinal)
 inner join raw.run as r on t.run_key = r.run_key and t.run_at = r.started_at
 inner join staging.series as s on t.series_key = s.series_key;
 

@@ -40,9 +40,6 @@ inner join raw.planned_case as p
     on e.run_key = p.run_key and e.series_key = p.series_key;
 
 comment on view marts.fct_repeat is 'One row per repeat (one launch of the gang), good or not';
-comment on column marts.fct_repeat.median_step_s is 'Median step of the slowest rank, seconds';
-comment on column marts.fct_repeat.error is
-'End of the traceback of the process that failed, or of its output; null where none did';
 comment on column marts.fct_repeat.sent_bytes_per_step is
 'Bytes that a rank sent in a step, the largest rank''s; null where they are not '
 'counted';
@@ -51,7 +48,5 @@ comment on column marts.fct_repeat.data_wait_s is
 'null for synthetic data';
 comment on column marts.fct_repeat.power_w is
 'Mean power of all devices in the windows, W; null where it is not known';
-comment on column marts.fct_repeat.throughput is 'Units of work per second over all ranks';
 comment on column marts.fct_repeat.reasons is
 'Why it does not count, as data; marts.fct_reason has a row for each';
-comment on column marts.fct_repeat.is_quarantined is 'A check refused it';

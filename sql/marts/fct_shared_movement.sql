@@ -24,7 +24,5 @@ comment on view marts.fct_shared_movement is
 'One row per run and movement that many of its series share';
 comment on column marts.fct_shared_movement.change is
 'Relative change of the level; below 0 is slower';
-comment on column marts.fct_shared_movement.members is
-'Case_id of each series that moved with it -> its own relative change';
 comment on column marts.fct_shared_movement.alert_id is
 'The one alert of it; null: a rise, or noisy series alone';

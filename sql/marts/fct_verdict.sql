@@ -42,14 +42,10 @@ left join raw.measurement as m
         and not m.is_superseded;
 
 comment on view marts.fct_verdict is 'One row per run and judged case';
-comment on column marts.fct_verdict.metric is
-'Figure that was judged, by its column in marts.fct_measurement: value and baseline are of it';
 comment on column marts.fct_verdict.change is
 'value / baseline - 1: the night''s own, which may lie outside of the level''s interval';
 comment on column marts.fct_verdict.low is
 'With high: 90 % interval of the level''s relative change';
-comment on column marts.fct_verdict.last_good_run_id is
-'Last run before the change; of a failed or missing case the last one with a value';
 comment on column marts.fct_verdict.smallest_slowdown is
 'Smallest relative fall that would be found within a week in nine of ten cases';
 comment on column marts.fct_verdict.is_quarantined is 'A check refused the figure that was judged';

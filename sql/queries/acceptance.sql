@@ -12,31 +12,8 @@ with newest as (
 )
 
 select
-    a.line,
-    a.mode,
-    a.nodes,
-    a.devices_per_node,
-    a.efficiency,
-    a.plain_ratio,
-    a.plain_low,
-    a.plain_high,
-    a.plain_absent,
-    a.variant,
-    a.build_id,
-    a.framework_version,
-    a.driver,
-    coalesce(a.driver, '') = coalesce(n.driver, '') as is_driver_same,
-    a.code_digest,
-    a.checks_digest,
-    a.run_id,
-    a.case_id,
-    a.started_at,
-    a.outcome,
-    a.code,
-    a.node,
-    a.subject,
-    a.observed,
-    a.expected
+    a.*,
+    coalesce(a.driver, '') = coalesce(n.driver, '') as is_driver_same
 from marts.fct_acceptance as a
 cross join newest as n
 where a.cluster = :cluster and a.is_newest;

@@ -155,12 +155,7 @@ order by event_id;
 
 -- name: alert_moves()
 -- Moves of all alerts from one state to another, by whom and why, oldest first.
-select
-    alert_id,
-    what,
-    to_state,
-    by_whom,
-    why
+select *
 from marts.fct_alert_event
 where what = 'moved'
 order by event_id;

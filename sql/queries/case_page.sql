@@ -38,13 +38,7 @@ where p.run_id = :run_id and p.case_id = :case_id;
 
 -- name: case_failed_checks(run_id, case_id)
 -- Checks that results of a case did not meet, those of the median first.
-select
-    f.generation,
-    f.repeat,
-    f.check_name,
-    f.severity,
-    f.observed,
-    f.expected
+select f.*
 from raw.run as r
 inner join raw.series as s on r.cluster = s.cluster
 inner join raw.failed_check as f

@@ -89,24 +89,9 @@ order by change, case_id;
 -- Confirmations that are pending, running or over, with their series, in the order of their
 -- requests: what is expected to bring most for its time first. A null parameter does not constrain.
 select
-    c.confirmation_id,
-    c.alert_id,
-    c.run_id,
+    c.*,
     a.case_id,
     a.cluster,
-    c.state,
-    c.asked_by,
-    c.comparison_id,
-    c.outcome,
-    c.sentence,
-    c.ratio,
-    c.low,
-    c.high,
-    c.rounds,
-    c.asked_at,
-    c.until,
-    c.ended_at,
-    c.detail,
     c.until <= now() as is_overdue
 from raw.confirmation as c
 inner join raw.alert as a on c.alert_id = a.alert_id

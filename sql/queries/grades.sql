@@ -137,47 +137,11 @@ select
 from quiet
 where nights > 0;
 
--- name: store_detector_grade*!
--- A grade of a night. When it was notified is kept.
-insert into raw.detector_grade as t (
-    run_id,
-    measure,
-    trials,
-    hits,
-    rate,
-    low,
-    high,
-    median_delay,
-    spoiled,
-    limit_value,
-    below,
-    is_news
-)
-values (
-    :run_id,
-    :measure,
-    :trials,
-    :hits,
-    :rate,
-    :low,
-    :high,
-    :median_delay,
-    :spoiled,
-    :limit_value,
-    :below,
-    :is_news
-)
-on conflict (run_id, measure) do update set
-    trials = excluded.trials,
-    hits = excluded.hits,
-    rate = excluded.rate,
-    low = excluded.low,
-    high = excluded.high,
-    median_delay = excluded.median_delay,
-    spoiled = excluded.spoiled,
-    limit_value = excluded.limit_value,
-    below = excluded.below,
-    is_news = t.is_news or excluded.is_news;
+-- name: mark_grade_news*!
+-- Marks a grade as news.
+update raw.detector_grade
+set is_news = true
+where run_id = :run_id and measure = :measure and not is_news;
 
 -- name: mark_grade_notified*!
 -- Marks a fall of a grade as notified.

@@ -2,11 +2,7 @@
 
 -- name: watched_suite(suite)
 -- A suite's cluster and schedule as the last deadline check found them.
-select
-    cluster,
-    timetable,
-    since,
-    seen_at
+select *
 from raw.suite_watch
 where suite = :suite;
 
@@ -78,22 +74,8 @@ from raw.deadline_check;
 -- name: unfinished_nights(suite, cluster, since)
 -- Nights that are not over, and those of which something is unnotified.
 select
-    suite,
-    cluster,
-    scheduled_at,
-    until,
-    due_at,
-    why,
-    state,
-    sentence,
-    run_id,
-    without,
-    is_empty,
-    was_paused,
-    is_silence,
-    missing_at,
+    *,
     told_at as notified_at,
-    ended_at,
     end_told_at as end_notified_at
 from raw.night
 where

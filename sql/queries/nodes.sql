@@ -3,15 +3,7 @@
 -- name: node_events(cluster, max_rows)
 -- The newest events of each node of a cluster, and all that people entered: a node that a person
 -- put into quarantine is released by a person only, however many events have followed.
-select
-    e.cluster,
-    e.node,
-    e.run_id,
-    e.subject,
-    e.at,
-    e.kind,
-    e.reasons,
-    e.by_whom
+select e.*
 from staging.node as n
 cross join
     lateral (
@@ -35,35 +27,21 @@ order by e.node, e.at;
 
 -- name: node_states(cluster)
 -- State of each node of a cluster.
-select
-    cluster,
-    node,
-    state,
-    since,
-    reasons,
-    by_whom,
-    faults
+select *
 from raw.node_state
 where cluster = :cluster
 order by node;
 
 -- name: nodes(cluster)
--- The nodes of a cluster with their state and last preflight.
+-- Nodes with their state and last preflight; a null cluster does not constrain.
 select *
 from marts.dim_node
-where cluster = :cluster
-order by node;
+where :cluster::text is null or cluster = :cluster
+order by cluster asc, node asc;
 
 -- name: node_state_changes(cluster, node, max_rows)
 -- The history of a cluster's nodes, newest first.
-select
-    cluster,
-    node,
-    changed_at,
-    state,
-    since,
-    reasons,
-    by_whom
+select *
 from raw.node_state_change
 where
     cluster = :cluster

@@ -81,14 +81,7 @@ group by r.run_id, v.kind;
 
 -- name: ui_left_out(run_ids, max_rows)
 -- The cases that some runs had no room for.
-select
-    case_id,
-    cluster,
-    run_id,
-    suite,
-    code,
-    observed,
-    expected
+select *
 from marts.fct_left_out
 where run_id = any(:run_ids)
 order by suite asc, case_id asc
@@ -397,13 +390,7 @@ order by axis desc, cluster asc, unit asc, work asc, framework asc, x asc;
 
 -- name: ui_roofline(case_id, cluster, run_id)
 -- What a step of a case in a run was bound by.
-select
-    bound,
-    absent,
-    input_share,
-    compute_share,
-    memory_share,
-    network_share
+select *
 from marts.roofline
 where case_id = :case_id and cluster = :cluster and run_id = :run_id;
 
@@ -524,18 +511,7 @@ where fingerprint_id = any(:fingerprint_ids);
 
 -- name: ui_series_references(case_id, cluster)
 -- Published figures of a series' cell; other hardware measured them.
-select
-    reference_id,
-    source_document,
-    figure,
-    metric,
-    unit,
-    published_value,
-    published_device,
-    published_version,
-    is_unit_doubtful,
-    measured_value,
-    measured_is_synthetic
+select *
 from marts.fct_reference
 where
     case_id = :case_id
@@ -545,80 +521,20 @@ order by metric asc, source_document asc, reference_id asc;
 
 -- name: ui_repeats(run_id, case_id)
 -- Every launch of a case in a run, good or not, in their order.
-select
-    generation,
-    repeat,
-    started_at,
-    status,
-    reasons,
-    is_quarantined,
-    quarantine_reasons,
-    throughput,
-    unit,
-    window_s,
-    steps,
-    median_step_s,
-    overlap,
-    drift,
-    time_to_first_step_s,
-    peak_resident_bytes,
-    sent_bytes_per_step,
-    data_wait_s,
-    power_w,
-    loss_first,
-    loss_median,
-    error
+select *
 from marts.fct_repeat
 where run_id = :run_id and case_id = :case_id
 order by generation asc, repeat asc;
 
 -- name: ui_clusters()
 -- The clusters that runs were planned on.
-select
-    cluster,
-    description,
-    device_kind,
-    nodes,
-    devices_per_node,
-    runs,
-    first_run_at,
-    last_run_at
+select *
 from marts.dim_cluster
 order by cluster;
 
--- name: ui_nodes()
--- All nodes that were ever looked at: where they stand.
-select
-    cluster,
-    node,
-    address,
-    state,
-    state_since,
-    state_reasons,
-    state_by,
-    faults_in_a_row,
-    last_preflight_at,
-    last_preflight_run_id,
-    was_reachable,
-    last_level,
-    last_complaints
-from marts.dim_node
-order by cluster asc, node asc;
-
 -- name: ui_controls()
 -- The newest control measurement of each node, metric, device and backend.
-select
-    h.cluster,
-    h.node,
-    h.metric,
-    h.device,
-    h.backend,
-    h.at,
-    h.run_id,
-    h.median,
-    h.unit,
-    h.median_before,
-    h.ratio
+select h.*
 from staging.control_series as s
 cross join
     lateral (

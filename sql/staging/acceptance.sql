@@ -127,11 +127,6 @@ comment on column staging.acceptance.case_id is 'Smoke case that tried it';
 comment on column staging.acceptance.trainers is 'Devices that trained';
 comment on column staging.acceptance.efficiency is
 'Speed-up over one device in the same acceptance, divided by the devices; null where it has none';
-comment on column staging.acceptance.plain_ratio is
-'Throughput over that of a plain loop of the framework in turn with it; null where it has none';
-comment on column staging.acceptance.plain_low is
-'With plain_high the 95 % interval of plain_ratio';
-comment on column staging.acceptance.plain_high is 'Its other end';
 comment on column staging.acceptance.plain_absent is 'Why there is no plain_ratio';
 comment on column staging.acceptance.driver is
 'Of the GPUs that the preflight of the run found; null without GPUs';

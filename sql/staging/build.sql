@@ -1,14 +1,7 @@
 -- Grain: one row per build of a framework line.
 create or replace view staging.build as
 select
-    build_key,
-    build_id,
-    line,
-    variant,
-    source,
-    version,
-    location,
-    digest,
+    *,
     case when source = 'path' then 'prefix' else 'venv' end as environment
 from raw.build;
 

@@ -107,7 +107,6 @@ comment on column staging.reference_result.is_empty is 'The original leaves the 
 comment on column staging.reference_result.is_unit_doubtful is
 'The original''s axis label contradicts its magnitude: compare ratios only';
 comment on column staging.reference_result.source_document is 'Document that the cell is in';
-comment on column staging.reference_result.figure is 'Table or figure in it';
 comment on column staging.reference_result.workload is 'Workload, in our words';
 comment on column staging.reference_result.workload_text is 'Workload, in its words';
 comment on column staging.reference_result.dataset is 'Data set; null where it is not stated';
@@ -141,7 +140,6 @@ comment on column staging.reference_result.variant_text is
 'What else tells the cell from others, in its words';
 comment on column staging.reference_result.implementation is
 'Which of several programs; null where the variant is an axis';
-comment on column staging.reference_result.metric is 'What was measured';
 comment on column staging.reference_result.unit is
 'Unit of work, in our words; null where it is doubtful';
 comment on column staging.reference_result.unit_text is 'Unit of value, in its words';

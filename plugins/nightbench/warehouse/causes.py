@@ -56,7 +56,7 @@ class CauseRepository(Repository):
     def store(self, rows: Sequence[Row]) -> None:
         """Store the causes that a run found; `evidence` is a sequence of `CauseEvidence`."""
         with self._transaction("store the causes of alerts"):
-            self._write("store_cause", *map(_cause, rows))
+            self._store("alert_cause", [_cause(r) for r in rows], "alert_id run_id", stamp="at")
 
 
 def _cause(row: Row) -> Row:

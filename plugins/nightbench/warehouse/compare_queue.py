@@ -54,14 +54,12 @@ class CompareQueue(Repository):
     def adopt(self, request_id: int, was: str, dag_run_id: str) -> bool:
         """Go on with a comparison of a DAG run that has ended; False where another one does."""
         row = {"request_id": request_id, "was": was, "dag_run_id": dag_run_id}
-        with self._transaction(f"go on with comparison {request_id}"):
-            return self._write("adopt_compare", row) > 0
+        return self._do(f"go on with comparison {request_id}", "adopt_compare", **row) > 0
 
     def spend(self, request_id: int, dag_run_id: str, seconds: float) -> None:
         """Note that a running comparison has taken so much more, if it is ours."""
         row = {"request_id": request_id, "dag_run_id": dag_run_id, "spent_s": seconds}
-        with self._transaction(f"note what comparison {request_id} has taken"):
-            self._write("spend_compare", row)
+        self._do(f"note what comparison {request_id} has taken", "spend_compare", **row)
 
     def leave(
         self,
@@ -82,8 +80,7 @@ class CompareQueue(Repository):
             "result": None if result is None else Json(dict(result)),
             "spent_s": spent_s,
         }
-        with self._transaction(f"end comparison {request_id}"):
-            return self._write("leave_compare", row) > 0
+        return self._do(f"end comparison {request_id}", "leave_compare", **row) > 0
 
 
 class CompareDesk(Repository):

@@ -129,7 +129,9 @@ class GradeRepository(Repository):
         """Store the grades of a night, each with whether it is news that it is not good enough."""
         rows = [vars(grade) | {"run_id": run_id, "is_news": is_news} for grade, is_news in grades]
         with self._transaction(f"store the detector's grades of run {run_id}"):
-            self._write("store_detector_grade", *rows)
+            self._store("detector_grade", rows, "run_id measure", keep="is_news")
+            # What was news once stays so when the run is judged again.
+            self._write("mark_grade_news", *(row for row in rows if row["is_news"]))
 
     def latest(
         self,

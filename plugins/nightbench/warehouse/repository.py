@@ -73,13 +73,19 @@ class Repository:
             return self._write(name, row)
 
     def _store(
-        self, table: str, rows: Sequence[Mapping[str, Any]], key: str = "", keep: str = ""
+        self,
+        table: str,
+        rows: Sequence[Mapping[str, Any]],
+        key: str = "",
+        keep: str = "",
+        stamp: str = "",
     ) -> int:
         """Insert rows or update those that differ, many at once, inside of a transaction.
 
         The table is one of schema raw, `key` the columns of the unique constraint that tells rows
         apart and `keep` those that are never updated, separated by blanks. No two rows may have the
-        same key. Without a key nothing is updated: what is there stays.
+        same key. Without a key nothing is updated: what is there stays. `stamp` is a column that
+        says when a row was stored, and later when it was last updated.
 
         Returns:
             How many rows were new or different.
@@ -95,9 +101,15 @@ class Repository:
             )
 
         update = sql.SQL(
-            "do update set ({changing}) = row({new}) where row({old}) is distinct from row({new})"
+            "do update set ({changing}) = row({new}){stamped} "
+            "where row({old}) is distinct from row({new})"
         ).format(
-            changing=names(changing), new=names(changing, "excluded"), old=names(changing, "t")
+            changing=names(changing),
+            new=names(changing, "excluded"),
+            old=names(changing, "t"),
+            stamped=sql.SQL(", {} = clock_timestamp()").format(sql.Identifier(stamp))
+            if stamp
+            else sql.SQL(""),
         )
         statement = sql.SQL(
             "insert into raw.{table} as t ({columns}) values %s on conflict {key} {update} "

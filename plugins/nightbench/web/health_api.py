@@ -72,7 +72,7 @@ class HealthApi:
                             sentence(each) for each in reasons_from_json(row["state_reasons"])
                         ]
                     }
-                    for row in repository.read("ui_nodes")
+                    for row in repository.read("nodes", cluster=None)
                 ],
                 controls=repository.read("ui_controls"),
                 use=repository.read("ui_node_use"),
