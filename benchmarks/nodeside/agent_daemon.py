@@ -315,6 +315,7 @@ class Agent:
         found = fingerprint(self.job.code, self.job.python, self.job.document)
         write_json(os.path.join(self.job.folder, "fingerprint.json"), found)
         self.job.bind(found)
+        self.job.keep_compiled(found)
         while True:
             why = self._end_reasons()
             if why:

@@ -22,7 +22,7 @@ def clean(
     lock_dir: str | None,
     job_root: str | None = None,
 ) -> dict[str, Any]:
-    """Remove jobs, environments, wheels and code that were not used for `keep_days`.
+    """Remove jobs, environments, wheels, code and compiled files not used for `keep_days`.
 
     It holds the node's lock, so that nothing is measured or built meanwhile.
 
@@ -94,7 +94,8 @@ class _Cleaner:
             wanted = any(each and each.startswith(name) for each in self._keep_code | digests)
             if not wanted and _mtime(code) < self._oldest:
                 self._remove(code)
-        for each in self._below("wheels/*") + self._below("commits/*"):
+        compiled = self._below("compiled/*", self._job_root)
+        for each in self._below("wheels/*") + self._below("commits/*") + compiled:
             if _mtime(each) < self._oldest:
                 self._remove(each)
         return {

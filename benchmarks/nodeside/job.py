@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import json
 import os
 import sys
 from typing import Any, Mapping
@@ -15,6 +17,7 @@ from nodeside.processes import AGENT_MARK, AGENT_NODE, JOB_MARK, NODE_MARK
 
 NEIGHBOURS = {"action": "record", "wait_s": 600.0, "cpu_share": 0.1, "gpu": True}
 """Policy of a job that has none for foreign work."""
+_COMPILE_CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -84,6 +87,7 @@ class NodeJob:
         self.locks_devices = document.get("lock", "node") == "devices"
         self.stack_tool: str | None = document.get("stack_tool")
         self._beside: dict[str, list[int]] = {}
+        self._compiled: str | None = None
         self.log = EventLog(os.path.join(self.folder, "agent.jsonl"))
 
     @property
@@ -104,6 +108,19 @@ class NodeJob:
         found = beside_devices(devices, fingerprint, self._cores(), self.locks_devices)
         if all(len(cores) >= (case.get("threads") or 1) for cores in found.values()):
             self._beside = found
+
+    def keep_compiled(self, fingerprint: Mapping[str, Any]) -> None:
+        """Name the folder of what frameworks compile, `compiled/DIGEST` beside the jobs.
+
+        Jobs share it that have the same build, packages, hardware, driver and kernel.
+        """
+        build = [fingerprint[name] for name in ("id", "build", "packages")]
+        digest = hashlib.sha256(json.dumps([self.python, *build], sort_keys=True).encode())
+        below = os.path.join(os.sep, "jobs", self.job_id, self.node)
+        root = self.folder[: -len(below)] if self.folder.endswith(below) else self.folder
+        self._compiled = os.path.join(root, "compiled", digest.hexdigest()[:12])
+        os.makedirs(self._compiled, exist_ok=True)
+        os.utime(self._compiled)  # `clean` reads it as the last use
 
     def cores_of(self, name: str) -> list[int]:
         """Return the cores of a process; empty where it may use all."""
@@ -180,6 +197,9 @@ class NodeJob:
         case = document["case"]
         threads = case.get("threads") or case.get("cpus") or max(1, len(self.cpus) // sharing)
         env.update({name: str(threads) for name in _THREAD_VARIABLES})
+        if self._compiled:
+            for variable, name in _COMPILE_CACHES.items():
+                env.setdefault(variable, os.path.join(self._compiled, name))
         # Gloo would take the address of the host's name, which may be a loopback's.
         interface = self.here["interface"] or interface_of(self.here["data_address"])
         if interface:

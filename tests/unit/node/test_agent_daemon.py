@@ -10,10 +10,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from node_driver import AGENT, PYTHON, NodeDriver, one_node, reason, verb, wait_until, why
+from node_driver import AGENT, CODE, PYTHON, NodeDriver, one_node, reason, verb, wait_until, why
 from nodeside.files import utc_now
+from nodeside.job import NodeJob
 from nodeside.processes import is_running
 
 
@@ -325,6 +327,9 @@ def test_doctor_and_clean(drive, tmp_path):
     for digest in ("in-a-job", "current", "forgotten"):
         (root / "code" / digest).mkdir(parents=True)
         os.utime(root / "code" / digest, (0, 0))
+    for name in ("old", "new"):
+        (root / "compiled" / name / "inductor").mkdir(parents=True)
+    os.utime(root / "compiled" / "old", (0, 0))
     for name in ("old-cpu-0", "new-cpu-1"):
         (root / "envs" / name).mkdir(parents=True)
         (root / "envs" / name / ".ok.json").write_text("{}")
@@ -336,10 +341,31 @@ def test_doctor_and_clean(drive, tmp_path):
     node.stop()
     code, answer = verb("clean", *words, "30", env=node.env)
     assert code == 0
-    assert answer["removed"] == ["envs/old-cpu-0", "code/forgotten"]
+    assert answer["removed"] == ["envs/old-cpu-0", "code/forgotten", "compiled/old"]
     for path in (job, job / "job.json"):
         os.utime(path, (0, 0))
     answer = verb("clean", *words, "30", env=node.env)[1]
     assert answer["removed"] == ["jobs/old-run/case/g0/n1", "code/in-a-job"]
     assert not (root / "jobs" / "old-run").exists()
     assert sorted(p.name for p in (root / "code").iterdir()) == ["current"]
+
+
+def test_what_is_compiled_is_kept_for_one_build_on_one_kind_of_node(tmp_path):
+    document = one_node()
+    folder = tmp_path / "jobs" / document["job_id"] / "n1"
+    folder.mkdir(parents=True)
+    (folder / "job.json").write_text(json.dumps(document))
+    python = folder / "python"
+    found = {"id": "hardware", "build": document["framework"], "packages": {"torch": "2.9"}}
+
+    def cache(of: dict[str, Any] = found, env: str = "a") -> str:
+        python.write_text(f"/envs/{env}/bin/python")
+        job = NodeJob(str(folder), "n1", str(CODE))
+        job.keep_compiled(of)
+        given = job.environment(document["processes"][0], {}, 1)
+        assert Path(given["TRITON_CACHE_DIR"]).parent.is_dir()
+        return str(given["TORCHINDUCTOR_CACHE_DIR"])
+
+    assert Path(cache()).parents[2] == tmp_path, "beside the jobs, which are removed sooner"
+    others = [cache(found | {"id": "b"}), cache(found | {"packages": {}}), cache(env="b")]
+    assert len({cache(), cache(), *others}) == 4
