@@ -83,15 +83,8 @@ class Fleet(Live):
         else:
             words = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', name]
             words += airflow.command(*_command(name))
-        processes.start(
-            name,
-            words,
-            env=self.environments.get(name, _bare()),
-            log=home.logs / f"{name}.log",
-            pid_file=home.run / f"{name}.pid",
-            home=home.root,
-            cwd=home.root,
-        )
+        env = self.environments.get(name, _bare())
+        processes.start(home, name, words, env=env, cwd=home.root)
 
     def kill(self, name: str) -> float:
         """SIGKILL for a service and all that it has started; the time of that."""

@@ -180,12 +180,5 @@ def migrate(home: Home, env: dict[str, str], fresh: bool) -> bool:
 
 def start(home: Home, env: dict[str, str], service: str) -> processes.Service:
     """Start one of `SERVICES`."""
-    return processes.start(
-        service,
-        command(service, *_ARGUMENTS.get(service, ())),
-        env=env,
-        log=home.logs / f"{service}.log",
-        pid_file=home.run / f"{service}.pid",
-        home=home.root,
-        cwd=home.airflow,
-    )
+    words = command(service, *_ARGUMENTS.get(service, ()))
+    return processes.start(home, service, words, env=env, cwd=home.airflow)

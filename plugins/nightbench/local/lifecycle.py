@@ -165,18 +165,11 @@ def _start_cluster(stack: Stack) -> None:
     words = ("--home", str(stack.home.root), "--nodes", str(NODES))
     env = {**os.environ, **uv_env()}
     env.pop("PYTHONPATH", None)
-    processes.start(
-        CLUSTER,
-        [
-            *(str(venv_bin() / "python"), "-m", "nightbench.local.local_cluster"),
-            *(*words, "--port", str(stack.ports.cluster)),
-        ],
-        env=env,
-        log=stack.home.logs / f"{CLUSTER}.log",
-        pid_file=stack.pid_file(CLUSTER),
-        home=stack.home.root,
-        cwd=stack.home.cluster,
-    )
+    command = [
+        *(str(venv_bin() / "python"), "-m", "nightbench.local.local_cluster"),
+        *(*words, "--port", str(stack.ports.cluster)),
+    ]
+    processes.start(stack.home, CLUSTER, command, env=env, cwd=stack.home.cluster)
 
 
 def _start_airflow(stack: Stack, names: set[str]) -> Iterator[str]:
@@ -260,17 +253,10 @@ def down(home: Home) -> Iterator[str]:
 def start_keepers(home: Home) -> Iterator[str]:
     """Start the keepers that do not run; yield a line if there were any."""
     missing = [name for name in KEEPERS if processes.read(home.run / f"{name}.pid") is None]
+    # They run elsewhere: the project is that of the folder in which `up` was called.
+    env = {**os.environ, "NIGHTBENCH_DAGS": str(dags_folder().absolute())}
     for name in missing:
-        processes.start(
-            name,
-            keeper_command(home),
-            # They run elsewhere: the project is that of the folder in which `up` was called.
-            env={**os.environ, "NIGHTBENCH_DAGS": str(dags_folder().absolute())},
-            log=home.logs / f"{name}.log",
-            pid_file=home.run / f"{name}.pid",
-            home=home.root,
-            cwd=home.root,
-        )
+        processes.start(home, name, keeper_command(home), env=env, cwd=home.root)
     if missing:
         yield "keepers: they restart services that die or hang, until nightbench down"
 

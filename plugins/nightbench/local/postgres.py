@@ -168,14 +168,8 @@ def start(home: Home, port: int) -> processes.Service:
     words = [f"-c{name}={value}" for name, value in settings.items()]
     # After a crash of the machine the pid in postmaster.pid may be another process's; the server
     # itself checks it, and its shared memory, before it refuses.
-    return processes.start(
-        "postgres",
-        [*identity(), str(binaries() / "postgres"), "-D", str(home.postgres), *words],
-        env=environment(),
-        log=home.logs / "postgres.log",
-        pid_file=home.run / "postgres.pid",
-        home=home.root,
-    )
+    command = [*identity(), str(binaries() / "postgres"), "-D", str(home.postgres), *words]
+    return processes.start(home, "postgres", command, env=environment())
 
 
 def dsn(ports: Ports, secrets: Secrets, role: str, database: str = WAREHOUSE) -> str:

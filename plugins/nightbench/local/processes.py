@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from nightbench.local.home import MARK
+from nightbench.local.home import MARK, Home
 
 ROTATE_BYTES = 20 * 1000**2
 
@@ -59,20 +59,14 @@ def read(pid_file: Path) -> Service | None:
 
 
 def start(
-    name: str,
-    argv: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    log: Path,
-    pid_file: Path,
-    home: Path,
-    cwd: Path | None = None,
+    home: Home, name: str, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path | None = None
 ) -> Service:
     """Start a service in a session of its own, its output appended to its log.
 
     Raises:
         OSError: the program cannot be started.
     """
+    log, pid_file = home.logs / f"{name}.log", home.run / f"{name}.pid"
     if log.exists() and log.stat().st_size > ROTATE_BYTES:
         log.replace(log.with_suffix(log.suffix + ".1"))
     with log.open("ab") as stream:
@@ -80,7 +74,7 @@ def start(
         stream.flush()
         child = subprocess.Popen(
             list(argv),
-            env={**env, MARK: str(home)},
+            env={**env, MARK: str(home.root)},
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,

@@ -87,12 +87,10 @@ def test_what_is_healthy_is_left_alone_and_what_stays_sick_is_mended(
     mender = MENDER.format(calls=str(calls), broken=str(tmp_path / "never"))
     monkeypatch.setattr(lifecycle, "keeper_command", lambda home: [sys.executable, "-c", mender])
     processes.start(
+        home,
         "triggerer",
         [sys.executable, "-c", "import time; time.sleep(600)"],
         env=dict(os.environ),
-        log=tmp_path / "log",
-        pid_file=home.run / "triggerer.pid",
-        home=home.root,
     )
     # What was healthy between is not restarted with what hangs.
     sick = [{"triggerer", "scheduler"}, {"triggerer"}, {"triggerer", "dag-processor"}]

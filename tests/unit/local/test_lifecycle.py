@@ -42,14 +42,8 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 
 def start(stack: Stack, service: str, *words: str) -> None:
-    processes.start(
-        service,
-        [sys.executable, "-c", *words],
-        env=dict(os.environ),
-        log=stack.home.logs / f"{service}.log",
-        pid_file=stack.pid_file(service),
-        home=stack.home.root,
-    )
+    command = [sys.executable, "-c", *words]
+    processes.start(stack.home, service, command, env=dict(os.environ))
 
 
 def wait_for_answer(port: int) -> None:

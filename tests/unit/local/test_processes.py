@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nightbench.local import logfiles, processes
+from nightbench.local.home import Home
 
 # Starts a grandchild in a session of its own that ignores SIGTERM, then sleeps.
 PARENT = """
@@ -37,26 +38,22 @@ def home(tmp_path: Path):
 
 
 def start(home: Path, code: str, *words: str, name: str = "service") -> processes.Service:
-    return processes.start(
-        name,
-        [sys.executable, "-c", code, *words],
-        env=dict(os.environ),
-        log=home / f"{name}.log",
-        pid_file=home / f"{name}.pid",
-        home=home,
-    )
+    place = Home(home)
+    place.make()
+    command = [sys.executable, "-c", code, *words]
+    return processes.start(place, name, command, env=dict(os.environ))
 
 
 def test_a_service_is_known_by_pid_and_start_time(home: Path) -> None:
     service = start(home, PARENT, str(home / "child"))
-    assert processes.read(home / "service.pid") == service
+    assert processes.read(home / "run" / "service.pid") == service
 
     # The same number with another start time is another process: not ours.
-    text = (home / "service.pid").read_text()
+    text = (home / "run" / "service.pid").read_text()
     stale = text.replace(str(service.start_ticks), str(service.start_ticks - 1))
-    (home / "service.pid").write_text(stale)
-    assert processes.read(home / "service.pid") is None
-    assert processes.stop(home / "service.pid") is False
+    (home / "run" / "service.pid").write_text(stale)
+    assert processes.read(home / "run" / "service.pid") is None
+    assert processes.stop(home / "run" / "service.pid") is False
     assert service.alive()
 
 
@@ -65,11 +62,11 @@ def test_stop_ends_a_grandchild_that_left_the_group_and_ignores_sigterm(home: Pa
     grandchild = int(wait_for(home / "child"))
     assert processes.start_ticks(grandchild) is not None
 
-    assert processes.stop(home / "service.pid", patience_s=2.0) is True
+    assert processes.stop(home / "run" / "service.pid", patience_s=2.0) is True
 
     assert processes.start_ticks(service.pid) is None
     assert processes.start_ticks(grandchild) is None
-    assert not (home / "service.pid").exists()
+    assert not (home / "run" / "service.pid").exists()
 
 
 def test_leftovers_of_a_killed_service_are_found_by_their_mark(home: Path) -> None:
@@ -115,7 +112,7 @@ def test_output_goes_to_the_log_and_its_tail_can_be_shown(home: Path) -> None:
     start(home, PARENT, str(home / "child"))
     wait_for(home / "child")
     deadline = time.monotonic() + 120
-    while logfiles.tail(home / "service.log", 1) != ["started"]:
+    while logfiles.tail(home / "logs" / "service.log", 1) != ["started"]:
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -126,5 +123,5 @@ def test_a_process_that_ended_is_gone_although_nobody_collected_it(home: Path) -
     while service.alive():  # a zombie of ours from here on
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    assert processes.read(home / "service.pid") is None
+    assert processes.read(home / "run" / "service.pid") is None
     os.waitpid(service.pid, 0)
