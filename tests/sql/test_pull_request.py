@@ -85,7 +85,7 @@ def measure(
             for node in found[1].nodes
         }
         return engine.experiment_context(
-            *found, reached, lambda: connect(warehouse.loader), here.spool, until=until
+            *found, reached, lambda: connect(warehouse.loader), until=until
         )
 
     monkeypatch.setattr(compare_dag, "experiment_context", context)

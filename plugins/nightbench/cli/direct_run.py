@@ -94,7 +94,6 @@ def _measure_beside(chosen: Chosen, plan: RunPlan, targets: Mapping[str, SshTarg
             chosen.catalog,
             targets,
             common.open_warehouse,
-            spool,
             outside_hours=True,  # The plan has looked at the hours; they end with the night.
             until=plan.jobs[0].deadline if plan.jobs else None,
         )

@@ -61,7 +61,7 @@ from nightbench.night import cluster_preflight, run_preflight
 from nightbench.night.code_snapshot import shipment_of_now
 from nightbench.night.planning import case_histories, open_now
 from nightbench.nodes import NodesOut, NodeState
-from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome, RunSpool, Spool
+from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome, RunSpool, Spool, open_spool
 from nightbench.warehouse import WarehouseUnavailable, opened
 from nightbench.warehouse.connection import Connect
 
@@ -84,7 +84,6 @@ def experiment_context(
     catalog: Catalog,
     targets: Mapping[str, SshTarget],
     connect: Connect,
-    spool: Spool,
     *,
     outside_hours: bool = False,
     until: datetime | None = None,
@@ -107,7 +106,7 @@ def experiment_context(
             states = warehouse.nodes.states(cluster.name)
     except WarehouseUnavailable:
         pass  # Nobody knows of quarantines then; the preflight counts all the same.
-    past = case_histories(cluster.name, connect, spool) if deadline is not None else {}
+    past = case_histories(cluster.name, connect, open_spool()) if deadline is not None else {}
     return ExperimentContext(
         suite,
         cluster,

@@ -174,7 +174,6 @@ def experiment_context(
     from nightbench.experiments import engine
     from nightbench.night.acceptance import accepting
     from nightbench.orchestration.ssh_targets import ssh_targets
-    from nightbench.spool import open_spool
 
     cases = (case_id,) if case_id else ()
     request = RunRequest(suite, cluster=cluster, cases=cases)
@@ -185,7 +184,6 @@ def experiment_context(
         catalog,
         ssh_targets(where),
         connect,
-        open_spool(),
         outside_hours=outside_hours,
         until=until,
     )
