@@ -60,6 +60,9 @@ OPTIMIZERS = {"sgd": sgd, "momentum": momentum, "adam": adam, "adamw": adamw}
 
 AUTOCAST = {"bf16": "bfloat16", "fp16": "float16"}
 
+BUFFERS = {"ddp_buffer_1mb": 1, "ddp_buffer_100mb": 100}
+"""`tuning` -> megabytes of gradients that DataParallel exchanges at once, in place of 25."""
+
 
 class EagerTrainer(Base):
     """One rank."""
@@ -80,7 +83,11 @@ class EagerTrainer(Base):
 
     def distribute(self, optimizer):
         """Sets what computes the forward, and the optimiser, of which it gets the maker."""
-        self.forward = paddle.DataParallel(self.model) if self.context.grouped else self.model
+        size = BUFFERS.get(self.context.case.get("tuning"))
+        sizes = {} if size is None else {"comm_buffer_size": size, "last_comm_buffer_size": size}
+        self.forward = self.model
+        if self.context.grouped:
+            self.forward = paddle.DataParallel(self.model, **sizes)
         self.optimizer = optimizer()
 
     def placed(self, batch):
@@ -118,6 +125,12 @@ class EagerTrainer(Base):
         if dtype is None:
             return contextlib.nullcontext()
         return paddle.amp.auto_cast(level="O1", dtype=dtype)
+
+    def modes_used(self):
+        """How much the reducer exchanges at once."""
+        size = getattr(self.forward, "comm_buffer_size", None)
+        tuned = {of * 2**20: name for name, of in BUFFERS.items()}
+        return {"tuning": tuned[size]} if size in tuned else {}
 
     def weights(self):
         """Name -> value of all trainable parameters."""

@@ -52,8 +52,8 @@ class Trainer(EagerTrainer):
             self.sent_bytes_per_step = sent.bytes
 
     def modes_used(self):
-        """What ranks hold."""
-        found = {}
+        """What ranks hold, and how much they exchange at once."""
+        found = super().modes_used()
         if self.sharding:
             found["shard_stage"] = self.sharding.stage_of(self.forward, self.optimizer)
         if self.matrices:

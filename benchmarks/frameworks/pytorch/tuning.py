@@ -109,7 +109,7 @@ def _compiles(name):
     """Whether kernels were chosen by timing them, or recorded as graphs."""
     counted = torch._dynamo.utils.counters["inductor"]
     if name == "compile_max_autotune":
-        return counted["select_algorithm_autotune"] + counted["select_algorithm_precompile"] > 0
+        return counted["select_algorithm_autotune"] > 0
     return counted["cudagraph_skips"] == 0 and torch.cuda.is_available()
 
 
