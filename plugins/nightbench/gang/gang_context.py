@@ -13,7 +13,7 @@ from nightbench.gang.fanout import NodeMonitor, call_each
 from nightbench.gang.node_client import NodeClient
 from nightbench.gang.progress import OnEvent, ProgressDocument, ignore
 from nightbench.gang.slurm_launcher import SlurmLauncher
-from nightbench.gang.ssh_pool import SharedTransport
+from nightbench.gang.ssh_transport import SshTransport
 from nightbench.spool import CaseStore, RepeatOutcome
 
 PROGRESS_INTERVAL_S = 1.0
@@ -33,7 +33,7 @@ class GangContext:
     def __init__(
         self,
         job: JobSpec,
-        transports: Mapping[str, SharedTransport],
+        transports: Mapping[str, SshTransport],
         store: CaseStore,
         on_event: OnEvent = ignore,
         clock: Callable[[], float] = time.monotonic,

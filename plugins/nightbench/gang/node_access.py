@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 from nightbench.core.model import ClockOffset, EnvironmentPolicy, JobSpec, Node
 from nightbench.gang.errors import AgentCrashed, GangError, remote_failure
 from nightbench.gang.ssh_connection import OnLine
-from nightbench.gang.ssh_pool import SharedTransport, shared_transport
 from nightbench.gang.ssh_target import SshTarget
-from nightbench.gang.ssh_transport import SshTransport
+from nightbench.gang.ssh_transport import SshTransport, shared_transport
 
 T = TypeVar("T")
 
@@ -30,13 +29,13 @@ EXCHANGES = 10
 @asynccontextmanager
 async def connections(
     nodes: Iterable[Node], targets: Mapping[str, SshTarget]
-) -> AsyncIterator[dict[str, SharedTransport]]:
+) -> AsyncIterator[dict[str, SshTransport]]:
     """Yield transports to the nodes by name; they are closed at the end.
 
     Raises:
         GangError: a node has no target.
     """
-    transports: dict[str, SharedTransport] = {}
+    transports: dict[str, SshTransport] = {}
     for node in nodes:
         if node.name not in targets:
             raise GangError(

@@ -13,7 +13,7 @@ from nightbench.gang.decisions import SERVING, NodeView, ProcessView
 from nightbench.gang.errors import NodeError, RemoteFailure
 from nightbench.gang.node_access import EXCHANGES, Agent, best_offset, repeat_dir
 from nightbench.gang.slurm_launcher import SlurmLauncher
-from nightbench.gang.ssh_pool import SharedTransport
+from nightbench.gang.ssh_transport import SshTransport
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -33,7 +33,7 @@ class NodeClient:
         self,
         job: JobSpec,
         node: Node,
-        transport: SharedTransport,
+        transport: SshTransport,
         clock: Callable[[], float] = time.monotonic,
         launcher: SlurmLauncher | None = None,
     ) -> None:
