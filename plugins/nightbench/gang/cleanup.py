@@ -20,8 +20,8 @@ from nightbench.core.model import (
     Reason,
     ReasonCode,
 )
-from nightbench.gang.errors import GangError, RemoteFailure
-from nightbench.gang.node_access import Agent, Layout, connections, on_all
+from nightbench.gang.errors import RemoteFailure
+from nightbench.gang.node_access import Agent, Layout, connections, on_all, read_document
 from nightbench.gang.node_client import EPOCH
 from nightbench.gang.progress import ignore
 from nightbench.gang.shipping import Shipment, ship_agent
@@ -138,7 +138,7 @@ async def _end(
     jobs = []
     code: str | None = None
     for folder in folders:
-        job = await _json(transport, posixpath.join(folder, "job.json"))
+        job = await read_document(transport, posixpath.join(folder, "job.json"))
         if job is None:
             continue
         code = layout.code(job["code_digest"])
@@ -188,20 +188,10 @@ async def _wait_for_end(transport: SshTransport, folders: Iterable[str], limit_s
     until_s = loop.time() + limit_s
     for folder in folders:
         while loop.time() < until_s:
-            agent = await _json(transport, posixpath.join(folder, "agent.json"))
+            agent = await read_document(transport, posixpath.join(folder, "agent.json"))
             if agent is None or agent.get("state") == "ended":
                 break
             await asyncio.sleep(0.25)
-
-
-async def _json(transport: SshTransport, path: str) -> dict[str, Any] | None:
-    content = await transport.read(path)
-    if content is None:
-        return None
-    document = json.loads(content)
-    if not isinstance(document, dict):
-        raise GangError(f"node {transport.node}: {path} is not a JSON object")
-    return document
 
 
 # --- orphans and old files -----------------------------------------------------------------

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nightbench.core.model import ClockOffset, EnvironmentPolicy, JobSpec, Node
-from nightbench.gang.errors import AgentCrashed, GangError, remote_failure
+from nightbench.gang.errors import AgentCrashed, GangError, RemoteFailure, remote_failure
 from nightbench.gang.ssh_connection import OnLine
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport, shared_transport
@@ -113,6 +113,24 @@ async def _expand(transport: SshTransport, path: str) -> str:
     if path == "~" or path.startswith("~/"):
         return await transport.home() + path[1:]
     return path
+
+
+async def read_document(transport: SshTransport, path: str) -> dict[str, Any] | None:
+    """Return the JSON object in a file of a node; None where there is no such file.
+
+    Raises:
+        RemoteFailure: it holds something else.
+    """
+    content = await transport.read(path)
+    if content is None:
+        return None
+    try:
+        document = json.loads(content)
+    except ValueError as error:
+        raise RemoteFailure.of(transport, f"{path} is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise RemoteFailure.of(transport, f"{path} is not a JSON object")
+    return document
 
 
 def repeat_dir(job_dir: str, repeat: int) -> str:

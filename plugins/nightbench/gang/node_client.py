@@ -11,7 +11,7 @@ from typing import Any
 from nightbench.core.model import ClockOffset, JobSpec, Node, reasons_from_json
 from nightbench.gang.decisions import SERVING, NodeView, ProcessView
 from nightbench.gang.errors import NodeError, RemoteFailure
-from nightbench.gang.node_access import EXCHANGES, Agent, best_offset, repeat_dir
+from nightbench.gang.node_access import EXCHANGES, Agent, best_offset, read_document, repeat_dir
 from nightbench.gang.slurm_launcher import SlurmLauncher
 from nightbench.gang.ssh_transport import SshTransport
 
@@ -291,17 +291,7 @@ class NodeClient:
         return f"{epoch} {self._renewals} {self._clock():.3f}\n"
 
     async def _document(self, *parts: str) -> dict[str, Any] | None:
-        path = self._path(*parts)
-        content = await self.transport.read(path)
-        if content is None:
-            return None
-        try:
-            document = json.loads(content)
-        except ValueError as error:
-            raise RemoteFailure.of(self.transport, f"{path} is not JSON: {error}") from error
-        if not isinstance(document, dict):
-            raise RemoteFailure.of(self.transport, f"{path} is not a JSON object")
-        return document
+        return await read_document(self.transport, self._path(*parts))
 
     def _path(self, *parts: str) -> str:
         return posixpath.join(self._folder, *parts)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from nightbench.core.model import JobSpec, Reason, ReasonCode, SlurmPolicy
 from nightbench.gang.errors import Cancelled, GangError, RemoteFailure
-from nightbench.gang.node_access import Layout
+from nightbench.gang.node_access import Layout, read_document
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
@@ -226,8 +226,7 @@ class SlurmLauncher:
         """Let no agent of an ended job, which may have died without a word, pass for a live one."""
         for node in self._job.nodes:
             path = posixpath.join(layout.job(self._job, node.name), "agent.json")
-            content = await transport.read(path)
-            agent = json.loads(content) if content else None
+            agent = await read_document(transport, path)
             if agent is not None and agent["state"] != "ended":
                 died = Reason(ReasonCode.AGENT_DIED, node.name)
                 agent.update(state="ended", reasons=[died.to_json()])

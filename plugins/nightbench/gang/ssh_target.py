@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,10 +90,9 @@ async def login_options(target: SshTarget) -> dict[str, Any]:
     """Return keys, certificates, agent and password as options of `asyncssh.connect`."""
     options: dict[str, Any] = {}
     if target.client_keys:
-        options["client_keys"] = _load_keys(target)
+        options["client_keys"] = [_key(target, given) for given in target.client_keys]
         options["agent_path"] = None
-    certificates = _load_certificates(target)
-    if certificates:
+    if certificates := list(_certificates(target)):
         options["client_certs"] = certificates
     if target.agent is not None:
         options["agent_path"] = await _agent_socket(target)
@@ -120,39 +120,32 @@ async def _agent_socket(target: SshTarget) -> str:
     return path
 
 
-def _load_keys(target: SshTarget) -> Sequence[asyncssh.SSHKey]:
-    """Return the client keys; an error names a key's path, never its content."""
-    keys = []
-    for key in target.client_keys:
-        name = "given as text" if "PRIVATE KEY" in key else key
-        try:
-            if "PRIVATE KEY" in key:
-                keys.append(asyncssh.import_private_key(key, target.passphrase))
-            else:
-                keys.append(asyncssh.read_private_key(key, target.passphrase))
-        except (OSError, ValueError) as error:
-            raise GangError(
-                f"node {target.node} ({target.address}): private key {name[:500]} cannot be used: "
-                f"{error}. Check the path, its rights and the passphrase of the connection"
-            ) from error
-    return keys
+def _key(target: SshTarget, given: str) -> asyncssh.SSHKey:
+    is_text = "PRIVATE KEY" in given
+    read = asyncssh.import_private_key if is_text else asyncssh.read_private_key
+    advice = "Check the path, its rights and the passphrase of the connection"
+    with _usable(target, "private key", given, is_text, advice):
+        return read(given, target.passphrase)
 
 
-def _load_certificates(target: SshTarget) -> Sequence[asyncssh.SSHCertificate]:
-    """Return the user certificates that are named, and those beside the keys."""
+def _certificates(target: SshTarget) -> Iterator[asyncssh.SSHCertificate]:
+    """Yield the user certificates that are named, and those beside the keys."""
     beside = [f"{k}-cert.pub" for k in target.client_keys if "PRIVATE KEY" not in k]
-    found = []
     for given in (*target.certificates, *(path for path in beside if Path(path).is_file())):
-        text = "-cert-v01@openssh.com " in given
-        try:
-            if text:
-                found.append(asyncssh.import_certificate(given))
-            else:
-                found.append(asyncssh.read_certificate(given))
-        except (OSError, ValueError) as error:
-            name = "given as text" if text else given[:500]
-            raise GangError(
-                f"node {target.node} ({target.address}): certificate {name} cannot be used: "
-                f"{error}. Look at it: ssh-keygen -L -f FILE"
-            ) from error
-    return found
+        is_text = "-cert-v01@openssh.com " in given
+        read = asyncssh.import_certificate if is_text else asyncssh.read_certificate
+        with _usable(target, "certificate", given, is_text, "Look at it: ssh-keygen -L -f FILE"):
+            yield read(given)
+
+
+@contextmanager
+def _usable(target: SshTarget, what: str, given: str, is_text: bool, advice: str) -> Iterator[None]:
+    """Say what cannot be used: by its path, never by its content."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        name = "given as text" if is_text else given[:500]
+        raise GangError(
+            f"node {target.node} ({target.address}): {what} {name} cannot be used: {error}. "
+            f"{advice}"
+        ) from error
