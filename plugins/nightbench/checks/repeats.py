@@ -24,8 +24,7 @@ from nightbench.checks.engine import (
     equal_to,
     hold,
 )
-from nightbench.checks.modes import MODE_CHECKS
-from nightbench.checks.training import TRAINING_CHECKS, is_number
+from nightbench.checks.training import MODE_CHECKS, TRAINING_CHECKS, is_number
 from nightbench.core.model import (
     CheckResult,
     RankResult,

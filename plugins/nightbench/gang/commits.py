@@ -19,7 +19,7 @@ from nightbench.gang.shipping import Shipment, ship
 from nightbench.gang.ssh_connection import FILE_TIMEOUT_S
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
-from nightbench.spool.uploads import Uploads
+from nightbench.spool.run import Uploads
 
 LOG_BYTES = 4_000_000
 """Most that is kept of the log of a build: its end."""

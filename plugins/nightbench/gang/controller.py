@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from functools import partial
 
 from nightbench.core.model import CaseStatus, JobSpec, Reason
-from nightbench.gang.agent_supervisor import AgentSupervisor
 from nightbench.gang.decisions import SERVING, Conclusion, conclude, conclude_by_deadline
 from nightbench.gang.errors import Cancelled, DeadlinePassed, GangError, NodeError
 from nightbench.gang.fanout import FAST_POLL_S, call_each, retry_unreachable
-from nightbench.gang.gang_context import GangContext, ThroughputOf
+from nightbench.gang.gang_context import AgentSupervisor, GangContext, ThroughputOf
 from nightbench.gang.node_access import connections, on_all
 from nightbench.gang.node_client import NodeClient
 from nightbench.gang.progress import GangEvent, OnEvent, ignore

@@ -1,17 +1,19 @@
-"""The state of one gang that its controller, its repeats and its agents' supervisor share."""
+"""What the controller of a gang and its repeats share: its state, and what keeps agents alive."""
 
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from nightbench.core.model import JobSpec, reasons_from_json, reasons_to_json
-from nightbench.gang.decisions import is_too_late
-from nightbench.gang.errors import Cancelled, Superseded
+from nightbench.core.sentences import sentences
+from nightbench.gang.decisions import SERVING, is_too_late
+from nightbench.gang.errors import Cancelled, DeadlinePassed, NodeError, Superseded
 from nightbench.gang.fanout import NodeMonitor, call_each
 from nightbench.gang.node_client import NodeClient
-from nightbench.gang.progress import OnEvent, ProgressDocument, ignore
+from nightbench.gang.progress import GangEvent, OnEvent, ProgressDocument, ignore
 from nightbench.gang.slurm_launcher import SlurmLauncher
 from nightbench.gang.ssh_transport import SshTransport
 from nightbench.spool import CaseStore, RepeatOutcome
@@ -158,3 +160,174 @@ class GangContext:
                     document = {"epoch": self.epoch, "reasons": reasons_to_json(outcome.reasons)}
                     await client.command("abort", outcome.repeat, document)
                 self._aborted.add((outcome.repeat, name))
+
+
+PROCESS_CHECK_S = 5.0
+"""Interval at which an agent that waits for its node's lock is checked for its process."""
+
+FIRST_STATE_S = 2.0
+"""Time in which a started agent must have written its first state."""
+
+MAX_STARTS = 3
+"""After so many starts that ended at once, the node is given up."""
+
+SWEEP_TIMEOUT_S = 30.0
+
+
+@dataclass
+class _Start:
+    starts: int = 0
+    checked_s: float | None = None
+    """When an agent was last known to run there."""
+    reported_wait: str | None = None
+    reported_holder: object = None
+
+
+class AgentSupervisor:
+    """Starts and restarts the agents of one gang."""
+
+    def __init__(self, gang: GangContext) -> None:
+        self._gang = gang
+
+    async def start_all(self, repeat: int, optional: bool) -> None:
+        """Return once every node has an agent that holds the node's lock.
+
+        With `optional` the repeat is not claimed yet, so it may be skipped when time runs out.
+
+        Raises:
+            NodeError: a node did not answer for the length of a lease, or its agent cannot start.
+            DeadlinePassed: the job's deadline passed while a lock was held by another job.
+        """
+        clients = self._gang.in_lock_order()
+        # Every gang takes locks in the same order, and holds none that comes after the one that it
+        # waits for: no deadlock can arise. A node that was lost is therefore not waited for while
+        # later ones are held: they are released, found absent here, and locked again.
+        while absent := await self._without_lock(clients):
+            await self.sweep(absent)
+            for client in absent:
+                later = clients[clients.index(client) + 1 :]
+                await self._start(client, later, repeat, optional)
+
+    async def restart(self, client: NodeClient, repeat: int) -> None:
+        """Start an agent where the last one died; the new agent writes the repeat's result."""
+        try:
+            if not await client.start_agent():
+                return
+            why = "the agent had died"
+            if await client.check_reboot():
+                why = "the node was rebooted"
+            self._gang.on_event(GangEvent("agent", why, client.name, repeat))
+        except NodeError as error:
+            client.note_error(error)
+        except Cancelled:
+            return  # the repeat fails, and whoever starts the agents of the next one is told
+
+    async def sweep(self, clients: list[NodeClient]) -> None:
+        """End the processes of agents that have died on these nodes."""
+        swept = await call_each(clients, NodeClient.sweep_orphans, SWEEP_TIMEOUT_S)
+        for node, pids in swept.items():
+            if pids:
+                message = f"ended {len(pids)} orphaned processes"
+                self._gang.on_event(GangEvent("sweep", message, node, data={"pids": pids}))
+
+    async def _without_lock(self, clients: list[NodeClient]) -> list[NodeClient]:
+        """Return the nodes that no running agent of this gang holds."""
+        now = self._gang.clock()
+        holding = [x for x in clients if x.holds_lock and x.view.answers(now)]
+        running = await call_each(holding, NodeClient.is_agent_running)
+        return [client for client in clients if not running.get(client.name)]
+
+    async def _start(
+        self, client: NodeClient, later: list[NodeClient], repeat: int, optional: bool
+    ) -> None:
+        """Start an agent and wait for its lock; locks of nodes `later` are released meanwhile."""
+        gang = self._gang
+        begun = _Start()
+        while True:
+            now = gang.clock()
+            waited_s = now - begun.checked_s if begun.checked_s is not None else None
+            if waited_s is None or _must_start(client, waited_s):
+                await self._try_to_start(client, repeat, begun)
+            elif waited_s > PROCESS_CHECK_S:
+                running = await call_each([client], NodeClient.is_agent_running)
+                begun.checked_s = now if running.get(client.name) is not False else None
+                if begun.checked_s is None:
+                    continue
+            if begun.checked_s is not None and client.holds_lock:
+                return
+            # A batch system has given all nodes to one gang: none is held for another.
+            if client.view.agent == "waiting" and client.launcher is None:
+                await self._release(later, client, repeat)
+            await self._report_waiting(client, repeat, begun)
+            await gang.monitor.next_views()
+            await gang.raise_if_ended()
+            if optional and gang.is_too_late():
+                raise DeadlinePassed(
+                    f"the deadline passed while the lock of node {client.name} was waited for"
+                )
+
+    async def _try_to_start(self, client: NodeClient, repeat: int, begun: _Start) -> None:
+        """Start an agent unless one runs; give up after a lease, or where agents end at once."""
+        gang = self._gang
+        if begun.starts >= MAX_STARTS:
+            raise NodeError.of(
+                client.transport,
+                f"the agent ended {begun.starts} times right after its start: "
+                f"{sentences(client.view.agent_reasons)}; see agent.out and agent.jsonl "
+                "in its job folder",
+            )
+        now = gang.clock()
+        try:
+            await client.renew(gang.epoch)
+            if await client.start_agent():
+                begun.starts += 1
+                message = "agent started"
+                if repeat > 1 and await client.check_reboot():
+                    message = "agent started; the node was rebooted"
+                gang.on_event(GangEvent("agent", message, client.name))
+            begun.checked_s = gang.clock()
+            await client.read_state(gang.monitor.repeat)
+        except NodeError as error:
+            # A short interruption is retried; a longer one ends with its last error.
+            if now - client.view.answered_s > gang.job.limits.lease_s:
+                raise
+            client.note_error(error)
+
+    async def _release(self, later: list[NodeClient], waits_for: NodeClient, repeat: int) -> None:
+        """Release later locks; an agent that cannot be told is told later, or its lease expires."""
+        gang = self._gang
+        now = gang.clock()
+        alive = [x for x in later if x.holds_lock or x.view.agent == "waiting"]
+        alive = [client for client in alive if client.view.answers(now)]
+        for client in alive:
+            if client.holds_lock:
+                message = f"released: node {waits_for.name}, which comes before it, is waited for"
+                gang.on_event(GangEvent("agent", message, client.name, repeat))
+        await call_each(alive, lambda client: client.release(gang.epoch))
+
+    async def _report_waiting(self, client: NodeClient, repeat: int, begun: _Start) -> None:
+        """Report once who or what an agent waits for: a batch system, or another job's lock."""
+        gang = self._gang
+        waits = client.launcher.waits if client.launcher is not None else None
+        if waits is not None and waits != begun.reported_wait:
+            gang.on_event(GangEvent("waiting", waits))
+            await gang.write_progress("waiting", repeat, waits, force=True)
+        begun.reported_wait = waits
+        holder = client.view.lock_holder
+        if client.view.agent != "waiting" or holder == begun.reported_holder:
+            return
+        begun.reported_holder = holder
+        who = holder or {}
+        message = (
+            f"waiting for node {client.name}: {who.get('job_id', 'an unknown job')} of user "
+            f"{who.get('user', '?')} has locked it since {who.get('since', '?')}"
+        )
+        gang.on_event(GangEvent("waiting", message, client.name, data=dict(who)))
+        await gang.write_progress("waiting", repeat, message, force=True)
+
+
+def _must_start(client: NodeClient, waited_s: float) -> bool:
+    """Return whether the agent that was started before `waited_s` has ended, or never lived."""
+    if client.view.agent == "ended":
+        return True
+    return client.view.agent not in (*SERVING, "waiting") and waited_s > FIRST_STATE_S

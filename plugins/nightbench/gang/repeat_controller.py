@@ -8,7 +8,6 @@ from typing import Any
 from nightbench.core.documents import to_document
 from nightbench.core.model import ClockOffset, Reason, ReasonCode, reasons_to_json
 from nightbench.core.sentences import sentences
-from nightbench.gang.agent_supervisor import AgentSupervisor
 from nightbench.gang.decisions import (
     ENDED,
     HEARTBEAT_S,
@@ -22,7 +21,7 @@ from nightbench.gang.decisions import (
 )
 from nightbench.gang.errors import DeadlinePassed, NodeError
 from nightbench.gang.fanout import FAST_POLL_S, SLOW_POLL_S, CommandSender, call_each
-from nightbench.gang.gang_context import GangContext
+from nightbench.gang.gang_context import AgentSupervisor, GangContext
 from nightbench.gang.node_access import more_precise
 from nightbench.gang.node_client import NodeClient
 from nightbench.gang.progress import GangEvent
