@@ -1,6 +1,6 @@
 """What a suite's file may say. The reference page is made from these classes."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
@@ -10,7 +10,7 @@ from nightbench.config.source import describe, one_of
 from nightbench.config.suite_heads import PRESETS, is_schedule
 from nightbench.config.validate import StrictModel
 from nightbench.core.budget import PRIORITY
-from nightbench.core.model import MAX_BATCH, JudgedMetric, TableAxis, TableMetric
+from nightbench.core.model import MAX_BATCH, TABLE_AXES, JudgedMetric, TableMetric
 
 
 def _known(kind: str) -> AfterValidator:
@@ -66,6 +66,7 @@ ShardCount = Annotated[Any, *_number_or(AS_DEVICES, "all that `tensor` and `pipe
 ShardStage = Annotated[int, Field(ge=1, le=3), v.Words("1 to 3")]
 PserverCount = Annotated[Any, *_number_or(AS_TRAINERS, "as many as trainers")]
 BatchSize = Annotated[Any, *_number_or(MAX_BATCH, "the largest batch that fits")]
+TableAxis: TypeAlias = Literal[TABLE_AXES]  # type: ignore[valid-type]
 TableName = Annotated[str, _known("tables"), v.Words("table")]
 CommandName = Annotated[str, _known("commands"), v.Words("command")]
 

@@ -34,6 +34,7 @@ FEW = 2
 """Devices that a mode is tried at before it is tried at all of a node, and of two."""
 
 _COMBINED = ("precision", "compiler", "execution", "layout")
+_COUNTED = ("tensor", "context", "expert", "micro_batches")
 
 
 @dataclass(frozen=True)
@@ -122,24 +123,14 @@ def _modes(framework: FrameworkInfo, cluster: Cluster) -> Iterator[Case]:
         if Strategy.COLLECTIVE in strategies:
             yield replace(pair, **more)
     if Strategy.COLLECTIVE in strategies:
-        for compression in values("compression")[1:]:
-            yield replace(pair, compression=compression)
         for stage in values("shard_stage"):
             yield replace(pair, shard=2, shard_stage=int(stage))
-        if SEVERAL in values("tensor"):
-            yield replace(pair, tensor=2)
-        if SEVERAL in values("context"):
-            yield replace(pair, context=2)
-        if SEVERAL in values("expert"):
-            yield replace(pair, expert=2)
         for schedule in values("schedule"):
             yield replace(pair, pipeline=2, schedule=schedule, micro_batches=2)
-        if SEVERAL in values("micro_batches"):
-            yield replace(pair, micro_batches=2)
-        for what in values("recompute")[1:]:
-            yield replace(pair, recompute=what)
-        for what in values("state_precision")[1:]:
-            yield replace(pair, state_precision=what)
+        for axis in ("compression", "recompute", "state_precision", *_COUNTED):
+            for value in values(axis)[1:]:
+                mode: dict[str, Any] = {axis: 2 if value == SEVERAL else value}
+                yield replace(pair, **mode)
         for what in values("tuning")[1:]:
             without = {
                 compiler

@@ -61,6 +61,7 @@ from nightbench.core.model.runs import (
     RunBundle,
 )
 from nightbench.core.model.suites import (
+    TABLE_AXES,
     TRAINERS,
     Accepted,
     Catalog,
@@ -74,7 +75,6 @@ from nightbench.core.model.suites import (
     Suite,
     SuiteTable,
     Support,
-    TableAxis,
     TableMetric,
     Untried,
     WorkloadInfo,

@@ -85,40 +85,10 @@ TableMetric = Literal[
 ]
 """What stands in the cells of a table."""
 
-TableAxis = Literal[
-    "workload",
-    "framework",
-    "strategy",
+TABLE_AXES = (
     "devices",
-    "nodes",
-    "trainers",
-    "pservers",
-    "batch_size_per_device",
-    "shard",
-    "shard_stage",
-    "tensor",
-    "context",
-    "expert",
-    "pipeline",
-    "schedule",
-    "micro_batches",
-    "recompute",
-    "state_precision",
-    "tuning",
-    "sequence_length",
-    "precision",
-    "compiler",
-    "execution",
-    "layout",
-    "sync",
-    "compression",
-    "sparsity",
-    "link_bandwidth",
-    "threads",
-    "cpus",
-    "memory_mb",
-    "data",
-]
+    *(x for x in Case.__annotations__ if x not in ("devices_per_node", "scale")),
+)
 """What makes rows and columns of a table; `devices` is nodes x devices on each."""
 
 
@@ -128,8 +98,8 @@ class SuiteTable:
 
     name: str
     title: str
-    rows: tuple[TableAxis, ...]
-    columns: tuple[TableAxis, ...]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
     metric: TableMetric = "throughput"
     chart: str = "bars"
     document: str | None = None
