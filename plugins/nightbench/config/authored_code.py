@@ -2,6 +2,7 @@
 
 import ast
 import re
+import symtable
 import sys
 from collections.abc import Iterable, Mapping, Set
 from functools import lru_cache
@@ -56,7 +57,7 @@ def code_errors(
 def _read(source: bytes, version: tuple[int, int]) -> tuple[frozenset[str], int, str]:
     """Return the names that a module has, and the line and the words of what is no Python."""
     try:
-        return frozenset(_defined(ast.parse(source, feature_version=version).body)), 1, ""
+        return _defined(source, ast.parse(source, feature_version=version).body), 1, ""
     except SyntaxError as error:
         return frozenset(), error.lineno or 1, error.msg
     except ValueError as error:
@@ -68,27 +69,13 @@ def _instead(defined: Iterable[str]) -> str:
     return f"; found {', '.join(own)}" if own else "; found nothing"
 
 
-def _defined(body: Iterable[ast.stmt]) -> set[str]:
+def _defined(source: bytes, body: Iterable[ast.stmt]) -> frozenset[str]:
     """Return the names that a module has; `*` where it imports names that are not said."""
-    found: set[str] = set()
-    for each in body:
-        match each:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                found.add(name)
-            case ast.Import(names=names) | ast.ImportFrom(names=names):
-                found |= {alias.asname or alias.name for alias in names}
-            case ast.Assign(targets=targets):
-                named = (node for target in targets for node in ast.walk(target))
-                found |= {node.id for node in named if isinstance(node, ast.Name)}
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                found.add(name)
-            case ast.If() | ast.Try() | ast.With():
-                # One branch is enough: which one runs is not known here.
-                parts = [*each.body, *getattr(each, "orelse", ())]
-                for handler in getattr(each, "handlers", ()):
-                    parts += handler.body
-                found |= _defined(parts)
-    return found
+    symbols = symtable.symtable(source, "", "exec").get_symbols()
+    found = {each.get_name() for each in symbols if each.is_assigned() or each.is_imported()}
+    stars = (x for each in body if isinstance(each, ast.ImportFrom) for x in each.names)
+    found |= {"*" for each in stars if each.name == "*"}
+    return frozenset(found)
 
 
 def oldest_of(series: Iterable[str | None]) -> str | None:

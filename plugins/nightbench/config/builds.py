@@ -17,6 +17,7 @@ from nightbench.config.source import Document, Key
 from nightbench.core.code_digest import file_digest
 from nightbench.core.errors import UserError
 from nightbench.core.model import Build, Cluster
+from nightbench.core.whole_files import beside
 
 _DIGEST_LENGTH = 16
 _DIGEST = re.compile(f"[0-9a-f]{{{_DIGEST_LENGTH}}}")
@@ -142,9 +143,8 @@ def _stage(wheel: Path) -> Path:
     with locked_staging():
         place.parent.mkdir(exist_ok=True)
         if not place.exists():
-            beside = place.with_name(f".{wheel.name}.{os.getpid()}")
-            shutil.copyfile(wheel, beside)
-            beside.replace(place)
+            with beside(place) as new:
+                shutil.copyfile(wheel, new)
         os.utime(place)  # Its age counts from its last use.
     return place
 

@@ -1,11 +1,23 @@
 """Files on this machine that are whole or not there."""
 
 import os
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from nightbench.core.errors import UserError
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """Yield the path of a new file that becomes `path` by rename, or is taken away again."""
+    new = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+    try:
+        yield new
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -15,13 +27,9 @@ def replaced(path: Path) -> Iterator[Path]:
     Raises:
         UserError: it cannot be written; what was there before stays.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            yield beside
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+        with beside(path) as new:
+            yield new
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error

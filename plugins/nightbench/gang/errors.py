@@ -34,6 +34,9 @@ class NodeError(GangError):
 
     code = ReasonCode.NODE_ERROR
 
+    def __init_subclass__(cls, code: ReasonCode | None = None) -> None:
+        cls.code = code or cls.code
+
     def __init__(self, node: str, address: str, message: str) -> None:
         self.node = node
         self.address = address
@@ -54,52 +57,36 @@ class NodeError(GangError):
         return type(self), (self.node, self.address, self.message)
 
 
-class NodeUnreachable(NodeError):
+class NodeUnreachable(NodeError, code=ReasonCode.NODE_UNREACHABLE):
     """Connection refused, timed out or lost, or no such host; a later attempt may succeed."""
 
-    code = ReasonCode.NODE_UNREACHABLE
 
-
-class NotSsh(NodeError):
+class NotSsh(NodeError, code=ReasonCode.NOT_SSH):
     """What listens on the port is not an SSH server."""
 
-    code = ReasonCode.NOT_SSH
 
-
-class HostKeyRejected(NodeError):
+class HostKeyRejected(NodeError, code=ReasonCode.HOST_KEY_REJECTED):
     """The host key is not in known_hosts, or differs from the key there."""
 
-    code = ReasonCode.HOST_KEY_REJECTED
 
-
-class LoginRefused(NodeError):
+class LoginRefused(NodeError, code=ReasonCode.LOGIN_REFUSED):
     """The node does not accept the user or the key."""
 
-    code = ReasonCode.LOGIN_REFUSED
 
-
-class DiskFull(NodeError):
+class DiskFull(NodeError, code=ReasonCode.DISK_FULL):
     """The node's disk is full."""
 
-    code = ReasonCode.DISK_FULL
 
-
-class RemoteFailure(NodeError):
+class RemoteFailure(NodeError, code=ReasonCode.REMOTE_FAILURE):
     """A command or a file operation failed on the node."""
 
-    code = ReasonCode.REMOTE_FAILURE
 
-
-class PythonUnusable(NodeError):
+class PythonUnusable(NodeError, code=ReasonCode.PYTHON_UNUSABLE):
     """The Python interpreter for the agent is missing, broken or too old."""
 
-    code = ReasonCode.PYTHON_UNUSABLE
 
-
-class EnvironmentUnavailable(NodeError):
+class EnvironmentUnavailable(NodeError, code=ReasonCode.ENVIRONMENT_UNAVAILABLE):
     """The framework's environment cannot be built on the node; the message says how to get it."""
-
-    code = ReasonCode.ENVIRONMENT_UNAVAILABLE
 
 
 class AgentCrashed(RemoteFailure):

@@ -1,15 +1,10 @@
 """Fetches the keys of hosts and writes them to a known_hosts file."""
 
 import asyncio
-import base64
-import binascii
 import dataclasses
-import hashlib
-import hmac
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import asyncssh
@@ -182,33 +177,24 @@ def _without(text: str, key: HostKey) -> str:
             kept.append(line)
             continue
         names = words[0].split(",")
-        others = [name for name in names if not _is_named(name, key.name)]
-        if others == names and _pattern_matches(names, key.name):
+        its = [name for name in names if _is_named(name, key)]
+        if any("*" in name or "?" in name for name in its):
             raise UserError(
                 f"{key.name}: its old key stands on a line for several hosts, "
                 f"`{words[0][:200]}`. Edit that line by hand"
             )
-        if others == names:
+        others = [name for name in names if name not in its]
+        if not its:
             kept.append(line)
         elif others:
             kept.append(" ".join([",".join(others), *words[1:]]) + "\n")
     return "".join(kept)
 
 
-def _is_named(written: str, name: str) -> bool:
-    """Whether a name of a known_hosts line is this one, in clear or hashed (`|1|salt|hash`)."""
-    if not written.startswith("|1|"):
-        return written == name
-    try:
-        _, _, salt, found = written.split("|")
-        digest = hmac.new(base64.b64decode(salt), name.encode(), hashlib.sha1).digest()
-        return hmac.compare_digest(digest, base64.b64decode(found))
-    except (ValueError, binascii.Error):
-        return False
-
-
-def _pattern_matches(names: Iterable[str], name: str) -> bool:
-    return any(fnmatchcase(name, one.replace("[", "[[]")) for one in names)
+def _is_named(written: str, key: HostKey) -> bool:
+    """Whether a name of a known_hosts line means a host: in clear, hashed, or as a pattern."""
+    alone = asyncssh.import_known_hosts(f"{written} {key.kind} {key.key}\n")
+    return any(alone.match(key.name, "", None))
 
 
 def save(path: Path, text: str) -> None:

@@ -3,17 +3,17 @@
 import json
 import logging
 import os
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from upath import UPath
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import SLUG
+from nightbench.core.whole_files import beside
 
 Document = dict[str, Any]
 
@@ -75,7 +75,8 @@ def write_bytes(path: UPath, content: bytes, lasting: bool = True) -> None:
         with _reached(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         if is_local(path):
-            _write_beside(Path(path.path), content, lasting)
+            with appearing(path, lasting) as stream:
+                stream.write(content)
         else:
             with _reached(path):
                 path.write_bytes(content)
@@ -86,19 +87,14 @@ def write_bytes(path: UPath, content: bytes, lasting: bool = True) -> None:
         ) from error
 
 
-def _write_beside(path: Path, content: bytes, lasting: bool) -> None:
-    """Make a file appear by rename; what a full disk cut short is taken away again."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
-    try:
-        with beside.open("wb") as stream:
-            stream.write(content)
-            if lasting:
-                stream.flush()
-                os.fsync(stream.fileno())
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
+@contextmanager
+def appearing(path: UPath, lasting: bool = True) -> Iterator[IO[bytes]]:
+    """Open a file of a local disk to write it; it appears whole, or not at all."""
+    with beside(Path(path.path)) as new, new.open("wb") as stream:
+        yield stream
+        if lasting:
+            stream.flush()
+            os.fsync(stream.fileno())
 
 
 def read_bytes(path: UPath) -> bytes | None:

@@ -4,7 +4,6 @@ import hashlib
 import logging
 import os
 import shutil
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
@@ -19,6 +18,7 @@ from nightbench.spool.case import CaseStore
 from nightbench.spool.documents import (
     Document,
     SpoolError,
+    appearing,
     component,
     entries,
     is_local,
@@ -58,19 +58,8 @@ class Uploads:
         place = self.path(sha256, name)
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            if not is_local(place):
-                with place.open("wb") as target:
-                    shutil.copyfileobj(content, target)
-                return
-            beside = Path(place.path).with_name(f".{uuid.uuid4().hex}")
-            try:
-                with beside.open("wb") as target:
-                    shutil.copyfileobj(content, target)
-                    target.flush()
-                    os.fsync(target.fileno())
-                beside.replace(place.path)
-            finally:
-                beside.unlink(missing_ok=True)
+            with appearing(place) if is_local(place) else place.open("wb") as target:
+                shutil.copyfileobj(content, target)
         except OSError as error:
             raise SpoolError(f"{place}: cannot be written: {error.strerror or error}") from error
 
