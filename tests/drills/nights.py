@@ -199,7 +199,8 @@ class Nights:
             asyncio.run(measure_pairs(plan, self.spool, context, ComparisonReporter(print)))
         mark_ended(folder)
         ingest_run(self.spool, run_id, self._connect)
-        failed = {r.case_id: r.reasons for r in results if r.status != "ok"}
+        ends = zip(plan.jobs, results, strict=True)
+        failed = {job.case.case_id: end.reasons for job, end in ends if end.status != "ok"}
         took = time.monotonic() - began
         print(f"{run_id} of {at:%Y-%m-%d}: {took:.0f} s {failed or ''}", flush=True)
         if not judged:

@@ -7,7 +7,7 @@ distribution on the logarithms of the values.
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from nightbench.core.model import Protocol
 
@@ -20,33 +20,21 @@ LEAST_ADAPTIVE = 5
 """Fewer values say too little of their spread to stop on it."""
 
 
-@dataclass(frozen=True)
-class Statistics:
-    """A sample of throughputs in a few words."""
-
-    n: int
-    median: float | None
-    minimum: float | None
-    maximum: float | None
-    mad: float | None
-    spread: float | None
-    half_width: float | None
-
-
-def describe(values: Sequence[float]) -> Statistics:
-    """Describe positive values: median, extremes, deviation, confidence.
+def describe(values: Sequence[float]) -> dict[str, Any]:
+    """Return what a `Measurement` says of positive values: median, extremes, deviation, confidence.
 
     One value has no deviation; for the half-width see `half_width`.
     """
     n = len(values)
     if n == 0:
-        return Statistics(0, None, None, None, None, None, None)
+        return {"n": 0, "throughput": None}
     median = statistics.median(values)
-    low, high = min(values), max(values)
-    if n == 1:
-        return Statistics(n, median, low, high, None, None, None)
-    mad = statistics.median(abs(value - median) for value in values)
-    return Statistics(n, median, low, high, mad, (high - low) / median, half_width(values))
+    found = {"n": n, "throughput": median, "minimum": min(values), "maximum": max(values)}
+    if n > 1:
+        found["mad"] = statistics.median(abs(value - median) for value in values)
+        found["spread"] = (found["maximum"] - found["minimum"]) / median
+        found["half_width"] = half_width(values)
+    return found
 
 
 def half_width(values: Sequence[float]) -> float | None:

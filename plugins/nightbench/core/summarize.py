@@ -310,7 +310,6 @@ def summarize_case(
     ]
     joules = [r.power_w / r.throughput for r in counted if r.power_w and r.throughput]
     silent = [r.power_absent for r in counted if r.power_absent]
-    numbers = describe([r.throughput for r in counted if r.throughput is not None])
     if status is CaseStatus.OK and not counted:
         status = CaseStatus.FAILED
         problems = dict.fromkeys(r.problem for r in repeats if r.problem)
@@ -322,13 +321,7 @@ def summarize_case(
         build=build,
         unit=unit,
         repeats=tuple(repeats),
-        n=numbers.n,
-        throughput=numbers.median,
-        minimum=numbers.minimum,
-        maximum=numbers.maximum,
-        mad=numbers.mad,
-        spread=numbers.spread,
-        half_width=numbers.half_width,
+        **describe([r.throughput for r in counted if r.throughput is not None]),
         framework_version=_version(case.framework, records),
         time_to_first_step_s=_median(r.time_to_first_step_s for r in counted),
         peak_resident_bytes=_largest(r.peak_resident_bytes for r in counted),

@@ -33,7 +33,6 @@ from nightbench.core.model import (
     digest_of,
 )
 from nightbench.core.run_plan import RunPlan, make_plan
-from nightbench.core.sentences import sentences
 from nightbench.detection import Judgement, judge_cases
 from nightbench.detection.case_verdicts import point_of
 from nightbench.detection.changes import FEWEST
@@ -187,7 +186,7 @@ def measure_night(
     if end.status is not CaseStatus.OK:
         # The night is not over: it is measured anew when the drill is resumed.
         raise UserError(
-            f"night {number}: {end.case_id} {end.status}: {sentences(end.reasons)}. When that is "
+            f"night {number}: {plan.jobs[0].case.case_id} {end.status}: {end.why}. When that is "
             f"mended go on: nightbench drill --resume {drill.drill_id}"
         )
     mark_ended(folder)

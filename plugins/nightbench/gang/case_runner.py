@@ -7,7 +7,6 @@ not be prepared. A cancelled measurement leaves no process on any node.
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nightbench.core.errors import UserError
@@ -29,15 +28,6 @@ CANCELLED = Reason(ReasonCode.CANCELLED, observed="by the user")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class CaseResult:
-    """Status of one case of a direct run, and its reasons."""
-
-    case_id: str
-    status: CaseStatus
-    reasons: tuple[Reason, ...]
-
-
 def measure_cases(
     jobs: Sequence[JobSpec],
     run: RunSpool,
@@ -46,13 +36,13 @@ def measure_cases(
     on_event: OnEvent,
     refresh: Callable[[], None],
     at_once: int = 1,
-) -> list[CaseResult]:
+) -> list[CaseOutcome]:
     """Measure all jobs, one after another, or several at once on disjoint nodes.
 
     They are measured in this order. `refresh` is called every second, to show progress.
 
     Returns:
-        Status and reasons of each case.
+        How each case ended.
 
     Raises:
         KeyboardInterrupt: Ctrl-C or SIGTERM; no process is left on a node.
@@ -99,7 +89,7 @@ async def _measure_all(
     shipment: Shipment,
     on_event: OnEvent,
     at_once: int,
-) -> list[CaseResult]:
+) -> list[CaseOutcome]:
     try:
         return await run_disjoint(
             jobs, lambda job: _measure_case(job, run, targets, shipment, on_event), at_once
@@ -149,28 +139,26 @@ async def _measure_case(
     targets: Mapping[str, SshTarget],
     shipment: Shipment,
     on_event: OnEvent,
-) -> CaseResult:
+) -> CaseOutcome:
     store = run.case(job.case.case_id, job.generation)
     try:
         store.save_job(job.to_json())
         store.save_progress({"state": "preparing", "message": "preparing the nodes"})
         await prepare(job, targets, shipment, on_event, store=store)
-        outcome: CaseOutcome = await run_gang(
-            job, targets, store, on_event, throughput_of=throughput_of(job.case)
-        )
+        measured = throughput_of(job.case)
+        return await run_gang(job, targets, store, on_event, throughput_of=measured)
     except Cancelled as cancelled:
-        return CaseResult(job.case.case_id, CaseStatus.CANCELLED, cancelled.reasons)
+        return CaseOutcome(CaseStatus.CANCELLED, cancelled.reasons)
     except UserError as error:
         # The next case may not need the node that failed.
         unavailable = isinstance(error, EnvironmentUnavailable)
         status = CaseStatus.UNAVAILABLE if unavailable else CaseStatus.FAILED
         reason = reason_of(error)
         _record(job, run, status, reason, faults_of(error))
-        return CaseResult(job.case.case_id, status, (reason,))
+        return CaseOutcome(status, (reason,))
     except asyncio.CancelledError:
         await clean_up(job, targets, on_event)
         raise
-    return CaseResult(job.case.case_id, outcome.status, outcome.reasons)
 
 
 async def clean_up(job: JobSpec, targets: Mapping[str, SshTarget], on_event: OnEvent) -> None:

@@ -92,7 +92,7 @@ def test_only_good_repeats_count_for_the_half_width():
 
 
 def test_the_half_width_that_stops_is_the_one_that_is_stored():
-    stored = describe(NARROW[:5]).half_width
+    stored = describe(NARROW[:5])["half_width"]
     assert stored == half_width(NARROW[:5])
     # t quantile of 4 degrees of freedom, two-sided 95 %: 2.7764 (any table).
     assert stored == pytest.approx(2.7764 * 0.002303 / 5**0.5, rel=0.01)
