@@ -71,7 +71,7 @@ def _instead(defined: Iterable[str]) -> str:
 
 def _defined(source: bytes, body: Iterable[ast.stmt]) -> frozenset[str]:
     """Return the names that a module has; `*` where it imports names that are not said."""
-    symbols = symtable.symtable(source, "", "exec").get_symbols()
+    symbols = symtable.symtable(source.decode("utf-8-sig", "replace"), "", "exec").get_symbols()
     found = {each.get_name() for each in symbols if each.is_assigned() or each.is_imported()}
     stars = (x for each in body if isinstance(each, ast.ImportFrom) for x in each.names)
     found |= {"*" for each in stars if each.name == "*"}

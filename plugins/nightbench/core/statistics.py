@@ -29,7 +29,12 @@ def describe(values: Sequence[float]) -> dict[str, Any]:
     if n == 0:
         return {"n": 0, "throughput": None}
     median = statistics.median(values)
-    found = {"n": n, "throughput": median, "minimum": min(values), "maximum": max(values)}
+    found: dict[str, Any] = {
+        "n": n,
+        "throughput": median,
+        "minimum": min(values),
+        "maximum": max(values),
+    }
     if n > 1:
         found["mad"] = statistics.median(abs(value - median) for value in values)
         found["spread"] = (found["maximum"] - found["minimum"]) / median
