@@ -31,7 +31,11 @@ from nightbench.spool.documents import (
 
 
 class Uploads:
-    """Uploaded wheels below one folder or URL. Nothing of them is ever opened here."""
+    """Wheels that people sent, or commits were built to, each in a folder of its digest.
+
+    `commits/<build>.json` says which wheel a build brought, `commits/<build>.log` what it said.
+    Nothing of a wheel is ever opened here.
+    """
 
     def __init__(self, root: UPath) -> None:
         self._root = root
