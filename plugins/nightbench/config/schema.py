@@ -1,6 +1,6 @@
 """What a suite's file may say. The reference page is made from these classes."""
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
@@ -66,7 +66,6 @@ ShardCount = Annotated[Any, *_number_or(AS_DEVICES, "all that `tensor` and `pipe
 ShardStage = Annotated[int, Field(ge=1, le=3), v.Words("1 to 3")]
 PserverCount = Annotated[Any, *_number_or(AS_TRAINERS, "as many as trainers")]
 BatchSize = Annotated[Any, *_number_or(MAX_BATCH, "the largest batch that fits")]
-TableAxis: TypeAlias = Literal[TABLE_AXES]  # type: ignore[valid-type]
 TableName = Annotated[str, _known("tables"), v.Words("table")]
 CommandName = Annotated[str, _known("commands"), v.Words("command")]
 
@@ -254,9 +253,9 @@ class TableFile(StrictModel):
 
     title: v.Text
     """Its heading."""
-    rows: v.Axis[TableAxis]
+    rows: v.Axis[Literal[TABLE_AXES]]  # type: ignore[valid-type]
     """Axes that make a row."""
-    columns: v.Axis[TableAxis]
+    columns: v.Axis[Literal[TABLE_AXES]]  # type: ignore[valid-type]
     """Axes that make a column."""
     metric: TableMetric = Field("throughput", alias="value")
     """What stands in its cells."""
