@@ -1,20 +1,5 @@
 -- The queue of comparisons that people requested.
 
--- name: request_compare(by_whom, origin, request)
--- Requests a comparison in a person's name. Returns its number; that of the same request where
--- there is one.
-select triage.request_compare(:by_whom, :origin, :request) as request_id;
-
--- name: move_compare(request_id, to_state, by_whom, why)
--- Cancels a comparison, has it profiled, or allows or refuses one of a fork. Returns the state before.
-select
-    triage.move_compare(
-        :request_id,
-        :to_state,
-        :by_whom,
-        :why
-    ) as was;
-
 -- name: compare_requests(request_id, states, requested_by, max_rows)
 -- Requested comparisons, newest first. A null parameter does not constrain.
 select *

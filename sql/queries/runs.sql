@@ -145,17 +145,6 @@ cross join
     ) as c
 order by r.started_at desc, r.run_id desc;
 
--- name: latest_run(suite, cluster)
--- The newest run that was not imported. A null parameter does not constrain.
-select run_id
-from staging.run
-where
-    not is_imported
-    and (:suite::text is null or suite = :suite)
-    and (:cluster::text is null or cluster = :cluster)
-order by started_at desc, run_id desc
-limit 1;
-
 -- name: first_run()
 -- Start of the first run that was not imported.
 select min(started_at) as at

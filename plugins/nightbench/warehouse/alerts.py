@@ -58,36 +58,36 @@ class AlertRepository(Repository):
         follows the newest verdict. A run opens no second alert for a series after the first was
         closed.
         """
-        row = vars(verdict)
+        series = (verdict.case_id, verdict.cluster)
         with self._transaction(f"open an alert for {verdict.case_id}"):
-            if self._rows("open_alert", **row):
-                return True
-            self._rows("touch_alert", **row)
-            return False
+            opened = self._function("triage.open_alert", *series, *_night_of(verdict))
+            if opened is None:
+                self._rows("touch_alert", **vars(verdict))
+        return opened is not None
 
     def end(self, alert_id: int, run_id: str, why: str) -> bool:
         """Resolve a live alert, or end the event of a dismissed one; return whether it did."""
-        return self._change("end_alert", alert_id, run_id=run_id, why=why)
+        return self._change("resolve_by_run", alert_id, run_id, why)
 
     def reopen(self, alert_id: int, verdict: Verdict) -> bool:
         """Open a dismissed alert again with a night's figures; return whether it was dismissed."""
-        return self._change("reopen_alert", alert_id, **vars(verdict))
+        return self._change("reopen_by_run", alert_id, *_night_of(verdict))
 
     def grow(self, alert_id: int, run_id: str) -> bool:
         """Let an alert whose change has grown be notified again; return whether it is."""
-        return self._change("grow_alert", alert_id, run_id=run_id)
+        return self._change("grow_alert", alert_id, run_id)
 
     def watch(self, alert_id: int, suspect: str | None, run_id: str) -> None:
         """Keep what one night makes likely: `recovered`, `worse`, or None where it was nothing."""
-        self._change("watch_alert", alert_id, suspect=suspect, run_id=run_id)
+        self._change("watch_alert", alert_id, suspect, run_id)
 
     def route(self, alert_id: int, owner: str, run_id: str) -> bool:
         """Give a new alert its owner; return whether it had none, and nobody was ever assigned."""
-        return self._change("route_alert", alert_id, owner=owner, run_id=run_id)
+        return self._change("route_alert", alert_id, owner, run_id)
 
-    def _change(self, name: str, alert_id: int, **given: Any) -> bool:
+    def _change(self, name: str, alert_id: int, *given: Any) -> bool:
         with self._transaction(f"change alert {alert_id} ({name})"):
-            return bool(self._rows(name, alert_id=alert_id, **given))
+            return bool(self._function(f"triage.{name}", alert_id, *given))
 
     def find(
         self,
@@ -178,26 +178,31 @@ class Triage(Repository):
 
     def move(self, alert_id: int, to: str, why: str = "", reason: str | None = None) -> str:
         """Make an alert acknowledged, resolved, dismissed (with one of `REASONS`), or open."""
-        return self._call("move_alert", alert_id, why, to_state=to, reason=reason)
+        return self._call("move_alert", alert_id, to, self._by, why, reason)
 
     def snooze(self, alert_id: int, until: datetime, why: str = "") -> str:
         """Send no message of a live alert before a time (with its zone)."""
-        return self._call("snooze_alert", alert_id, why, until=until)
+        return self._call("snooze_alert", alert_id, until, self._by, why)
 
     def assign(self, alert_id: int, owner: str, why: str = "") -> str:
         """Say whose a live alert is; an empty name: nobody's."""
-        return self._call("assign_alert", alert_id, why, owner=owner)
+        return self._call("assign_alert", alert_id, owner, self._by, why)
 
-    def _call(self, name: str, alert_id: int, why: str, **given: Any) -> str:
+    def _call(self, name: str, alert_id: int, *given: Any) -> str:
         if not -LARGEST <= alert_id <= LARGEST:
             # PostgreSQL would say that it knows no function for such a number.
             raise MoveRefused(_refusal(alert_id, f"there is no alert {alert_id}"))
         try:
             with self._transaction(f"change alert {alert_id}"):
-                (row,) = self._rows(name, alert_id=alert_id, by_whom=self._by, why=why, **given)
+                return str(self._function(f"triage.{name}", alert_id, *given))
         except psycopg2.errors.RaiseException as error:
             raise MoveRefused(_refusal(alert_id, error.diag.message_primary)) from error
-        return str(row["was"])
+
+
+def _night_of(verdict: Verdict) -> tuple[Any, ...]:
+    """Return what the functions of alerts take of a night."""
+    figures = (verdict.value, verdict.baseline, verdict.change)
+    return (verdict.kind, verdict.sentence, *figures, verdict.run_id)
 
 
 def _refusal(alert_id: int, said: str | None) -> str:

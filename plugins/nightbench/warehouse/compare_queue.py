@@ -95,24 +95,19 @@ class CompareDesk(Repository):
 
     def request(self, request: Mapping[str, Any], origin: str | None = None) -> int:
         """Request a comparison and return its number; that of the same request if there is one."""
-        return int(
-            self._call(
-                "request_compare", "request a comparison", origin=origin, request=Json(request)
-            )["request_id"]
-        )
+        asked = (self._by, origin, Json(request))
+        return int(self._call("request_compare", "request a comparison", *asked))
 
     def move(self, request_id: int, to: str, why: str = "") -> str:
         """Make a comparison cancelled, or one of a fork queued or refused; the state before."""
         if request_id > LARGEST:
             raise MoveRefused(f"There is no comparison {request_id}.")
         doing = f"change comparison {request_id}"
-        row = self._call("move_compare", doing, request_id=request_id, to_state=to, why=why)
-        return str(row["was"])
+        return str(self._call("move_compare", doing, request_id, to, self._by, why))
 
-    def _call(self, name: str, doing: str, **given: Any) -> Row:
+    def _call(self, name: str, doing: str, *given: Any) -> Any:
         try:
             with self._transaction(doing):
-                (row,) = self._rows(name, by_whom=self._by, **given)
+                return self._function(f"triage.{name}", *given)
         except psycopg2.errors.RaiseException as error:
             raise MoveRefused(f"Cannot {doing}: {error.diag.message_primary}.") from error
-        return row

@@ -47,6 +47,13 @@ class Repository:
         run = getattr(queries(), name)
         return [dict(row) for row in run(self._connection, **_fitted(parameters))]
 
+    def _function(self, name: str, *given: Any) -> Any:
+        """What a function of the database returns, inside of a transaction."""
+        with self._connection.cursor() as cursor:
+            cursor.callproc(name, [_fit(each) for each in given])
+            (found,) = cursor.fetchone() or (None,)
+        return found
+
     def _tuples(self, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
         """Rows of a statement as `read` gives them, but as tuples: for very many."""
         with reported(f"read from the warehouse ({name})"), self._connection.cursor() as cursor:

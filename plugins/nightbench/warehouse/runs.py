@@ -35,8 +35,7 @@ class RunRepository(RunWriter):
 
     def latest(self, suite: str | None = None, cluster: str | None = None) -> str | None:
         """Id of the newest run that was not imported."""
-        row = self.first("latest_run", suite=suite, cluster=cluster)
-        return str(row["run_id"]) if row else None
+        return next((str(row["run_id"]) for row in self.find(suite, cluster, limit=1)), None)
 
     def find(
         self,

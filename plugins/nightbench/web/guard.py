@@ -7,7 +7,7 @@ can send without permission. A request with `Authorization: Bearer` needs neithe
 that by itself.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -63,8 +63,8 @@ def _has_bearer(headers: Mapping[str, str]) -> bool:
     return scheme.lower() == "bearer" and bool(token.strip())
 
 
-def _refuse_foreign(headers: Mapping[str, str], hosts: Collection[str]) -> None:
-    """Refuse a request that no page of this site sent; `hosts` is how the site calls itself."""
+def _refuse_foreign(headers: Mapping[str, str], base_url: str) -> None:
+    """Refuse a request that no page of this site sent."""
     # Browsers send this where the page came by HTTPS or from the same machine; no script can
     # change it, and no proxy on the way needs to be understood.
     site = headers.get("sec-fetch-site")
@@ -72,8 +72,8 @@ def _refuse_foreign(headers: Mapping[str, str], hosts: Collection[str]) -> None:
         if site != "same-origin":
             raise Refused("This change was sent from another site, and was not made.")
         return
-    origin = headers.get("origin", "")
-    if _host(origin) not in {_host(f"//{headers.get('host', '')}"), *hosts} - {""}:
+    own = {_host(f"//{headers.get('host', '')}"), _host(base_url)} - {""}
+    if _host(headers.get("origin", "")) not in own:
         raise Refused(
             "This change was not sent from a page of this site, and was not made. Scripts send "
             "Airflow's token as `Authorization: Bearer …`; behind a proxy, [api] base_url has to "
@@ -89,13 +89,9 @@ def refuse_unmeant(headers: Mapping[str, str], base_url: str) -> None:
     """
     if _has_bearer(headers):
         return
-    _refuse_foreign(headers, _hosts_of(base_url))
+    _refuse_foreign(headers, base_url)
     if HEADER not in headers:
         raise Refused(f"A request that is logged in by a cookie sends the header {HEADER}.")
-
-
-def _hosts_of(base_url: str) -> frozenset[str]:
-    return frozenset({_host(base_url)} - {""})
 
 
 def _host(address: str) -> str:

@@ -31,11 +31,9 @@ LONG_S = 20.0
 
 WRITES = frozenset(
     {
-        *("open_alert", "touch_alert", "grow_alert", "watch_alert", "end_alert", "reopen_alert"),
-        *("route_alert", "move_alert", "snooze_alert", "assign_alert", "store_confirmation"),
-        *("lock_for_transaction", "try_session_lock", "store_message", "store_series"),
+        *("touch_alert", "store_confirmation", "store_message", "store_series"),
+        *("lock_for_transaction", "try_session_lock"),
         *("ensure_month", "drop_old_details", "refresh_statistics"),
-        *("request_compare", "move_compare"),
     }
 )
 """Statements that return rows and write: those that load and judge a night are among its time."""
