@@ -76,7 +76,7 @@ def accept(
     ended = acceptance_run.AcceptanceEnd()
     if not dry_run:
         acceptance_run.close_interrupted(where.name, context.spool, context.connect)
-        observer = TerminalObserver(where.name)
+        observer = TerminalObserver()
         ended = acceptance_run.try_modes(cells, context, observer, again=older)
     states = context.states(cells, again=older if dry_run else None)
     if html is not None:
@@ -119,9 +119,6 @@ def accept_context(
 class TerminalObserver:
     """Shows an acceptance on a terminal."""
 
-    def __init__(self, cluster: str) -> None:
-        self._history = common.history(cluster)
-
     def say(self, text: str) -> None:
         """Print a line."""
         say(text)
@@ -139,7 +136,7 @@ class TerminalObserver:
         """Show the cases of a run in place."""
         from nightbench.cli.live_view import LiveView
 
-        return LiveView(out, folder, folder.planned(), self._history)
+        return LiveView(folder)
 
 
 # --- what came of it ------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from nightbench.cli import common
-from nightbench.cli.common import out, say
+from nightbench.cli.common import say
 from nightbench.cli.live_view import LiveView
 from nightbench.core.budget import duration
 from nightbench.core.errors import UserError
@@ -143,8 +143,7 @@ class DagRunFollower:
     def _show(self, state: str, run: RunSpool) -> str:
         """Show the progress of a run that is planned; return the state in which it ended."""
         say(f"run {run.run_id}: {len(run.planned())} cases")
-        history = common.history(str((run.run() or {})["cluster"]))
-        with LiveView(out, run, run.planned(), history) as view:
+        with LiveView(run) as view:
             asked = float("-inf")
             note = ""
             while state not in _ENDED:
@@ -242,8 +241,7 @@ def follow_spool(run: RunSpool) -> None:
     Raises:
         UserError: the process that measured it is gone.
     """
-    history = common.history(str((run.run() or {})["cluster"]))
-    with LiveView(out, run, run.planned(), history) as view:
+    with LiveView(run) as view:
         while not (run.run() or {}).get("ended_at"):
             if run.is_steered() is False:
                 time.sleep(STATE_INTERVAL_S)  # it records its end after its last case

@@ -15,6 +15,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from nightbench.cli import common
+from nightbench.cli.common import out
 from nightbench.core.budget import duration
 from nightbench.core.model import reasons_from_json
 from nightbench.core.sentences import STACK, sentences
@@ -77,20 +79,18 @@ class CaseState:
 class LiveView:
     """Shows the progress of a run's cases; on a terminal in place, else a line for each change.
 
-    `planned` is the run's planned.json, `history` the seconds that a case usually takes by case_id.
+    `history` is the seconds that a case usually takes by case_id; the run's cluster has it, too.
     """
 
     def __init__(
-        self,
-        console: Console,
-        run: RunSpool,
-        planned: Sequence[Mapping[str, Any]],
-        history: Mapping[str, float] | None = None,
+        self, run: RunSpool, history: Mapping[str, float] | None = None, console: Console = out
     ) -> None:
         self._console = console
         self._run = run
-        self._units = {str(p["case_id"]): str(p.get("unit") or "units") for p in planned}
-        self._history = dict(history or {})
+        self._units = {str(p["case_id"]): str(p.get("unit") or "units") for p in run.planned()}
+        if history is None:
+            history = common.history(str((run.run() or {})["cluster"]))
+        self._history = history
         self._ended: dict[str, CaseState] = {}
         self._began: dict[str, float] = {}
         self._took: list[float] = []

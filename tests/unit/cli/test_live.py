@@ -29,13 +29,15 @@ STEP: dict[str, Any] = {
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunSpool:
-    return Spool(tmp_path).run("demo-1")
+    run = Spool(tmp_path).run("demo-1")
+    run.save_planned(PLANNED)
+    return run
 
 
 def view(run: RunSpool, history: dict[str, float], terminal: bool = False) -> tuple[LiveView, Any]:
     stream = io.StringIO()
     console = Console(file=stream, width=120, force_terminal=terminal, color_system=None)
-    return LiveView(console, run, PLANNED, history), stream
+    return LiveView(run, history, console), stream
 
 
 def test_a_running_case_shows_repeat_step_throughput_and_time_left(run: RunSpool) -> None:
