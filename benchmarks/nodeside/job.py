@@ -112,12 +112,15 @@ class NodeJob:
     def keep_compiled(self, fingerprint: Mapping[str, Any]) -> None:
         """Name the folder of what frameworks compile, `compiled/DIGEST` beside the jobs.
 
-        Jobs share it that have the same build, packages, hardware, driver and kernel.
+        Jobs share it that have the same build, packages, hardware, driver and kernel. An exported
+        plan, whose folder is carried away, keeps nothing.
         """
+        below = os.path.join(os.sep, "jobs", self.job_id, self.node)
+        if not self.folder.endswith(below):
+            return
         build = [fingerprint[name] for name in ("id", "build", "packages")]
         digest = hashlib.sha256(json.dumps([self.python, *build], sort_keys=True).encode())
-        below = os.path.join(os.sep, "jobs", self.job_id, self.node)
-        root = self.folder[: -len(below)] if self.folder.endswith(below) else self.folder
+        root = self.folder[: -len(below)]
         self._compiled = os.path.join(root, "compiled", digest.hexdigest()[:12])
         os.makedirs(self._compiled, exist_ok=True)
         os.utime(self._compiled)  # `clean` reads it as the last use

@@ -369,3 +369,8 @@ def test_what_is_compiled_is_kept_for_one_build_on_one_kind_of_node(tmp_path):
     assert Path(cache()).parents[2] == tmp_path, "beside the jobs, which are removed sooner"
     others = [cache(found | {"id": "b"}), cache(found | {"packages": {}}), cache(env="b")]
     assert len({cache(), cache(), *others}) == 4
+    (tmp_path / "exported").mkdir()
+    folder = (folder / "job.json").rename(tmp_path / "exported" / "job.json").parent
+    job = NodeJob(str(folder), "n1", str(CODE))
+    job.keep_compiled(found)
+    assert "TRITON_CACHE_DIR" not in job.environment(document["processes"][0], {}, 1)
