@@ -14,6 +14,7 @@ from nightbench.testkit.gangs import BENCHMARKS, job_of, refused, run_gang
 pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(900)]
 
 COMPILED, LAST = {"compiler": "inductor"}, {"layout": "channels_last"}
+GRAPH = {"framework": "paddle3", "execution": "graph"}
 BACKWARD = "        self.scaler.scale(loss).backward()\n"
 LEFT_OUT = BACKWARD.replace("(loss)", "(loss / 2)")
 EXPERTS = "        if context.devices_of_experts > 1:\n            from"
@@ -47,6 +48,16 @@ CONTIGUOUS = f"""{MADE}        self.model.register_forward_pre_hook(
         ),
         pytest.param("gpt2", TUNED, UNTUNED, {"mode_used"}, id="gradients sent whole"),
         pytest.param(
+            "vgg16_cifar", {**LAST, "framework": "paddle3"},
+            ('self.last = context.case["layout"] == "channels_last"', "self.last = False"),
+            {"mode_used"}, id="layout ignored by PaddlePaddle",
+        ),
+        pytest.param("vgg16_cifar", {**GRAPH, **LAST}, None, set(), id="a graph, channels last"),
+        pytest.param(
+            "vgg16_cifar", GRAPH, ("full_graph=True)", "full_graph=True) and None"), {"mode_used"},
+            id="no graph",
+        ),
+        pytest.param(
             "simnet_bow", {}, (BACKWARD, LEFT_OUT), {"losses_of_reference"}, id="half a gradient"
         ),
     ],
@@ -59,11 +70,12 @@ def test_what_a_mode_really_does(
     interpreter: Callable[[str], str],
     tmp_path: Path,
 ) -> None:
-    code = broken(tmp_path, "pytorch", breakage) if breakage else BENCHMARKS
     axes = {"trainers": 1, "strategy": "single", "batch_size_per_device": 8, **axes}
-    job = job_of("pytorch", workload, code=code, **axes)
+    line = axes.pop("framework", "pytorch")
+    code = broken(tmp_path, line, breakage) if breakage else BENCHMARKS
+    job = job_of(line, workload, code=code, **axes)
     job["protocol"] |= {"warmup_steps": 2, "min_seconds": 0.0}
-    ranks = run_gang(tmp_path, job, interpreter("pytorch"), code=code)
+    ranks = run_gang(tmp_path, job, interpreter(line), code=code)
     assert set(refused(job, ranks)) == expected
 
 

@@ -60,7 +60,9 @@ def test_two_ranks_of_a_language_model_end_with_the_same_weights(
     assert first["weights_digest"] == second["weights_digest"]
 
 
-@pytest.mark.parametrize("line", [ONEFLOW, MINDSPORE])
+@pytest.mark.parametrize(
+    "line", ["paddle3", pytest.param("paddle2", marks=pytest.mark.large), ONEFLOW, MINDSPORE]
+)
 def test_ranks_of_a_graph_end_with_the_weights_of_eager_ones(
     line: str, interpreter: Callable[[str], str], tmp_path: Path
 ) -> None:

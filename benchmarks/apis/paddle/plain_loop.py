@@ -5,7 +5,7 @@ import paddle
 
 def build(given):
     """One step, and a wait for the device."""
-    given.only(optimizer=["momentum", "adamw"])
+    given.only(optimizer=["momentum", "adamw"], execution=["default", "graph"])
     network, params = given.network("paddle"), given.params
     batch = {name: paddle.to_tensor(value) for name, value in given.batch.items()}
     model = network.model(params)
@@ -22,8 +22,14 @@ def build(given):
         optimizer = paddle.optimizer.AdamW(**settings)
     last = [None]
 
+    def forward(batch):
+        return network.loss(model, batch)
+
+    if given.case["execution"] == "graph":
+        forward = paddle.jit.to_static(forward, full_graph=True)
+
     def step():
-        loss = network.loss(model, batch)
+        loss = forward(batch)
         loss.backward()
         optimizer.step()
         optimizer.clear_grad()

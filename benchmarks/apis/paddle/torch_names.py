@@ -12,6 +12,15 @@ import paddle
 from paddle import nn
 from paddle.nn import functional
 
+_networks, _last = [], []
+
+
+def put_channels_last():
+    """Networks made from here on take images (n, h, w, c) and keep activations so."""
+    _last.append(True)
+    for module in _networks:
+        module.SPATIAL = (1, 2)
+
 
 def network_of(path):
     """The module `pytorch.py` beside a file, with PaddlePaddle's layers."""
@@ -19,13 +28,14 @@ def network_of(path):
     spec = importlib.util.spec_from_file_location("nightbench_torch_network", beside)
     module = importlib.util.module_from_spec(spec)
     torch = _torch()
-    names = {"torch": torch, "torch.nn": torch.nn, "torch.nn.functional": functional}
+    names = {"torch": torch, "torch.nn": torch.nn, "torch.nn.functional": torch.nn.functional}
     sys.modules.update(names)
     try:
         spec.loader.exec_module(module)
     finally:
         for name in names:  # PaddlePaddle itself looks whether there is a torch.
             del sys.modules[name]
+    _networks.append(module)
     return module
 
 
@@ -33,7 +43,13 @@ def _torch():
     return types.SimpleNamespace(
         cat=lambda tensors, dim: paddle.concat(tensors, axis=dim),
         nn=types.SimpleNamespace(
-            functional=functional,
+            functional=types.SimpleNamespace(
+                **{
+                    **vars(functional),
+                    "max_pool2d": _laid(functional.max_pool2d),
+                    "adaptive_avg_pool2d": _pooled,
+                }
+            ),
             Module=nn.Layer,
             ModuleList=nn.LayerList,
             Sequential=nn.Sequential,
@@ -42,8 +58,8 @@ def _torch():
             Dropout=nn.Dropout,
             Embedding=nn.Embedding,
             BatchNorm1d=nn.BatchNorm1D,
-            BatchNorm2d=nn.BatchNorm2D,
-            Conv2d=_with_bias(nn.Conv2D),
+            BatchNorm2d=_laid(nn.BatchNorm2D),
+            Conv2d=_laid(_with_bias(nn.Conv2D)),
             Linear=_with_bias(nn.Linear),
         ),
     )
@@ -54,3 +70,18 @@ def _with_bias(layer):
         return layer(*shape, bias_attr=None if bias else False, **named)
 
     return made
+
+
+def _laid(function):
+    """What takes a `data_format`, with that of the case."""
+
+    def made(*shape, **named):
+        return function(*shape, data_format="NHWC" if _last else "NCHW", **named)
+
+    return made
+
+
+def _pooled(images, size):
+    """Averages with channels first: what is flattened next has the order of data.py's weights."""
+    pooled = _laid(functional.adaptive_avg_pool2d)(images, size)
+    return pooled.transpose([0, 3, 1, 2]) if _last else pooled

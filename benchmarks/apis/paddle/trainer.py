@@ -1,9 +1,12 @@
-"""Eager training in PaddlePaddle: DataParallel between ranks, mixed precision on GPUs."""
+"""Training in PaddlePaddle: eager, or by a graph of the loss; mixed precision on GPUs."""
 
 import contextlib
 
+import channels_last
 import paddle
 from base_trainer import Base, expect_precision, optimizer_of
+
+from apis.paddle import torch_names
 
 
 def trainable(model):
@@ -64,18 +67,38 @@ BUFFERS = {"ddp_buffer_1mb": 1, "ddp_buffer_100mb": 100}
 """`tuning` -> megabytes of gradients that DataParallel exchanges at once, in place of 25."""
 
 
+class Loss(paddle.nn.Layer):
+    """The loss of a batch as a layer, of which `to_static` makes a graph."""
+
+    def __init__(self, model, loss):
+        super().__init__()
+        self.model = model
+        self.loss = loss
+
+    def forward(self, batch):
+        """The loss."""
+        return self.loss(self.model, batch)
+
+
 class EagerTrainer(Base):
     """One rank."""
 
     def __init__(self, context, network, data):
         super().__init__(context, network, data)
         params = context.params
+        self.last = context.case["layout"] == "channels_last"
+        if self.last:
+            torch_names.put_channels_last()
         self.model = network.model(params)
         named = trainable(self.model)
         made = self.initial_weights({name: weight.shape for name, weight in named.items()})
         for name, weight in named.items():
             weight.set_value(made[name])
         make = optimizer_of(params, OPTIMIZERS)
+        self.graph = None
+        if context.case["execution"] == "graph":
+            # The whole of it or an error: where it may, it runs in pieces, and says nothing.
+            self.graph = paddle.jit.to_static(Loss(self.model, network.loss), full_graph=True)
         self.forward = self.optimizer = None
         self.distribute(lambda: make(params, self.model, parameters=self.model.parameters()))
         self.scaler = paddle.amp.GradScaler(enable=context.precision == "fp16")
@@ -85,13 +108,15 @@ class EagerTrainer(Base):
         """Sets what computes the forward, and the optimiser, of which it gets the maker."""
         size = BUFFERS.get(self.context.case.get("tuning"))
         sizes = {} if size is None else {"comm_buffer_size": size, "last_comm_buffer_size": size}
-        self.forward = self.model
+        self.forward = self.graph or self.model
         if self.context.grouped:
-            self.forward = paddle.DataParallel(self.model, **sizes)
+            self.forward = paddle.DataParallel(self.forward, **sizes)
         self.optimizer = optimizer()
 
     def placed(self, batch):
         """A batch's tensors."""
+        if self.last:
+            batch = channels_last.batch(batch)
         return {name: paddle.to_tensor(value) for name, value in batch.items()}
 
     def exchange(self):
@@ -110,7 +135,7 @@ class EagerTrainer(Base):
     def loss(self, batch):
         """The loss of a batch, in the precision of the case."""
         with self.autocast():
-            return self.network.loss(self.forward, batch)
+            return self.forward(batch) if self.graph else self.network.loss(self.forward, batch)
 
     def _forward(self, function):
         with paddle.no_grad(), self.autocast():
@@ -127,10 +152,29 @@ class EagerTrainer(Base):
         return paddle.amp.auto_cast(level="O1", dtype=dtype)
 
     def modes_used(self):
-        """How much the reducer exchanges at once."""
+        """What the reducer exchanges at once; the program of the loss; images between layers."""
         size = getattr(self.forward, "comm_buffer_size", None)
         tuned = {of * 2**20: name for name, of in BUFFERS.items()}
-        return {"tuning": tuned[size]} if size in tuned else {}
+        programs = self.graph.forward.program_cache if self.graph else ()
+        return {
+            **({"tuning": tuned[size]} if size in tuned else {}),
+            "execution": "graph" if len(programs) else "default",
+            "layout": "channels_last" if self.last and self._channels_are_last() else "default",
+        }
+
+    def _channels_are_last(self):
+        seen = []
+
+        def look(layer, given, made):
+            seen.append(layer._data_format == "NHWC" and made.shape[-1] == layer.weight.shape[0])
+
+        layers = [each for each in self.model.sublayers() if isinstance(each, paddle.nn.Conv2D)]
+        hooks = [each.register_forward_post_hook(look) for each in layers]
+        with paddle.no_grad(), self.autocast():
+            self.network.loss(self.model, next(self.batches))
+        for hook in hooks:
+            hook.remove()
+        return len(seen) == len(layers) > 0 and all(seen)
 
     def weights(self):
         """Name -> value of all trainable parameters."""

@@ -1,4 +1,4 @@
-"""Training in PaddlePaddle 2: eager; as a static graph where asked for, and with servers."""
+"""Training in PaddlePaddle 2: as its API does, and with servers as a static program."""
 
 import numpy
 import paddle
@@ -16,8 +16,8 @@ GEO_STEPS = 20
 
 def Trainer(context, network, data):
     """The trainer of a case."""
-    graph = context.case["strategy"] == "parameter_server" or context.case["execution"] == "graph"
-    return (GraphTrainer if graph else EagerTrainer)(context, network, data)
+    served = context.case["strategy"] == "parameter_server"
+    return (GraphTrainer if served else EagerTrainer)(context, network, data)
 
 
 def _start_geo_in_turns():
@@ -82,7 +82,7 @@ def exchange_on_cpu(program):
 
 
 class GraphTrainer(Base):
-    """The static graph of a lone rank, of a trainer, or of a parameter server."""
+    """The static program of a trainer, or of a parameter server."""
 
     def __init__(self, context, network, data):
         super().__init__(context, network, data)

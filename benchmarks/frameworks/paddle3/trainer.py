@@ -52,7 +52,7 @@ class Trainer(EagerTrainer):
             self.sent_bytes_per_step = sent.bytes
 
     def modes_used(self):
-        """What ranks hold, and how much they exchange at once."""
+        """Whether the loss is a graph, what ranks hold, and how much they exchange at once."""
         found = super().modes_used()
         if self.sharding:
             found["shard_stage"] = self.sharding.stage_of(self.forward, self.optimizer)

@@ -6,6 +6,9 @@ from torch.nn import functional
 STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
 """Width of the 3x3 convolution, number of blocks, stride of the first block."""
 
+SPATIAL = (2, 3)
+"""Axes of height and width."""
+
 
 def convolution(channels, out, size, stride=1):
     """A convolution without bias and its batch norm."""
@@ -51,7 +54,7 @@ class ResNet50(nn.Module):
     def forward(self, images):
         """Logits."""
         x = functional.max_pool2d(functional.relu(self.stem(images)), 3, stride=2, padding=1)
-        return self.head(self.blocks(x).mean((2, 3)))
+        return self.head(self.blocks(x).mean(SPATIAL))
 
 
 def model(params):

@@ -8,6 +8,9 @@ STAGES = ((128, 3, 1), (256, 4, 2), (512, 6, 2), (1024, 3, 2))
 GROUPS = 32
 REDUCTION = 16
 
+SPATIAL = (2, 3)
+"""Axes of height and width."""
+
 
 def convolution(channels, out, size, stride=1, groups=1):
     """A convolution without bias and its batch norm."""
@@ -37,8 +40,10 @@ class Bottleneck(nn.Module):
         """The block's output, with twice its width in channels."""
         y = functional.relu(self.conv1(x))
         y = self.conv3(functional.relu(self.conv2(y)))
-        weight = functional.sigmoid(self.excite(functional.relu(self.squeeze(y.mean((2, 3))))))
-        return functional.relu(y * weight.unsqueeze(2).unsqueeze(3) + self.shortcut(x))
+        weight = functional.sigmoid(self.excite(functional.relu(self.squeeze(y.mean(SPATIAL)))))
+        height, width = SPATIAL
+        weight = weight.unsqueeze(height).unsqueeze(width)
+        return functional.relu(y * weight + self.shortcut(x))
 
 
 class SeResNext50(nn.Module):
@@ -58,7 +63,7 @@ class SeResNext50(nn.Module):
     def forward(self, images):
         """Logits."""
         x = functional.max_pool2d(functional.relu(self.stem(images)), 3, stride=2, padding=1)
-        return self.head(self.blocks(x).mean((2, 3)))
+        return self.head(self.blocks(x).mean(SPATIAL))
 
 
 def model(params):

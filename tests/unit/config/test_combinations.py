@@ -15,6 +15,7 @@ from nightbench.core.model import Case, Catalog, Combination, Strategy
 Write = Callable[..., Path]
 SHIPPED = load_catalog(Path(__file__).resolve().parents[3] / "benchmarks")
 SERVERS = {"strategy": Strategy.PARAMETER_SERVER, "trainers": 2, "pservers": 1, "sync": "async"}
+SINGLE = {"strategy": Strategy.SINGLE}
 RANKS = {"strategy": Strategy.COLLECTIVE, "nodes": 2, "trainers": 2}
 SHARDS = {**RANKS, "shard": 2, "shard_stage": 3}
 XLA = {**SHARDS, "compiler": "xla"}
@@ -42,6 +43,11 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ("tensorflow2", "ctr_dnn", {**SERVERS, "data": "clicks"}, "do not read real data"),
         ("pytorch", "bert_base", {**RANKS, "layout": "channels_last"}, "a layout of images"),
         ("pytorch", "llama", {**RANKS, "layout": "channels_last"}, "a layout of images"),
+        ("paddle3", "bert_base", {**RANKS, "layout": "channels_last"}, "a layout of images"),
+        ("jax", "vgg16", {**RANKS, "compiler": "xla", "layout": "channels_last"}, "so by default"),
+        ("paddle2", "ctr_dnn", {**SERVERS, "execution": "graph"}, "the default is a graph already"),
+        ("paddle2", "word2vec", {**SINGLE, "execution": "graph"}, "sparse embeddings no gradient"),
+        ("paddle3", "llama", {**SHARDS, "execution": "graph", "shard_stage": 1}, "whole replicas"),
         ("paddle2", "gpt2", RANKS, "no causal attention on CPUs"),
         ("paddle2", "llama", RANKS, "no grouped queries"),
         ("paddle2", "mixtral", RANKS, "no grouped queries"),
