@@ -102,9 +102,9 @@ FROZEN: dict[str, Breakage] = {
 """Line -> one layer that the optimiser leaves alone."""
 
 NOT_EXCHANGED: dict[str, Breakage] = {
-    "pytorch": ("nn.parallel.DistributedDataParallel(self.model)", "self.model"),
-    "paddle2": ("paddle.DataParallel(self.model) if", "self.model if"),
-    "paddle3": ("paddle.DataParallel(self.model) if", "self.model if"),
+    "pytorch": ("tuning.replicated(self.model, self.tuning, warmup_steps)", "self.model"),
+    "paddle2": ("paddle.DataParallel(self.forward, **sizes)", "self.forward"),
+    "paddle3": ("paddle.DataParallel(self.forward, **sizes)", "self.forward"),
     "jax": (
         "{name: self._mean(name, each) for name, each in gradients.items()}",
         "gradients",
