@@ -46,6 +46,7 @@ CONTIGUOUS = f"""{MADE}        self.model.register_forward_pre_hook(
         pytest.param(
             "mixtral", SPLIT, (EXPERTS, REPLICAS), {"mode_used"}, id="experts replicated"
         ),
+        pytest.param("gpt2", TUNED, None, set(), id="tuned"),
         pytest.param("gpt2", TUNED, UNTUNED, {"mode_used"}, id="gradients sent whole"),
         pytest.param(
             "vgg16_cifar", {**LAST, "framework": "paddle3"},
