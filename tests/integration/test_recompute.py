@@ -1,4 +1,4 @@
-"""What PyTorch computes again in a backward pass by `recompute`, and what it keeps until then."""
+"""What is computed again in a backward pass by `recompute`, and what PyTorch keeps until then."""
 
 from __future__ import annotations
 
@@ -92,6 +92,32 @@ for precision in ("fp32", "bf16"):
         found[f"{precision} {recompute}"] = kept
 print(json.dumps(found))
 """
+AGAIN = """
+import json
+from types import SimpleNamespace
+
+import paddle
+from frameworks.paddle3.trainer import recompute_layers
+from workloads.llama import paddle as network
+
+params = json.load(open("workloads/llama/spec.json"))["scales"]["smoke"]
+paddle.seed(0)
+model = network.model(params)
+batch = {name: paddle.randint(0, params["vocabulary"], [2, 128]) for name in ("tokens", "labels")}
+own, calls = network.rotate, []
+network.rotate = lambda *given: (calls.append(1), own(*given))[1]
+found = {}
+for recompute in ("none", "full"):
+    if recompute == "full":
+        recompute_layers(model.layers)
+    loss = network.loss(model, batch)
+    calls.clear()
+    loss.backward()
+    gradients = sum(float(weight.grad.abs().sum()) for weight in model.parameters())
+    found[recompute] = {"rotations": len(calls), "loss": loss.item(), "gradients": gradients}
+    model.clear_gradients()
+print(json.dumps(found))
+"""
 MATRICES = 7
 """Of a layer: query, key, value, attended, gate, widen, narrow."""
 LAYERS = 2
@@ -140,3 +166,11 @@ def test_selective_recomputes_all_but_products_and_attention(
     for each in (selective, full):
         assert each["loss"] == none["loss"]
         assert each["gradients"] == pytest.approx(none["gradients"], rel=1e-6)
+
+
+def test_paddlepaddle_computes_layers_again(interpreter: Callable[[str], str]) -> None:
+    counted = printed(interpreter("paddle3"), AGAIN)
+    none, full = counted["none"], counted["full"]
+    assert [none["rotations"], full["rotations"]] == [0, LAYERS * 2]  # queries and keys
+    assert full["loss"] == none["loss"]
+    assert full["gradients"] == pytest.approx(none["gradients"], rel=1e-6)

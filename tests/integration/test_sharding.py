@@ -74,8 +74,8 @@ class Trainer(Trainer):
             "weights": [getattr(weight, "fw_storage", weight) for weight in weights],
             "optimiser states": [each for state in states for each in state.values()],
         }
-        if self.context.case["shard_stage"] == 1:  # Else gone with the step.
-            parts["gradients"] = [weight.grad for weight in weights]
+        if self.context.case["shard_stage"] < 3:  # Else gone with the step.
+            parts["gradients"] = [w.grad for w in weights if w.grad is not None]
         held = {
             part: sum(each.size * each.element_size() for each in tensors)
             for part, tensors in parts.items()
@@ -173,9 +173,10 @@ def predicted(job: Any, ranks: int) -> dict[str, float]:
     )
     params = job["workload"]["params"]
     spec = WorkloadInfo("", "", "", (), (), {"full": params})
-    held = held_bytes(case, spec)
+    whole = case.framework == "paddle3"
+    held = held_bytes(case, spec, whole_weights=whole)
     assert held
-    if case.shard_stage == 2:  # What is gathered is there within a step.
+    if case.shard_stage == 2 and not whole:  # What is gathered is there within a step.
         held["weights"] -= 4 * params["parameters"]
     return held
 
@@ -201,7 +202,7 @@ def sent_by(line: str, ranks: int, shard: int, stage: int) -> float:
         ("pytorch", "mixtral", 2, {}, ((2, 3),)),
         ("jax", "llama", 2, {}, ((2, 2), (2, 3), (2, 2, "bf16"))),
         ("jax", "gpt2", 4, MOMENTUM, ((2, 3),)),
-        ("paddle3", "llama", 2, {}, ((2, 1), (2, 3))),
+        ("paddle3", "llama", 2, {}, ((2, 1), (2, 2), (2, 3))),
         ("paddle3", "llama", 4, MOMENTUM, ((4, 1),)),
     ],
 )
@@ -239,6 +240,8 @@ def test_shards_train_as_one_device_does(
             sent = max(rank["sent_bytes_per_step"] for rank in found)
             expected_sent = sent_by(line, ranks, shard, stage)
             rel = 0.02 if line == "paddle3" else 1e-3  # It gathers some twice.
+            if (line, stage) == ("paddle3", 2):  # In buffers as large as the largest part.
+                rel = 0.15
             assert sent == pytest.approx(expected_sent, rel=rel), (shard, stage)
         held, expected_bytes = held_by(folder, ranks), predicted(job, ranks)
         assert held == pytest.approx({part: expected_bytes[part] for part in held}, rel=0.01)

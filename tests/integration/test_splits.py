@@ -198,6 +198,10 @@ def sent_by_compiled(folder: Path, ticks: int) -> float:
             *("jax", "llama", 4, 2, MOMENTUM | DEEP),
             [({"pipeline": 2, "schedule": "gpipe", "micro_batches": 4}, None)],
         ),
+        (
+            *("jax", "llama", 4, 4, MOMENTUM | DEEP),
+            [({"tensor": 2, "pipeline": 2, "schedule": "gpipe", "micro_batches": 4}, None)],
+        ),
         ("jax", "llama", 2, 1, MOMENTUM, [({"micro_batches": 2}, None)]),
         ("jax", "llama", 4, 2, MOMENTUM, [({"tensor": 2, "shard": 2, "shard_stage": 2}, None)]),
         (
@@ -210,7 +214,17 @@ def sent_by_compiled(folder: Path, ticks: int) -> float:
                 ),
             ],
         ),
-        ("paddle3", "llama", 4, 2, MOMENTUM, [({"tensor": 2}, None)]),
+        (
+            *("paddle3", "llama", 4, 2, MOMENTUM),
+            [({"tensor": 2, "micro_batches": 2, "recompute": "full"}, None)],
+        ),
+        (
+            *("paddle3", "llama", 2, 1, MOMENTUM),
+            [
+                ({"micro_batches": 2, "recompute": "full"}, None),
+                ({"shard": 2, "shard_stage": 1, "micro_batches": 2, "recompute": "full"}, None),
+            ],
+        ),
     ],
 )
 def test_splits_train_as_one_device_does(

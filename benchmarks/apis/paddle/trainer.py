@@ -124,13 +124,24 @@ class EagerTrainer(Base):
 
     def step(self):
         """Forward, backward, update. The loss stays a tensor."""
-        loss = self.loss(next(self.batches))
-        self.scaler.scale(loss).backward()
+        loss = self.backward(next(self.batches))
         self.exchange()
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.clear_grad()
-        self.kept.append(loss.detach())
+        self.kept.append(loss)
+
+    def backward(self, batch):
+        """Forward and backward of a batch; returns its loss, which stays a tensor."""
+        return self.part_backward(batch, 1)
+
+    def part_backward(self, batch, parts):
+        """Of one part of a batch; returns its part of the loss."""
+        loss = self.loss(batch)
+        if parts > 1:
+            loss = loss / parts
+        self.scaler.scale(loss).backward()
+        return loss.detach()
 
     def loss(self, batch):
         """The loss of a batch, in the precision of the case."""

@@ -24,7 +24,7 @@ class Stages:
         self.count, self.parts = context.stages, context.case.get("micro_batches", 1)
         self.prefix = context.shards + "."
         self.each = context.params["layers"] // self.count
-        self.own = context.rank // context.data_ranks
+        self.own = context.rank // (context.data_ranks * context.tensor)
 
     def own_samples(self, batch):
         """What of a batch, which all stages have, is this rank's before and after the layers."""

@@ -198,11 +198,12 @@ class Trainer(Base):
         return {**specs, "weights": parts, "slots": slots}
 
     def _in_columns_or_rows(self, name, spec):
-        """Matrices are (in, out): columns are their second axis, rows their first."""
+        """Matrices are (in, out), maybe of several stages: columns are their last axis."""
         module = name.split(".")[-2]
-        for axis, kind in enumerate(("rows", "columns")):
+        first = 1 if self.stages and self.stages.has(name) else 0
+        for axis, kind in enumerate(("rows", "columns"), first):
             if module in self.context.matrices[kind]:
-                axes = [*spec, None, None][:2]
+                axes = [*spec, None, None, None][: first + 2]
                 axes[axis] = ("tensor",) if axes[axis] is None else (axes[axis], "tensor")
                 return Split(*axes)
         return spec
@@ -348,8 +349,8 @@ class Trainer(Base):
         if context.devices_of_experts > 1:
             found["expert"] = str(min(split.values()) if split else 1)
         if self.stages:
-            layers = {number for name, number in parts.items() if self.stages.has(name)}
-            found["schedule"] = "gpipe" if layers == {context.stages} else "none"
+            layers = [number for name, number in parts.items() if self.stages.has(name)]
+            found["schedule"] = "gpipe" if min(layers) == context.stages else "none"
         if self.context.case.get("state_precision") == "bf16":
             kept = {slot.dtype == jnp.bfloat16 for slot in jax.tree.leaves(self.state["slots"])}
             found["state_precision"] = "bf16" if kept == {True} else "fp32"

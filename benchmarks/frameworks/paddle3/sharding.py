@@ -1,7 +1,7 @@
 """Parameters, gradients and optimiser states split over devices.
 
 The stages are those of Rajbhandari et al. 2019 (arXiv:1910.02054): the first by fleet's hybrid
-configuration, the third by `group_sharded_parallel`. Where fewer devices than all share a copy,
+configuration, the others by `group_sharded_parallel`. Where fewer devices than all share a copy,
 these sum the gradients of copies.
 """
 
@@ -39,7 +39,7 @@ def split(model, optimizer, context):
     model, optimizer, _ = group_sharded_parallel(
         model,
         optimizer,
-        "p_g_os",
+        {2: "os_g", 3: "p_g_os"}[context.case["shard_stage"]],
         group=groups.get_sharding_parallel_group(),
         dp_group=groups.get_data_parallel_group() if copies > 1 else None,
         segment_size=0,  # Else small parameters stay whole.
@@ -83,7 +83,8 @@ def states_of(optimizer):
     """Kind of state -> name of a parameter -> its state on this rank."""
     while hasattr(optimizer, "_inner_opt"):
         optimizer = optimizer._inner_opt
-    return optimizer._accumulators
+    # `group_sharded_parallel` wraps it at the second stage; at the third this is itself.
+    return getattr(optimizer, "_optim", optimizer)._accumulators
 
 
 def stage_of(model, optimizer):
@@ -93,4 +94,6 @@ def stage_of(model, optimizer):
     if all(part.size < math.prod(weight.shape) for part, weight in zip(parts, weights)):
         return "3"
     held = {name for each in states_of(optimizer).values() for name in each}
-    return "1" if 0 < len(held) < len(weights) else "none"
+    if not 0 < len(held) < len(weights):
+        return "none"
+    return "2" if any(weight.grad is None for weight in weights) else "1"

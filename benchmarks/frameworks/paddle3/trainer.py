@@ -1,6 +1,11 @@
 """Training in PaddlePaddle 3: eager, replicated or split between ranks."""
 
+import contextlib
+import functools
+
+import paddle
 from apis.paddle.trainer import EagerTrainer
+from paddle.distributed.fleet.utils import recompute
 
 
 class Trainer(EagerTrainer):
@@ -10,6 +15,8 @@ class Trainer(EagerTrainer):
 
     def distribute(self, optimizer):
         """As the case says: `shard`, `tensor`, or replicas."""
+        if self.context.case.get("recompute", "none") == "full":
+            recompute_layers(getattr(self.model, self.context.shards))
         # What these import no other case pays.
         if self.context.case.get("shard_stage") is not None:
             from frameworks.paddle3 import sharding
@@ -30,6 +37,24 @@ class Trainer(EagerTrainer):
         if self.matrices:
             tensors = {name: self.matrices.whole(tensor) for name, tensor in tensors.items()}
         return tensors
+
+    def backward(self, batch):
+        """Of a batch, in as many parts as the case says; what ranks exchange, they do once."""
+        parts = self.context.case.get("micro_batches", 1)
+        if parts == 1:
+            return super().backward(batch)
+        cut, losses = {name: tensor.chunk(parts) for name, tensor in batch.items()}, []
+        for number in range(parts):
+            part = {name: each[number] for name, each in cut.items()}
+            with self.exchanging(number == parts - 1):
+                losses.append(self.part_backward(part, parts))
+        return sum(losses)
+
+    def exchanging(self, is_last):
+        """Replicas sum gradients up where they are, until the last part."""
+        if is_last or not isinstance(self.forward, paddle.DataParallel):
+            return contextlib.nullcontext()
+        return self.forward.no_sync()
 
     def exchange(self):
         """Replicas of split matrices are averaged."""
@@ -59,3 +84,10 @@ class Trainer(EagerTrainer):
         if self.matrices:
             found["tensor"] = str(self.matrices.parts())
         return found
+
+
+def recompute_layers(layers):
+    """Has layers keep their inputs alone, and compute the rest again for the backward."""
+    for layer in layers:
+        # Reentrant backwards find that DataParallel has taken a parameter's gradient before.
+        layer.forward = functools.partial(recompute, layer.forward, use_reentrant=False)

@@ -194,6 +194,9 @@ class FrameworkFile(StrictModel):
     shares_ends: bool = False
     """Of a `pipeline` every device computes what stands before and after the layers, for samples of
     its own; else the first and the last stage do. For the memory that a case needs."""
+    whole_weights: bool = False
+    """At `shard_stage: 2` every device keeps whole parameters; else they are split, too, and
+    gathered once a step. For the memory that a case needs."""
     drill_workload: v.Name | None = None
     """Workload that `nightbench drill` slows down where no suite is named."""
     replaces: bool = False

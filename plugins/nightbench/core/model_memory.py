@@ -11,12 +11,16 @@ _MOMENTS = {"momentum": 1, "adam": 2, "adamw": 2}
 
 
 def held_bytes(
-    case: Case, workload: WorkloadInfo, *, shares_ends: bool = False
+    case: Case,
+    workload: WorkloadInfo,
+    *,
+    shares_ends: bool = False,
+    whole_weights: bool = False,
 ) -> dict[str, float] | None:
     """Return the bytes on one device by what they are; None where parameters are not counted.
 
-    `shares_ends` is the line's (`FrameworkInfo`). Buffers of exchanges, layers gathered one by one
-    and gradients of activations come on top.
+    `shares_ends` and `whole_weights` are the line's (`FrameworkInfo`). Buffers of exchanges, layers
+    gathered one by one and gradients of activations come on top.
     """
     params = workload.params_of(case)
     parameters = params.get("parameters", workload.parameters)
@@ -44,7 +48,9 @@ def held_bytes(
         "gradients": least(stage >= 2),
         "optimiser states": width * least(stage >= 1),
     }
-    if stage == 2:  # What is split between steps, and what is gathered for one.
+    if (
+        stage == 2 and not whole_weights
+    ):  # What is split between steps, and what is gathered for one.
         half = 2 if case.precision in ("bf16", "fp16") else 1
         held["weights"] = least(True) + sum(size / half for size, devices in parts if devices > 1)
     return {**held, "activations": kept_bytes(case, workload, shares_ends=shares_ends)}
@@ -90,7 +96,12 @@ def does_not_fit(
     case: Case, workload: WorkloadInfo, cluster: Cluster, framework: FrameworkInfo
 ) -> str | None:
     """Say what a case needs on a device and its cluster has not; None where it may fit."""
-    held = held_bytes(case, workload, shares_ends=framework.shares_ends)
+    held = held_bytes(
+        case,
+        workload,
+        shares_ends=framework.shares_ends,
+        whole_weights=framework.whole_weights,
+    )
     limits = [cluster.device_memory_bytes]
     if cluster.device_kind == "cpu" and case.memory_mb is not None:
         limits.append(case.memory_mb * 10**6)

@@ -81,7 +81,6 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ("pytorch", "llama", {**SHARDS, "precision": "fp16"}, "these ranks hold parts"),
         ("jax", "llama", {**XLA, "shard_stage": 1}, "splits a parameter with its states"),
         ("jax", "llama", {**XLA, "precision": "fp16"}, "these ranks hold parts"),
-        ("paddle3", "gpt2", {**SHARDS, "shard_stage": 2}, "keeps whole parameters there"),
         ("pytorch", "llama", {**SPLIT, "tensor": 3}, "found 3 with collective on 2x4; expected"),
         (
             *("pytorch", "llama", {**SPLIT, "tensor": 2, "pipeline": 2, "shard": 4}),
@@ -144,13 +143,15 @@ def refusal(line: str, workload: str, **axes: object) -> str:
             *("jax", "llama", {**SPLIT, **GPIPE, "shard": 2, "shard_stage": 2}),
             "lays stages where shards would lie",
         ),
-        ("jax", "llama", {**SPLIT, **GPIPE, "tensor": 2}, "within a stage that it splits itself"),
         (
             "paddle3",
             "llama",
-            {**RANKS, "micro_batches": 2},
-            "does not support micro_batches several",
+            {**SPLIT, "pipeline": 2, "schedule": "1f1b"},
+            "which ProcessGroupGLOO has not",
         ),
+        ("paddle3", "llama", {**SPLIT, "context": 2}, "over gloo waits for whom it sends to"),
+        ("paddle3", "mixtral", {**SPLIT, "expert": 2}, "global_scatter has no kernel for CPUs"),
+        ("paddle3", "llama", {**RANKS, "recompute": "selective"}, "nothing of what it made"),
         (
             *("paddle3", "llama", {**SHARDS, "shard_stage": 1, "tensor": 2}),
             "fleet gives each device whole states",

@@ -44,6 +44,12 @@ def test_each_stage_splits_more(shard: int, stage: int | None, bytes_per_paramet
     )
 
 
+def test_paddlepaddle_keeps_whole_parameters_at_the_second_stage() -> None:
+    split = {"shard": 8, "shard_stage": 2, "framework": "paddle3"}
+    case = replace(llama("8b", 1, recompute="full"), **split)
+    assert "weights 32.1 GB, gradients 4.02 GB, optimiser states 8.03 GB" in refusal(case, 40)
+
+
 def test_matrices_and_layers_are_parts_of_what_shards_split() -> None:
     held = held_bytes(llama("8b", 4, tensor=4, pipeline=2), LLAMA)
     assert held

@@ -225,6 +225,8 @@ class FrameworkInfo:
     """It runs the commands of suites, and no workload of the catalog."""
     shares_ends: bool = False
     """Of a pipeline every device computes what stands before and after the layers."""
+    whole_weights: bool = False
+    """At `shard_stage: 2` every device keeps whole parameters."""
     drill_workload: str | None = None
     """What a drill measures that is given no suite."""
     for_tests: bool = False
