@@ -49,6 +49,9 @@ UNLIKELY = -3.0
 HOPELESS = -2.0
 """Log odds of a night below which the nights beside it are not tested."""
 
+UNSURE = 7
+"""Nights by which a change may have begun earlier or later than the night that shows it best."""
+
 _MILLIONFOLD = math.log(1e6)
 
 
@@ -165,13 +168,17 @@ def _search(
     `scores` are the steps in the direction of `sign`, `prior` the log odds before any evidence.
     """
     best: tuple[float, Evidence | None] = UNLIKELY, None
-    tested: set[int] = set()
+    tested: dict[int, Evidence] = {}
+
+    def evidence_at(first: int) -> Evidence:
+        if first not in tested:
+            before = nights_before(window, past, first, siblings)
+            tested[first] = evidence_of(before, past.values[first:], sign)
+        return tested[first]
 
     def test(first: int) -> float:
         nonlocal best
-        tested.add(first)
-        before = nights_before(window, past, first, siblings)
-        evidence = evidence_of(before, past.values[first:], sign)
+        evidence = evidence_at(first)
         odds = log_odds(evidence) + float(prior[first])
         if odds > best[0]:
             best = odds, evidence
@@ -185,7 +192,12 @@ def _search(
             hopeful = odds > HOPELESS or prior[min(beside, len(prior) - 1)] > 0
             if hopeful and beside < len(scores) and scores[beside] and beside not in tested:
                 test(beside)
-    return best
+    odds, likeliest = best
+    if likeliest is None or odds <= 0:
+        return best
+    first = likeliest.before.first
+    near = [n for n in map(int, np.flatnonzero(scores)) if 0 < abs(n - first) <= UNSURE]
+    return odds, likeliest.averaged([evidence_at(night) for night in near])
 
 
 def steps_of(calm: Floats, past: LevelEstimate) -> Floats:

@@ -15,7 +15,8 @@ scatter more than usual, medians are expected to scatter more as well.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -126,6 +127,25 @@ class Evidence:
     """Earlier stays at about the new level, each night held against the level of its time."""
     visits_before: Visits
     """The same, each night held against the present level: earlier levels are stays, too."""
+
+    def averaged(self, others: Sequence[Evidence]) -> Evidence:
+        """Return the evidence with the size of a change that may have begun on others' nights too.
+
+        The night that shows it best flatters its size. Each is weighted by its likelihood.
+        """
+        each = [self, *others]
+        weight = np.exp([one.drifting - self.drifting for one in each])
+        weight /= weight.sum()
+        steps, low, high = np.array([(o.shift.step, o.shift.low, o.shift.high) for o in each]).T
+        step = float(weight @ steps)
+        between = Z_90**2 * float(weight @ (steps - step) ** 2)
+        shift = replace(
+            self.shift,
+            step=step,
+            low=step - math.sqrt(float(weight @ (steps - low) ** 2) + between),
+            high=step + math.sqrt(float(weight @ (high - steps) ** 2) + between),
+        )
+        return replace(self, shift=shift)
 
 
 def nights_before(

@@ -1,6 +1,7 @@
 """Changes of seeded series, and that what is said of a night depends on the past alone."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ from hypothesis import strategies as st
 
 from nightbench.detection.changes import LOOK_BACK, changes_of_last_night
 from nightbench.detection.drift import drift_of
+from nightbench.detection.evidence import evidence_of, nights_before
 from nightbench.detection.followers import Follower, Followers, find_changes
+from nightbench.detection.levels import estimate_level
 from nightbench.detection.series import series_from
 
 DAY = 86400
@@ -53,6 +56,28 @@ def test_a_step_below_the_noise_is_told_when_it_lasts():
     (change,) = found(noisy([100] * 80 + [97.0] * 30, sigma=0.02, seed=4))
     assert change.falls
     assert abs(change.first - 80) <= 5
+
+
+def test_a_size_is_that_of_all_nights_that_may_be_the_first_by_their_likelihood():
+    series = series_of(noisy([100] * 60 + [96] * 12))
+    past = estimate_level(series)
+    evidence = evidence_of(nights_before(series, past, 60), past.values[60:], -1)
+    half = replace(evidence, shift=replace(evidence.shift, step=evidence.shift.step / 2))
+    both = evidence.averaged([half]).shift
+    assert both.step == pytest.approx(0.75 * evidence.shift.step)
+    assert both.high - both.low > evidence.shift.high - evidence.shift.low
+    unlikely = evidence.averaged([replace(half, drifting=evidence.drifting - 50)]).shift
+    assert (unlikely.low, unlikely.high) == pytest.approx((evidence.shift.low, evidence.shift.high))
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_a_small_fall_is_smaller_than_the_night_that_shows_it_best_says(seed):
+    series = series_of(noisy([100] * 80 + [98.0] * 14, seed=seed))
+    (told,) = changes_of_last_night(series)
+    past = estimate_level(series)
+    alone = evidence_of(nights_before(series, past, told.first), past.values[told.first :], -1)
+    assert alone.shift.step < np.log1p(told.change) - 0.0005
+    assert told.low < -0.02 < told.high
 
 
 @pytest.mark.parametrize("depth", [5, 20, 60])
