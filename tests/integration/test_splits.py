@@ -108,13 +108,17 @@ def sent_by_compiled(folder: Path, ticks: int) -> float:
         ),
         (
             *("pytorch", "llama", 4, 2, MOMENTUM),
+            [({"pipeline": 2, "schedule": "gpipe", "micro_batches": 4}, None)],
+        ),
+        pytest.param(
+            *("pytorch", "llama", 4, 2, MOMENTUM),
             [
                 ({"tensor": 2, "shard": 2, "shard_stage": 3, "recompute": "selective"}, None),
-                ({"pipeline": 2, "schedule": "gpipe", "micro_batches": 4}, None),
                 ({"context": 2, "shard": 4, "shard_stage": 3, "recompute": "full"}, None),
             ],
+            marks=pytest.mark.large,
         ),
-        (
+        pytest.param(
             *("pytorch", "llama", 4, 4, MOMENTUM),
             [
                 ({"tensor": 2, "pipeline": 2, "schedule": "1f1b", "micro_batches": 2}, None),
@@ -122,6 +126,7 @@ def sent_by_compiled(folder: Path, ticks: int) -> float:
                 ({"context": 2, "pipeline": 2, "schedule": "1f1b", "micro_batches": 2}, None),
                 ({"context": 4}, MOST * 1.5 + 2 * 2 * hidden(8) * 3 / 4),
             ],
+            marks=pytest.mark.large,
         ),
         (
             *("pytorch", "llama", 2, 2, DEEP),
@@ -131,7 +136,7 @@ def sent_by_compiled(folder: Path, ticks: int) -> float:
                 ({"pipeline": 2, "schedule": "zero_bubble", "micro_batches": 4}, 2 * hidden(4)),
             ],
         ),
-        (
+        pytest.param(
             *("pytorch", "llama", 4, 2, MOMENTUM | DEEP),
             [
                 (
@@ -140,6 +145,7 @@ def sent_by_compiled(folder: Path, ticks: int) -> float:
                     None,
                 ),
             ],
+            marks=pytest.mark.large,
         ),
         (
             *("pytorch", "mixtral", 2, 1, {}),
@@ -194,9 +200,10 @@ def sent_by_compiled(folder: Path, ticks: int) -> float:
                 ),
             ],
         ),
-        (
+        pytest.param(
             *("jax", "llama", 4, 2, MOMENTUM | DEEP),
             [({"pipeline": 2, "schedule": "gpipe", "micro_batches": 4}, None)],
+            marks=pytest.mark.large,
         ),
         (
             *("jax", "llama", 4, 4, MOMENTUM | DEEP),
