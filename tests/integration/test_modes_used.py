@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(900)]
 
 COMPILED, LAST = {"compiler": "inductor"}, {"layout": "channels_last"}
 GRAPH = {"framework": "paddle3", "execution": "graph"}
+MADE_OF_LOSS = "torch.compile(self.loss, **tuning.COMPILE.get(self.tuning, {}))"
 BACKWARD = "        self.scaler.scale(loss).backward()\n"
 LEFT_OUT = BACKWARD.replace("(loss)", "(loss / 2)")
 EXPERTS = "        if context.devices_of_experts > 1:\n            from"
@@ -36,8 +37,8 @@ CONTIGUOUS = f"""{MADE}        self.model.register_forward_pre_hook(
     [
         pytest.param("gpt2", COMPILED, None, set(), id="compiled"),
         pytest.param(
-            "gpt2", COMPILED, ("torch.compile(self.loss)", "self.loss"), {"mode_used"},
-            id="not compiled",
+            "gpt2", COMPILED, (MADE_OF_LOSS, "self.loss"), {"mode_used"}, id="not compiled"
+
         ),
         pytest.param(
             "resnet50_v1.5", LAST, (MADE, CONTIGUOUS), {"mode_used"},
