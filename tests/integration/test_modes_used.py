@@ -37,8 +37,7 @@ CONTIGUOUS = f"""{MADE}        self.model.register_forward_pre_hook(
     [
         pytest.param("gpt2", COMPILED, None, set(), id="compiled"),
         pytest.param(
-            "gpt2", COMPILED, (MADE_OF_LOSS, "self.loss"), {"mode_used"}, id="not compiled"
-
+            "gpt2", COMPILED, (MADE_OF_LOSS, "self.loss"), {"mode_used"}, id="not compiled",
         ),
         pytest.param(
             "resnet50_v1.5", LAST, (MADE, CONTIGUOUS), {"mode_used"},
