@@ -132,18 +132,23 @@ def _modes(framework: FrameworkInfo, cluster: Cluster) -> Iterator[Case]:
                 mode: dict[str, Any] = {axis: 2 if value == SEVERAL else value}
                 yield replace(pair, **mode)
         for what in values("tuning")[1:]:
-            without = {
-                compiler
-                for each in framework.refused_combinations
-                if each.when.keys() == {"compiler", "tuning"} and what in each.when["tuning"]
-                for compiler in each.when["compiler"]
-            }
-            compiler = next(each for each in values("compiler") if each not in without)
-            yield replace(pair, tuning=what, compiler=compiler)
+            beside = itertools.product(values("precision"), values("compiler"))
+            tuned = [replace(pair, tuning=what, precision=p, compiler=c) for p, c in beside]
+            yield next((x for x in tuned if not _clash(x, framework, cluster)), tuned[0])
     if Strategy.PARAMETER_SERVER in strategies:
         served = replace(pair, strategy=Strategy.PARAMETER_SERVER, pservers=1)
         for sync in values("sync"):
             yield replace(served, sync=sync)
+
+
+def _clash(mode: Case, framework: FrameworkInfo, cluster: Cluster) -> bool:
+    """Whether a line refuses a tuning together with the mode's precision or compiler."""
+    found = {axis: getattr(mode, axis) for axis in ("tuning", "precision", "compiler")}
+    found["device"] = cluster.device_kind
+    return any(
+        all(found.get(key) in values for key, values in each.when.items())
+        for each in framework.refused_combinations
+    )
 
 
 def _wider(cell: ModeCell, cluster: Cluster, catalog: Catalog) -> Iterator[ModeCell]:

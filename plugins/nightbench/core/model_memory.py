@@ -48,9 +48,8 @@ def held_bytes(
         "gradients": least(stage >= 2),
         "optimiser states": width * least(stage >= 1),
     }
-    if (
-        stage == 2 and not whole_weights
-    ):  # What is split between steps, and what is gathered for one.
+    if stage == 2 and not whole_weights:
+        # What is split between steps, and what is gathered for one.
         half = 2 if case.precision in ("bf16", "fp16") else 1
         held["weights"] = least(True) + sum(size / half for size, devices in parts if devices > 1)
     return {**held, "activations": kept_bytes(case, workload, shares_ends=shares_ends)}

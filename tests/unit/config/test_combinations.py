@@ -27,6 +27,9 @@ GPIPE = {"pipeline": 2, "schedule": "gpipe", "compiler": "xla"}
 DEEP = {**SPLIT, "scale": "8b", "pipeline": 2}
 ROUNDED = {"state_precision": "bf16"}
 ALONE = {"strategy": Strategy.COLLECTIVE, "trainers": 1}
+TUNINGS = SHIPPED.frameworks["pytorch"].axes["tuning"]
+REDUCED = [name for name in TUNINGS if name.startswith("ddp_")]
+BUFFER = "ddp_buffer_100mb"
 
 
 def refusal(line: str, workload: str, **axes: object) -> str:
@@ -166,6 +169,22 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ),
         ("paddle3", "llama", {**RANKS, **ROUNDED}, "states in float32 beside parameters in float"),
         ("tensorflow2", "bert_base", {**RANKS, **ROUNDED}, "does not support state_precision bf16"),
+        *(
+            (line, "resnet50_v1.5", {**ALONE, "tuning": name}, "which a lone process has not")
+            for line, name in [*(("pytorch", x) for x in REDUCED), ("paddle2", BUFFER)]
+        ),
+        (
+            *("pytorch", "gpt2", {**SHARDS, "tuning": "ddp_fp16"}),
+            "does not run shard_stage 3 with tuning ddp_fp16: it is of DistributedDataParallel",
+        ),
+        ("paddle2", "vgg16_cifar", {**SERVERS, "tuning": BUFFER}, "beside servers have not"),
+        (
+            "pytorch",
+            "gpt2",
+            {**ALONE, "tuning": "compile_max_autotune"},
+            "`compiler: inductor` too",
+        ),
+        ("jax", "gpt2", {**XLA, "tuning": "ddp_fp16"}, "jax does not support tuning ddp_fp16"),
         ("pytorch", "bert_base", SHARDS, "bert_base is never split: found 2; expected 1"),
         ("pytorch", "llama", {**SHARDS, "batch_size_per_device": "max"}, "cannot hold what is"),
         (
@@ -208,6 +227,9 @@ def test_what_trainers_cannot_run_together_is_refused(
         ("pytorch", "gpt2", {**ALONE, "recompute": "selective"}),
         ("pytorch", "transformer_base", {**RANKS, **ROUNDED}),
         ("jax", "llama", {**XLA, "shard_stage": 2, **ROUNDED}),
+        *(("pytorch", "resnet50_v1.5", {**RANKS, "tuning": name}) for name in REDUCED),
+        ("paddle2", "resnet50_v1.5", {**RANKS, "tuning": BUFFER}),
+        ("pytorch", "gpt2", {**ALONE, "tuning": "sdpa_math"}),
         *(("jax", "gpt2", {**XLA, "shard_stage": stage}) for stage in (2, 3)),
     ],
 )
