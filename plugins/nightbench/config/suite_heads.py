@@ -52,6 +52,11 @@ def suite_heads(dags: Path) -> list[SuiteHead]:
     return [_read_head(path) for path in find_suites(dags).values()]
 
 
+def suite_names(dags: Path) -> list[str]:
+    """Return the names of all suites that can be read."""
+    return [head.name for head in suite_heads(dags) if head.problem is None]
+
+
 def find_clusters(dags: Path) -> dict[str, Path]:
     """Return the cluster files below a `dags` folder by the names of their clusters."""
     return {path.stem: path for path in sorted((dags / "clusters").glob("[!.]*.yaml"))}

@@ -14,7 +14,7 @@ from airflow.sdk import DAG, Param, task
 
 from nightbench.config import locations
 from nightbench.config.compare_builds import FORMS
-from nightbench.config.suite_heads import find_clusters, suite_heads
+from nightbench.config.suite_heads import find_clusters, suite_names
 from nightbench.core.errors import UserError
 from nightbench.orchestration.connections import connect
 from nightbench.orchestration.dag_common import (
@@ -71,7 +71,7 @@ def compare_dag() -> DAG:
 
 
 def _form() -> dict[str, Param]:
-    suites = [head.name for head in suite_heads(locations.dags_folder()) if head.problem is None]
+    suites = suite_names(locations.dags_folder())
     clusters = list(find_clusters(locations.dags_folder()))
     reference = f"The reference: {FORMS}. Empty beside a commit: where it left its branch."
     return {

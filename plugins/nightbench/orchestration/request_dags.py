@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, Param, task
 
 from nightbench.config import locations
-from nightbench.config.suite_heads import find_clusters, framework_names, suite_heads
+from nightbench.config.suite_heads import find_clusters, framework_names, suite_names
 from nightbench.core.errors import UserError
 from nightbench.orchestration.airflow_versions import AirflowException, AirflowFailException
 from nightbench.orchestration.connections import connect
@@ -247,7 +247,7 @@ def bisect_dag() -> DAG:
 
 
 def _bisect_form() -> dict[str, Param]:
-    suites = [head.name for head in suite_heads(locations.dags_folder()) if head.problem is None]
+    suites = suite_names(locations.dags_folder())
     clusters = list(find_clusters(locations.dags_folder()))
     return {
         "alert": optional(

@@ -23,6 +23,7 @@ from nightbench.config.suite_heads import (
     framework_names,
     parallel_cases,
     suite_heads,
+    suite_names,
     workload_scales,
 )
 from nightbench.config.suites import case_names
@@ -114,7 +115,7 @@ def nightly_dag(head: SuiteHead) -> DAG:
 
 def on_demand_dag() -> DAG | None:
     """The DAG with the form; None where there is no suite to offer."""
-    names = [head.name for head in suite_heads(locations.dags_folder()) if head.problem is None]
+    names = suite_names(locations.dags_folder())
     if not names:
         return None
     return suite_dag(
