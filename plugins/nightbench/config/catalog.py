@@ -42,6 +42,7 @@ from nightbench.core.model import (
     Strategy,
     Support,
     Untried,
+    Variant,
     WorkloadInfo,
     digest_of,
 )
@@ -146,26 +147,20 @@ def _framework(folder: Path, tree: _Tree) -> FrameworkInfo:
         document.complain(key, message)
     tree.complain_of_shadow(document, "frameworks", file.replaces)
     shared = tree.benchmarks / "apis" / file.api
-    missing = _missing_locks(file, path.parent)
-    for name in (file.variants.keys() - missing) if file.python is not None else ():
-        package = file.variants[name].package or file.package or file.line
+    for name, variant in file.variants.items() if file.python is not None else ():
         lock = path.with_name(f"requirements-{name}.lock")
-        complain_of_version(document, "version", file.version, package, lock)
+        if lock.is_file():
+            package = variant.package or file.package or file.line
+            complain_of_version(document, "version", file.version, package, lock)
     complaints = [str(document.error)] if document.problems else []
     complaints += code_errors(sorted(path.parent.glob("[!.]*.py")), file.python, LINE_NAMES)
     complaints += code_errors(sorted(shared.glob("[!.]*.py")), file.python, {})
-    variants = file.variants.items()
     return file.to(
         FrameworkInfo,
         line=path.parent.name,
         devices=devices,
-        variants={name: each.device for name, each in variants},
-        compute_capabilities={
-            name: each.compute_capabilities for name, each in variants if each.compute_capabilities
-        },
-        least_drivers={name: each.driver for name, each in variants if each.driver},
+        variants={name: _variant(name, file, document) for name in file.variants},
         axes=_axes(file.axes, kinds),
-        variant_axes={n: _axes(each.axes, [each.device]) for n, each in variants if each.axes},
         roles={
             Strategy(strategy): tuple(_role(name, role) for name, role in roles.items())
             for strategy, roles in file.roles.items()
@@ -173,17 +168,22 @@ def _framework(folder: Path, tree: _Tree) -> FrameworkInfo:
         refused_combinations=tuple(each.to(Combination) for each in file.refused_combinations),
         launcher_env=frozenset(file.launcher_env),
         problem="\n".join(complaints) or None,
-        broken_variants={
-            name: str(ConfigError(path, [document.problem(("variants", name), message)]))
-            for name, message in missing.items()
-            if not file.variants[name].unlocked
-        },
-        unlocked_variants={
-            name: f"{path.parent.name} has no lock for its variant {name}: {unlocked}"
-            for name in missing
-            if (unlocked := file.variants[name].unlocked)
-        },
     )
+
+
+def _variant(name: str, file: FrameworkFile, document: Document) -> Variant:
+    """Return a variant, and why it lacks its lock; a line without environments needs none."""
+    written, lock, folder = file.variants[name], f"requirements-{name}.lock", document.path.parent
+    problem = unlocked = None
+    if file.python is not None and not (folder / lock).is_file():
+        if written.unlocked:
+            unlocked = f"{folder.name} has no lock for its variant {name}: {written.unlocked}"
+        else:
+            said = f"found no {lock} in this folder; expected the lock"
+            said += f" (`nightbench lock {folder.name} {name}`)"
+            problem = str(ConfigError(document.path, [document.problem(("variants", name), said)]))
+    axes = _axes(written.axes, [written.device])
+    return written.to(Variant, axes=axes, problem=problem, unlocked=unlocked)
 
 
 def _broken_line(path: Path, error: UserError) -> FrameworkInfo:
@@ -296,18 +296,6 @@ def _known_values(file: FrameworkFile, key: str, tree: _Tree) -> list[str] | Non
         return None
     default = LINE_AXES[key]
     return sorted({*file.axes.get(key, {}), *([str(default)] if default else [])})
-
-
-def _missing_locks(file: FrameworkFile, folder: Path) -> dict[str, str]:
-    """Variant -> which lock it lacks; a line without environments needs none."""
-    names = file.variants if file.python is not None else {}
-    locks = {name: f"requirements-{name}.lock" for name in names}
-    return {
-        name: f"found no {lock} in this folder; expected the lock "
-        f"(`nightbench lock {folder.name} {name}`)"
-        for name, lock in locks.items()
-        if not (folder / lock).is_file()
-    }
 
 
 def _workload(

@@ -43,7 +43,8 @@ def broken(case: Case, suite: Suite, cluster: Cluster, catalog: Catalog) -> str 
     variant = variant_of(framework, cluster, suite.builds)
     if isinstance(variant, Refusal):
         return None
-    return framework.broken_variants.get(variant) or framework.unlocked_variants.get(variant)
+    locked = framework.variants[variant]
+    return locked.problem or locked.unlocked
 
 
 def refuse_broken(cases: Iterable[Case], suite: Suite, cluster: Cluster, catalog: Catalog) -> None:

@@ -45,10 +45,9 @@ def variant_of(
     """
     build = builds.get(framework.line)
     asked = (build.variant if build else "") or cluster.environments.variants.get(framework.line)
-    of_kind = [v for v, kind in framework.variants.items() if kind == cluster.device_kind]
-    built_for = framework.compute_capabilities
-    wanted = cluster.compute_capability
-    fitting = [v for v in of_kind if wanted is None or wanted in built_for.get(v, (wanted,))]
+    kind, wanted = cluster.device_kind, cluster.compute_capability
+    of_kind = {v: x.compute_capabilities for v, x in framework.variants.items() if x.device == kind}
+    fitting = [v for v, able in of_kind.items() if wanted is None or not able or wanted in able]
     images = cluster.environments.images
     if build is not None and build.source == "image" and not images:
         return Refusal(
@@ -72,7 +71,7 @@ def variant_of(
     if asked or fitting:
         return asked or fitting[0]
     if of_kind:
-        builds_for = "; ".join(f"{v} is built for {', '.join(built_for[v])}" for v in of_kind)
+        builds_for = "; ".join(f"{v} is built for {', '.join(x)}" for v, x in of_kind.items())
         return Refusal(
             "framework",
             f"{framework.line} has no variant for compute capability {wanted}, which cluster "
@@ -90,6 +89,7 @@ def builds_of(
 ) -> list[FrameworkInfo]:
     """The line with the axes of the build that a cluster runs; of all builds without a cluster."""
     if cluster is None:
-        return [framework, *map(framework.with_axes_of, framework.variant_axes)]
+        own = [name for name, variant in framework.variants.items() if variant.axes]
+        return [framework, *map(framework.with_axes_of, own)]
     variant = variant_of(framework, cluster, builds)
     return [framework if isinstance(variant, Refusal) else framework.with_axes_of(variant)]

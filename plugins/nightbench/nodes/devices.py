@@ -177,7 +177,8 @@ def _driver(
         variant = variant_of(line, cluster, {})
         if not isinstance(variant, str):
             continue
-        least = line.least_drivers.get(variant) or MIN_DRIVERS.get(_cuda_major(variant) or 0)
+        stated = line.variants.get(variant)
+        least = (stated and stated.driver) or MIN_DRIVERS.get(_cuda_major(variant) or 0)
         if least and _version(driver) < _version(least):
             needs.setdefault(least, []).append(f"{line.line} {variant}")
     for least, who in sorted(needs.items()):

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from nightbench.core.model import Catalog, FrameworkInfo, Role, Strategy, Support, WorkloadInfo
+from nightbench.core.model import (
+    Catalog,
+    FrameworkInfo,
+    Role,
+    Strategy,
+    Support,
+    Variant,
+    WorkloadInfo,
+)
 
 EVERYWHERE: Support = {"cpu": None, "gpu": None}
 SERVED = {
@@ -20,6 +28,7 @@ ROLES = {
         Role("trainer", "trainers", measured=True, device=True),
     )
 }
+ON_CPUS = {"cpu": Variant("cpu")}
 ALL = (Strategy.SINGLE, Strategy.COLLECTIVE, Strategy.PARAMETER_SERVER)
 
 
@@ -31,7 +40,7 @@ def framework(line: str, **changes: object) -> FrameworkInfo:
         "api": line,
         "python": "3.11",
         "devices": EVERYWHERE,
-        "variants": {"cpu": "cpu", "cu126": "gpu"},
+        "variants": {"cpu": Variant("cpu"), "cu126": Variant("gpu")},
         "axes": {
             "strategy": {
                 "single": EVERYWHERE,
@@ -50,7 +59,7 @@ def catalog() -> Catalog:
     return Catalog(
         frameworks={
             "fake": framework("fake", axes=SERVED, roles=ROLES),
-            "paddle1": framework("paddle1", axes=SERVED, roles=ROLES, variants={"cpu": "cpu"}),
+            "paddle1": framework("paddle1", axes=SERVED, roles=ROLES, variants=ON_CPUS),
             "paddle3": framework("paddle3"),
             "pytorch": framework("pytorch"),
         },

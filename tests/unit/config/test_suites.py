@@ -30,6 +30,7 @@ from nightbench.core.model import (
     RunKind,
     Strategy,
     Untried,
+    Variant,
 )
 from nightbench.core.placement import place
 from nightbench.core.run_plan import make_plan, resolve
@@ -586,8 +587,11 @@ def test_a_line_runs_the_first_variant_that_is_built_for_the_clusters_gpus(
 ) -> None:
     line = dataclasses.replace(
         catalog.frameworks["pytorch"],
-        variants={"cpu": "cpu", "cuda12": "gpu", "cuda11": "gpu"},
-        compute_capabilities={"cuda12": ("8.0", "9.0"), "cuda11": ("7.0", "8.0")},
+        variants={
+            "cpu": Variant("cpu"),
+            "cuda12": Variant("gpu", ("8.0", "9.0")),
+            "cuda11": Variant("gpu", ("7.0", "8.0")),
+        },
     )
     catalog = dataclasses.replace(catalog, frameworks={**catalog.frameworks, "pytorch": line})
     path = suite_file(("[pytorch, paddle3]", "pytorch"), ("[1x1, 2x1]", "1x1"))
@@ -609,8 +613,8 @@ def test_a_line_runs_the_first_variant_that_is_built_for_the_clusters_gpus(
 def test_a_build_has_modes_of_its_own(suite_file: Write, catalog: Catalog) -> None:
     line = catalog.frameworks["pytorch"]
     axes = {"strategy": {**line.axes["strategy"], "collective": {"cpu": "no all-reduce"}}}
-    own = {"horovod": {"strategy": {"collective": {"cpu": None}}}}
-    line = dataclasses.replace(line, axes={**line.axes, **axes}, variant_axes=own)
+    own = {"horovod": Variant("cpu", axes={"strategy": {"collective": {"cpu": None}}})}
+    line = dataclasses.replace(line, axes={**line.axes, **axes}, variants=line.variants | own)
     catalog = dataclasses.replace(catalog, frameworks={**catalog.frameworks, "pytorch": line})
     cases = ("[pytorch, paddle3]", "pytorch")
     assert "no all-reduce" in complaints(suite_file(cases), catalog)[0]
@@ -619,7 +623,7 @@ def test_a_build_has_modes_of_its_own(suite_file: Write, catalog: Catalog) -> No
         "owner: tests\nbuilds: {pytorch: {path: /opt/horovod, variant: horovod}}",
     )
     assert load_suite(suite_file(cases, named), catalog).cases
-    unknown = dataclasses.replace(line, variant_axes={})
+    unknown = dataclasses.replace(line, variants=line.variants | {"horovod": Variant("cpu")})
     catalog = dataclasses.replace(catalog, frameworks={**catalog.frameworks, "pytorch": unknown})
     assert "no all-reduce" in complaints(suite_file(cases, named), catalog)[0]
 

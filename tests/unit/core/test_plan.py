@@ -22,6 +22,7 @@ from nightbench.core.model import (
     Strategy,
     Suite,
     Support,
+    Variant,
     WorkloadInfo,
 )
 from nightbench.core.placement import place
@@ -53,7 +54,7 @@ LINE = FrameworkInfo(
     "fake",
     "3.11",
     EVERYWHERE,
-    {"cpu": "cpu", "cu126": "gpu"},
+    {"cpu": Variant("cpu"), "cu126": Variant("gpu")},
     {"strategy": {str(strategy): EVERYWHERE for strategy in Strategy}},
     {Strategy.PARAMETER_SERVER: SERVERS},
 )
@@ -148,7 +149,7 @@ def test_builds() -> None:
 
 
 def test_a_prefix_on_a_gpu_cluster_needs_no_lock_for_gpus() -> None:
-    line = dataclasses.replace(LINE, variants={"cpu": "cpu"})
+    line = dataclasses.replace(LINE, variants={"cpu": Variant("cpu")})
     catalog = dataclasses.replace(CATALOG, frameworks={"fake": line})
     with pytest.raises(
         UserError, match=r"fake has no variant for gpu devices \(it has cpu\); a pre"

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from node_driver import one_node, verb, wait_until, why
 
-from nightbench.core.model import Cluster, FrameworkInfo, Node
+from nightbench.core.model import Cluster, FrameworkInfo, Node, Variant
 from nightbench.nodes import FindingLevel, NodePreflight, findings
 
 STAND_IN = r"""#!PYTHON
@@ -194,7 +194,7 @@ LINE = FrameworkInfo(
     api="pytorch",
     python=None,
     devices={"gpu": None},
-    variants={"cuda12": "gpu"},
+    variants={"cuda12": Variant("gpu")},
     axes={},
 )
 

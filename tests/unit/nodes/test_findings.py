@@ -13,6 +13,7 @@ from nightbench.core.model import (
     Node,
     Reason,
     ReasonCode,
+    Variant,
 )
 from nightbench.nodes import FindingLevel, NodePreflight, compare, findings, worst
 
@@ -29,7 +30,7 @@ def line(name: str, python: str | None = "3.11", variants: tuple[str, ...] = ("c
         api=name,
         python=python,
         devices={"cpu": None, "gpu": None},
-        variants={variant: "cpu" if variant == "cpu" else "gpu" for variant in variants},
+        variants={name: Variant("cpu" if name == "cpu" else "gpu") for name in variants},
         axes={"strategy": {"single": {"cpu": None, "gpu": None}}},
     )
 
@@ -254,9 +255,8 @@ def test_driver_must_run_the_chosen_variant(seen, driver, variant, ill):
 
 
 def test_a_variant_may_state_its_driver(seen):
-    stated = dataclasses.replace(
-        line("jax", variants=("cuda13",)), least_drivers={"cuda13": "590.10"}
-    )
+    variants = {"cuda13": Variant("gpu", driver="590.10")}
+    stated = dataclasses.replace(line("jax"), variants=variants)
     (found,) = findings(seen(put("gpus", 0, "driver", "580.65.06")), GPU, [stated])
     assert (found.found, found.expected) == ("580.65.06", "590.10 or newer for jax cuda13")
 

@@ -77,6 +77,7 @@ from nightbench.core.model.suites import (
     Support,
     TableMetric,
     Untried,
+    Variant,
     WorkloadInfo,
 )
 from nightbench.core.model.words import (

@@ -189,6 +189,24 @@ Support = Mapping[str, Untried | str | None]
 
 
 @dataclass(frozen=True)
+class Variant:
+    """A build of a framework line, with a lock of its own."""
+
+    device: str
+    """Kind of the devices that it is for."""
+    compute_capabilities: tuple[str, ...] = ()
+    """Of the GPUs that it is built for; any where empty."""
+    driver: str | None = None
+    """Least driver that it works with."""
+    axes: Mapping[str, Mapping[str, Support]] = field(default_factory=dict)
+    """Axes of which it has other values than the line."""
+    problem: str | None = None
+    """What is wrong with its lock: the cases that are run from it are unavailable."""
+    unlocked: str | None = None
+    """Why it has no lock here, and where to get one: they are unavailable too, and no error."""
+
+
+@dataclass(frozen=True)
 class Combination:
     """Values that a line runs each, but not together."""
 
@@ -210,8 +228,7 @@ class FrameworkInfo:
     python: str | None
     """Interpreter series of the environment ("3.7"); None: the agent's own interpreter."""
     devices: Support
-    variants: Mapping[str, str]
-    """Names of the line's locks -> device kind that they are for."""
+    variants: Mapping[str, Variant]
     axes: Mapping[str, Mapping[str, Support]]
     """Axis -> value -> where it runs. Axes that are not here have their default alone."""
     roles: Mapping[Strategy, tuple[Role, ...]] = field(default_factory=dict)
@@ -234,21 +251,13 @@ class FrameworkInfo:
     """Disk that the environment takes."""
     problem: str | None = None
     """What is wrong with the line's folder, a line for each problem: its cases are unavailable."""
-    least_drivers: Mapping[str, str] = field(default_factory=dict)
-    """Variant -> least driver that it works with, where its CUDA has one."""
-    compute_capabilities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Variant -> compute capabilities of the GPUs that it is built for; any where absent."""
-    broken_variants: Mapping[str, str] = field(default_factory=dict)
-    """Variant -> what is wrong with its lock: the cases that are run from it are unavailable."""
-    unlocked_variants: Mapping[str, str] = field(default_factory=dict)
-    """Variant that has no lock here -> why, and where to get one: unavailable too, and no error."""
-    variant_axes: Mapping[str, Mapping[str, Mapping[str, Support]]] = field(default_factory=dict)
-    """Variant -> axes of which it has other values than the line."""
 
     def with_axes_of(self, variant: str) -> FrameworkInfo:
         """The line with the axes of one of its builds."""
+        if variant not in self.variants:
+            return self
         axes = dict(self.axes)
-        for axis, values in self.variant_axes.get(variant, {}).items():
+        for axis, values in self.variants[variant].axes.items():
             axes[axis] = {**axes.get(axis, {}), **values}
         return replace(self, axes=axes)
 
@@ -348,7 +357,7 @@ class Catalog:
         """Everything that is wrong with a folder, with file and line."""
         found: list[str | None] = []
         for line in self.frameworks.values():
-            found += [line.problem, *line.broken_variants.values()]
+            found += [line.problem, *(variant.problem for variant in line.variants.values())]
         for workload in self.workloads.values():
             found += [workload.problem, *workload.broken_models.values()]
         said = (words for text in found if text for words in text.splitlines())
