@@ -148,7 +148,7 @@ def _write_table(file: Path, format_: ExportFormat, rows: ExportRows, chosen: Ex
     given = chosen.given()
     about = {
         "nightbench.version": version("nightbench"),
-        "nightbench.rows": f"{rows}, columns of {EXPORTS[rows].view}",
+        "nightbench.rows": f"{rows}, columns of {EXPORTS[rows]}",
         "nightbench.written_at": datetime.now(UTC).isoformat(timespec="seconds"),
         **{f"nightbench.filter.{name}": value for name, value in given.items()},
     }

@@ -18,6 +18,7 @@ _MOST_CASES = 2000
 NONE = "none"
 """The compression of a case that has none, and therefore no sparsity."""
 _PS_ONLY = ("pservers", "trainers", "sync")
+_AS_WRITTEN = ("precision", "compiler", "execution", "layout", "compression", "link_bandwidth")
 
 
 @dataclass(frozen=True)
@@ -92,15 +93,9 @@ def expand(
         "framework": block.frameworks or [],
         "size": sizes,
         "batch_size_per_device": block.batch_size_per_device,
-        **{axis: getattr(block, axis) for axis in LATER_AXES},
+        **{axis: getattr(block, axis) for axis in (*LATER_AXES, *_AS_WRITTEN)},
         "shard_stage": block.shard_stage or (3,),
         "schedule": block.schedule or ("1f1b",),
-        "precision": block.precision,
-        "compiler": block.compiler,
-        "execution": block.execution,
-        "layout": block.layout,
-        "compression": block.compression,
-        "link_bandwidth": block.link_bandwidth,
         "sequence_length": _axis(block.sequence_length),
         "threads": _axis(block.threads),
         "sparsity": [each and round(100 * each, 6) for each in _axis(block.sparsity)],

@@ -10,22 +10,13 @@ from nightbench.core.model import Run
 from nightbench.warehouse.repository import Repository, Row
 from nightbench.warehouse.statements import queries
 
-
-class Export(NamedTuple):
-    """Something that can be exported."""
-
-    view: str
-    """Its columns are those of the rows."""
-    statement: str
-
-
 EXPORTS = {
-    "measurements": Export("marts.fct_measurement", "export_measurements"),
-    "repeats": Export("marts.fct_repeat", "export_repeats"),
-    "verdicts": Export("marts.fct_verdict", "export_verdicts"),
-    "alerts": Export("marts.fct_alert", "export_alerts"),
+    "measurements": "marts.fct_measurement",
+    "repeats": "marts.fct_repeat",
+    "verdicts": "marts.fct_verdict",
+    "alerts": "marts.fct_alert",
 }
-"""What can be exported, by name."""
+"""What can be exported by statement `export_<name>`: name -> view with the columns of its rows."""
 
 BATCH_ROWS = 20_000
 """Rows that are held in memory at once."""
@@ -75,7 +66,7 @@ class ExportRepository(Repository):
 
     def columns(self, name: str) -> list[ExportColumn]:
         """The columns of an export, in the order of its rows."""
-        found = self.read("export_columns", view=EXPORTS[name].view)
+        found = self.read("export_columns", view=EXPORTS[name])
         return [ExportColumn(**row) for row in found]
 
     def batches(self, name: str, chosen: ExportFilter) -> Generator[Batch]:
@@ -83,7 +74,7 @@ class ExportRepository(Repository):
 
         The connection does nothing else before the iterator is exhausted or closed.
         """
-        statement = getattr(queries(), EXPORTS[name].statement).sql
+        statement = getattr(queries(), f"export_{name}").sql
         constraints = vars(chosen)
         with self._snapshot(f"export {name}"):
             span = {key: constraints[key] for key in constraints if key != "case_id"}
@@ -104,9 +95,8 @@ class ExportRepository(Repository):
 
     def of_run(self, name: str, run_id: str, case_id: str | None = None) -> list[Row]:
         """The rows of an export that are of one run, or of one case of it."""
-        return self.read(
-            EXPORTS[name].statement, **vars(ExportFilter(run_id=run_id, case_id=case_id))
-        )
+        chosen = ExportFilter(run_id=run_id, case_id=case_id)
+        return self.read(f"export_{name}", **vars(chosen))
 
     def metrics(self, chosen: ExportFilter) -> list[Row]:
         """Each series with its newest median and verdict, and the state of its live alert."""
