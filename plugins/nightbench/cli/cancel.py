@@ -75,7 +75,7 @@ def _has_ended(run: RunSpool) -> bool:
     """Tell whether a run has ended and none of its cases is measured again."""
     stores = [run.latest(planned["case_id"]) for planned in run.planned()]
     ended = all(store.outcome() is not None for store in stores if store is not None)
-    return ended and bool((run.run() or {}).get("ended_at"))
+    return ended and run.has_ended
 
 
 def _record_cancelled(run: RunSpool, *, begun: bool) -> None:
@@ -104,10 +104,7 @@ def _find(spool: Spool, name: str | None) -> RunSpool:
 
 
 def _goes_on(run: RunSpool) -> bool:
-    if (run.run() or {}).get("ended_at"):
-        return False
-    stores = (run.latest(planned["case_id"]) for planned in run.planned())
-    return any(store is None or store.outcome() is None for store in stores)
+    return not run.has_ended and any(run.outcome(x["case_id"]) is None for x in run.planned())
 
 
 # --- experiments -------------------------------------------------------------------------

@@ -215,7 +215,7 @@ class DagRunFollower:
 
     def _failures(self, run: RunSpool | None) -> tuple[str, ...]:
         """Return what failed in Airflow itself; the table of results has the cases that failed."""
-        ended = _ended_cases(run)
+        ended = {case for case in run.case_ids() if run.outcome(case)} if run else set()
         planned = {document["case_id"] for document in run.planned()} if run else set()
         said = []
         for task in self._api.task_instances(self._dag_id, self._dag_run_id):
@@ -242,10 +242,10 @@ def follow_spool(run: RunSpool) -> None:
         UserError: the process that measured it is gone.
     """
     with LiveView(run) as view:
-        while not (run.run() or {}).get("ended_at"):
+        while not run.has_ended:
             if run.is_steered() is False:
                 time.sleep(STATE_INTERVAL_S)  # it records its end after its last case
-                if not (run.run() or {}).get("ended_at"):
+                if not run.has_ended:
                     raise UserError(
                         f"{run.run_id}: the process that measured it is gone; its gang ends with "
                         f"its lease. End it now: nightbench cancel {run.run_id}"
@@ -267,10 +267,3 @@ def unknown_run(spool: Spool, name: str) -> UserError:
     return UserError(
         f"run: found {shown(name)}, which is not in {spool.root}; see `nightbench runs`"
     )
-
-
-def _ended_cases(run: RunSpool | None) -> set[str]:
-    if run is None:
-        return set()
-    stores = {case_id: run.latest(case_id) for case_id in run.case_ids()}
-    return {case_id for case_id, store in stores.items() if store and store.outcome() is not None}

@@ -132,7 +132,7 @@ def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
         "without verdicts. `nightbench results` loads them when it is back."
         if away
         else f"{chosen} is not loaded yet: these figures are from its files, without verdicts"
-        + ("." if (spool.run(chosen).run() or {}).get("ended_at") else "; it goes on.")
+        + ("." if spool.run(chosen).has_ended else "; it goes on.")
     )
     return rows_from_files(spool, chosen), note
 
@@ -176,7 +176,7 @@ def rows_from_files(spool: Spool, run_id: str) -> list[Row]:
         if repeat.record.error
     }
     rows = from_measurements(bundle.run, measured, planned=bundle.planned, errors=errors)
-    goes_on = not (spool.run(run_id).run() or {}).get("ended_at")
+    goes_on = not spool.run(run_id).has_ended
     if goes_on:
         for row in rows:
             store = spool.run(run_id).latest(row["case_id"])

@@ -178,7 +178,7 @@ def measure_night(
         UserError: it brought no result; it is measured anew when the drill is resumed.
     """
     folder = drill.night(number)
-    if (folder.run() or {}).get("ended_at"):
+    if folder.has_ended:
         return
     plan = _plan_night(drill, number, _sleep_s(drill, number))
     store_plan(plan, Spool(drill.folder.folder))

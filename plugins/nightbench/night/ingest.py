@@ -77,9 +77,7 @@ def ingest_run(spool: Spool, run_id: str, connect: Connect) -> IngestResult:
 
 def waiting_runs(spool: Spool) -> list[RunSpool]:
     """Return runs that have ended and are not loaded, oldest first."""
-    return [
-        run for run in spool.runs() if (run.run() or {}).get("ended_at") and run.loaded() is None
-    ]
+    return [run for run in spool.runs() if run.has_ended and run.loaded() is None]
 
 
 def ingest_ended(spool: Spool, connect: Connect, run_id: str | None = None) -> list[str]:

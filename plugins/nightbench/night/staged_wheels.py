@@ -48,7 +48,7 @@ def _used_since(spool: Spool, oldest: datetime) -> Iterator[str]:
 
 
 def _goes_on(folder: RunSpool) -> bool:
-    return bool(folder.planned()) and not (folder.run() or {}).get("ended_at")
+    return bool(folder.planned()) and not folder.has_ended
 
 
 def _modified(path: Path) -> datetime:

@@ -153,8 +153,7 @@ class LogObserver:
         """Write how many cases have ended, once in a while."""
         if self._folder is None or time.monotonic() - self._said_s < QUIET_S:
             return
-        stores = [self._folder.latest(case_id) for case_id in self._folder.case_ids()]
-        ended = sum(store is not None and store.outcome() is not None for store in stores)
+        ended = sum(self._folder.outcome(x) is not None for x in self._folder.case_ids())
         self.say(f"{ended} of {len(self._folder.planned())} cases have ended")
 
 

@@ -163,6 +163,11 @@ class RunSpool:
         generations = self.generations(case_id)
         return self.case(case_id, generations[-1]) if generations else None
 
+    def outcome(self, case_id: str) -> Document | None:
+        """How the newest generation of a case ended; None while it has not."""
+        store = self.latest(case_id)
+        return store.outcome() if store is not None else None
+
     def case_ids(self) -> list[str]:
         """Cases that have files, sorted."""
         return sorted(p.name for p in entries(self.folder / "cases"))
@@ -171,6 +176,11 @@ class RunSpool:
         """run.json: the run, its suite, protocol, builds, policy and channels."""
         found: Document | None = read_json(self.folder / "run.json")
         return found
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether run.json says when it ended."""
+        return bool((self.run() or {}).get("ended_at"))
 
     def save_run(self, document: Mapping[str, Any]) -> None:
         """Keep run.json."""
