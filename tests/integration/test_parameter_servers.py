@@ -56,9 +56,10 @@ def test_every_trainer_learns(
     job["protocol"] = {"warmup_steps": 10, "measured_steps": steps, "min_seconds": 0.0}
     ranks = run_gang(tmp_path, job, interpreter(line))
     for rank, first in zip(ranks, FIRST, strict=True):
-        window = rank["loss"]["window"]
-        assert rank["loss"]["first"] == pytest.approx(first, abs=within)
-        assert sum(window[-20:]) / 20 < 0.9 * first
+        loss = rank["loss"]
+        assert loss["first"] == pytest.approx(first, abs=within)
+        # Of one batch: a mean of several differs by more than a busy machine's trainers learn.
+        assert loss["again"] < 0.95 * first
         assert rank["transport"] == TRANSPORTS[line]
         assert (rank["drain_steps"] > 0) == (sync != "sync")
 
