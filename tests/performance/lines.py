@@ -9,6 +9,12 @@ minute where a framework compiles (MindSpore's BERT). Each process has one core 
 trains for `--seconds` after its first steps. Work of others on the machine disturbs: its load
 average stands beside each figure. `--modes all`: after a line's default its other executions,
 compilers and layouts that a CPU has.
+
+Against a model of transformers, in the environment of the recipe hf-trainer (docs/recipes.md),
+which has the line's PyTorch; `--workload gpt2`, too:
+
+    python -m tests.performance lines --lines pytorch --workload llama --python ENV/bin/python \\
+        --loop tests/performance/transformers_loop.py
 """
 
 from __future__ import annotations
@@ -79,7 +85,8 @@ def plain(python: str, line: str, mode: str, given: argparse.Namespace) -> float
     axes = dict([mode.split()]) if mode else {}
     job = job_of(line, given.workload, trainers=1, strategy="single", **axes)
     case = {**job["case"], "batch_size_per_device": given.batch_size}
-    script, code = loop_of(str(BENCHMARKS), line), str(BENCHMARKS)
+    code = str(BENCHMARKS)
+    script = str(given.loop) if given.loop else loop_of(code, line)
     os.environ["OMP_NUM_THREADS"] = "1"
     params = job["workload"]["params"]
     with Loop(python, script, code, case, params, gpu=False, limit_s=900.0) as loop:
@@ -117,6 +124,8 @@ def main(words: list[str]) -> int:
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--seconds", type=float, default=10.0, help="of each process in a round")
     options.add_argument("--node", type=Path, help="root of a node's environments (a new one)")
+    options.add_argument("--python", help="interpreter of an environment that is there already")
+    options.add_argument("--loop", type=Path, help="another plain loop: transformers_loop.py")
     given = options.parse_args(words)
     # This process polls: not on the core of what is measured, where there is another.
     *others, last = sorted(os.sched_getaffinity(0))
@@ -124,7 +133,7 @@ def main(words: list[str]) -> int:
     good = True
     with tempfile.TemporaryDirectory() as made:
         for line in given.lines.split(","):
-            python = build_environment(given.node or Path(made), line)
+            python = given.python or build_environment(given.node or Path(made), line)
             python = on_one_core(python, last, Path(made))
             for mode in modes_of(line) if given.modes == "all" else [""]:
                 found = ratios(python, line, mode, given)
