@@ -10,6 +10,7 @@ import typer
 
 from nightbench.cli import common
 from nightbench.cli.common import say, warn
+from nightbench.cli.parsed_flops import Trained, by_our_formula
 from nightbench.config.locations import benchmarks_folder
 from nightbench.core.errors import UserError
 
@@ -47,9 +48,32 @@ def parse(
             help="Of a log of several processes: how the lines of one begin, 0: or [rank0]."
         ),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="What was trained, WORKLOAD/SCALE as llama/8b: its TFLOP/s and MFU are computed "
+            "by that workload's formulas and shown beside what the log prints."
+        ),
+    ] = None,
+    sequence_length: Annotated[
+        int | None, typer.Option(min=1, help="Of --model, where it differs from the scale's.")
+    ] = None,
+    devices: Annotated[
+        int | None, typer.Option(min=1, help="For --model, where figures are of all devices.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="For --model: its name as nvidia-smi prints it, for the MFU.")
+    ] = None,
+    precision: Annotated[
+        str, typer.Option(help="For --model: of the peak, fp32, tf32, bf16 or fp16.")
+    ] = "bf16",
     json: common.JsonOption = False,
 ) -> None:
     """Show what would be read of a training script's log: steps, figures, lines left out."""
+    if model is None and (sequence_length or devices or device):
+        raise UserError(
+            "--sequence-length, --devices and --device belong to --model; expected it, too"
+        )
     given = {
         "pattern": pattern,
         "unit": unit,
@@ -59,6 +83,9 @@ def parse(
     }
     options = {name: value for name, value in given.items() if value is not None}
     found = _read(format_, file, warmup, options)
+    if model is not None:
+        trained = Trained(model, sequence_length, devices, device, precision)
+        found["by_our_formula"] = by_our_formula(found, trained)
     if json:
         common.print_json(found)
         return
@@ -80,10 +107,22 @@ def parse(
                 f"{name}: median {numbers['median']:.6g} {said} "
                 f"({numbers['minimum']:.6g} to {numbers['maximum']:.6g}, {numbers['n']} lines)"
             )
+    if model is not None:
+        _say_flops(found["by_our_formula"])
     for why, count in found["left_out"].items():
         warn(f"warning: {count} {'line' if count == 1 else 'lines'} left out: {why}")
     for why, count in found["skipped"].items():
         warn(f"{count} {'line' if count == 1 else 'lines'} {why}")
+
+
+def _say_flops(ours: dict[str, Any]) -> None:
+    mfu = f"no MFU: {ours.get('mfu_absent')}"
+    if ours["mfu"] is not None:
+        mfu = f"MFU {ours['mfu']:.1%} of {ours['peak_tflops']:g} TFLOP/s"
+    say(
+        f"by Nightbench's formula ({ours['model']}): "
+        f"{ours['tflops_per_device']:.6g} TFLOP/s per device, {mfu}"
+    )
 
 
 def _read(format_: str, file: Path, warmup: int, options: dict[str, Any]) -> dict[str, Any]:

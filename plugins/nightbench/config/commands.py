@@ -1,17 +1,20 @@
 """Commands of a suite: scripts of others, which become workloads of the lines that run commands."""
 
+import dataclasses
 import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
 from nightbench.config import values as v
+from nightbench.config.scales import scales_of
 from nightbench.config.source import ConfigError, Document, display, one_of, read_document
 from nightbench.config.validate import StrictModel
 from nightbench.core.errors import UserError
-from nightbench.core.model import Catalog, Role, Strategy, Suite, WorkloadInfo, digest_of
+from nightbench.core.model import Case, Catalog, Role, Strategy, Suite, WorkloadInfo, digest_of
+from nightbench.core.model_flops import evaluate
 
 PLACEHOLDERS = (
     *("python", "rank", "local_rank", "world_size", "trainers", "nodes", "node_rank"),
@@ -75,6 +78,17 @@ class LogFile(StrictModel):
     """Steps from line to line, for a log that does not number them."""
 
 
+class ModelFile(StrictModel):
+    """The model that a script trains, by a workload whose formulas count its FLOPs."""
+
+    workload: v.Name
+    """`llama`, `gpt2`, `mixtral`, …: a workload that states model FLOPs."""
+    scale: v.Name = "full"
+    """Its scale, whose parameters the formulas take."""
+    params: dict[v.Text, int | float] = Field({})
+    """Those of them that differ in the script: `sequence_length`, `vocabulary`, `layers`, …"""
+
+
 class CommandFile(StrictModel):
     """A script of others: how it is started, and how its log is read."""
 
@@ -98,6 +112,9 @@ class CommandFile(StrictModel):
     """Its environment variables, with placeholders too."""
     units_per_example: v.Count = 1
     """Units of work in an example: tokens of a sequence."""
+    model: ModelFile | None = None
+    """What it trains: gives the command's cases model FLOPs and MFU, by Nightbench's formulas and
+    from the measured throughput, whatever the script itself prints."""
 
 
 _STARTED = {
@@ -111,12 +128,13 @@ def read_commands(
     document: Document,
     files: Mapping[str, CommandFile],
     catalog: Catalog,
-    scales: Collection[str],
+    cases: Collection[Case],
 ) -> dict[str, WorkloadInfo]:
     """Return the commands of a suite as workloads, by name.
 
-    A command has all `scales` of the suite's cases, and may use them as a placeholder.
+    A command has all scales of the suite's cases, and may use them as a placeholder.
     """
+    scales = {*scales_of(catalog), *(case.scale for case in cases)}
     lines = tuple(line.line for line in catalog.frameworks.values() if line.commands)
     found = {}
     for name, file in files.items():
@@ -138,7 +156,7 @@ def read_commands(
         log = {**file.log.model_dump(), "of": writer}
         params = {
             "command": {
-                **file.model_dump(exclude={"unit", "units_per_example", "log"}),
+                **file.model_dump(exclude={"unit", "units_per_example", "log", "model"}),
                 "log": log,
             },
             "units_per_example": file.units_per_example,
@@ -148,6 +166,8 @@ def read_commands(
             title=name,
             unit=file.unit,
             tokens="units_per_example" if file.unit == "tokens" else None,
+            # Not in the digest: how work is counted does not change what is measured.
+            **_counted(document, name, file, catalog, cases),
             frameworks=lines,
             strategies=(Strategy.SINGLE, Strategy.COLLECTIVE),
             scales=dict.fromkeys(scales, params),
@@ -164,6 +184,61 @@ def read_commands(
             ),
         )
     return found
+
+
+def _counted(
+    document: Document, name: str, file: CommandFile, catalog: Catalog, cases: Collection[Case]
+) -> dict[str, Any]:
+    """Return the formulas of a command's example as a workload has them: numbers, by its model."""
+    if file.model is None:
+        return {}
+    key = ("commands", name, "model")
+    try:
+        terms, length = model_of(catalog, **dict(file.model))
+    except UserError as error:
+        document.complain(key, str(error))
+        return {}
+    lengths = {case.sequence_length or length for case in cases if case.workload == name}
+    if file.unit == "tokens":
+        lengths.add(file.units_per_example)
+    for found in sorted(each for each in lengths - {length} if length and each):
+        message = (
+            f"found a sequence of {length} tokens, but an example of the command or of its cases "
+            f"has {found}; expected the same (params: {{sequence_length: {found}}})"
+        )
+        document.complain(key, message)
+    return {"forward_flops": {term: repr(flops) for term, flops in terms.items()}}
+
+
+def model_of(
+    catalog: Catalog, workload: str, scale: str, params: Mapping[str, float]
+) -> tuple[dict[str, float], int | None]:
+    """Return the forward FLOPs of an example by term, and its length where it is a sequence.
+
+    Raises:
+        UserError: there is no such workload, scale or parameter, or it states no model FLOPs.
+    """
+    known = [each.name for each in catalog.workloads.values() if each.forward_flops]
+    if workload not in known:
+        raise UserError(f"workload: {one_of(workload, known)}")
+    info = catalog.workloads[workload]
+    if scale not in info.scales:
+        raise UserError(f"scale: {one_of(scale, info.scales)}")
+    own = Case(workload, "", Strategy.SINGLE, scale=scale)
+    length = params.get("sequence_length")
+    if length is not None:
+        own = dataclasses.replace(own, sequence_length=int(length))
+    merged = info.params_of(own)
+    for name in params:
+        if isinstance(merged.get(name), bool) or not isinstance(merged.get(name), int | float):
+            numbers = [key for key, value in merged.items() if type(value) in (int, float)]
+            raise UserError(f"params: {one_of(name, numbers)}")
+    merged.update(params)
+    try:
+        terms = {term: evaluate(text, merged) for term, text in info.forward_flops.items()}
+    except ValueError as error:
+        raise UserError(f"params: {error}") from None
+    return terms, merged.get("sequence_length")
 
 
 def clashing_commands(suites: Iterable[Suite]) -> list[UserError]:

@@ -71,8 +71,7 @@ def load_suite(
     nodes = len(cluster.nodes) if cluster else None
     written = list(read_cases(document, file, context, nodes))
     commands = file.commands if file else {}
-    used = {*scales, *(each.case.scale for each in written)}
-    own = read_commands(document, commands, catalog, used)
+    own = read_commands(document, commands, catalog, [each.case for each in written])
     catalog = dataclasses.replace(catalog, workloads={**own, **catalog.workloads})
     # A command that is not in order has been complained of, and its cases are not known.
     written = [each for each in written if each.case.workload in catalog.workloads]

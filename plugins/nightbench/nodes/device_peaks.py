@@ -39,6 +39,11 @@ def peak_of(device: str | None, precision: str, cluster: Cluster) -> float | Non
     """Return the dense peak of one device in FLOP/s; None where nobody has stated it."""
     if precision in cluster.peak_flops:
         return cluster.peak_flops[precision]
+    return known_peak_of(device, precision)
+
+
+def known_peak_of(device: str | None, precision: str) -> float | None:
+    """Return what the table says of one device, FLOP/s; None where it says nothing."""
     for row in known_devices() if device else ():
         if fnmatchcase(device or "", row["device"]):
             return float(row[precision]) * TERA if row.get(precision) else None

@@ -33,3 +33,53 @@ def test_parse_names_a_warning_and_an_error(tmp_path):
     wrong = CliRunner().invoke(app, ["parse", "gluon", str(file)])
     assert wrong.exit_code == 1
     assert "no line of it states a step" in str(wrong.exception)
+
+
+TITAN = "".join(
+    f"step: {step}  loss: 11.83506  memory: 48.87GiB(51.44%)  tps: 5,762  tflops: 326.1  "
+    "mfu: 33.0%\n"
+    for step in range(10, 61, 10)
+)
+MEGATRON = "".join(
+    f" iteration {step}/ 60 | consumed samples: {step * 128} | elapsed time per iteration (ms): "
+    "1000.0 | throughput per GPU (TFLOP/s/GPU): 445.0 | global batch size: 128 | lm loss: "
+    "1.01E+01 |\n"
+    for step in range(10, 61, 10)
+)
+H100 = ("--device", "NVIDIA H100 80GB HBM3")
+
+
+def parsed(tmp_path, format_, log, *words):
+    file = tmp_path / "train.log"
+    file.write_text(log)
+    return CliRunner().invoke(app, ["parse", format_, str(file), *words])
+
+
+def test_mfu_is_computed_again_beside_the_trainers_own(tmp_path):
+    """torchtitan's report of December 2024 counts masked scores, too."""
+    done = parsed(tmp_path, "torchtitan", TITAN, "--model", "llama/8b", *H100)
+    assert "mfu_percent: median 33 as printed" in done.stdout
+    # 6 for each weight of a matrix, 6 L H T for attention, by 989.4 TFLOP/s.
+    matrices = 8030261248 - 128256 * 4096 - 65 * 4096
+    flops = 5762 * (6 * matrices + 6 * 32 * 4096 * 8192)
+    assert f"{flops / 1e12:.6g} TFLOP/s per device, MFU {flops / 989.4e12:.1%}" in done.stdout
+    assert round(flops / 989.4e12, 3) == 0.3
+
+
+def test_samples_of_all_devices_are_brought_to_one(tmp_path):
+    words = ("--model", "llama/8b", "--sequence-length", "4096", "--json")
+    refused = parsed(tmp_path, "megatron", MEGATRON, *words)
+    assert refused.exit_code == 1
+    assert "expected how many (--devices)" in str(refused.exception)
+    done = parsed(tmp_path, "megatron", MEGATRON, *words, "--devices", "64")
+    ours = json.loads(done.stdout)["by_our_formula"]
+    assert ours["tokens_per_s_per_device"] == 128 * 4096 / 64
+    assert ours["mfu"] is None
+    assert ours["mfu_absent"] == "no device is named (--device)"
+
+
+def test_a_model_is_asked_for_where_only_devices_are_named(tmp_path):
+    wrong = parsed(tmp_path, "megatron", MEGATRON, "--devices", "64")
+    assert "belong to --model" in str(wrong.exception)
+    wrong = parsed(tmp_path, "megatron", MEGATRON, "--model", "lama/8b")
+    assert '(did you mean "llama"?)' in str(wrong.exception)

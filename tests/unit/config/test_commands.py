@@ -10,7 +10,7 @@ from nightbench.config import load_cluster, load_suite
 from nightbench.config.commands import clashing_commands
 from nightbench.config.source import ConfigError
 from nightbench.core.model import Catalog
-from nightbench.core.model_flops import tokens_per_unit
+from nightbench.core.model_flops import flops_per_unit, tokens_per_unit
 from nightbench.core.run_plan import resolve
 
 BLOCK = """\
@@ -67,6 +67,69 @@ def test_tokens_of_a_command_are_counted_where_it_counts_tokens(suite_file, with
         commands = COMMANDS.replace("images", f"{unit}\n    units_per_example: 128")
         suite = load_suite(written(suite_file, commands), with_commands)
         assert tokens_per_unit(suite.commands["mine"], suite.cases[0]) == tokens
+
+
+@pytest.fixture
+def with_model(with_commands) -> Catalog:
+    net = with_commands.workloads["net"]
+    params = {"width": 8, "sequence_length": 128, "units_per_example": 128, "tied": True}
+    stated = dataclasses.replace(
+        net,
+        name="stated",
+        scales={"full": params},
+        forward_flops={"layers": "sequence_length * width", "logits": "width"},
+    )
+    return dataclasses.replace(
+        with_commands, workloads={**with_commands.workloads, "stated": stated}
+    )
+
+
+MODEL = COMMANDS.replace("images", "tokens\n    units_per_example: 128") + "    model: "
+
+
+@pytest.mark.parametrize(
+    ("model", "forward"),
+    [
+        ("{workload: stated}", 128 * 8 + 8),
+        ("{workload: stated, params: {width: 10}}", 128 * 10 + 10),
+    ],
+)
+def test_a_command_has_the_flops_of_its_model(suite_file, with_model, model, forward):
+    plain = load_suite(written(suite_file, MODEL.removesuffix("    model: ")), with_model)
+    assert flops_per_unit(plain.commands["mine"], plain.cases[0]) is None
+    suite = load_suite(written(suite_file, f"{MODEL}{model}\n"), with_model)
+    found = flops_per_unit(suite.commands["mine"], suite.cases[0])
+    assert found == 3 * forward / 128
+    # How its work is counted is no part of what is measured: the history goes on.
+    assert suite.commands["mine"].digest == plain.commands["mine"].digest
+    assert suite.commands["mine"].scales == plain.commands["mine"].scales
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("{workload: net}", 'workload: found "net"; expected stated'),
+        ("{workload: stated, scale: half}", 'scale: found "half"; expected full'),
+        ("{workload: stated, params: {wdith: 9}}", 'params: found "wdith"'),
+        ("{workload: stated, params: {tied: 0}}", 'params: found "tied"'),
+        (
+            "{workload: stated, params: {sequence_length: 64}}",
+            "found a sequence of 64 tokens, but an example of the command or of its cases has 128",
+        ),
+        ("{workload: stated, params: {width: 0}}", "params: its value is 0"),
+    ],
+)
+def test_a_model_that_cannot_be_counted_is_refused(suite_file, with_model, model, said):
+    with pytest.raises(ConfigError) as raised:
+        load_suite(written(suite_file, f"{MODEL}{model}\n"), with_model)
+    assert said in str(raised.value)
+
+
+def test_the_length_of_a_case_is_that_of_its_commands_model(suite_file, with_model):
+    commands = f"{MODEL}{{workload: stated}}\n"
+    block = "command: mine\n    sequence_length: 256"
+    with pytest.raises(ConfigError, match="or of its cases has 256"):
+        load_suite(written(suite_file, commands, block), with_model)
 
 
 @pytest.mark.parametrize(
