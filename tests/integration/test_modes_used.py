@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(900)]
 
 COMPILED, LAST = {"compiler": "inductor"}, {"layout": "channels_last"}
 GRAPH = {"framework": "paddle3", "execution": "graph"}
+MERGED = {"framework": "paddle3", "tuning": "optimizer_multi_tensor"}
 MADE_OF_LOSS = "torch.compile(self.loss, **tuning.COMPILE.get(self.tuning, {}))"
 BACKWARD = "        self.scaler.scale(loss).backward()\n"
 LEFT_OUT = BACKWARD.replace("(loss)", "(loss / 2)")
@@ -57,6 +58,11 @@ CONTIGUOUS = f"""{MADE}        self.model.register_forward_pre_hook(
         pytest.param(
             "vgg16_cifar", GRAPH, ("full_graph=True)", "full_graph=True) and None"), {"mode_used"},
             id="no graph",
+        ),
+        pytest.param("vgg16_cifar", MERGED, None, set(), id="one update of all"),
+        pytest.param(
+            "vgg16_cifar", MERGED, ('named["use_multi_tensor"] = True', "pass"), {"mode_used"},
+            id="updates one by one",
         ),
         pytest.param(
             "simnet_bow", {}, (BACKWARD, LEFT_OUT), {"losses_of_reference"}, id="half a gradient"

@@ -66,6 +66,9 @@ AUTOCAST = {"bf16": "bfloat16", "fp16": "float16"}
 BUFFERS = {"ddp_buffer_1mb": 1, "ddp_buffer_100mb": 100}
 """`tuning` -> megabytes of gradients that DataParallel exchanges at once, in place of 25."""
 
+MULTI_TENSOR = "optimizer_multi_tensor"
+"""The `tuning` whose update is one operator for all parameters (of Momentum and Adam)."""
+
 
 class Loss(paddle.nn.Layer):
     """The loss of a batch as a layer, of which `to_static` makes a graph."""
@@ -100,7 +103,10 @@ class EagerTrainer(Base):
             # The whole of it or an error: where it may, it runs in pieces, and says nothing.
             self.graph = paddle.jit.to_static(Loss(self.model, network.loss), full_graph=True)
         self.forward = self.optimizer = None
-        self.distribute(lambda: make(params, self.model, parameters=self.model.parameters()))
+        named = {"parameters": self.model.parameters()}
+        if context.case.get("tuning") == MULTI_TENSOR:
+            named["use_multi_tensor"] = True
+        self.distribute(lambda: make(params, self.model, **named))
         self.scaler = paddle.amp.GradScaler(enable=context.precision == "fp16")
         self.batches = self.feed(self.placed)
 
@@ -163,15 +169,23 @@ class EagerTrainer(Base):
         return paddle.amp.auto_cast(level="O1", dtype=dtype)
 
     def modes_used(self):
-        """What the reducer exchanges at once; the program of the loss; images between layers."""
-        size = getattr(self.forward, "comm_buffer_size", None)
-        tuned = {of * 2**20: name for name, of in BUFFERS.items()}
+        """What was tuned; the program of the loss; images between layers."""
         programs = self.graph.forward.program_cache if self.graph else ()
         return {
-            **({"tuning": tuned[size]} if size in tuned else {}),
+            "tuning": self._tuned(),
             "execution": "graph" if len(programs) else "default",
             "layout": "channels_last" if self.last and self._channels_are_last() else "default",
         }
+
+    def _tuned(self):
+        """By what the reducer exchanges at once, or by how many parameters an operator updates."""
+        size = getattr(self.forward, "comm_buffer_size", None)
+        tuned = {of * 2**20: name for name, of in BUFFERS.items()}
+        # Filled by the first step that gives them to the operator.
+        held = getattr(self.optimizer, "_param_dict", {}).values()
+        merged = sum(len(group) for groups in held for group in groups)
+        whole = merged == len(trainable(self.model))
+        return MULTI_TENSOR if whole else tuned.get(size, "default")
 
     def _channels_are_last(self):
         seen = []

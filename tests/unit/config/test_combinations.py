@@ -30,6 +30,7 @@ ALONE = {"strategy": Strategy.COLLECTIVE, "trainers": 1}
 TUNINGS = SHIPPED.frameworks["pytorch"].axes["tuning"]
 REDUCED = [name for name in TUNINGS if name.startswith("ddp_")]
 BUFFER = "ddp_buffer_100mb"
+MERGED = "optimizer_multi_tensor"
 
 
 def refusal(line: str, workload: str, **axes: object) -> str:
@@ -178,6 +179,8 @@ def refusal(line: str, workload: str, **axes: object) -> str:
             "does not run shard_stage 3 with tuning ddp_fp16: it is of DistributedDataParallel",
         ),
         ("paddle2", "vgg16_cifar", {**SERVERS, "tuning": BUFFER}, "beside servers have not"),
+        ("paddle2", "vgg16_cifar", {**SERVERS, "tuning": MERGED}, "it is they that update"),
+        ("paddle3", "gpt2", {**ALONE, "tuning": MERGED}, "for Momentum and Adam"),
         (
             "pytorch",
             "gpt2",
@@ -229,6 +232,7 @@ def test_what_trainers_cannot_run_together_is_refused(
         ("jax", "llama", {**XLA, "shard_stage": 2, **ROUNDED}),
         *(("pytorch", "resnet50_v1.5", {**RANKS, "tuning": name}) for name in REDUCED),
         ("paddle2", "resnet50_v1.5", {**RANKS, "tuning": BUFFER}),
+        ("paddle3", "vgg16_cifar", {**ALONE, "tuning": MERGED}),
         ("pytorch", "gpt2", {**ALONE, "tuning": "sdpa_math"}),
         *(("jax", "gpt2", {**XLA, "shard_stage": stage}) for stage in (2, 3)),
     ],
