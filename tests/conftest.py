@@ -23,6 +23,15 @@ TOGETHER = (
     "unit/node/test_neighbours.py",  # on one core two would disturb each other
 )
 """Folders and files whose tests stay in one worker."""
+SINGLY = tuple(
+    f"integration/test_{name}.py"
+    for name in (
+        *("dgc", "first_step", "flops_counted", "modes_used", "parameter_servers", "ranks_agree"),
+        *("recompute", "sharding", "splits", "weights_move"),
+    )
+)
+"""Files of integration/ that start no servers: their tests train for up to minutes each, with
+environments that all workers share."""
 
 
 # How long an example takes says how busy this machine is.
@@ -41,10 +50,10 @@ def group(nodeid: str) -> str:
     for shared in TOGETHER:
         if path.is_relative_to(shared):
             return shared
-    if path.parts[0] in SERVERS:
+    if path.parts[0] in SERVERS and str(path) not in SINGLY:
         # The nodes of a file are started once for each kind of server.
         return f"{path}{' openssh' if '[openssh' in nodeid else ''}"
-    return nodeid
+    return nodeid.removeprefix("tests/")
 
 
 def rank(item: pytest.Item) -> int:
@@ -52,7 +61,9 @@ def rank(item: pytest.Item) -> int:
     which = group(item.nodeid)
     if which == LIVE:
         return 0
-    return 1 if which.startswith("integration") else 2 if which.startswith("sql") else 3
+    if which.startswith("integration"):
+        return 2 if "::" in which else 1
+    return 3 if which.startswith("sql") else 4
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from itertools import groupby
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tests.conftest import group, shuffle
+from tests.conftest import SINGLY, group, rank, shuffle
 
 IDS = [
     f"tests/{file}::test_{number}"
@@ -34,3 +35,20 @@ def test_a_random_order_keeps_together_what_shares_servers() -> None:
         assert len(runs) == len(set(runs)), ids
     assert order(3) == found[3]
     assert len({ids.index("tests/sql/test_a.py::test_0") for ids in found}) > 5
+
+
+def test_files_without_servers_are_handed_out_test_by_test_after_those_with() -> None:
+    tests = Path(__file__).parents[2]
+    for file in SINGLY:
+        text = (tests / file).read_text()
+        assert 'scope="module"' not in text, file
+        assert "_nodes" not in text, file
+    one, other = (f"tests/{SINGLY[0]}::test_a[{line}]" for line in ("pytorch", "jax"))
+    assert group(one) != group(other)
+    ids = [other, *IDS, "tests/integration/test_ab.py::test_a", one]
+    items: list[Any] = [SimpleNamespace(nodeid=nodeid) for nodeid in ids]
+    ordered = [item.nodeid for item in sorted(items, key=rank)]
+    folders = [folder for folder, _ in groupby(nodeid.split("/")[1] for nodeid in ordered)]
+    assert folders == ["integration", "sql", "unit"]
+    trained = ordered.index(other)
+    assert ordered[trained - 1 : trained + 2] == [ids[-2], other, one]
