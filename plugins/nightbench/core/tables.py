@@ -109,11 +109,12 @@ def fill(
     ours: dict[tuple[Label, Label], Case] = {}
     # Of several cases of one cell the first that can run: a line without collectives has `single`.
     for case in sorted(table.cases, key=lambda case: case.case_id in skipped):
-        ours.setdefault((_label(table.rows, case), _label(table.columns, case)), case)
+        axes = case.axes()
+        ours.setdefault((_label(table.rows, axes), _label(table.columns, axes)), case)
     variants: dict[Label, list[str | None]] = {}
     theirs: dict[tuple[Label, str | None, Label], Published] = {}
     for each in published:
-        row, column = _published_label(table.rows, each), _published_label(table.columns, each)
+        row, column = _label(table.rows, each.axes), _label(table.columns, each.axes)
         known = variants.setdefault(row, [])
         if each.variant not in known:
             known.append(each.variant)
@@ -130,19 +131,10 @@ def fill(
     return cells
 
 
-def _label(axes: Sequence[str], case: Case) -> Label:
-    return tuple(_written(case.axes(), axis) for axis in axes)
-
-
-def _published_label(axes: Sequence[str], figure: Published) -> Label:
-    return tuple(_written(figure.axes, axis) for axis in axes)
-
-
-def _written(axes: Mapping[str, Any], axis: str) -> str:
-    if axis == "devices":
-        return f"{axes['nodes']}x{axes['devices_per_node']}"
-    value = axes.get(axis)
-    return "-" if value is None else str(value)
+def _label(axes: Sequence[str], values: Mapping[str, Any]) -> Label:
+    shape = {"devices": f"{values.get('nodes')}x{values.get('devices_per_node')}"}
+    found = ({**values, **shape}.get(axis) for axis in axes)
+    return tuple("-" if value is None else str(value) for value in found)
 
 
 def _cell(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nightbench.config import locations
 from nightbench.core.errors import UserError
+from nightbench.core.whole_files import beside
 
 MARK = "NIGHTBENCH_STACK"
 """Environment variable that every process started by the stack carries; its value is the home."""
@@ -98,12 +99,9 @@ def uv_env() -> dict[str, str]:
 
 def write_private(path: Path, text: str) -> None:
     """Replace a file by one that only its owner can read, never readable in between."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.new")
-    descriptor = os.open(beside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as stream:
-        os.fchmod(descriptor, 0o600)
-        stream.write(text)
-    os.replace(beside, path)
+    with beside(path) as new:
+        new.touch(0o600)
+        new.write_text(text, encoding="utf-8")
 
 
 def _password() -> str:

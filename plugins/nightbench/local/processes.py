@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from nightbench.local.home import MARK, Home
+from nightbench.local.home import MARK, Home, write_private
 
 ROTATE_BYTES = 20 * 1000**2
 
@@ -89,9 +89,7 @@ def start(
     )
     # The child outlives this process on purpose; without this Popen warns when it is collected.
     child.returncode = 0
-    beside = pid_file.with_suffix(".new")
-    beside.write_text(json.dumps(asdict(service)) + "\n", encoding="utf-8")
-    os.replace(beside, pid_file)
+    write_private(pid_file, json.dumps(asdict(service)) + "\n")
     return service
 
 
