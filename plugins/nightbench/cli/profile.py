@@ -12,6 +12,7 @@ import typer
 from nightbench.cli import common, experiment_common
 from nightbench.cli.ab import chosen_of
 from nightbench.cli.common import out, say, warn
+from nightbench.cli.selection import CasesOption
 from nightbench.core.run_plan import new_run_id
 
 if TYPE_CHECKING:
@@ -29,10 +30,7 @@ def profile(
             help="Id of a comparison of two builds; that of a profile shows it again.",
         ),
     ],
-    case: Annotated[
-        list[str] | None,
-        typer.Option("--case", metavar="SLUG", help="Only this case. May be given several times."),
-    ] = None,
+    case: CasesOption = None,
     steps: Annotated[int, typer.Option(min=1, max=1000, help="Steps under the profiler.")] = 10,
     html: Annotated[
         Path | None, typer.Option("--html", help="Write tables and flame graphs to this page, too.")

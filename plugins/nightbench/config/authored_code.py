@@ -134,24 +134,16 @@ def complain_of_parameters(document: Document, scale: str, parameters: Mapping[s
     """Complain of the parameters of a scale that the control plane reads itself."""
     units = parameters.get("units_per_example", 1)
     lengths = parameters.get("by_sequence_length", {})
-    for name, is_right, expected in (
-        (
-            "converges",
-            isinstance(parameters.get("converges", False), bool),
-            "true or false",
-        ),
-        (
-            "units_per_example",
-            type(units) is int and units >= 1,
-            "a count from 1 on",
-        ),
-        (
-            "by_sequence_length",
+    rules = {
+        "converges": (isinstance(parameters.get("converges", False), bool), "true or false"),
+        "units_per_example": (type(units) is int and units >= 1, "a count from 1 on"),
+        "by_sequence_length": (
             isinstance(lengths, dict)
             and all(x.isdecimal() and isinstance(changes, dict) for x, changes in lengths.items()),
             'lengths with their parameters, as {"128": {"predictions": 20}}',
         ),
-    ):
+    }
+    for name, (is_right, expected) in rules.items():
         if not is_right:
             said = f"found {describe(parameters[name])}; expected {expected}"
             document.complain(("scales", scale, name), said)

@@ -84,10 +84,11 @@ class CompareGoal:
             given["a"] = f"{given['b'].partition('=')[0]}=commit:{of[0]}@{MERGE_BASE}"
         for name in ("a", "b", "suite"):
             if name not in given:
-                raise UserError(f"{name}: found nothing; expected {_EXPECTED[name]}")
+                raise UserError(f"{name}: found nothing; expected {_RULES[name][1]}")
         for name, value in given.items():
-            if not _FITS[name](value):
-                raise UserError(f"{name}: found {str(value)[:80]!r}; expected {_EXPECTED[name]}")
+            fits, expected = _RULES[name]
+            if not fits(value):
+                raise UserError(f"{name}: found {str(value)[:80]!r}; expected {expected}")
         return cls(**{**given, "cases": tuple(given.get("cases", ()))})
 
 
@@ -124,8 +125,7 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "fork": (lambda value: isinstance(value, bool), "true or false"),
     "profile": (lambda value: isinstance(value, bool), "true or false"),
 }
-_FITS = {name: fits for name, (fits, _) in _RULES.items()}
-_EXPECTED = {name: expected for name, (_, expected) in _RULES.items()}
+"""Field of a request -> whether a value fits, and what is expected."""
 
 
 # --- asking -------------------------------------------------------------------------------

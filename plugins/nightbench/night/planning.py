@@ -6,7 +6,6 @@ Durations and last tries of cases are read from the warehouse, or else from the 
 import logging
 import statistics
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from nightbench.config import load_catalog
@@ -57,50 +56,37 @@ def case_histories(cluster: str, connect: Connect, spool: Spool) -> dict[str, Ca
         return _of_files(cluster, spool)
 
 
-@dataclass(frozen=True)
-class _Trial:
-    """One case in one run that lies in the spool."""
-
-    case_id: str
-    status: str
-    seconds: float | None
-    repeats: int
-    at: datetime
-    nightly: bool
-    definition: str | None
-
-
 def _of_files(cluster: str, spool: Spool) -> dict[str, CaseHistory]:
-    found: dict[str, list[_Trial]] = {}
+    found: dict[str, list[CaseHistory]] = {}
     for run in spool.runs()[-_RUNS_LOOKED_AT:]:
         try:
-            trials = list(_trials(run, cluster))
+            for case_id, trial in list(_trials(run, cluster)):
+                found.setdefault(case_id, []).append(trial)
         except SpoolError:
             continue  # Its own ingest reports the damage; the estimate goes without it.
-        for trial in trials:
-            found.setdefault(trial.case_id, []).append(trial)
     return {case_id: _past(trials) for case_id, trials in found.items()}
 
 
-def _trials(run: RunSpool, cluster: str) -> Iterator[_Trial]:
+def _trials(run: RunSpool, cluster: str) -> Iterator[tuple[str, CaseHistory]]:
+    """Yield what the cases of one run took; nothing where it ran on another cluster."""
     document = run.run() or {}
     if document.get("cluster") != cluster:
         return
+    is_nightly = document.get("run_kind") == RunKind.NIGHTLY.value
     definitions = {entry["case_id"]: entry["definition_digest"] for entry in run.planned()}
     for case_id in run.case_ids():
         store = run.latest(case_id)
         outcome = store.outcome() if store else None
         if store is None or outcome is None:
             continue
-        yield _Trial(
-            case_id=case_id,
-            status=outcome["status"],
-            seconds=_seconds(store, outcome["ended_at"]),
-            repeats=sum(each["status"] == "ok" for each in outcome["repeats"]),
-            at=datetime.fromisoformat(document["started_at"]),
-            nightly=document.get("run_kind") == RunKind.NIGHTLY.value,
-            definition=definitions.get(case_id),
-        )
+        seconds, status = _seconds(store, outcome["ended_at"]), outcome["status"]
+        counts = is_nightly and (status in _TRIED or seconds is not None)
+        at = datetime.fromisoformat(document["started_at"]) if counts else None
+        if status != CaseStatus.OK or seconds is None:
+            yield case_id, CaseHistory(last=at)
+            continue
+        good = sum(each["status"] == "ok" for each in outcome["repeats"])
+        yield case_id, CaseHistory(seconds, seconds / max(good, 1), at, definitions.get(case_id))
 
 
 def _seconds(store: CaseStore, ended_at: str) -> float | None:
@@ -111,23 +97,18 @@ def _seconds(store: CaseStore, ended_at: str) -> float | None:
     return (datetime.fromisoformat(ended_at) - datetime.fromisoformat(began)).total_seconds()
 
 
-def _past(trials: list[_Trial]) -> CaseHistory:
-    good = [t for t in trials if t.status == CaseStatus.OK and t.seconds is not None]
-    tried = [t.at for t in trials if t.nightly and (t.status in _TRIED or t.seconds is not None)]
+def _past(trials: list[CaseHistory]) -> CaseHistory:
+    """Return the medians of those that measured what the newest did; the oldest comes first."""
+    last = max((each.last for each in trials if each.last is not None), default=None)
+    good = [each for each in trials if each.seconds is not None]
     if not good:
-        return CaseHistory(last=max(tried, default=None))
-    # Trials are ordered oldest first.
-    newest = good[-1].definition
-    each = [
-        (t.seconds, t.seconds / max(t.repeats, 1))
-        for t in good
-        if t.seconds is not None and t.definition == newest
-    ]
+        return CaseHistory(last=last)
+    same = [each for each in good if each.definition == good[-1].definition]
     return CaseHistory(
-        seconds=statistics.median(whole for whole, _ in each),
-        repeat_s=statistics.median(one for _, one in each),
-        last=max(tried, default=None),
-        definition=newest,
+        seconds=statistics.median(each.seconds for each in same if each.seconds is not None),
+        repeat_s=statistics.median(each.repeat_s for each in same if each.repeat_s is not None),
+        last=last,
+        definition=good[-1].definition,
     )
 
 
