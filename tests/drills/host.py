@@ -431,6 +431,8 @@ class Host:
             texts["passwd"] += f"{user}:x:{number}:{number}::/home/{user}:{shell}\n"
             texts["group"] += f"{user}:x:{number}:\n"
             texts["shadow"] += f"{user}:*:19000:0:99999:7:::\n"
+        if "\nsshd:" not in texts["passwd"]:  # a server that was fetched, not installed
+            texts["passwd"] += "sshd:x:65533:65534::/run/sshd:/usr/sbin/nologin\n"
         for name, text in texts.items():
             path = self._machine / name
             path.write_text(text)

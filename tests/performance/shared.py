@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import math
 import multiprocessing
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from statistics import median
@@ -222,6 +222,8 @@ class Score:
     named: int = 0
     delays: list[int] = field(default_factory=list)
     alerts: int = 0
+    joined: int = 0
+    """Alerts that ended as part of a movement's, which was told later."""
     false: int = 0
     series_nights: int = 0
     held: int = 0
@@ -242,8 +244,11 @@ class _Alerts:
         """Those that stand."""
         return list(self._live.values())
 
-    def night(self, verdicts: Sequence[Verdict], at: datetime) -> list[Verdict]:
+    def night(
+        self, verdicts: Sequence[Verdict], at: datetime, joined: Collection[int] = ()
+    ) -> list[Verdict]:
         """Change the alerts by a night's verdicts, and return those that open one."""
+        self._live = {k: each for k, each in self._live.items() if each.alert_id not in joined}
         changes = alerts_for(verdicts, self.live, at)
         for alert in changes.to_resolve:
             del self._live[alert.case_id]
@@ -308,7 +313,8 @@ class _Player:
                 alerts=alerts.live,
                 remaining=remaining(alerts.standing, rows),
             )
-            opened = alerts.night(given.verdicts, at)
+            opened = alerts.night(given.verdicts, at, given.joined)
+            self.scores[True].joined += len(given.joined)
             alerts.keep(shared.movements, given)
             for number in given.lead:
                 self._name(shared.movements[number], night)
@@ -385,11 +391,11 @@ def _day(night: int) -> date:
 
 def _line(name: str, label: str, score: Score) -> str:
     delay = f"{median(score.delays):g}" if score.delays else "-"
-    per_cause = f"{score.alerts / score.causes:.2f}" if score.causes else "-"
+    per_cause = f"{(score.alerts - score.joined) / score.causes:.2f}" if score.causes else "-"
     false = 1000 * score.false / score.series_nights
     return (
         f"{name:18s} {label:8s} {score.named:4d} of {score.causes:4d} {delay:>6s} "
-        f"{score.alerts:7d} {per_cause:>10s} {score.false:6d} {false:8.2f}"
+        f"{score.alerts:7d} {score.joined:7d} {per_cause:>10s} {score.false:6d} {false:8.2f}"
     )
 
 
@@ -413,7 +419,7 @@ def main(words: list[str]) -> int:
     jobs = [(kind, 1000 * given.seed + n) for kind in kinds for n in range(given.episodes)]
     with multiprocessing.get_context("spawn").Pool(given.processes) as pool:
         played = pool.map(play, jobs, chunksize=1)
-    print("kind               sharing  named      delay  alerts  per cause  false per 1,000")
+    print("kind               sharing  named      delay  alerts  joined  per cause  false (1,000)")
     for kind in [*kinds, "all"]:
         for label, place in (("with", 1), ("without", 2)):
             of_kind = [p[place] for p in played if kind in (p[0], "all")]

@@ -47,12 +47,17 @@ class Lab:
         """Six nights on their node, six on n1, which is slower by 6 %."""
 
     def load(
-        self, until: int, since: int = 0, fall: float = 0.04, noise: float = 0.004, early: int = 0
+        self,
+        until: int,
+        since: int = 0,
+        fall: float = 0.04,
+        noise: float = 0.004,
+        early: tuple[int, ...] = (),
     ) -> str:
-        """Load nights; return the last one's run_id. The first case fell so many nights `early`."""
+        """Load nights; return the last one's run_id. The first fell so many nights `early`."""
         for night in range(since, until):
             run = self._given.run(night, suite="seeded")
-            ahead = {ON_N1[0]: early}
+            ahead = dict(zip(ON_N1, early, strict=False))
             came = [
                 self._came(run, case, night + ahead.get(case, 0), fall, noise)
                 for case in (*ON_N1, *ON_N2)
@@ -171,7 +176,7 @@ def test_a_fall_that_no_series_shows_alone_is_told(lab: Lab, reader: Warehouse) 
 def test_the_alert_of_a_series_that_fell_first_becomes_that_of_all_and_is_sent_again(
     lab: Lab, reader: Warehouse, inbox: Inbox
 ) -> None:
-    lab.judge(lab.load(FELL, fall=0.08, early=3))
+    lab.judge(lab.load(FELL, fall=0.08, early=(3,)))
     (first,) = reader.alerts.find()
     lab.judge(lab.load(FELL + 3, since=FELL, fall=0.08))
     (alert,) = reader.alerts.find()
@@ -180,6 +185,24 @@ def test_the_alert_of_a_series_that_fell_first_becomes_that_of_all_and_is_sent_a
     alone, shared = inbox.messages
     assert "node n1" not in alone["title"]
     assert "node n1: 6 of 6 series slower by" in shared["title"]
+
+
+def test_alerts_of_two_series_that_fell_first_become_one_and_the_message_says_so(
+    lab: Lab, reader: Warehouse, inbox: Inbox, rows: Rows
+) -> None:
+    lab.judge(lab.load(FELL, fall=0.08, early=(3, 3)))
+    assert len(reader.alerts.find()) == 2
+    result = lab.judge(lab.load(FELL + 3, since=FELL, fall=0.08))
+    (alert,) = reader.alerts.find()
+    assert alert["sentence"].startswith("node n1: 6 of 6 series slower by ")
+    (ended,) = {case.case_id for case in ON_N1[:2]} - {alert["case_id"]}
+    assert result.resolved == (ended,)
+    (move,) = rows("select * from marts.fct_alert_event where to_state = 'resolved'")
+    assert move["why"].startswith("part of one alert: node n1: 6 of 6 series slower by ")
+    said = inbox.messages[-1]["message"]
+    assert f"Resolved:\n- {ended}: part of one alert now: " in said
+    lab.judge(lab.load(FELL + 4, since=FELL + 3, fall=0.08))
+    assert [each["alert_id"] for each in reader.alerts.find()] == [alert["alert_id"]]
 
 
 def test_a_series_that_changes_nodes_is_judged_by_node(lab: Lab, rows: Rows) -> None:

@@ -163,7 +163,7 @@ class _Decider:
         if alert is None:
             if seen and not quiet:
                 self.changes.to_open.append(verdict)
-        elif seen and _says_the_same(alert, verdict):
+        elif seen and says_the_same(alert, verdict):
             self.changes.to_continue.append(verdict)
             if _has_grown(alert, verdict, self.min_change) and self._twice(alert, WORSE, verdict):
                 self.changes.to_grow.append(alert)
@@ -217,7 +217,8 @@ class _Decider:
             self.changes.to_watch.append((alert, None))
 
 
-def _says_the_same(alert: LiveAlert, verdict: Verdict) -> bool:
+def says_the_same(alert: LiveAlert, verdict: Verdict) -> bool:
+    """Return whether a verdict is on what a series has an alert of, not on a further fall."""
     if verdict.kind in _WITHOUT_RESULT or alert.kind in _WITHOUT_RESULT:
         return verdict.kind in _WITHOUT_RESULT and alert.kind in _WITHOUT_RESULT
     # A baseline below the midline has followed the first fall: this is a second one.

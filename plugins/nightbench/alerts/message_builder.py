@@ -50,7 +50,11 @@ class MessageBuilder:
         """Return the item of a resolved alert."""
         case_id = each.row["case_id"]
         verdict = self._verdict(each.row["of_run_id"], case_id)
-        return EndedAlert(case_id, verdict.sentence if verdict else "", each.alert_id)
+        sentence = verdict.sentence if verdict else ""
+        if verdict and verdict.kind is VerdictKind.REGRESSED:
+            # It goes on: only the alert of what many series share still tells of it.
+            sentence = f"part of one alert now: {sentence}"
+        return EndedAlert(case_id, sentence, each.alert_id)
 
     def news(self, each: Routed) -> AlertItem:
         """Return the item of a new alert."""

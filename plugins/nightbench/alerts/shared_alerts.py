@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
-from nightbench.alerts.alert_changes import LiveAlert
+from nightbench.alerts.alert_changes import LiveAlert, says_the_same
 from nightbench.core.model import Verdict, VerdictKind
 from nightbench.detection.factors import APART, Factor, FactorKind, SharedMovement
 from nightbench.detection.shared_movements import MAJORITY
@@ -58,6 +58,8 @@ class SharedAlerts:
     """Index of a movement that falls -> case_id of the member that has its alert."""
     adopted: Sequence[LiveAlert] = ()
     """Alerts of one series that are a movement's from tonight on: people are notified again."""
+    joined: Mapping[int, str] = field(default_factory=dict)
+    """alert_id of a member that was told alone, which ends -> the movement that it is part of."""
 
 
 def share_alerts(
@@ -71,9 +73,9 @@ def share_alerts(
 ) -> SharedAlerts:
     """Give each falling movement one member that alerts, and silence the others.
 
-    A member that showed the fall before the others, and has an alert of it, becomes the one. While
-    a movement's alert stands, its members together say whether it has recovered: the value of the
-    one that has the alert counts no more.
+    A member that showed the fall before the others, and has an alert of it, becomes the one; alerts
+    of further members end as part of it. While a movement's alert stands, its members together say
+    whether it has recovered: the value of the one that has the alert counts no more.
 
     Args:
         verdicts: of one run that may change alerts.
@@ -90,35 +92,35 @@ def share_alerts(
     lead: dict[int, str] = {}
     covered: set[str] = set()
     adopted: list[LiveAlert] = []
+    joined: dict[int, str] = {}
     for number, movement in enumerate(movements):
         if not movement.falls:
             continue
         known = next((s for s in standing if movement.continues(s.factor, s.since)), None)
+        if known is None and _is_known(movement, standing):
+            covered |= movement.members.keys() - own
+            continue
+        able = [
+            verdict
+            for case_id, verdict in by_case.items()
+            if case_id in movement.members and case_id not in {*noisy, *own, *lead.values()}
+        ]
+        early = [v for v in able if _tells(fallen.get(v.case_id), v, movement)]
         alert = falls.get(known.alert_id) if known else None
         if known is not None:
             chosen = known.case_id
-        elif _is_known(movement, standing):
-            covered |= movement.members.keys() - own
-            continue
-        else:
-            able = [
-                verdict
-                for verdict in by_case.values()
-                if verdict.case_id in movement.members
-                and verdict.case_id not in noisy
-                and verdict.case_id not in own
-                and verdict.case_id not in lead.values()
-            ]
-            early = [v for v in able if v.case_id in fallen and _is_near(v, movement.since)]
-            if not able:
-                continue
+        elif able:
             chosen = min(
                 early or able, key=lambda v: (v.smallest_slowdown or 1.0, v.case_id)
             ).case_id
             if early:
                 alert = fallen[chosen]
                 adopted.append(alert)
+        else:
+            continue
         lead[number] = chosen
+        told_alone = {v.case_id for v in early} - {chosen} - {s.case_id for s in standing}
+        joined |= {fallen[case_id].alert_id: movement.sentence for case_id in told_alone}
         covered |= movement.members.keys() - own
         if chosen in by_case and by_case[chosen].value is not None:
             by_case[chosen] = _of_movement(by_case[chosen], movement, alert)
@@ -141,7 +143,7 @@ def share_alerts(
         else verdict
         for case_id, verdict in by_case.items()
     ]
-    return SharedAlerts(quiet, lead, adopted)
+    return SharedAlerts(quiet, lead, adopted, joined)
 
 
 def _is_known(movement: SharedMovement, standing: Sequence[StandingMovement]) -> bool:
@@ -154,6 +156,12 @@ def _is_known(movement: SharedMovement, standing: Sequence[StandingMovement]) ->
 def _is_near(verdict: Verdict, since: date) -> bool:
     """Return whether a verdict dates a change as a movement that began on a day."""
     return verdict.since is not None and abs((verdict.since.date() - since).days) <= APART
+
+
+def _tells(alert: LiveAlert | None, verdict: Verdict, movement: SharedMovement) -> bool:
+    """Return whether an alert of a member is one of the fall that a movement is."""
+    is_same = alert is not None and says_the_same(alert, verdict)
+    return is_same and verdict.kind is VerdictKind.REGRESSED and _is_near(verdict, movement.since)
 
 
 def _of_movement(verdict: Verdict, movement: SharedMovement, alert: LiveAlert | None) -> Verdict:

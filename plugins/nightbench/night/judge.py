@@ -134,13 +134,18 @@ def judge_run(
         )
         changes = alerts_for(
             shared.verdicts,
-            live,
+            [alert for alert in live if alert.alert_id not in shared.joined],
             plan.run.started_at,
             plan.policy.clear_change,
             noisy,
         )
         changes.to_grow += (each for each in shared.adopted if each not in changes.to_grow)
+        joined = [alert for alert in live if alert.alert_id in shared.joined]
+        for alert in joined:
+            why = f"part of one alert: {shared.joined[alert.alert_id]}"
+            warehouse.alerts.end(alert.alert_id, run_id, why)
         opened, resolved = _store(warehouse, changes, run_id)
+        resolved += [alert.case_id for alert in joined]
         _store_movements(warehouse, plan.run, judged.movements, shared)
         explain_alerts(warehouse.causes, plan.run, plan.policy.clear_change)
         if confirms and metric == "throughput":

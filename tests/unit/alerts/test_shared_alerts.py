@@ -77,6 +77,33 @@ def test_a_member_that_has_an_alert_of_the_fall_keeps_it_for_all():
     assert shared.adopted == [ALERT]
 
 
+FURTHER = replace(ALERT, case_id="c", alert_id=8)
+
+
+def test_alerts_of_further_members_that_were_told_alone_end_as_part_of_it():
+    live = [ALERT, replace(ALERT, case_id="a", alert_id=6), replace(FURTHER, case_id="other")]
+    shared = share_alerts(VERDICTS, [MOVEMENT], [], alerts=live)
+    assert (shared.lead, shared.joined) == ({0: "b"}, {6: MOVEMENT.sentence})
+
+
+def test_a_member_that_is_told_after_its_movement_is_part_of_it_too():
+    shared = share_alerts(VERDICTS, [MOVEMENT], standing(), alerts=[ALERT, FURTHER])
+    assert (shared.lead, shared.joined) == ({0: "b"}, {8: MOVEMENT.sentence})
+
+
+@pytest.mark.parametrize("apart", ["own", "noisy", "earlier", "dismissed", "standing"])
+def test_an_alert_of_something_else_is_no_part_of_it(apart):
+    told = {
+        "earlier": replace(FURTHER, value=110.0, baseline=120.0),
+        "dismissed": replace(FURTHER, is_dismissed=True),
+    }.get(apart, FURTHER)
+    others = [replace(standing("c")[0], alert_id=8, factor=Factor(FactorKind.NODE, "n1"))]
+    known = [*standing(), *(others if apart == "standing" else [])]
+    more = {apart: {"c"}} if apart in ("own", "noisy") else {}
+    shared = share_alerts(VERDICTS, [MOVEMENT], known, alerts=[ALERT, told], **more)
+    assert shared.joined == {}
+
+
 def test_an_alert_of_an_earlier_fall_stays_apart():
     old = [replace(fell("b", 0.02), since=datetime(2026, 2, 1, 1, tzinfo=UTC)), *VERDICTS[2:]]
     shared = share_alerts(old, [MOVEMENT], [], alerts=[ALERT])
