@@ -1,6 +1,5 @@
 """validate and plan: what a run or a night would measure, without access to a node."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
@@ -162,8 +161,9 @@ def _show_cases(chosen: Chosen, *, json: bool) -> None:
     for case_id, problem in unavailable.items():
         say(f"unavailable: {case_id}: {problem}")
     for word, reasons in (("untried", untried), ("skipped", chosen.suite.skipped)):
-        for reason, number in Counter(reasons.values()).items():
-            say(f"{word}: {number} {'case' if number == 1 else 'cases'}: {reason}")
+        for reason in dict.fromkeys(reasons.values()):
+            which = [case_id for case_id, why in reasons.items() if why == reason]
+            say(f"{word}: {which[0] if len(which) == 1 else f'{len(which)} cases'}: {reason}")
     estimates = [seconds.get(case.case_id) for case in cases]
     say(_total(estimates, len(unavailable), chosen.cluster))
 
