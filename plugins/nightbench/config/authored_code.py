@@ -159,6 +159,8 @@ def complain_of_formulas(document: Document, file: SpecFile, cost: CostFile) -> 
         formulas["cost", "kept"] = "layers * sequence_length"
     if file.expert is not None:
         formulas["expert", "parameters"] = file.expert.parameters
+    if file.pipeline is not None:
+        formulas["pipeline", "parameters"] = file.pipeline.parameters
     for key, formula in formulas.items():
         for scale, parameters in file.scales.items():
             try:

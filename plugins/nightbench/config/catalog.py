@@ -346,7 +346,7 @@ def _workload(
         tensor=file.tensor and tuple(file.tensor.divides),
         context=file.context is not None,
         expert=file.expert and file.expert.parameters,
-        pipeline=file.pipeline is not None,
+        pipeline=file.pipeline and file.pipeline.parameters,
         tokens=file.cost and file.cost.tokens,
         forward_flops=file.cost.forward if file.cost else {},
         kept=dict(file.cost.kept) if file.cost and file.cost.kept else {},

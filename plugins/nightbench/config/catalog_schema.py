@@ -291,6 +291,9 @@ class StagesFile(StrictModel):
     """Modules of the first stage."""
     last: v.Some[v.Text]
     """Modules of the last one."""
+    parameters: v.Text = "0"
+    """Formula of the parameters in the modules of either, as in `cost`: the lesser, where they
+    differ."""
     input: v.Text
     """What of a batch the first takes."""
     target: v.Text

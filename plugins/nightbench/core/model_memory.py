@@ -31,7 +31,12 @@ def held_bytes(
         parameters -= evaluate(workload.expert, params)
         own = FLOAT32 * evaluate(workload.expert, params) / case.expert
         own /= case.tensor * case.pipeline
-    # Norms are on all devices, and ends of a pipeline hold more than others: still at least this.
+    if workload.pipeline and case.pipeline > 1 and not shares_ends:
+        # The first stage and the last have an end beside their layers; one device may have both.
+        end = evaluate(workload.pipeline, params)
+        ends = 2 if case.schedule == "zero_bubble" else 1
+        parameters += end * (ends * case.pipeline - 2)
+    # Norms are whole on all devices: still at least this.
     whole = FLOAT32 * parameters / (case.tensor * case.pipeline)
     parts = ((whole, case.shard), (own, max(1, case.shard // case.expert)))
 

@@ -59,6 +59,20 @@ def test_matrices_and_layers_are_parts_of_what_shards_split() -> None:
     assert sum(held.values()) - held["activations"] == 16 * 8030261248 / 32
 
 
+def test_ends_of_a_pipeline_hold_more_than_layers() -> None:
+    end, axes = 128256 * 4096, {"pipeline": 4, "schedule": "1f1b"}
+    layers = (8030261248 - 2 * end) / 4
+    first = held_bytes(llama("8b", 4, **axes), LLAMA)
+    assert first
+    assert sum(first.values()) - first["activations"] == 16 * (layers + end)
+    both = held_bytes(llama("8b", 4, **{**axes, "schedule": "zero_bubble"}), LLAMA)
+    assert both
+    assert sum(both.values()) - both["activations"] == 16 * (layers + 2 * end)
+    shared = held_bytes(llama("8b", 4, **{**axes, "schedule": "gpipe"}), LLAMA, shares_ends=True)
+    assert shared
+    assert sum(shared.values()) - shared["activations"] == 16 * 8030261248 / 4
+
+
 def test_states_in_bf16_take_half() -> None:
     wide, rounded = (
         held_bytes(llama("8b", 1, shard=8, shard_stage=1, state_precision=each), LLAMA)
@@ -145,7 +159,7 @@ def test_the_example_of_8b_plans_on_32_gpus_but_for_what_cannot_fit() -> None:
     gpus = {"device_kind": "gpu", "devices_per_node": 8, "compute_capability": "9.0"}
     cluster = Cluster("lab", NODES[:4], device_memory_bytes=80_000_000_000, **gpus)
     suite = load_suite(EXAMPLE, CATALOG, cluster=cluster, untried=True)
-    assert len(suite.cases) == 19
+    assert len(suite.cases) == 21
     assert len(suite.skipped) == 10
     assert all("GB on each device (weights" in why for why in suite.skipped.values())
     assert sum("-shard32-stage3-" in each.case_id for each in suite.cases) == 6

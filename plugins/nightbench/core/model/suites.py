@@ -295,8 +295,9 @@ class WorkloadInfo:
     context: bool = False
     expert: str | None = None
     """Formula of the parameters that `expert` splits; None: no case has it."""
-    pipeline: bool = False
-    """Whether layers can be split into stages."""
+    pipeline: str | None = None
+    """Formula of the parameters that the first and the last stage have each beside layers; None: no
+    case has stages."""
     tokens: str | None = None
     """Formula of the tokens of an example, from the parameters; None for no language model."""
     forward_flops: Mapping[str, str] = field(default_factory=dict)
