@@ -3,14 +3,15 @@
 All ranks run one program: in each tick a stage computes one part of the batch and hands it on, and
 JAX differentiates all ticks together. What stands before and after the layers has no stage: each
 rank holds a shard of its weights, gathers them, and computes its own samples, as MaxText does.
+A stage's weights may be shards, too, of the ranks that compute the same stage of other samples.
 """
 
 import jax
 import numpy
 from jax import numpy as jnp
 
-AXIS = "shards"
-"""Of the mesh: stages lie where shards lie otherwise."""
+AXIS = "stages"
+"""Of the mesh."""
 
 
 class Stages:

@@ -8,6 +8,7 @@ import numpy
 from base_trainer import Base, expect_precision, optimizer_of
 from frameworks.jax.optimizers import OPTIMIZERS
 from frameworks.jax.pipeline import Stages
+from frameworks.jax.scopes import HOLDERS, Scope, Shapes, Sharded
 from jax import numpy as jnp
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
@@ -18,100 +19,12 @@ PRODUCTS = {"fp32": "highest", "tf32": "tensorfloat32", "bf16": "default", "fp16
 
 TYPES = {"bf16": jnp.bfloat16, "fp16": jnp.float16}
 
-RANKS = ("copies", "shards")
-"""Axes of the mesh: replicas, and the ranks that hold one together. A third, `tensor`, splits
-matrices; what its ranks exchange is left to XLA."""
+RANKS = ("stages", "copies", "shards")
+"""Axes of the mesh: layers, replicas, and the ranks that hold one together. A fourth, `tensor`,
+splits matrices; what its ranks exchange is left to XLA."""
 
 FIRST_SCALE, GROWTH_STEPS = 2.0**16, 2000
 """Loss scaling of fp16, as in PyTorch: doubled after so many good steps, halved by an overflow."""
-
-
-class Scope:
-    """The weights of a network by name, the running averages that a step leaves, and chance."""
-
-    def __init__(self, parameters, averages, key):
-        self.parameters, self.old, self.key = parameters, averages, key
-        self.averages = {}
-
-    def parameter(self, name, *shape):
-        """The trainable parameter of that name."""
-        return self.parameters[name]
-
-    def average(self, name, value):
-        """Follows a value over the steps, for inference: a tenth of it is new."""
-        self.averages[name] = 0.9 * self.old[name] + 0.1 * value
-
-    def dropout(self, x, rate):
-        """Zeros in the place of so many values, the others scaled up."""
-        if not rate:
-            return x
-        self.key, key = jax.random.split(self.key)
-        return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), 0)
-
-    def by_experts(self, function, rows, weights, chosen):
-        """What experts make of rows (rows, hidden), of which each has chosen some, with weights."""
-        return function(rows, weights, chosen)
-
-    def by_layers(self, layer, count, x):
-        """What so many layers make of x, each of its name and what the one before made."""
-        for number in range(count):
-            x = layer("layers.{}".format(number), x)
-        return x
-
-
-class Sharded(Scope):
-    """A scope whose weights are gathered where they are used; their gradients are scattered.
-
-    Experts stay where they are: `held` of them on each rank, which computes what those of all ranks
-    send it. None: all ranks have all. So do layers: those of one of the `stages`.
-    """
-
-    def __init__(self, parameters, averages, key, split, held, stages):
-        super().__init__(parameters, averages, key)
-        self.split, self.held, self.stages = split, held, stages
-
-    def by_layers(self, layer, count, x):
-        """The same, by the stages of all ranks."""
-        if self.stages is None:
-            return super().by_layers(layer, count, x)
-        return self.stages.through(layer, x)
-
-    def parameter(self, name, *shape):
-        """The whole of a parameter, of which each rank holds a part."""
-        part = self.parameters[name]
-        if self.stages and self.stages.has(name):
-            return part[0]
-        if self.split[name] is None or self.held is not None:
-            return part
-        return jax.lax.all_gather(part, "shards", axis=self.split[name], tiled=True)
-
-    def by_experts(self, function, rows, weights, chosen):
-        """The same, of the rows of all ranks; their parts of each sum come back to its rank."""
-        if self.held is None:
-            return function(rows, weights, chosen)
-        rows, weights, chosen = (
-            jax.lax.all_gather(each, "shards", tiled=True) for each in (rows, weights, chosen)
-        )
-        own = chosen - jax.lax.axis_index("shards") * self.held
-        here = (own >= 0) & (own < self.held)
-        made = function(rows, jnp.where(here, weights, 0), jnp.where(here, own, self.held))
-        return jax.lax.psum_scatter(made, "shards", tiled=True)
-
-
-class Shapes(Scope):
-    """Collects shapes while a network is traced and nothing is computed."""
-
-    def __init__(self):
-        super().__init__({}, {}, jax.random.key(0))
-
-    def parameter(self, name, *shape):
-        """Zeros."""
-        self.parameters[name] = shape
-        return jnp.zeros(shape)
-
-    def average(self, name, value):
-        """Nothing."""
-        self.averages[name] = numpy.zeros(value.shape, "float32")
 
 
 class Trainer(Base):
@@ -139,25 +52,25 @@ class Trainer(Base):
         if context.precision == "fp16":
             state.update(loss_scale=numpy.float32(FIRST_SCALE), good_steps=numpy.int32(0))
         owners = context.devices_of_experts
-        shards = context.stages if self.stages else context.case.get("shard", 1)
-        self.split = {name: _split_axis(w.shape, shards) for name, w in weights.items()}
+        shards = context.case.get("shard", 1)
+        self.split = {
+            name: _split_axis(w.shape[1:], shards)
+            if self._of_a_stage(name)
+            else _split_axis(w.shape, context.stages * shards)
+            for name, w in weights.items()
+        }
         self.held = None
         if owners > 1:
             # Experts lie on the axis of shards, and nothing else does.
             own = [name for name in weights if name.split(".")[-2] in context.experts]
             shards, self.held = owners, params["experts"] // owners
             self.split.update(dict.fromkeys(own, 0))
-        if self.stages:
-            # So do those of layers by stages, beside shards of what has none.
-            self.split.update(dict.fromkeys(filter(self.stages.has, weights), 0))
         self.shards = shards
         self.averaged = context.grouped and context.data_ranks * context.stages > 1
         place, train, self.state = jax.device_put, self._train, state
         if context.grouped:
-            devices = numpy.array(jax.devices()).reshape(-1, shards, context.tensor)
-            if self.stages:  # Their ranks are not neighbours.
-                devices = devices.reshape(shards, -1, context.tensor).swapaxes(0, 1)
-            mesh = Mesh(devices, (*RANKS, "tensor"))
+            shape = context.stages, -1, shards, context.tensor
+            mesh = Mesh(numpy.array(jax.devices()).reshape(shape), (*RANKS, "tensor"))
             own, parts = Split(RANKS), self._specs(state)
             place = functools.partial(self._global, mesh, own)
             # Every rank normalises and differentiates over its own batch, as elsewhere.
@@ -179,13 +92,26 @@ class Trainer(Base):
 
     def _specs(self, state):
         """How the arrays of the state lie on the mesh: weights and slots in parts, others whole."""
-        parts = {
-            name: Split() if axis is None else Split(*[None] * axis, "shards")
-            for name, axis in self.split.items()
-        }
+        parts = {name: self._spec(name) for name in self.split}
         specs = {**jax.tree.map(lambda _: Split(), state), "weights": parts}
         specs["slots"] = {name: [parts[name]] * len(each) for name, each in state["slots"].items()}
         return specs
+
+    def _of_a_stage(self, name):
+        return self.stages is not None and self.stages.has(name)
+
+    def _spec(self, name):
+        of_a_stage, axis = self._of_a_stage(name), self.split[name]
+        lies = [RANKS[:1]] if of_a_stage else []
+        if axis is not None:
+            lies += [*[None] * axis, RANKS[2:] if of_a_stage else HOLDERS]
+        return Split(*lies)
+
+    def _parts(self, name):
+        """By how many ranks a weight is split, beside `tensor`."""
+        shards = 1 if self.split[name] is None else self.shards
+        whole = self.split[name] is None and not self._of_a_stage(name)
+        return 1 if whole else self.context.stages * shards
 
     def _matrices(self, specs):
         """The same, with matrices split by `tensor`."""
@@ -200,11 +126,12 @@ class Trainer(Base):
     def _in_columns_or_rows(self, name, spec):
         """Matrices are (in, out), maybe of several stages: columns are their last axis."""
         module = name.split(".")[-2]
-        first = 1 if self.stages and self.stages.has(name) else 0
+        first = 1 if self._of_a_stage(name) else 0
         for axis, kind in enumerate(("rows", "columns"), first):
             if module in self.context.matrices[kind]:
                 axes = [*spec, None, None, None][: first + 2]
-                axes[axis] = ("tensor",) if axes[axis] is None else (axes[axis], "tensor")
+                own = axes[axis] or ()
+                axes[axis] = (*((own,) if isinstance(own, str) else own), "tensor")
                 return Split(*axes)
         return spec
 
@@ -240,7 +167,7 @@ class Trainer(Base):
             averages = jax.lax.pmean(averages, RANKS)
             gradients = {name: self._mean(name, each) for name, each in gradients.items()}
         if self.stages:  # One loss for those who compute the same samples.
-            loss = jax.lax.pmean(loss, "shards")
+            loss = jax.lax.pmean(loss, "stages")
         new = {**state, "averages": averages, "weights": {}, "slots": {}, "step": state["step"] + 1}
         for name, weight in state["weights"].items():
             slots, gradient = state["slots"][name], gradients[name]
@@ -248,7 +175,7 @@ class Trainer(Base):
                 gradient = gradient / scale
             wide = [slot.astype(jnp.float32) for slot in slots]
             update = functools.partial(self.optimizer, params, state["step"])
-            if self.stages and self.stages.has(name):
+            if self._of_a_stage(name):
                 update = jax.vmap(update)  # Each layer's shape says whether it decays.
             new["weights"][name], *wide = update(weight, gradient, *wide)
             new["slots"][name] = [each.astype(slot.dtype) for each, slot in zip(wide, slots)]
@@ -282,10 +209,11 @@ class Trainer(Base):
         return jax.random.fold_in(jax.random.fold_in(jax.random.key(0), rank), step)
 
     def _mean(self, name, gradient):
-        """Of all ranks; that of a part or an expert is the sum of a replica's ranks already."""
-        if self.split[name] is None:
-            return jax.lax.pmean(gradient, RANKS)
-        return jax.lax.pmean(gradient, "copies") / self.shards
+        """Of all ranks; that of a part, stage or expert is the sum of who share it already."""
+        axes = RANKS[1:] if self._of_a_stage(name) else RANKS
+        if self.split[name] is not None:
+            axes = "copies"
+        return jax.lax.pmean(gradient, axes) / self._parts(name)
 
     @staticmethod
     def _unless_overflown(state, new, gradients):
@@ -319,7 +247,7 @@ class Trainer(Base):
     def weights(self):
         """Name -> value of all trainable parameters."""
         weights = self.state["weights"]
-        if self.context.tensor > 1 or any(axis is not None for axis in self.split.values()):
+        if self.context.tensor > 1 or any(self._parts(name) > 1 for name in weights):
             weights = multihost_utils.process_allgather(weights, tiled=True)
         if self.stages:
             weights = self.stages.apart(weights)
@@ -336,12 +264,13 @@ class Trainer(Base):
         }
         split = {name: parts[name] for name, axis in self.split.items() if axis is not None}
         if context.case.get("shard_stage") == 2:
-            found["shard_stage"] = "2" if split and min(split.values()) > 1 else "none"
+            shards = [number // context.stages for number in split.values()]
+            found["shard_stage"] = "2" if shards and min(shards) > 1 else "none"
         if context.tensor > 1:
             kinds = (*context.matrices["rows"], *context.matrices["columns"])
             found["tensor"] = str(
                 min(
-                    number // (self.shards if name in split else 1)
+                    number // self._parts(name)
                     for name, number in parts.items()
                     if name.split(".")[-2] in kinds
                 )
@@ -349,8 +278,9 @@ class Trainer(Base):
         if context.devices_of_experts > 1:
             found["expert"] = str(min(split.values()) if split else 1)
         if self.stages:
-            layers = [number for name, number in parts.items() if self.stages.has(name)]
-            found["schedule"] = "gpipe" if min(layers) == context.stages else "none"
+            layers = filter(self._of_a_stage, parts)
+            own = min(parts[name] * context.stages // self._parts(name) for name in layers)
+            found["schedule"] = "gpipe" if own == context.stages else "none"
         if self.context.case.get("state_precision") == "bf16":
             kept = {slot.dtype == jnp.bfloat16 for slot in jax.tree.leaves(self.state["slots"])}
             found["state_precision"] = "bf16" if kept == {True} else "fp32"

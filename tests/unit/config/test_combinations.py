@@ -144,8 +144,8 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ("pytorch", "llama", {**SPLIT, "tensor": 2, "shard": 2, "shard_stage": 1}, "whole states"),
         ("jax", "llama", {**SPLIT, **STAGES, "compiler": "xla"}, "ask for `schedule: gpipe`"),
         (
-            *("jax", "llama", {**SPLIT, **GPIPE, "shard": 2, "shard_stage": 2}),
-            "lays stages where shards would lie",
+            *("jax", "llama", {**SPLIT, **GPIPE, "shard": 2, "shard_stage": 3}),
+            "looked whether XLA gathers twice in a pipeline",
         ),
         (
             "paddle3",
@@ -224,6 +224,7 @@ def test_what_trainers_cannot_run_together_is_refused(
         ("jax", "mixtral", {**SPLIT, "expert": 8, "compiler": "xla"}),
         ("pytorch", "llama", {**SPLIT, **STAGES, "tensor": 2, "micro_batches": 4}),
         ("jax", "llama", {**SPLIT, **GPIPE, "micro_batches": 4}),
+        ("jax", "llama", {**SPLIT, **GPIPE, "shard": 2, "shard_stage": 2}),
         ("jax", "gpt2", {**ALONE, "compiler": "xla", "micro_batches": 2}),
         ("pytorch", "llama", {**DEEP, "schedule": "interleaved", "micro_batches": 4}),
         ("pytorch", "llama", {**DEEP, "schedule": "zero_bubble", "batch_size_per_device": 5}),

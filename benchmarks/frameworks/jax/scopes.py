@@ -1,0 +1,96 @@
+"""What a network in JAX asks for: weights by name, wherever they lie, and chance."""
+
+import jax
+import numpy
+from jax import numpy as jnp
+
+HOLDERS = ("stages", "shards")
+"""Axes whose ranks share what is of no stage."""
+
+
+class Scope:
+    """The weights of a network by name, the running averages that a step leaves, and chance."""
+
+    def __init__(self, parameters, averages, key):
+        self.parameters, self.old, self.key = parameters, averages, key
+        self.averages = {}
+
+    def parameter(self, name, *shape):
+        """The trainable parameter of that name."""
+        return self.parameters[name]
+
+    def average(self, name, value):
+        """Follows a value over the steps, for inference: a tenth of it is new."""
+        self.averages[name] = 0.9 * self.old[name] + 0.1 * value
+
+    def dropout(self, x, rate):
+        """Zeros in the place of so many values, the others scaled up."""
+        if not rate:
+            return x
+        self.key, key = jax.random.split(self.key)
+        return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), 0)
+
+    def by_experts(self, function, rows, weights, chosen):
+        """What experts make of rows (rows, hidden), of which each has chosen some, with weights."""
+        return function(rows, weights, chosen)
+
+    def by_layers(self, layer, count, x):
+        """What so many layers make of x, each of its name and what the one before made."""
+        for number in range(count):
+            x = layer("layers.{}".format(number), x)
+        return x
+
+
+class Sharded(Scope):
+    """A scope whose weights are gathered where they are used; their gradients are scattered.
+
+    Experts stay where they are: `held` of them on each rank, which computes what those of all ranks
+    send it. None: all ranks have all. So do layers: those of one of the `stages`.
+    """
+
+    def __init__(self, parameters, averages, key, split, held, stages):
+        super().__init__(parameters, averages, key)
+        self.split, self.held, self.stages = split, held, stages
+
+    def by_layers(self, layer, count, x):
+        """The same, by the stages of all ranks."""
+        if self.stages is None:
+            return super().by_layers(layer, count, x)
+        return self.stages.through(layer, x)
+
+    def parameter(self, name, *shape):
+        """The whole of a parameter, of which each rank holds a part."""
+        part, axes = self.parameters[name], HOLDERS
+        if self.stages and self.stages.has(name):
+            part, axes = part[0], "shards"
+        if self.split[name] is None or self.held is not None:
+            return part
+        return jax.lax.all_gather(part, axes, axis=self.split[name], tiled=True)
+
+    def by_experts(self, function, rows, weights, chosen):
+        """The same, of the rows of all ranks; their parts of each sum come back to its rank."""
+        if self.held is None:
+            return function(rows, weights, chosen)
+        rows, weights, chosen = (
+            jax.lax.all_gather(each, "shards", tiled=True) for each in (rows, weights, chosen)
+        )
+        own = chosen - jax.lax.axis_index("shards") * self.held
+        here = (own >= 0) & (own < self.held)
+        made = function(rows, jnp.where(here, weights, 0), jnp.where(here, own, self.held))
+        return jax.lax.psum_scatter(made, "shards", tiled=True)
+
+
+class Shapes(Scope):
+    """Collects shapes while a network is traced and nothing is computed."""
+
+    def __init__(self):
+        super().__init__({}, {}, jax.random.key(0))
+
+    def parameter(self, name, *shape):
+        """Zeros."""
+        self.parameters[name] = shape
+        return jnp.zeros(shape)
+
+    def average(self, name, value):
+        """Nothing."""
+        self.averages[name] = numpy.zeros(value.shape, "float32")
