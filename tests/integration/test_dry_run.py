@@ -29,7 +29,11 @@ def dry_runs(python: str, line: str, cases: list[tuple[int, dict[str, Any]]]) ->
     """What a rank holds and sends by each of its cases."""
     jobs = []
     for rank, axes in cases:
-        named = {"precision": "bf16", "batch_size_per_device": 1, "strategy": "collective"}
+        named: dict[str, Any] = {
+            "precision": "bf16",
+            "batch_size_per_device": 1,
+            "strategy": "collective",
+        }
         job = job_of(line, "llama", RANKS, **named, **axes)
         job["workload"]["params"] = PARAMS
         jobs.append((job, rank))
