@@ -219,6 +219,17 @@ def sent_by_compiled(folder: Path, ticks: int) -> float:
                 )
             ],
         ),
+        pytest.param(
+            *("jax", "llama", 8, 4, MOMENTUM | DEEP),
+            [
+                (
+                    {"tensor": 2, "pipeline": 2, "schedule": "gpipe", "micro_batches": 4}
+                    | {"shard": 2, "shard_stage": 2},
+                    None,
+                )
+            ],
+            marks=pytest.mark.large,
+        ),
         ("jax", "llama", 2, 1, MOMENTUM, [({"micro_batches": 2}, None)]),
         ("jax", "llama", 4, 2, MOMENTUM, [({"tensor": 2, "shard": 2, "shard_stage": 2}, None)]),
         (
