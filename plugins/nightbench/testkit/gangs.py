@@ -21,14 +21,7 @@ import pytest
 from nightbench.checks import CheckContext, check_repeats
 from nightbench.config.locations import benchmarks_folder, dags_folder
 from nightbench.core.code_digest import shipped_files
-from nightbench.core.model import (
-    LATER_AXES,
-    Case,
-    Process,
-    Protocol,
-    ReferenceLosses,
-    Strategy,
-)
+from nightbench.core.model import Case, Process, Protocol, ReferenceLosses
 from nightbench.core.summarize import repeat_record, summarize_repeat
 from nightbench.local.home import find_home, venv_bin
 
@@ -101,15 +94,12 @@ def job_of(
     The line's framework.json says the roles. Every measured process has a loopback address of its
     own node, n1, n2, ...; the others share n1.
     """
-    spec = json.loads((code / "workloads" / workload / "spec.json").read_text())
-    case = {"batch_size_per_device": 2, "precision": "fp32", "sync": "sync"}
-    case |= {"workload": workload, "framework": line, "execution": "default"}
-    case |= {"compiler": "none", "layout": "default", "compression": "none", "sparsity": None}
-    case |= {"data": "synthetic"}
-    case |= axes
-    roles = described(line).get("roles", {}).get(axes["strategy"])
+    scales = json.loads((code / "workloads" / workload / "spec.json").read_text())["scales"]
+    counts: dict[str, Any] = {"trainers": trainers, "pservers": pservers}
+    own = {"batch_size_per_device": 2, "scale": smallest_scale(scales), **axes}
+    case = Case(workload, line, nodes=trainers, **counts, **own)
+    roles = described(line).get("roles", {}).get(case.strategy)
     roles = roles or {"trainer": {"count": "trainers", "measured": True}}
-    counts = {"trainers": trainers, "pservers": pservers}
     places = [
         (role, rank, f"n{rank + 1 if each.get('measured') else 1}")
         for role, each in roles.items()
@@ -117,7 +107,7 @@ def job_of(
     ]
     keys = ("role", "rank", "node")
     return {
-        "case": case,
+        "case": case.axes(),
         "nodes": [
             {"name": f"n{i + 1}", "data_address": f"127.0.0.{i + 2}", "interface": "lo"}
             for i in range(trainers)
@@ -130,7 +120,7 @@ def job_of(
         ],
         "protocol": {"warmup_steps": 1, "measured_steps": 3, "min_seconds": 0.5},
         "workload": {
-            "params": spec["scales"][smallest_scale(spec["scales"])],
+            "params": scales[case.scale],
             "seed": 1,
             "data_path": None,
         },
@@ -246,7 +236,7 @@ def refused(job: Any, ranks: list[dict[str, Any]]) -> dict[str, str]:
 
     Without those that read clocks: in windows of a few steps they judge how busy this machine is.
     """
-    case = job["case"]
+    case = Case.from_axes(job["case"])
     processes = tuple(
         Process(p["name"], p["role"], p["rank"], p["node"], 0, measured=p["measured"])
         for p in job["processes"]
@@ -257,26 +247,11 @@ def refused(job: Any, ranks: list[dict[str, Any]]) -> dict[str, str]:
         entry = {key: process[key] for key in ("name", "role", "rank", "measured")}
         entry["summary"] = next(measured) if process["measured"] else None
         results[process["node"]]["processes"].append(entry)
-    planned = Case(
-        case["workload"],
-        case["framework"],
-        Strategy(case["strategy"]),
-        nodes=len(job["nodes"]),
-        trainers=len(job["nodes"]),
-        pservers=sum(p["role"] == "pserver" for p in job["processes"]),
-        batch_size_per_device=case["batch_size_per_device"],
-        compiler=case["compiler"],
-        execution=case["execution"],
-        layout=case["layout"],
-        **{axis: case[axis] for axis in LATER_AXES if axis in case},
-        sync=case["sync"],
-        scale="smoke",
-    )
-    spec = json.loads((BENCHMARKS / "workloads" / case["workload"] / "spec.json").read_text())
+    spec = json.loads((BENCHMARKS / "workloads" / case.workload / "spec.json").read_text())
     stated = ReferenceLosses(**spec["losses"]) if "losses" in spec else None
     context = CheckContext(
-        case=planned,
-        losses=stated and stated.of(planned),
+        case=case,
+        losses=stated and stated.of(case),
         has_dropout=bool(job["workload"]["params"].get("dropout")),
         protocol=Protocol(**job["protocol"], repeats=1),
         processes=processes,
@@ -286,7 +261,7 @@ def refused(job: Any, ranks: list[dict[str, Any]]) -> dict[str, str]:
     )
     clocks = {node["name"]: {"offset_s": 0.0, "error_s": 0.0} for node in job["nodes"]}
     record = repeat_record({"repeat": 1, "status": "ok", "clocks": clocks}, results)
-    summary = summarize_repeat(record, context.case)
+    summary = summarize_repeat(record, case)
     checks = check_repeats(context, [record], [summary])
     refusing = {each.check: each.observed for each in checks if each.quarantines}
     return {check: observed for check, observed in refusing.items() if check not in OF_CLOCKS}
