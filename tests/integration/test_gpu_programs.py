@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.framework, pytest.mark.large]
 SCRIPTS = Path(__file__).parent / "scripts"
 SCRIPT = SCRIPTS / "fluid_gpu_program.py"
 MEGENGINE = "megengine/trainer.py"
+PADDLE = "../apis/paddle/trainer.py"
 PRODUCTS = ("conv2d", "mul", "conv2d_grad", "mul_grad")
 
 
@@ -196,39 +197,49 @@ def test_what_is_left_out_of_tensorflow1s_graph_is_seen(tensorflow1: str, tmp_pa
     assert fp16["losses"][1:] != pytest.approx(fp32["losses"][1:], rel=1e-5)
 
 
-def test_paddle3_casts_products_and_keeps_the_loss_in_float32(tmp_path: Path) -> None:
-    """On a CPU the program that it traces has the casts; float16 has no product there to trace."""
-    python = build_environment(tmp_path / "envs", "paddle3", "cpu")
-    job = job_of("paddle3", "vgg16", 1, strategy="single", precision="bf16")
+@pytest.fixture(scope="module")
+def paddle3(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return build_environment(tmp_path_factory.mktemp("paddle3"), "paddle3", "cpu")
+
+
+def paddle_types(python: str, folder: Path, code: Path, *words: str, **axes: Any) -> Any:
+    """What the script prints: on a CPU the program has the casts; float16 has no product there."""
+    job = job_of("paddle3", "vgg16", 1, strategy="single", precision="bf16", **axes)
     job["ports"] = {"master": 20000, **{each["name"]: 20001 for each in job["processes"]}}
-    (tmp_path / "job.json").write_text(json.dumps(job))
+    (folder / "job.json").write_text(json.dumps(job))
+    argv = [SCRIPTS / "paddle_gpu_program.py", code, folder / "job.json"]
+    done = subprocess.run(
+        [python, *argv, job["processes"][0]["name"], *words],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    return {op.removeprefix("pd_op."): types for op, types in found.items()}
 
-    def types(code: Path) -> dict[str, list[str]]:
-        words = [str(SCRIPTS / "paddle_gpu_program.py"), str(code), str(tmp_path / "job.json")]
-        done = subprocess.run(
-            [python, *words, job["processes"][0]["name"]],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout.splitlines()[-1])
-        return {
-            op: found[f"pd_op.{op}"] for op in ("conv2d", "matmul", "cross_entropy_with_softmax")
-        }
 
-    found = types(BENCHMARKS)
-    assert [*found.values()] == [["paddle.bfloat16"], ["paddle.bfloat16"], ["paddle.float32"]]
+def test_paddle3_casts_products_and_keeps_the_loss_in_float32(paddle3: str, tmp_path: Path) -> None:
+    def types(code: Path) -> list[list[str]]:
+        found = paddle_types(paddle3, tmp_path, code)
+        assert found["builtin.parameter"] == ["paddle.float32"]
+        return [found[op] for op in ("conv2d", "matmul", "cross_entropy_with_softmax")]
+
+    assert types(BENCHMARKS) == [["paddle.bfloat16"], ["paddle.bfloat16"], ["paddle.float32"]]
     # Without the cast it shows.
-    broken = tmp_path / "code"
-    shutil.copytree(BENCHMARKS, broken)
-    trainer = broken / "apis" / "paddle" / "trainer.py"
-    text = trainer.read_text()
-    cast = "with self.autocast():\n            return"
-    assert cast in text
-    trainer.write_text(text.replace(cast, "if True:\n            return"))
-    assert {kind for kinds in types(broken).values() for kind in kinds} == {"paddle.float32"}
+    code = broken(tmp_path, "if dtype is None:", "if True:", PADDLE)
+    assert types(code) == [["paddle.float32"]] * 3
+
+
+def test_paddle3_at_level_o2_has_parameters_in_16_bits(paddle3: str, tmp_path: Path) -> None:
+    def kept(code: Path) -> tuple[Any, ...]:
+        found = paddle_types(paddle3, tmp_path, code, "network", tuning="amp_o2")
+        return (*(found[op] for op in ("builtin.parameter", "relu")), found["multi_precision"])
+
+    assert kept(BENCHMARKS) == (["paddle.bfloat16"], ["paddle.bfloat16"], True)
+    code = broken(tmp_path, 'if self.level == "O2":', "if False:", PADDLE)
+    assert kept(code) == (["paddle.float32"], ["paddle.float32"], False)
 
 
 def test_mxnet_casts_products_and_scales_the_loss(tmp_path: Path) -> None:

@@ -69,6 +69,9 @@ BUFFERS = {"ddp_buffer_1mb": 1, "ddp_buffer_100mb": 100}
 MULTI_TENSOR = "optimizer_multi_tensor"
 """The `tuning` whose update is one operator for all parameters (of Momentum and Adam)."""
 
+AMP_O2 = "amp_o2"
+"""The `tuning` of mixed precision whose parameters have its 16 bits too, but for those of norms."""
+
 
 class Loss(paddle.nn.Layer):
     """The loss of a batch as a layer, of which `to_static` makes a graph."""
@@ -98,15 +101,21 @@ class EagerTrainer(Base):
         for name, weight in named.items():
             weight.set_value(made[name])
         make = optimizer_of(params, OPTIMIZERS)
+        self.level = "O2" if context.case.get("tuning") == AMP_O2 else "O1"
         self.graph = None
         if context.case["execution"] == "graph":
             # The whole of it or an error: where it may, it runs in pieces, and says nothing.
             self.graph = paddle.jit.to_static(Loss(self.model, network.loss), full_graph=True)
         self.forward = self.optimizer = None
-        named = {"parameters": self.model.parameters()}
+        named = {}
         if context.case.get("tuning") == MULTI_TENSOR:
             named["use_multi_tensor"] = True
-        self.distribute(lambda: make(params, self.model, **named))
+        if self.level == "O2":
+            paddle.amp.decorate(self.model, level="O2", dtype=AUTOCAST[context.precision])
+            named["multi_precision"] = True  # it updates float32, of which parameters are copies
+        self.distribute(
+            lambda: make(params, self.model, parameters=self.model.parameters(), **named)
+        )
         self.scaler = paddle.amp.GradScaler(enable=context.precision == "fp16")
         self.batches = self.feed(self.placed)
 
@@ -161,12 +170,12 @@ class EagerTrainer(Base):
     def autocast(self):
         """Mixed precision where the case asks for it, by PaddlePaddle's lists; otherwise nothing.
 
-        Parameters and the sums that those lists name stay float32 (level O1).
+        Parameters and the sums that those lists name stay float32, but with `amp_o2`.
         """
         dtype = AUTOCAST.get(self.context.precision)
         if dtype is None:
             return contextlib.nullcontext()
-        return paddle.amp.auto_cast(level="O1", dtype=dtype)
+        return paddle.amp.auto_cast(level=self.level, dtype=dtype)
 
     def modes_used(self):
         """What was tuned; the program of the loss; images between layers."""
@@ -178,7 +187,9 @@ class EagerTrainer(Base):
         }
 
     def _tuned(self):
-        """By what the reducer exchanges at once, or by how many parameters an operator updates."""
+        """By the types of parameters, how many one operator updates, what the reducer exchanges."""
+        if any(weight.dtype != paddle.float32 for weight in trainable(self.model).values()):
+            return AMP_O2
         size = getattr(self.forward, "comm_buffer_size", None)
         tuned = {of * 2**20: name for name, of in BUFFERS.items()}
         # Filled by the first step that gives them to the operator.
@@ -206,8 +217,11 @@ class EagerTrainer(Base):
         return {name: self.whole(x).numpy() for name, x in trainable(self.model).items()}
 
     def whole(self, weight):
-        """All of a parameter."""
-        return weight
+        """All of a parameter, in float32."""
+        if weight.dtype == paddle.float32:
+            return weight
+        # What the optimiser updates, from its first step on.
+        return self.optimizer._master_weights.get(weight.name, weight.astype("float32"))
 
     def precision_proof(self):
         """Looks at what a product keeps of 1 + 2^-12: TF32 rounds it to 1.
@@ -215,7 +229,7 @@ class EagerTrainer(Base):
         Mixed precision is recognised by the type of what it returns.
         """
         types = {str(weight.dtype) for weight in self.model.parameters()}
-        if types != {"paddle.float32"}:
+        if types != {"paddle.float32"} and self.level == "O1":
             raise RuntimeError("parameters are {}, not float32".format(", ".join(sorted(types))))
         fine = paddle.full([256, 256], 1 + 2.0**-12)
         with self.autocast():

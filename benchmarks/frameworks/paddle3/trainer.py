@@ -65,7 +65,7 @@ class Trainer(EagerTrainer):
         """All of a parameter; every rank has to ask for it."""
         if self.sharding:
             return self.sharding.whole(weight)
-        return self.matrices.gathered(weight) if self.matrices else weight
+        return self.matrices.gathered(weight) if self.matrices else super().whole(weight)
 
     def count_sent(self):
         """Steps once more, and adds up what fleet sends; of all else Python sees nothing."""

@@ -181,6 +181,7 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ("paddle2", "vgg16_cifar", {**SERVERS, "tuning": BUFFER}, "beside servers have not"),
         ("paddle2", "vgg16_cifar", {**SERVERS, "tuning": MERGED}, "it is they that update"),
         ("paddle3", "gpt2", {**ALONE, "tuning": MERGED}, "for Momentum and Adam"),
+        ("paddle2", "vgg16", {**ALONE, "tuning": "amp_o2"}, "a level of mixed precision"),
         (
             "pytorch",
             "gpt2",
