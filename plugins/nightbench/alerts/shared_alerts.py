@@ -93,6 +93,7 @@ def share_alerts(
     covered: set[str] = set()
     adopted: list[LiveAlert] = []
     joined: dict[int, str] = {}
+    leading = {s.case_id for s in standing}
     for number, movement in enumerate(movements):
         if not movement.falls:
             continue
@@ -103,7 +104,8 @@ def share_alerts(
         able = [
             verdict
             for case_id, verdict in by_case.items()
-            if case_id in movement.members and case_id not in {*noisy, *own, *lead.values()}
+            if case_id in movement.members
+            and case_id not in {*noisy, *own, *lead.values(), *leading}
         ]
         early = [v for v in able if _tells(fallen.get(v.case_id), v, movement)]
         alert = falls.get(known.alert_id) if known else None
@@ -119,7 +121,7 @@ def share_alerts(
         else:
             continue
         lead[number] = chosen
-        told_alone = {v.case_id for v in early} - {chosen} - {s.case_id for s in standing}
+        told_alone = {v.case_id for v in early} - {chosen}
         joined |= {fallen[case_id].alert_id: movement.sentence for case_id in told_alone}
         covered |= movement.members.keys() - own
         if chosen in by_case and by_case[chosen].value is not None:
@@ -127,7 +129,7 @@ def share_alerts(
     for verdict in by_case.values():
         if verdict.case_id not in own and any(s.has(verdict) for s in standing):
             covered.add(verdict.case_id)
-    covered -= set(lead.values()) | {s.case_id for s in standing}
+    covered -= leading.union(lead.values())
     for each in standing:
         part = (remaining or {}).get(each.alert_id)
         alert, told = falls.get(each.alert_id), by_case.get(each.case_id)

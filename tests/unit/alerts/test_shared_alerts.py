@@ -104,6 +104,12 @@ def test_an_alert_of_something_else_is_no_part_of_it(apart):
     assert shared.joined == {}
 
 
+def test_the_alert_of_another_movement_is_not_taken_up():
+    of_node = [replace(standing()[0], factor=Factor(FactorKind.NODE, "n1"), members={"b": -0.05})]
+    shared = share_alerts(VERDICTS, [MOVEMENT], of_node, alerts=[ALERT])
+    assert (shared.lead, shared.adopted) == ({0: "c"}, [])
+
+
 def test_an_alert_of_an_earlier_fall_stays_apart():
     old = [replace(fell("b", 0.02), since=datetime(2026, 2, 1, 1, tzinfo=UTC)), *VERDICTS[2:]]
     shared = share_alerts(old, [MOVEMENT], [], alerts=[ALERT])
