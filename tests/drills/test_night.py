@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from tests.drills.hosts import Lab
 from tests.drills.nights import STEP_S, Nights, build, install
-from tests.sql.conftest import Database, Rows, connection, make_database, rows, server, template
+from tests.sql.conftest import Database, Rows, connection, rows, server, shared_database, template
 from tests.sql.conftest import warehouse as warehouse
 
 from nightbench.warehouse import connect
 
-__all__ = ["connection", "make_database", "rows", "server", "template"]
+__all__ = ["connection", "rows", "server", "shared_database", "template"]
 
 pytestmark = pytest.mark.timeout(5400)
 

@@ -18,14 +18,14 @@ from tests.drills.hosts import Host, Lab
 from tests.drills.nights import STEP_S, Nights, build, install
 from tests.drills.test_neighbours import end
 from tests.performance.beside import FALLS, LATEST, is_told
-from tests.sql.conftest import Database, Rows, connection, make_database, rows, server, template
+from tests.sql.conftest import Database, Rows, connection, rows, server, shared_database, template
 from tests.sql.conftest import warehouse as warehouse
 
 from nightbench.core.model import HistoryPoint, VerdictKind
 from nightbench.detection.paired_series import paired_series, rebased
 from nightbench.warehouse import Warehouse, connect
 
-__all__ = ["connection", "make_database", "rows", "server", "template"]
+__all__ = ["connection", "rows", "server", "shared_database", "template"]
 
 pytestmark = pytest.mark.timeout(5400)
 

@@ -1,4 +1,4 @@
-"""A real PostgreSQL for the SQL tests, and a fresh database for each test that asks for one."""
+"""A real PostgreSQL for the SQL tests, and an empty database for each test that asks for one."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from psycopg2.extras import RealDictCursor
 from tests.contained import folder_of_server
 from tests.sql.given import Given
 from tests.sql.nights import Inbox, receiving
+from tests.sql.shared_database import SharedDatabase
 
 from nightbench.cli import common
 from nightbench.core.model import Verdict, VerdictKind
@@ -151,9 +152,30 @@ def empty(make_database: Callable[..., Database]) -> Database:
 
 
 @pytest.fixture
-def warehouse(make_database: Callable[..., Database], template: str) -> Database:
-    """A migrated, empty warehouse."""
+def own_warehouse(make_database: Callable[..., Database], template: str) -> Database:
+    """A migrated, empty warehouse for a test that changes more than the rows of its tables.
+
+    It is what `warehouse` gives a test that uses this fixture too.
+    """
     return make_database(template)
+
+
+@pytest.fixture(scope="session")
+def shared_database(server: Server, template: str) -> SharedDatabase:
+    return SharedDatabase(server, template)
+
+
+@pytest.fixture
+def warehouse(
+    shared_database: SharedDatabase, request: pytest.FixtureRequest
+) -> Iterator[Database]:
+    """A migrated, empty warehouse."""
+    if "own_warehouse" in request.fixturenames:
+        yield request.getfixturevalue("own_warehouse")
+        return
+    name = shared_database.lend()
+    yield Database(shared_database.server, name)
+    shared_database.take_back(name, request.node.nodeid)
 
 
 @pytest.fixture

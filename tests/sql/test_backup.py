@@ -35,6 +35,8 @@ from nightbench.local.lifecycle import migrate_warehouse
 from nightbench.local.postgres import SUPERUSER, WAREHOUSE, limit_reader
 from nightbench.warehouse import Triage, Warehouse, connect, migrate, statements
 
+pytestmark = pytest.mark.usefixtures("own_warehouse")  # restored under its name
+
 NOW = datetime(2026, 3, 5, 8, 0, tzinfo=UTC)
 RIGHTS = """
 select 'relation', oid::regclass::text, relkind::text, relowner::regrole::text, relacl::text

@@ -6,6 +6,7 @@ import shutil
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from tools.make_dictionary import page
 
 from nightbench.warehouse import connect, migrate, statements
@@ -38,6 +39,7 @@ def test_a_month_is_no_table_of_its_own(warehouse, connection):
         assert page(owner) == before
 
 
+@pytest.mark.usefixtures("own_warehouse")
 def test_a_column_that_passes_through_has_the_comment_of_its_table(
     warehouse, rows, monkeypatch, tmp_path
 ):

@@ -270,6 +270,7 @@ def test_all_published_figures_and_empty_cells_are_there_once(connection, rows):
         assert load_references(connection) == 0
 
 
+@pytest.mark.usefixtures("own_warehouse")  # references change
 def test_a_corrected_figure_replaces_the_old_one(connection, rows, tmp_path):
     shutil.copytree(SQL / "references", tmp_path / "references")
     published = tmp_path / "references" / "published_results.csv"

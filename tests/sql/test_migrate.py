@@ -156,6 +156,7 @@ def test_a_migration_that_fails_leaves_nothing(empty, tmp_path):
     assert migrate.apply(empty.owner) == MIGRATIONS
 
 
+@pytest.mark.usefixtures("own_warehouse")
 def test_a_later_migration_that_fails_keeps_tables_and_views(warehouse, tmp_path):
     shutil.copytree(statements.SQL / "migrations", tmp_path / "migrations")
     bad = tmp_path / "migrations" / "0900-half.sql"
@@ -195,6 +196,7 @@ def test_two_at_once_apply_each_migration_once(empty):
     assert [row[0] for row in marked] == MIGRATIONS
 
 
+@pytest.mark.usefixtures("own_warehouse")
 def test_a_view_whose_columns_change_and_a_view_that_is_gone(warehouse, monkeypatch, tmp_path):
     changed = tmp_path / "sql"
     shutil.copytree(statements.SQL, changed)
@@ -215,6 +217,7 @@ def test_a_view_whose_columns_change_and_a_view_that_is_gone(warehouse, monkeypa
     assert _select(warehouse.reader, "select count(*) from marts.fct_alert") == [(0,)]
 
 
+@pytest.mark.usefixtures("own_warehouse")
 def test_somebody_elses_view_on_a_mart_is_named_and_kept(warehouse, monkeypatch, tmp_path):
     with closing(connect(warehouse.owner)) as owner, owner.cursor() as cursor:
         cursor.execute("create schema analysts")

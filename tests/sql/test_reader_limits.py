@@ -17,6 +17,8 @@ from nightbench.nodes.quarantine import FAULT
 from nightbench.warehouse import Warehouse, WarehouseUnavailable, connect, migrate
 from nightbench.warehouse.statements import text
 
+pytestmark = pytest.mark.usefixtures("own_warehouse")  # rights and roles change
+
 
 @pytest.fixture
 def limited(warehouse: Database) -> Database:

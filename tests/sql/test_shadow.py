@@ -427,6 +427,7 @@ def test_histories_that_the_judge_has_read_give_the_same_grades(
     assert rows(every) == stored
 
 
+@pytest.mark.usefixtures("own_warehouse")  # the table is dropped
 def test_what_goes_wrong_in_grading_keeps_no_alert_back(
     spool: Spool, as_loader: Connect, loader: Warehouse, given: Given, warehouse: Database
 ) -> None:
