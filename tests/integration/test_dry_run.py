@@ -59,6 +59,7 @@ def planned(line: str, axes: dict[str, Any]) -> dict[str, float]:
     return held
 
 
+@pytest.mark.large  # minutes
 def test_trainers_in_pytorch_hold_and_send_what_is_counted(
     interpreter: Callable[[str], str],
 ) -> None:

@@ -13,7 +13,7 @@ from tests.integration.test_sharding import TOLERANCE, alone, job_like, losses_o
 
 from nightbench.testkit.gangs import BENCHMARKS, run_gang
 
-pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.framework, pytest.mark.large, pytest.mark.timeout(1800)]
 
 KILLED = """
 
@@ -39,14 +39,13 @@ class Trainer(Trainer):
                 {"pipeline": 2, "schedule": "1f1b", "micro_batches": 2},
             ],
         ),
-        pytest.param(
+        (
             "jax",
             [
                 {"shard": 2, "shard_stage": 2},
                 {"tensor": 2},
                 {"pipeline": 2, "schedule": "gpipe", "micro_batches": 2},
             ],
-            marks=pytest.mark.large,
         ),
     ],
 )
