@@ -7,9 +7,10 @@ from typing import Any
 
 from nightbench.config import load_catalog
 from nightbench.config.commands import model_of
+from nightbench.config.source import one_of
 from nightbench.core.errors import UserError
 from nightbench.core.model_flops import TRAINING
-from nightbench.nodes.device_peaks import TERA, known_peak_of
+from nightbench.nodes.device_peaks import TERA, known_devices, known_peak_of
 
 EXAMPLES = ("samples", "sequences", "examples", "images")
 
@@ -35,8 +36,12 @@ def by_our_formula(found: Mapping[str, Any], trained: Trained) -> dict[str, Any]
         trained: the model and its devices.
 
     Raises:
-        UserError: there is no such model, or the log's figures cannot be brought to one device.
+        UserError: there is no such model or precision, or the log's figures cannot be brought to
+            one device.
     """
+    precisions = known_devices()[0].keys() - {"device", "source"}
+    if trained.precision not in precisions:
+        raise UserError(f"--precision: {one_of(trained.precision, precisions)}")
     workload, _, scale = trained.model.partition("/")
     params = {} if trained.sequence_length is None else {"sequence_length": trained.sequence_length}
     terms, length = model_of(load_catalog(), workload, scale or "full", params)

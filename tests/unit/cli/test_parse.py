@@ -83,3 +83,5 @@ def test_a_model_is_asked_for_where_only_devices_are_named(tmp_path):
     assert "belong to --model" in str(wrong.exception)
     wrong = parsed(tmp_path, "megatron", MEGATRON, "--model", "lama/8b")
     assert '(did you mean "llama"?)' in str(wrong.exception)
+    wrong = parsed(tmp_path, "megatron", MEGATRON, "--model", "llama/8b", "--precision", "bf61")
+    assert 'found "bf61"; expected one of bf16, fp16, fp32, tf32' in str(wrong.exception)
