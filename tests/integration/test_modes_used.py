@@ -61,7 +61,7 @@ CONTIGUOUS = f"""{MADE}        self.model.register_forward_pre_hook(
         ),
         pytest.param("vgg16_cifar", MERGED, None, set(), id="one update of all"),
         pytest.param(
-            "vgg16_cifar", MERGED, ('named["use_multi_tensor"] = True', "pass"), {"mode_used"},
+            "vgg16_cifar", MERGED, ('switches["use_multi_tensor"] = True', "pass"), {"mode_used"},
             id="updates one by one",
         ),
         pytest.param(

@@ -107,14 +107,14 @@ class EagerTrainer(Base):
             # The whole of it or an error: where it may, it runs in pieces, and says nothing.
             self.graph = paddle.jit.to_static(Loss(self.model, network.loss), full_graph=True)
         self.forward = self.optimizer = None
-        named = {}
+        switches = {}
         if context.case.get("tuning") == MULTI_TENSOR:
-            named["use_multi_tensor"] = True
+            switches["use_multi_tensor"] = True
         if self.level == "O2":
             paddle.amp.decorate(self.model, level="O2", dtype=AUTOCAST[context.precision])
-            named["multi_precision"] = True  # it updates float32, of which parameters are copies
+            switches["multi_precision"] = True  # it updates float32, of which parameters are copies
         self.distribute(
-            lambda: make(params, self.model, parameters=self.model.parameters(), **named)
+            lambda: make(params, self.model, parameters=self.model.parameters(), **switches)
         )
         self.scaler = paddle.amp.GradScaler(enable=context.precision == "fp16")
         self.batches = self.feed(self.placed)
