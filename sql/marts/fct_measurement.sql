@@ -96,6 +96,7 @@ select
     m.peak_flops,
     m.mfu,
     m.mfu_absent,
+    m.reported,
     nullif(m.definition_digest, '') as definition_digest,
     nullif(m.fingerprint_id, '') as fingerprint_id,
     m.node_names,
@@ -148,6 +149,9 @@ comment on column marts.fct_measurement.mfu is
 'Model FLOPs utilisation: model_flops_per_s / peak_flops; null with its reason in mfu_absent';
 comment on column marts.fct_measurement.mfu_absent is
 'Why there is no mfu; null where there is one, and for medians before 0.2.0';
+comment on column marts.fct_measurement.reported is
+'What a script not of ours printed itself, such as tflops_per_device and mfu_percent by its own '
+'formula: figures by name, as printed, median of the repeats; null elsewhere. Never judged';
 comment on column marts.fct_measurement.is_synthetic is
 'Made from synthetic data: never stand it unmarked beside a published real-data figure';
 comment on column marts.fct_measurement.axes is

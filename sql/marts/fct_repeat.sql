@@ -33,6 +33,7 @@ select
     e.power_w,
     e.loss_first,
     e.loss_median,
+    e.reported,
     e.error
 from staging.repeat as e
 inner join staging.series as c on e.series_key = c.series_key

@@ -80,6 +80,7 @@ select
     m.peak_flops,
     m.mfu,
     m.mfu_absent,
+    m.reported,
     m.definition_digest,
     m.fingerprint_id,
     m.node_names,

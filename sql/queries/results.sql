@@ -85,6 +85,7 @@ select
     p.peak_flops,
     p.mfu,
     p.mfu_absent,
+    p.reported,
     p.power_w,
     p.joules_per_unit,
     p.energy_absent,

@@ -30,6 +30,7 @@ select
     e.power_w,
     e.loss_first,
     e.loss_median,
+    e.reported,
     e.slowest_rank,
     e.quarantine_reasons is not null as is_quarantined,
     e.quarantine_reasons,

@@ -105,6 +105,7 @@ select
     m.peak_flops,
     m.mfu,
     m.mfu_absent,
+    m.reported,
     nullif(coalesce(m.definition_digest, p.definition_digest), '') as definition_digest,
     nullif(m.fingerprint_id, '') as fingerprint_id,
     m.elapsed_s,

@@ -72,6 +72,7 @@ def test_tokens_flops_mfu_and_energy_are_stored(loader, reader, given, rows):
     figures = {"tokens_per_s": 2e4, "model_flops_per_s": 4e14, "peak_flops": 1e15, "mfu": 0.4}
     figures |= {"device": "NVIDIA X1", "mfu_absent": None}
     figures |= {"power_w": 400.0, "joules_per_unit": 0.02, "energy_absent": None}
+    figures |= {"reported": {"tflops_per_device": 253.41, "mfu_percent": 25.62}}
     measured = replace(back.measurement, **figures)
     loader.runs.load(given.bundle(run, replace(back, measurement=measured)))
     figures |= {"tokens_per_s_per_device": 2e4, "tflops_per_device": 400}

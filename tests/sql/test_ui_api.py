@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -203,11 +204,12 @@ def test_every_answer_says_what_a_median_took_of_its_devices(
     figures["peak_resident_bytes"] = 3_000_000_000
     energy = {"power_w": 300.0, "joules_per_unit": 1.5}
     silent = {"energy_absent": "n1: power was not recorded"}
+    printed = {"mfu_percent": 43.5, "tflops_per_device": 215.0}
     for night in (0, 1):
         run = given.run(night)
         backs = []
         for case, more in (
-            (known, {"peak_flops": 1e15, "mfu": 0.4} | energy),
+            (known, {"peak_flops": 1e15, "mfu": 0.4, "reported": printed} | energy),
             (unknown, {"mfu_absent": "no peak of X1 at fp32 is known"} | silent),
         ):
             back = given.came_back(run, case)
@@ -215,10 +217,11 @@ def test_every_answer_says_what_a_median_took_of_its_devices(
             backs.append(replace(back, measurement=measured))
         loader.runs.load(given.bundle(run, *backs))
     names = ("tflops_per_device", "tokens_per_s_per_device", "mfu", "mfu_absent", "device")
-    names += ("power_w", "joules_per_unit", "energy_absent")
-    without = (None, "no peak of X1 at fp32 is known", "X1", None, None, silent["energy_absent"])
+    names += ("power_w", "joules_per_unit", "energy_absent", "reported")
+    no_peak = "no peak of X1 at fp32 is known"
+    without = (None, no_peak, "X1", None, None, silent["energy_absent"], None)
     wanted = {
-        known.case_id: (200, 10_000, 0.4, None, "X1", 300, 1.5, None),
+        known.case_id: (200, 10_000, 0.4, None, "X1", 300, 1.5, None, printed),
         unknown.case_id: (400, 20_000, *without),
     }
     cases = app.get(f"/api/runs/{run.run_id}").json()["cases"]
@@ -232,11 +235,13 @@ def test_every_answer_says_what_a_median_took_of_its_devices(
         point = app.get(f"/api/series/local/{case_id}").json()["points"][-1]
         for row in (case, point):
             assert tuple(row[name] for name in names) == figures_of_it
-    for path in ("series?", f"runs/{run.run_id}?", f"series/local/{CASE}?"):
-        head = app.get(f"/api/{path}format=csv").text.splitlines()[0].split(",")
+    for path in ("series?", f"runs/{run.run_id}?", f"series/local/{known.case_id}?"):
+        table = list(csv.DictReader(io.StringIO(app.get(f"/api/{path}format=csv").text)))
+        head = list(table[0])
         # What came later stands last, so that columns keep their places.
-        assert set(head[-9:]) == {*names, "peak_resident_bytes"}
-        assert set(head[-3:]) == {"power_w", "joules_per_unit", "energy_absent"}
+        assert set(head[-10:]) == {*names, "peak_resident_bytes"}
+        assert set(head[-4:]) == {"power_w", "joules_per_unit", "energy_absent", "reported"}
+        assert json.dumps(printed) in [row["reported"] for row in table]
     pairs = app.get(f"/api/compare?by=run&one={given.run(0).run_id}&other={run.run_id}").json()
     pair = next(each for each in pairs["items"] if each["one_case_id"] == known.case_id)
     assert (pair["one_tflops_per_device"], pair["other_tflops_per_device"]) == (200, 200)

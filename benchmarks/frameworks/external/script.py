@@ -10,10 +10,12 @@ process of the gang has its window (the file `drain` of the repeat), and are the
 Exit code 0: measured. The script's own where it failed; 1 where its log cannot be read.
 """
 
+import math
 import os
 import re
 import resource
 import signal
+import statistics
 import subprocess
 import sys
 import threading
@@ -110,6 +112,17 @@ class Window:
             self.step_seconds += [stated_s or (end_s - begin_s) / steps] * steps
         if not any(_stated_s(record, samples_per_step) for record in records[1:]):
             raise reading.LogError("no line of the window states a time or a speed")
+        self.reported = _reported(records[1:])
+
+
+def _reported(records):
+    """Median by name of what lines state beside time and speed, as printed; not of the loss."""
+    values = {}
+    for record in records:
+        for name, value in record.others.items():
+            if name != "loss" and math.isfinite(value):
+                values.setdefault(name, []).append(value)
+    return {name: statistics.median(each) for name, each in values.items()}
 
 
 def _stated_s(record, samples_per_step):
@@ -370,6 +383,7 @@ def summary(context, reader, versions, started_s):
         "peak_memory": {"resident_bytes": children.ru_maxrss * 1024, "allocator_bytes": None},
         "precision": None,
         "transport": None,
+        "reported": window.reported,
         "versions": dict({"external": "unknown"}, **versions),
     }
 

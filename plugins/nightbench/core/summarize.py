@@ -147,6 +147,7 @@ def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
         power_absent=record.power_absent,
         loss_first=statistics.fmean(first_losses) if first_losses else None,
         loss_median=_median(loss for r in trainers for loss in r.loss_window),
+        reported=_medians(r.reported for r in trainers),
     )
 
 
@@ -274,6 +275,15 @@ def _median(values: Iterable[float | None]) -> float | None:
     return statistics.median(known) if known else None
 
 
+def _medians(named: Iterable[Mapping[str, float] | None]) -> dict[str, float] | None:
+    """Return the median of each name; None where there is none."""
+    known = [each for each in named if each]
+    names = sorted({name for each in known for name in each})
+    return {
+        name: statistics.median(each[name] for each in known if name in each) for name in names
+    } or None
+
+
 def _positive(value: float | None) -> bool:
     return value is not None and math.isfinite(value) and value > 0
 
@@ -332,6 +342,7 @@ def summarize_case(
         joules_per_unit=_median(joules),
         energy_absent=silent[0] if silent and not joules else None,
         found_batch_size=_largest(rank.batch_size for x in records for rank in x.ranks),
+        reported=_medians(r.reported for r in counted),
         **_beside_plain_loop(records),
         definition_digest=definition_digest,
         fingerprint_id=_fingerprint(records),

@@ -69,6 +69,8 @@ FIELDS: dict[str, str] = {
     "peak_flops": "dense peak of all devices together at the precision of the case, FLOP/s",
     "mfu": "model_flops_per_s / peak_flops; null where either is unknown",
     "mfu_absent": "why there is no mfu",
+    "reported": "what a script not of ours printed itself, such as its own MFU: figures by name, "
+    "as printed, median of the repeats; null elsewhere",
     "power_w": "mean power of all devices in the windows, W: of GPUs, or of CPU packages",
     "joules_per_unit": "energy of the devices for a unit of work, J: power / throughput, median of "
     "the repeats",

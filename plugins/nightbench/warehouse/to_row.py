@@ -1,7 +1,7 @@
 """Dataclasses to rows: what a statement takes as its parameters, by column name."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
@@ -29,6 +29,7 @@ MEASUREMENT_COLUMNS = (
     *("time_to_first_step_s", "peak_resident_bytes", "peak_allocator_bytes", "found_batch_size"),
     *("sent_bytes_per_step", "data_wait_s", "power_w", "joules_per_unit", "energy_absent"),
     *("tokens_per_s", "model_flops_per_s", "device", "peak_flops", "mfu", "mfu_absent"),
+    "reported",
     *("plain_ratio", "plain_low", "plain_high", "plain_absent"),
     *("definition_digest", "fingerprint_id"),
 )
@@ -99,6 +100,7 @@ def repeat_row(bundle: RepeatBundle) -> Row:
         *("loss_first", "loss_median"),
     ):
         row[column] = getattr(summary, column, None)
+    row["reported"] = _named(getattr(summary, "reported", None))
     for column in ("peak_resident_bytes", "peak_allocator_bytes", "sent_bytes_per_step"):
         row[column] = _whole(getattr(summary, column, None))
     return row
@@ -127,6 +129,7 @@ def rank_row(rank: RankResult) -> Row:
 def measurement_row(m: Measurement, quarantined: bool) -> Row:
     """A measurement, but for its status, which is the case's."""
     row: Row = {column: getattr(m, column) for column in MEASUREMENT_COLUMNS}
+    row["reported"] = _named(m.reported)
     for column in ("peak_resident_bytes", "peak_allocator_bytes", "sent_bytes_per_step"):
         row[column] = _whole(row[column])
     if quarantined and not (
@@ -186,6 +189,10 @@ def _reason(reason: Reason) -> Row:
 def _numbers(values: Iterable[float | None]) -> str:
     """An array as PostgreSQL reads it from text: a list would become an expression to parse."""
     return "{" + ",".join("NULL" if v is None else repr(float(v)) for v in values) + "}"
+
+
+def _named(figures: Mapping[str, float] | None) -> Json | None:
+    return Json(dict(figures)) if figures else None
 
 
 def _whole(value: float | None) -> int | None:

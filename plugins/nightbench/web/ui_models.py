@@ -37,6 +37,8 @@ class Utilisation(ApiModel):
     """Energy of the devices for a unit of work, J."""
     energy_absent: str | None
     """Why there is no energy; null before version 0.2.0."""
+    reported: dict[str, float] | None
+    """What a script not of ours printed itself, by name, as printed."""
 
 
 # --- the morning --------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 -- How much of their devices do the newest medians use? Tokens and model FLOPs per second of each
 -- device, their share of its dense peak (MFU), or why it is not known, and the energy of a unit of
--- work. What states no model FLOPs is left out. Null in `chosen` does not constrain.
+-- work; in `reported` what a script not of ours printed itself, by its own formula. What states no
+-- model FLOPs is left out. Null in `chosen` does not constrain.
 with chosen as not materialized (
     select
         null::text as cluster,
@@ -20,6 +21,7 @@ select
     round(m.tflops_per_device::numeric, 4) as tflops_per_device,
     round((100 * m.mfu)::numeric, 2) as mfu_percent,
     m.mfu_absent,
+    m.reported,
     round(m.joules_per_unit::numeric, 4) as joules_per_unit,
     m.untried,
     m.run_id

@@ -100,6 +100,15 @@ def test_a_window_opens_behind_the_warm_up_and_is_timed_by_our_clock():
     assert found.step_end_s == pytest.approx([2 + n / 10 for n in range(1, 31)])
 
 
+def test_a_window_keeps_what_its_lines_print_as_they_print_it():
+    line = "step: {}  loss: 7.5  tps: 80  tflops: {}  mfu: {}\n"
+    said = [(1, 900, "90%"), (20, 800, "80%"), (30, 50, "N/A"), (40, 52, "5%"), (50, 57, "7%")]
+    text = "".join(line.format(*each) for each in said)
+    found = window(text, [float(n) for n in range(5)], format_="torchtitan")
+    # Neither the warm-up, whose last line opens the window, nor the loss, which is no speed.
+    assert found.reported == {"tflops_per_device": 52, "mfu_percent": 6}
+
+
 def test_a_window_that_is_not_complete_is_none():
     assert window(log_of(range(1, 51, 10)), [float(n) for n in range(5)]) is None
     eight = [float(n) for n in range(8)]

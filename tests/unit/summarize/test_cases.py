@@ -93,6 +93,16 @@ def test_the_median_and_what_stands_beside_it() -> None:
     assert made.half_width == pytest.approx(math.exp(4.302653 * deviation / math.sqrt(3)) - 1)
 
 
+def test_what_scripts_print_is_the_median_of_the_repeats_that_state_it() -> None:
+    printed = [{"mfu_percent": 31.0}, None, {"mfu_percent": 33.0, "tflops_per_device": 253.4}]
+    made = summarise(
+        *(dataclasses.replace(repeat(n, 10.0), reported=each) for n, each in enumerate(printed, 1)),
+        dataclasses.replace(repeat(4, None), reported={"mfu_percent": 99.0}),
+    )
+    assert made.reported == {"mfu_percent": 32.0, "tflops_per_device": 253.4}
+    assert summarise(repeat(1, 10.0)).reported is None
+
+
 def test_energy_is_power_over_throughput_and_says_why_it_is_absent() -> None:
     powers = [
         dataclasses.replace(repeat(n, x), power_w=w)

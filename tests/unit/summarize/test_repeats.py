@@ -31,6 +31,14 @@ def test_collective_counts_all_samples_over_the_slowest_window() -> None:
     assert (summary.loss_first, summary.loss_median) == (7.0, 6.0)
 
 
+def test_what_scripts_print_is_the_median_of_the_ranks_that_state_it() -> None:
+    ranks = [rank(number, [0.1] * 10) for number in (0, 1)]
+    assert summarize_repeat(record(*ranks), COLLECTIVE).reported is None
+    said = [dataclasses.replace(r, reported={"mfu_percent": 31.0 + r.rank}) for r in ranks]
+    assert summarize_repeat(record(*said), COLLECTIVE).reported == {"mfu_percent": 31.5}
+    assert summarize_repeat(record(said[0], ranks[1]), COLLECTIVE).reported == {"mfu_percent": 31.0}
+
+
 def test_power_is_that_of_all_nodes_and_of_one_machine_s_packages_once() -> None:
     def result(source: str, mean_w: float | None, boot_id: str | None) -> dict[str, object]:
         absent = None if mean_w else "the counter cannot be read"

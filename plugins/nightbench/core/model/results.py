@@ -67,6 +67,8 @@ class RankResult:
     """Tokens of a batch after the window by layer and expert; None where nothing is told of it."""
     plain: Mapping[str, Any] | None = None
     """What it told of a plain loop of its framework, in turn with it; None where not asked."""
+    reported: Mapping[str, float] | None = None
+    """What a script not of ours printed: name -> median over its window, as printed."""
     precision: str | None = None
     transport: str | None = None
     modes: Mapping[str, str] = field(default_factory=dict)
@@ -111,6 +113,7 @@ _AS_WRITTEN = (
 )
 _PERHAPS_WRITTEN = (
     *("gradients_arrive", "sent_bytes_per_step", "data_wait_s", "expert_tokens", "plain"),
+    "reported",
 )
 """Fields of a `RankResult` that a summary holds under the same name, or may lack."""
 
@@ -188,6 +191,8 @@ class RepeatSummary:
     """Why there is no power; None where there is one."""
     loss_first: float | None = None
     loss_median: float | None = None
+    reported: Mapping[str, float] | None = None
+    """What scripts not of ours printed: name -> median of the ranks, as printed."""
     problem: Reason | None = None
     """Why there is no throughput, or why it does not count."""
 
@@ -270,6 +275,9 @@ class Measurement:
     """model_flops_per_s / peak_flops."""
     mfu_absent: str | None = None
     """Why there is no mfu; None where there is one, and where there is no median."""
+    reported: Mapping[str, float] | None = None
+    """What a script not of ours printed itself, such as its own MFU: name -> median of the repeats,
+    as printed. Never judged, nor mixed with the figures above."""
     plain_ratio: float | None = None
     """Throughput over that of a plain loop of the framework in turn with it, which acceptances
     measure: geometric mean of the rounds."""

@@ -9,7 +9,7 @@ import type { Column } from "./table";
 type Use = Pick<
   RunCase,
   | "tflops_per_device" | "mfu" | "mfu_absent" | "tokens_per_s_per_device" | "device" | "peak_resident_bytes"
-  | "power_w" | "joules_per_unit" | "energy_absent"
+  | "power_w" | "joules_per_unit" | "energy_absent" | "reported"
 >;
 
 type Figures = Use &
@@ -32,12 +32,18 @@ function joules({ joules_per_unit: each }: Use, unit: string | null): string {
   return each === null ? "" : `${figure(each)} J/${(unit ?? "units").replace(/s$/, "")}`;
 }
 
+/** What a script not of ours printed itself, by its names. */
+function printed({ reported }: Use): string {
+  return Object.entries(reported ?? {}).map(([name, value]) => `${name} ${figure(value)}`).join(", ");
+}
+
 /** Model FLOPs and tokens of a device, and its share of the peak; memory of the largest rank; energy. */
 export const USE: Column<Use & { unit: string | null }> = {
   name: "Per device",
   isNumber: true,
   cell: (row) => {
     const more = [...perDevice(row), bytes(row.peak_resident_bytes), joules(row, row.unit)].filter(Boolean);
+    if (row.reported) more.push(`printed: ${printed(row)}`);
     if (row.mfu === null && !more.length) return "–";
     return (
       <Box title={row.mfu_absent ? `no MFU: ${row.mfu_absent}` : (row.device ?? undefined)}>
@@ -81,6 +87,7 @@ export function UseFacts({ of, unit }: { of: Use; unit: string | null }) {
           ? `none: ${of.mfu_absent ?? "it was not recorded"}`
           : `${percent(of.mfu)} of the peak of ${of.device ?? "the devices"}`}
       </Fact>
+      {of.reported && <Fact name="Printed by the script itself">{printed(of)}</Fact>}
       {of.peak_resident_bytes !== null && (
         <Fact name="Peak memory, largest rank">{bytes(of.peak_resident_bytes)}</Fact>
       )}
