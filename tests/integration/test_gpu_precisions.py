@@ -1,0 +1,81 @@
+"""The precisions of a line's GPUs, proved where there is none: by the types of a step's operators.
+
+As test_gpu_programs.py, for the lines whose own wheels show it: each precision's step is traced by
+the line's trainer, and run on nothing. A process traces several cases; a copy of the trainer with
+its casts left out shows that they would be missed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.shipped import shipped
+
+from nightbench.testkit.gangs import BENCHMARKS, job_of
+
+pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(900)]
+
+SCRIPTS = Path(__file__).parent / "scripts"
+
+
+def traced(python: str, folder: Path, script: str, code: Path, *cases: dict[str, Any]) -> list[Any]:
+    """What a script prints of each case's trainer: a line of JSON."""
+    jobs = []
+    for number, axes in enumerate(cases):
+        job = job_of(**{"trainers": 1, "strategy": "single", **axes})
+        job["ports"] = {"master": 20000, **{each["name"]: 20001 for each in job["processes"]}}
+        jobs.append(folder / f"job-{number}.json")
+        jobs[-1].write_text(json.dumps(job))
+    done = subprocess.run(
+        [python, SCRIPTS / script, code, *jobs], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def without(folder: Path, file: str, *breakages: tuple[str, str]) -> Path:
+    """A copy of the benchmarks, in which a file below frameworks/ has other texts."""
+    code = shipped(folder)
+    path = code / "frameworks" / file
+    text = path.read_text()
+    for written, instead in breakages:
+        assert text.count(written) == 1
+        text = text.replace(written, instead)
+    path.write_text(text)
+    return code
+
+
+def test_jax_asks_for_the_precision_of_the_case(
+    interpreter: Callable[[str], str], tmp_path: Path
+) -> None:
+    def found(code: Path, *precisions: str) -> list[Any]:
+        case = {"line": "jax", "workload": "resnet50_v1.5"}
+        cases = [{**case, "precision": each} for each in precisions]
+        return traced(interpreter("jax"), tmp_path, "jax_gpu_program.py", code, *cases)
+
+    def products(program: Any) -> list[str]:
+        of = program["products"]
+        return [*of["convolution"], *of["dot_general"]]
+
+    fp32, tf32, bf16, fp16 = found(BENCHMARKS, "fp32", "tf32", "bf16", "fp16")
+    # JAX reads HIGH as TF32 on a GPU, and takes TF32 by default too: only HIGHEST is float32.
+    assert products(fp32) == ["f32 f32 f32 HIGHEST"] * 2
+    assert products(tf32) == ["f32 f32 f32 HIGH"] * 2
+    assert products(bf16) == ["bf16 bf16 bf16 DEFAULT"] * 2
+    assert products(fp16) == ["f16 f16 f16 DEFAULT"] * 2
+    for each in (fp32, tf32, bf16, fp16):
+        # Weights are updated in float32, and the loss is a sum in float32.
+        assert {tuple(each["state"][name]) for name in ("weights", "slots")} == {("float32",)}
+        assert each["state"]["loss"] == "float32"
+        assert ("loss_scale" in each["state"]) is (each is fp16)
+    cast = "x.astype(dtype) if x.dtype == jnp.float32 else x"
+    asked = '"tf32": "tensorfloat32"'
+    code = without(tmp_path, "jax/trainer.py", (cast, "x"), (asked, '"tf32": "highest"'))
+    tf32, bf16 = found(code, "tf32", "bf16")
+    assert products(tf32) == ["f32 f32 f32 HIGHEST"] * 2
+    assert products(bf16) == ["f32 f32 f32 DEFAULT"] * 2
