@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.contained import SERVERS
 from tests.integration.live_airflow import CLUSTER, Live, airflow_stack, environment
-from tests.integration.live_suites import suites
+from tests.integration.live_suites import PEAK_TFLOPS, suites
 from tests.shipped import shipped
 from tests.sql.nights import Inbox, receiving
 
@@ -42,8 +42,9 @@ def inbox() -> Iterator[Inbox]:
 
 @pytest.fixture(scope="session")
 def airflow(inbox: Inbox) -> Live:
-    """The stack, on a cluster that takes two cases at once."""
+    """The stack, on a cluster that takes two cases at once and states the peak of its devices."""
     cluster = CLUSTER + "limits: {parallel_cases: 2}\n"
+    cluster += f"devices: {{peak_tflops: {{fp32: {PEAK_TFLOPS['cluster']}}}}}\n"
     return _opened.enter_context(airflow_stack(suites(inbox.url), cluster))
 
 

@@ -215,10 +215,13 @@ def airflow_stack(
 
 
 def write_suite(dags: Path, name: str, changes: Mapping[str, Any]) -> None:
-    """Write the file of a suite, or write it anew: its next run is planned from it."""
+    """Write the file of a suite, or write it anew: its next run is planned from it.
+
+    `text` among the changes is the whole file.
+    """
     values: dict[str, Any] = {"workload": "sleep", "framework": "fake", "devices": "[1x1, 2x1]"}
     values |= {"steps": 20, "repeats": 2, "env": "{}", **changes}
-    text = SUITE.format(name=name, **values)
+    text = values["text"] if "text" in values else SUITE.format(name=name, **values)
     (dags / "suites" / f"{name}.yaml").write_text(text, encoding="utf-8")
 
 

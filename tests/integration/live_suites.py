@@ -2,12 +2,48 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 STEP_S = 0.1
 """Of `falls`. Long, so that what a busy machine adds to a sleep is small beside it."""
 THREADS = 7
 """Of `falls`, which makes its series its own: other suites have nights of the plain one."""
+PEAK_TFLOPS = {"cluster": 989.4, "script": 312.0}
+"""Of a device, as the cluster's file states it, and as `foreign` counts."""
+PARAMETERS = 1_235_814_400
+"""Of `llama` at scale `full`, which the script of `foreign` pretends to train."""
+SCRIPT = Path(__file__).parent / "scripts" / "train.py"
+FOREIGN = {
+    "suite": "foreign",
+    "owner": "tests",
+    "cluster": "local",
+    "protocol": {"warmup_steps": 10, "measured_steps": 40, "repeats": 2},
+    "commands": {
+        "titan": {
+            "argv": [
+                *("{python}", str(SCRIPT), "--batch-size", "{batch_size}", "--rank", "{rank}"),
+                *("--tokens", str(8 * 128), "--parameters", str(PARAMETERS)),
+                *("--peak-tflops", str(PEAK_TFLOPS["script"])),
+            ],
+            "folder": str(SCRIPT.parent),
+            "unit": "tokens",
+            "units_per_example": 128,
+            "model": {"workload": "llama", "params": {"sequence_length": 128}},
+            "log": {"format": "torchtitan"},
+        }
+    },
+    "matrix": [
+        {
+            "command": "titan",
+            "strategy": "collective",
+            "devices": "2x1",
+            "batch_size_per_device": 8,
+        }
+    ],
+}
+"""A script not of ours that prints TFLOP/s and MFU by a formula and a peak of its own."""
 
 
 def suites(inbox_url: str) -> dict[str, dict[str, Any]]:
@@ -45,4 +81,5 @@ def suites(inbox_url: str) -> dict[str, dict[str, Any]]:
             "steps": 10,
             "env": f'{{FAKE_STEP_S: "{STEP_S}"}}\nalerts: ["{inbox_url}"]',
         },
+        "foreign": {"text": json.dumps(FOREIGN)},
     }

@@ -15,6 +15,7 @@ import subprocess
 import pytest
 from tests.command import COMMAND
 from tests.integration.live_airflow import Live, descendants
+from tests.integration.live_suites import PARAMETERS, PEAK_TFLOPS
 from tests.integration.terminal import marked
 
 from nightbench.core.model import CaseStatus
@@ -73,6 +74,43 @@ def test_a_real_framework_is_provisioned_on_its_node_and_measured(live: Live) ->
         )
         assert cursor.fetchall() == [(25_557_032, 5, "fp32")]
     assert marked(run.run_id) == []
+
+
+def test_a_foreign_script_s_mfu_stands_beside_ours(live: Live) -> None:
+    dag_run = live.trigger("foreign")
+    run = live.run_of(dag_run)
+
+    assert live.ended(dag_run) == "success", live.tasks(dag_run, "measure")
+
+    (row,) = live.judged(run.run_id)
+    assert (row["status"], row["quarantined"], row["n"], row["unit"]) == ("ok", False, 2, "tokens")
+    with (
+        contextlib.closing(connect(live.stack.dsn("nightbench_reader"))) as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(
+            "select tokens_per_s_per_device, tflops_per_device, mfu, reported"
+            " from marts.fct_measurement where run_id = %s",
+            (run.run_id,),
+        )
+        ((tokens, tflops, mfu, reported),) = cursor.fetchall()
+        cursor.execute(
+            "select reported from marts.fct_repeat where run_id = %s order by repeat", (run.run_id,)
+        )
+        repeats = [said for (said,) in cursor.fetchall()]
+    assert row["reported"] == reported
+    # Ours: six operations for each parameter and token, and the unmasked half of attention.
+    counted = 6 * PARAMETERS + 6 * 16 * 2048 * 128
+    assert tflops == pytest.approx(tokens * counted / 1e12, rel=0.001)
+    assert mfu == pytest.approx(tflops / PEAK_TFLOPS["cluster"])
+    # Its own, of one of two devices, without attention and by another peak: as printed.
+    assert set(reported) == {"tflops_per_device", "mfu_percent"}
+    fastest = 6 * PARAMETERS * 8 * 128 / 0.03 / 1e12
+    assert 0 < reported["tflops_per_device"] < fastest
+    by_its_peak = 100 * reported["tflops_per_device"] / PEAK_TFLOPS["script"]
+    assert reported["mfu_percent"] == pytest.approx(by_its_peak, abs=0.02)
+    for name, value in reported.items():
+        assert value == pytest.approx(sum(said[name] for said in repeats) / 2)
 
 
 def test_a_result_that_fails_a_check_is_quarantined(live: Live) -> None:
