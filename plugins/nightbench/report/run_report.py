@@ -103,6 +103,15 @@ def absent_figures(rows: Sequence[Row]) -> list[str]:
     return said
 
 
+def printed_figures(rows: Sequence[Row]) -> list[str]:
+    """Return what scripts not of ours printed themselves, a sentence for each case."""
+    return [
+        f"{row['case_id']} printed itself: {', '.join(f'{k} {v:g}' for k, v in said.items())}."
+        for row in rows
+        if (said := row["reported"])
+    ]
+
+
 def hardware_rows(report: RunReport) -> list[tuple[str, str]]:
     """Return nodes and what they are, equal ones in one row."""
     equal: dict[str, list[str]] = defaultdict(list)
@@ -293,7 +302,7 @@ def _said(report: RunReport, rows: Sequence[Row]) -> dict[str, Any]:
         "errors": [(named, said) for said, named in errors_once(rows).items()],
         "use_columns": USE_COLUMNS,
         "use": use_rows(rows),
-        "absent": absent_figures(rows),
+        "absent": [*absent_figures(rows), *printed_figures(rows)],
         "method": [" ".join(each.split()) for each in method.split("\n\n")],
         "hardware": hardware_rows(report),
         "versions": version_rows(report),

@@ -167,7 +167,13 @@ def test_the_report_says_what_medians_took_of_their_devices() -> None:
         RUN,
         [
             measured(
-                TWO, 19.0, **flops, mfu=0.4, peak_resident_bytes=3 << 30, joules_per_unit=1.25
+                TWO,
+                19.0,
+                **flops,
+                mfu=0.4,
+                peak_resident_bytes=3 << 30,
+                joules_per_unit=1.25,
+                reported={"mfu_percent": 43.5, "tflops_per_device": 215.25},
             ),
             measured(
                 ONE,
@@ -186,9 +192,15 @@ def test_the_report_says_what_medians_took_of_their_devices() -> None:
         ("X1", "400.0", "-", "20,000", "-", "-"),
     )
     text, page = report_text(report), report_page(report, RUN.started_at)
-    for why in ("No MFU: no peak of X1 at fp32 is known (1 case).", "No energy: n1: no (1 case)."):
-        assert why in text
-        assert why in page
+    printed = f"{names[0]} printed itself: mfu_percent 43.5, tflops_per_device 215.25."
+    for said in (
+        "No MFU: no peak of X1 at fp32 is known (1 case).",
+        "No energy: n1: no (1 case).",
+        printed,
+    ):
+        assert said in text
+        assert said in page
+    assert text.count("printed itself") == 1
     for name, cells_of_it in zip(names, figures, strict=True):
         assert " | ".join((name, *cells_of_it)) in text
         row = page[page.index(f">{name}<", page.index("Use of the devices")) :].split("</tr>")[0]
