@@ -4,8 +4,11 @@
 
 Each verdict is `ChangeDetector.judge` on the whole history of the model, the smallest slowdown
 included. Histories are made in the processes, before the clock starts, in batches, so that what
-is measured is the judging and the memory of it, not the making of five thousand histories. What the
-series share is looked for in one process, as in a live night.
+is measured is the judging and the memory of it, not the making of five thousand histories.
+
+Then two live nights, each in one process as a task judges it: every series by itself, what they
+share, and what is left of each. In the first one nothing is shared; in the second one three lines
+and three nodes have moved in the last weeks.
 """
 
 from __future__ import annotations
@@ -15,18 +18,25 @@ import multiprocessing
 import resource
 import time
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
 from nightbench.core.model import HistoryPoint, RegressionPolicy
 from nightbench.detection import ChangeDetector
-from nightbench.detection.changes import LOOK_BACK
+from nightbench.detection.case_verdicts import verdict_of
+from nightbench.detection.changes import NIGHTS_READ
 from nightbench.detection.factors import Factor, FactorKind, NightRow
-from nightbench.detection.shared_movements import shared_movements
+from nightbench.night.shared_night import share
 
 FIRST = datetime(2021, 1, 1, 2, tzinfo=UTC)
+CLUSTER = Factor(FactorKind.CLUSTER, "lab")
 BATCH = 50
+LINES, NODES = 12, 32
+MOVED = {("line", 1): 3, ("line", 4): 9, ("line", 7): 15, ("n", 2): 5, ("n", 9): 12, ("n", 20): 20}
+"""Lines and nodes that fell by 3 % in the busy night -> how many nights ago."""
 
 
 def history(seed: int, nights: int) -> list[HistoryPoint]:
@@ -64,20 +74,37 @@ def judge(job: tuple[list[int], int]) -> tuple[float, float, Counter[str], int]:
     return spent, busy, kinds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def sharing(series: int) -> float:
-    """Processor time, in seconds, of looking for what the series of a night share."""
-    rows = [
-        NightRow(
-            str(seed),
-            history(seed, LOOK_BACK),
-            [Factor(FactorKind.CLUSTER, "lab"), Factor(FactorKind.LINE, f"line{seed % 12}")],
-            usual_nodes=[f"n{seed % 32}"],
-        )
-        for seed in range(series)
-    ]
+def row(seed: int, moved: Mapping[tuple[str, int], int]) -> NightRow:
+    """A series of a live night, with what its line and its node moved by."""
+    line, node = seed % LINES, seed // LINES % NODES
+    points = history(seed, NIGHTS_READ)
+    for back in (moved[key] for key in (("line", line), ("n", node)) if key in moved):
+        points[-back:] = [replace(point, value=0.97 * point.value) for point in points[-back:]]
+    workload = Factor(FactorKind.WORKLOAD, f"w{seed // (LINES * NODES)}")
+    factors = [CLUSTER, Factor(FactorKind.LINE, f"line{line}"), workload]
+    return NightRow(str(seed), points, factors, usual_nodes=[f"n{node}"])
+
+
+def live_night(job: tuple[int, Mapping[tuple[str, int], int]]) -> str:
+    """Judge a night in this process, and return what that took."""
+    series, moved = job
+    rows = {str(seed): row(seed, moved) for seed in range(series)}
+    detector, policy = ChangeDetector(), RegressionPolicy()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.process_time()
-    shared_movements(rows, RegressionPolicy())
-    return time.process_time() - start
+    cases = []
+    for each in rows.values():
+        judgement = detector.judge(each.points[:-1], each.points[-1], policy)
+        cases.append((verdict_of(each.name, "lab", each.points[-1], judgement), judgement))
+    judged = time.process_time()
+    found = share(rows, [], cases, policy).movements
+    shared = time.process_time()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return (
+        f"{len(found)} movements: {judged - start:.1f} s of one processor each by itself, "
+        f"{shared - judged:.1f} s what they share; {peak / 1024:.0f} MiB, {before / 1024:.0f} of "
+        "them its histories"
+    )
 
 
 def main(words: list[str]) -> int:
@@ -100,5 +127,7 @@ def main(words: list[str]) -> int:
         f"processor, {1000 * busy / asked.series:.2f} ms of processor a verdict; "
         f"{peak / 1024:.0f} MiB a process at most (with {BATCH} histories); {dict(kinds)}"
     )
-    print(f"what they share: {sharing(asked.series):.1f} s of one processor")
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+        for moved in ({}, MOVED):
+            print(f"a live night, {pool.apply(live_night, ((asked.series, moved),))}", flush=True)
     return 0

@@ -9,7 +9,7 @@
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -17,13 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nightbench.detection.levels import NOISE_FLOOR
-from nightbench.detection.robust import MAD_TO_SIGMA, Floats, median
+from nightbench.detection.robust import MAD_TO_SIGMA, Floats, Indices, median
 
 Mask = NDArray[np.bool_]
 Name = TypeVar("Name")
 
 SLACK = 0.003
 """Relative standard deviation of what series that did not move differ by all the same."""
+
+AT_ONCE = 16_000
+"""Steps of starts by series that are looked at together: what the caches of a processor hold."""
 
 OWN, OWN_WIDTH = 0.05, 1.0
 """Share of series that move by an amount of their own, and the range of the logarithm over which
@@ -59,35 +62,59 @@ class TwoGroups:
     """Standard error of the common step."""
 
 
-def two_groups(steps: Floats, errors: Floats, start: float, told: Mask) -> TwoGroups:
-    """Return which series moved together, by expectation and maximisation.
+def two_groups(
+    steps: Floats, errors: Floats, starts: Sequence[float], told: Mask
+) -> list[TwoGroups]:
+    """Return which series moved together, by expectation and maximisation, from several starts.
 
     Args:
-        steps: of each series, as logarithms.
+        steps: starts by series, as logarithms.
         errors: their standard errors.
-        start: where the common step is looked for.
-        told: whether each shows a change on that night by itself.
+        starts: where each common step is looked for.
+        told: whether each series shows a change on that start's night by itself.
     """
-    still = _normal(steps, 0.0, errors**2 + SLACK**2)
+    at_once = max(1, AT_ONCE // steps.shape[1])
+    each = [slice(k, k + at_once) for k in range(0, len(starts), at_once)]
+    begun: Floats = np.array(starts, dtype=float)
+    return [
+        found
+        for some in each
+        for found in _some_two_groups(steps[some], errors[some], begun[some], told[some])
+    ]
+
+
+def _some_two_groups(
+    steps: Floats, errors: Floats, starts: Floats, told: Mask
+) -> Iterator[TwoGroups]:
+    variance = errors**2
+    still = _normal(steps**2, variance + SLACK**2)
     alone: Floats = np.where(told, OWN_TOLD, OWN)
     own = alone / OWN_WIDTH
-    step, between, share = start, (SLACK + abs(start) / 10) ** 2, 0.7
-    moved: Floats = np.ones(len(steps))
+    elsewhere = own / (1 - alone)
+    step = starts[:, None]
+    between, share = (SLACK + np.abs(step) / 10) ** 2, np.full_like(step, 0.7)
+    distance = (steps - step) ** 2
     for _ in range(30):
-        with_it = share * _normal(steps, step, errors**2 + between)
-        moved = with_it / (with_it + (1 - share) * still + own / (1 - alone))
-        weights = moved / (errors**2 + between)
-        if weights.sum() <= 0:
-            break
-        step = float((weights * steps).sum() / weights.sum())
-        share = float(np.clip(moved.mean(), 0.02, 0.98))
-        between = max(_between(steps, errors, moved, step), SLACK**2)
-    with_it = share * _normal(steps, step, errors**2 + between)
+        total = variance + between
+        with_it = share * _normal(distance, total)
+        moved = with_it / (with_it + (1 - share) * still + elsewhere)
+        weights = moved / total
+        weight = weights.sum(axis=1, keepdims=True)
+        some = weight > 0
+        mean = (weights * steps).sum(axis=1, keepdims=True) / np.where(some, weight, 1.0)
+        step = np.where(some, mean, step)
+        distance = (steps - step) ** 2
+        portion = np.clip(moved.mean(axis=1, keepdims=True), 0.02, 0.98)
+        spread = np.maximum(_between(distance, variance, moved), SLACK**2)
+        share, between = np.where(some, portion, share), np.where(some, spread, between)
+    total = variance + between
+    with_it = share * _normal(distance, total)
     mixed = np.log((1 - alone) * (with_it + (1 - share) * still) + own)
-    gain = float((mixed - np.log((1 - alone) * still + own)).sum())
-    error = 1 / math.sqrt(max(float((moved / (errors**2 + between)).sum()), 1.0))
-    trust = between / (between + errors**2)
-    return TwoGroups(moved, step + trust * (steps - step), step, gain, error)
+    gain = (mixed - np.log((1 - alone) * still + own)).sum(axis=1)
+    error = 1 / np.sqrt(np.maximum((moved / total).sum(axis=1), 1.0))
+    shrunk = step + between / total * (steps - step)
+    for k in range(len(starts)):
+        yield TwoGroups(moved[k], shrunk[k], float(step[k, 0]), float(gain[k]), float(error[k]))
 
 
 def fit_of_step(values: Floats, steps: Floats, noise: Floats, first: int) -> float:
@@ -118,18 +145,20 @@ def changes_of_several(changes: Collection[tuple[int, float]]) -> list[tuple[int
     return found
 
 
-def _between(steps: Floats, errors: Floats, moved: Floats, step: float) -> float:
-    """Variance of the steps beyond their errors (DerSimonian and Laird)."""
-    weights = moved / errors**2
-    total = float(weights.sum())
-    excess = float((weights * (steps - step) ** 2).sum()) - (float(moved.sum()) - 1)
-    return max(0.0, excess / max(total - float((weights**2).sum()) / total, 1e-12))
+def _between(distance: Floats, variance: Floats, moved: Floats) -> Floats:
+    """Variance of the steps beyond that of their errors (DerSimonian and Laird)."""
+    weights = moved / variance
+    total = np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)
+    excess = (weights * distance).sum(axis=1, keepdims=True)
+    excess -= moved.sum(axis=1, keepdims=True) - 1
+    squares = (weights**2).sum(axis=1, keepdims=True)
+    between: Floats = np.maximum(0.0, excess / np.maximum(total - squares / total, 1e-12))
+    return between
 
 
-def _normal(values: Floats, middle: float, variance: Floats) -> Floats:
-    density: Floats = np.exp(-0.5 * (values - middle) ** 2 / variance) / np.sqrt(
-        2 * math.pi * variance
-    )
+def _normal(distance: Floats, variance: Floats) -> Floats:
+    """Density of normal values by their squared distance from the mean."""
+    density: Floats = np.exp(-0.5 * distance / variance) / np.sqrt(2 * math.pi * variance)
     return density
 
 
@@ -147,22 +176,35 @@ def common_movement(values: Floats, noise: Floats) -> tuple[Floats, Mask]:
     given = np.isfinite(values)
     count = given.sum(axis=0)
     known: Mask = count >= max(SMALLEST_GROUP, 0.5 * float(np.median(count[count > 0])))
-    common = np.zeros(values.shape[1])
+    common: Floats = np.zeros(values.shape[1])
     if not known.any():
         return common, known
     filled = np.where(given, values, 0.0)
     usual = float(np.median(noise))
     weight = given / (noise**2 + usual**2)[:, None]
     limit = _BIWEIGHT * np.hypot(noise, usual)[:, None]
-    level = _nan_median(np.where(given & known, values, np.nan), axis=1)
-    common[known] = _nan_median(values[:, known] - level[:, None], axis=0)
+    off, robust = np.empty_like(filled), np.empty_like(filled)
+
+    def mean_off(axis: int) -> Floats:
+        """Return the robust mean of the distances from level and common."""
+        np.subtract(filled, level[:, None], out=off)
+        np.subtract(off, common, out=off)
+        np.divide(off, limit, out=robust)
+        np.square(robust, out=robust)
+        np.subtract(1, robust, out=robust)
+        np.maximum(robust, 0.0, out=robust)
+        np.square(robust, out=robust)
+        np.multiply(robust, weight, out=robust)
+        total = robust.sum(axis=axis)
+        np.multiply(robust, off, out=robust)
+        mean: Floats = robust.sum(axis=axis) / (total + 1e-12)
+        return mean
+
+    level, _ = nan_median(np.where(given & known, values, np.nan), axis=1)
+    common[known], _ = nan_median(values[:, known] - level[:, None], axis=0)
     for _ in range(6):
-        off = filled - level[:, None] - common
-        robust = weight * np.clip(1 - (off / limit) ** 2, 0.0, None) ** 2
-        level = level + (robust * off).sum(axis=1) / (robust.sum(axis=1) + 1e-12)
-        off = filled - level[:, None] - common
-        robust = weight * np.clip(1 - (off / limit) ** 2, 0.0, None) ** 2
-        common = common + (robust * off).sum(axis=0) / (robust.sum(axis=0) + 1e-12)
+        level = level + mean_off(1)
+        common = common + mean_off(0)
     common = common - np.median(common[known])
     return common, known
 
@@ -198,8 +240,8 @@ def row_noise(values: Floats) -> Floats:
     return np.maximum(noise, NOISE_FLOOR)
 
 
-def _nan_median(values: Floats, axis: int) -> Floats:
-    """Median without NaN; 0 where there is nothing else."""
+def nan_median(values: Floats, axis: int) -> tuple[Floats, Indices]:
+    """Median without NaN, 0 where there is nothing else, and how many values it is of."""
     ordered = np.sort(values, axis=axis)
     count = np.isfinite(values).sum(axis=axis)
     low, high = np.maximum(count - 1, 0) // 2, count // 2
@@ -208,14 +250,13 @@ def _nan_median(values: Floats, axis: int) -> Floats:
         np.take_along_axis(ordered, np.expand_dims(at, axis), axis).squeeze(axis)
         for at in (low, high)
     ]
-    middle: Floats = np.where(count > 0, (taken[0] + taken[1]) / 2, 0.0)
-    return middle
+    return np.where(count > 0, (taken[0] + taken[1]) / 2, 0.0), count
 
 
 def column_median(values: Floats) -> Floats:
     """Median of each night; NaN where no series has a value."""
-    middle: Floats = np.where(np.isfinite(values).any(axis=0), _nan_median(values, 0), np.nan)
-    return middle
+    middle, count = nan_median(values, axis=0)
+    return np.where(count > 0, middle, np.nan)
 
 
 def known_median(values: Floats) -> float:
@@ -224,12 +265,12 @@ def known_median(values: Floats) -> float:
     return median(known) if len(known) else math.nan
 
 
-def rows_of(mask: Mask) -> NDArray[np.int64]:
+def rows_of(mask: Mask) -> Indices:
     """Return the rows that have a night."""
     return np.flatnonzero(mask.any(axis=1))
 
 
-def commonest(states: NDArray[np.int64]) -> int:
+def commonest(states: Indices) -> int:
     """Return the commonest state; 0 where none is known."""
     known = states[states > 0]
     return int(np.bincount(known).argmax()) if len(known) else 0

@@ -15,36 +15,26 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nightbench.core.model import HistoryPoint, RegressionPolicy
+from nightbench.core.model import RegressionPolicy
 from nightbench.detection.changes import (
     FEWEST,
     LEAST_NIGHTS,
-    LEAST_REFERENCE,
     LOOK_BACK,
     TAIL,
     examine_last_night,
 )
 from nightbench.detection.common_movement import (
     SMALLEST_GROUP,
-    Mask,
+    TwoGroups,
     changes_of_several,
-    column_median,
-    common_movement,
-    commonest,
     discoveries,
     fit_of_step,
-    known_median,
-    row_noise,
-    rows_of,
     two_groups,
 )
-from nightbench.detection.detector import new_state_odds
-from nightbench.detection.evidence import REFERENCE
-from nightbench.detection.factors import Factor, FactorKind, NightRow, SharedMovement
-from nightbench.detection.robust import Z_90, Floats
-from nightbench.detection.series import Series, series_of
+from nightbench.detection.factors import Factor, NightRow, SharedMovement
+from nightbench.detection.night_matrix import NightMatrix
+from nightbench.detection.robust import Z_90, Floats, Indices
 
 RATE = 0.05
 """False discovery rate over the factors of a night and over the nights of the window."""
@@ -74,8 +64,6 @@ MOST_RIVALS = 12
 
 MOST_MOVEMENTS = 8
 """Movements that are looked for in one night."""
-
-_EPOCH = date(1970, 1, 1).toordinal()
 
 
 def shared_movements(
@@ -123,7 +111,7 @@ class _Candidate:
 
     factor: Factor
     start: _Start
-    rows: NDArray[np.int64]
+    rows: Indices
     """Of the factor, those with nights on both sides."""
     moved: Floats
     """Probability that each of them moved with it."""
@@ -145,45 +133,17 @@ class _Candidate:
 
 
 class _Night:
-    """The matrix of a night: logarithms of all series, by their nights' dates."""
+    """What is looked for in the matrix of a night."""
 
     def __init__(self, rows: Sequence[NightRow], alone: Mapping[str, tuple[date, float]]) -> None:
         self._rows = rows
-        points = [row.points[-LOOK_BACK:] for row in rows]
-        days = {point.at: point.at.date() for each in points for point in each}
-        self._dates = sorted(set(days.values()))[-LOOK_BACK:]
-        place = {day: k for k, day in enumerate(self._dates)}
-        column = {at: place[day] for at, day in days.items() if day in place}
-        shape = len(rows), len(self._dates)
-        self._values, self._within, self._count = (np.full(shape, np.nan) for _ in range(3))
-        self._versions, self._nodes = (np.zeros(shape, dtype=np.int64) for _ in range(2))
-        self._names: list[str | None] = [None]
-        self._alone: dict[int, tuple[int, float]] = {}
-        groups: dict[Factor, Mask] = defaultdict(lambda: np.zeros(shape, dtype=bool))
-        codes: dict[str | None, int] = {None: 0, "": 0}
+        self._matrix = matrix = NightMatrix(rows, PRIOR)
+        self._told, self._told_steps = np.full(len(rows), -np.inf), np.zeros(len(rows))
         for i, row in enumerate(rows):
-            nights = [point for point in points[i] if point.at in column]
-            columns = [column[point.at] for point in nights]
-            self._fill(i, columns, nights, codes)
-            for factor in row.factors:
-                groups[factor][i, columns] = True
-            for node in row.usual_nodes:
-                groups[Factor(FactorKind.NODE, node)][i, columns] = True
-            if row.nodes:
-                for k, point in zip(columns, nights, strict=True):
-                    if point.run_id in row.nodes:
-                        for node in row.usual_nodes:
-                            groups[Factor(FactorKind.NODE, node)][i, k] = False
-                        for node in row.nodes[point.run_id]:
-                            groups[Factor(FactorKind.NODE, node)][i, k] = True
-            if row.name in alone and alone[row.name][0] in place:
+            if row.name in alone and alone[row.name][0] in matrix.place:
                 since, change = alone[row.name]
-                self._alone[i] = place[since], math.log1p(change)
-        self._is_control = np.array([row.is_control for row in rows], dtype=bool)
-        self._groups = {f: m for f, m in sorted(groups.items()) if self._is_group(m)}
-        self._noise = row_noise(self._values)
-        self._known = {f: self._prior(f, m) for f, m in self._groups.items()}
-        self._stale = set(self._groups)
+                self._told[i], self._told_steps[i] = matrix.place[since], math.log1p(change)
+        self._stale = set(matrix.groups)
         self._accepted: dict[Factor, _Candidate] = {}
 
     def clearest(self, policy: RegressionPolicy) -> _Candidate | None:
@@ -194,27 +154,29 @@ class _Night:
         self._stale = set()
         # What a line shows may be the cluster's, whose own common is not yet believed.
         starts = [c.start for c in self._accepted.values()]
-        starts += [_Start(*each) for each in changes_of_several(self._alone.values())]
+        told = np.flatnonzero(np.isfinite(self._told))
+        by_itself = zip(map(int, self._told[told]), map(float, self._told_steps[told]), strict=True)
+        starts += [_Start(*each) for each in changes_of_several(list(by_itself))]
         nights = {
             (near, start.step < 0): replace(start, first=near)
             for start in reversed(starts)
             for near in (start.first - 1, start.first, start.first + 1)
-            if 0 < near <= len(self._dates) - LEAST_NIGHTS
+            if 0 < near <= len(self._matrix.dates) - LEAST_NIGHTS
         }
         best: dict[Factor, _Candidate] = {}
-        for factor in self._groups:
-            moved = [self._candidate(factor, start) for start in nights.values()]
-            clearest = max(filter(None, moved), key=lambda c: c.gain + self._fit(c), default=None)
+        for factor in self._matrix.groups:
+            moved = self._candidates(factor, list(nights.values()))
+            clearest = max(moved, key=lambda c: c.gain + self._fit(c), default=None)
             if clearest is not None:
                 best[factor] = clearest
         log_e = {factor: candidate.log_e for factor, candidate in best.items()}
-        real = discoveries(log_e, len(self._groups), RATE, LOOK_BACK)
+        real = discoveries(log_e, len(self._matrix.groups), RATE, LOOK_BACK)
         ranked = sorted((best[factor] for factor in real), key=lambda c: (-c.gain, c.factor))
         if not ranked:
             return None
         # Several movements of a night are not one of all their series, unless all of them moved.
         one, *rivals = ranked[: 1 + MOST_RIVALS]
-        if one.moved[~self._is_control[one.rows]].mean() > ALL:
+        if one.moved[~self._matrix.is_control[one.rows]].mean() > ALL:
             return one
         members = [each.members for each in rivals]
         apart = [
@@ -228,35 +190,30 @@ class _Night:
 
     def _fit(self, found: _Candidate) -> float:
         """Return how much better the last nights are described with a movement than without."""
-        rows, since = found.rows, max(0, len(self._dates) - TAIL)
+        rows, since = found.rows, max(0, len(self._matrix.dates) - TAIL)
         first = found.start.first
-        before = self._values[rows, max(0, min(since, first) - REFERENCE) : first]
-        values = np.where(self._groups[found.factor][rows], self._values[rows], np.nan)[:, since:]
-        values = values - np.nanmedian(before, axis=1)[:, None]
+        values = self._matrix.distances(found.factor, rows, first, since)
         steps = np.where(found.moved > 0.5, found.steps, 0.0)
-        return fit_of_step(values, steps, self._noise[rows], first - since)
+        return fit_of_step(values, steps, self._matrix.noise[rows], first - since)
 
     def take_out(self, found: _Candidate) -> None:
         """Take a movement out of the series that moved with it."""
-        mask = self._groups[found.factor]
         moved = found.moved > 0.5
-        for i, step in zip(found.rows[moved], found.steps[moved], strict=True):
-            since = np.arange(len(self._dates)) >= found.start.first
-            self._values[i, since & mask[i]] -= step
-            self._alone.pop(int(i), None)
-        changed = found.rows[moved]
-        self._stale = {f for f, m in self._groups.items() if m[changed].any()}
+        rows, steps = found.rows[moved], found.steps[moved]
+        self._stale = self._matrix.take_out(found.factor, rows, steps, found.start.first)
+        self._told[rows] = -np.inf
 
     def movement(self, found: _Candidate) -> SharedMovement:
         """Return a candidate as the night's verdict on its factor."""
-        moved, control = found.moved > 0.5, self._is_control[found.rows]
+        matrix, first = self._matrix, found.start.first
+        moved, control = found.moved > 0.5, matrix.is_control[found.rows]
         below, above = (
             math.hypot(half, Z_90 * found.error) for half in (found.start.below, found.start.above)
         )
-        before, since = (self._states(found, side) for side in (-1, 0))
+        before, since = (matrix.states(found.factor, found.rows, first, side) for side in (-1, 0))
         return SharedMovement(
             factor=found.factor,
-            since=self._dates[found.start.first],
+            since=matrix.dates[first],
             change=math.expm1(found.step),
             low=math.expm1(found.step - below),
             high=math.expm1(found.step + above),
@@ -273,66 +230,13 @@ class _Night:
             new_nodes=bool(before[1] and since[1] and before[1] != since[1]),
         )
 
-    def _fill(
-        self,
-        i: int,
-        columns: Sequence[int],
-        nights: Sequence[HistoryPoint],
-        codes: dict[str | None, int],
-    ) -> None:
-        """Fill a row; versions and fingerprints become numbers, 0 where unknown."""
-        series = series_of(nights)
-        self._values[i, columns] = series.level
-        self._within[i, columns] = series.within / (known_median(series.within) or math.nan)
-        self._count[i, columns] = series.count
-        for states, texts in (
-            (self._versions, [point.framework_version for point in nights]),
-            (self._nodes, [point.fingerprint_id for point in nights]),
-        ):
-            for text in dict.fromkeys(texts):
-                if text not in codes:
-                    codes[text] = len(self._names)
-                    self._names.append(text)
-            states[i, columns] = [codes[text] for text in texts]
-
-    def _states(self, found: _Candidate, side: int) -> tuple[str | None, str | None]:
-        """Return the commonest version and fingerprint of the nights next to a change."""
-        mask, first = self._groups[found.factor][found.rows], found.start.first
-        near = mask[:, first:] if side == 0 else mask[:, first - 1 :: -1]
-        has, offset = near.any(axis=1), near.argmax(axis=1)
-        nights = (first + offset if side == 0 else first - 1 - offset)[has]
-        rows = found.rows[has]
-        return (
-            self._names[commonest(self._versions[rows, nights])],
-            self._names[commonest(self._nodes[rows, nights])],
-        )
-
-    def _is_group(self, mask: Mask) -> bool:
-        return int((~self._is_control[rows_of(mask)]).sum()) >= SMALLEST_GROUP
-
-    def _prior(self, factor: Factor, mask: Mask) -> Floats:
-        """Return what new versions or new hardware add to the log odds of each night."""
-        states = self._versions if factor.kind is FactorKind.LINE else self._nodes
-        rows = rows_of(mask)
-        known = np.where(mask[rows], states[rows], 0)
-        codes = [commonest(known[:, k]) for k in range(len(self._dates))]
-        return PRIOR + new_state_odds([self._names[code] for code in codes])
-
     def _examine(self, factor: Factor, policy: RegressionPolicy) -> None:
         """Keep the candidate of a factor, if its common changed."""
-        mask = self._groups[factor]
-        rows = rows_of(mask)
-        common, known = common_movement(
-            np.where(mask[rows], self._values[rows], np.nan), self._noise[rows]
-        )
-        nights = np.flatnonzero(known)
-        if len(nights) < max(FEWEST, policy.min_history + 1) or nights[-1] != len(self._dates) - 1:
+        series, nights = self._matrix.common(factor)
+        newest = len(self._matrix.dates) - 1
+        if len(nights) < max(FEWEST, policy.min_history + 1) or nights[-1] != newest:
             return
-        days: Floats = np.array([self._dates[k].toordinal() - _EPOCH for k in nights], dtype=float)
-        within = column_median(np.where(mask[rows], self._within[rows], np.nan))[nights]
-        count = column_median(np.where(mask[rows], self._count[rows], np.nan))[nights]
-        series = Series(days, common[nights], within, count)
-        examined = examine_last_night(series, self._known[factor][nights])
+        examined = examine_last_night(series, self._matrix.groups[factor].prior[nights])
         for change in examined.changes if examined else ():
             if not change.may_reach(policy.reported_from):
                 continue
@@ -345,47 +249,50 @@ class _Night:
                     math.log1p(change.high) - step,
                     change.score,
                 )
-                candidate = self._candidate(factor, start)
-                if candidate is not None:
+                for candidate in self._candidates(factor, [start]):
                     self._accepted[factor] = candidate
-                    break
+                    return
 
-    def _candidate(self, factor: Factor, begun: _Start) -> _Candidate | None:
-        """Return which rows of a factor moved on a night; None where too few did."""
-        first = begun.first
-        mask = self._groups[factor]
-        rows = rows_of(mask)
-        start = max(0, first - REFERENCE)
-        before = self._values[rows, start:first]
-        after = np.where(mask[rows, first:], self._values[rows, first:], np.nan)
-        enough = np.isfinite(before).sum(axis=1) >= LEAST_REFERENCE
-        kept = enough & (np.isfinite(after).sum(axis=1) >= 1)
-        if (kept & ~self._is_control[rows]).sum() < SMALLEST_GROUP:
-            return None
-        rows, before, after = rows[kept], before[kept], after[kept]
-        steps = np.nanmedian(after, axis=1) - np.nanmedian(before, axis=1)
-        n_before, n_after = np.isfinite(before).sum(axis=1), np.isfinite(after).sum(axis=1)
-        after_share = np.where(n_after < 3, 1.0, math.pi / 2) / n_after
-        errors = self._noise[rows] * np.sqrt(after_share + math.pi / 2 / n_before)
-        told = [self._alone.get(row, (-math.inf, 0.0)) for row in map(int, rows)]
-        is_told: Mask = np.array([abs(night - first) <= 2 for night, _ in told])
-        found = two_groups(steps, errors, begun.step, is_told)
-        for k in np.flatnonzero(is_told):
-            if 1 / ALIKE <= told[k][1] / found.step <= ALIKE:
-                found.moved[k] = 1.0
-        members = (found.moved > 0.5) & ~self._is_control[rows]
-        if members.sum() < max(SMALLEST_GROUP, MAJORITY * int((~self._is_control[rows]).sum())):
-            return None
+    def _candidates(self, factor: Factor, starts: Sequence[_Start]) -> list[_Candidate]:
+        """Return which rows of a factor moved on each of several nights, where enough did."""
+        by_rows: dict[bytes, list[tuple[_Start, Indices, Floats, Floats]]] = defaultdict(list)
+        for start in starts:
+            rows, steps, errors = self._matrix.steps(factor, start.first)
+            by_rows[rows.tobytes()].append((start, rows, steps, errors))
+        found = []
+        for several in by_rows.values():
+            begun, (rows, *_), all_steps, all_errors = zip(*several, strict=True)
+            counted = ~self._matrix.is_control[rows]
+            if counted.sum() < SMALLEST_GROUP:
+                continue
+            told = [np.abs(self._told[rows] - start.first) <= 2 for start in begun]
+            groups = two_groups(
+                np.stack(all_steps),
+                np.stack(all_errors),
+                [start.step for start in begun],
+                np.stack(told),
+            )
+            for start, is_told, each in zip(begun, told, groups, strict=True):
+                same, square = self._told_steps[rows] * each.step, each.step**2
+                each.moved[is_told & (same >= square / ALIKE) & (same <= square * ALIKE)] = 1.0
+                members = int(((each.moved > 0.5) & counted).sum())
+                if members >= max(SMALLEST_GROUP, MAJORITY * int(counted.sum())):
+                    found.append(self._candidate(factor, start, rows, each))
+        return sorted(found, key=lambda candidate: starts.index(candidate.start))
+
+    def _candidate(
+        self, factor: Factor, start: _Start, rows: Indices, moved: TwoGroups
+    ) -> _Candidate:
         return _Candidate(
             factor,
-            begun,
+            start,
             rows,
-            found.moved,
-            found.steps,
-            found.step,
-            found.gain + float(self._known[factor][first]),
-            found.error,
-            found.gain - FITTED / 2 * math.log(len(rows)) - math.log(TAIL),
+            moved.moved,
+            moved.steps,
+            moved.step,
+            moved.gain + float(self._matrix.groups[factor].prior[start.first]),
+            moved.error,
+            moved.gain - FITTED / 2 * math.log(len(rows)) - math.log(TAIL),
         )
 
 

@@ -163,7 +163,9 @@ def test_a_common_is_found_beside_missing_nights_and_a_series_with_a_step_of_its
 
 def test_a_step_of_most_is_told_from_those_that_stayed_and_one_of_its_own():
     steps = np.array([-0.04, -0.045, -0.038, -0.041, -0.039, 0.001, -0.3])
-    found = two_groups(steps, np.full(7, 0.004), -0.03, np.zeros(7, dtype=bool))
+    (found,) = two_groups(
+        steps[None], np.full((1, 7), 0.004), [-0.03], np.zeros((1, 7), dtype=bool)
+    )
     assert found.step == pytest.approx(-0.0405, abs=0.002)
     assert (found.moved > 0.5).tolist() == [True] * 5 + [False] * 2
 
@@ -178,9 +180,7 @@ def test_discoveries_hold_over_the_night_and_over_nights():
 
 def test_noise_of_twenty_series_makes_no_discovery_and_the_e_values_hold():
     rng = np.random.default_rng(11)
-    values, errors = rng.normal(0, 0.004, (200, 20)), np.full(20, 0.004)
-    told = np.zeros(20, dtype=bool)
-    gains = np.array(
-        [two_groups(steps, errors, float(np.median(steps)), told).gain for steps in values]
-    )
+    values, errors = rng.normal(0, 0.004, (200, 20)), np.full((200, 20), 0.004)
+    found = two_groups(values, errors, np.median(values, axis=1), np.zeros((200, 20), dtype=bool))
+    gains = np.array([each.gain for each in found])
     assert np.mean(np.exp(gains - FITTED / 2 * math.log(20))) <= 1

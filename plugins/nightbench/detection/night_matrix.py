@@ -1,0 +1,215 @@
+"""The matrix of a night: series by nights, the factors they share, and what is cached of it."""
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from datetime import date
+
+import numpy as np
+
+from nightbench.core.model import HistoryPoint
+from nightbench.detection.changes import LEAST_REFERENCE, LOOK_BACK
+from nightbench.detection.common_movement import (
+    SMALLEST_GROUP,
+    Mask,
+    column_median,
+    common_movement,
+    commonest,
+    known_median,
+    nan_median,
+    row_noise,
+)
+from nightbench.detection.detector import new_state_odds
+from nightbench.detection.evidence import REFERENCE
+from nightbench.detection.factors import Factor, FactorKind, NightRow
+from nightbench.detection.robust import Floats, Indices
+from nightbench.detection.series import Series, series_of
+
+_EPOCH = date(1970, 1, 1).toordinal()
+
+
+class Group:
+    """The rows of a factor.
+
+    Args:
+        rows: their indices in the matrix.
+        mask: on which nights each of them had the factor.
+        values: their logarithms, NaN where there is no night.
+    """
+
+    def __init__(self, rows: Indices, mask: Mask, values: Floats) -> None:
+        self.rows = rows
+        self.mask = mask
+        self.partial = np.flatnonzero((np.isfinite(values) & ~mask).any(axis=1))
+        """Places in `rows` of those that had the factor on some of their nights only."""
+        self.prior: Floats = np.zeros(mask.shape[1])
+        """What new versions or new hardware add to the log odds of each night."""
+        self.repeats: tuple[Floats, Floats] = self.prior, self.prior
+        """Of each night, median scatter within it, relative to usual, and median count."""
+
+
+class NightMatrix:
+    """Logarithms of all series, by their nights' dates."""
+
+    def __init__(self, rows: Sequence[NightRow], prior: float) -> None:
+        points = [row.points[-LOOK_BACK:] for row in rows]
+        days = {point.at: point.at.date() for each in points for point in each}
+        self.dates = sorted(set(days.values()))[-LOOK_BACK:]
+        self.place = {day: k for k, day in enumerate(self.dates)}
+        column = {at: self.place[day] for at, day in days.items() if day in self.place}
+        shape = len(rows), len(self.dates)
+        self.values, within, count = (np.full(shape, np.nan) for _ in range(3))
+        self._versions, self._nodes = (np.zeros(shape, dtype=np.int64) for _ in range(2))
+        self._names: list[str | None] = [None]
+        masks: dict[Factor, dict[int, Mask]] = defaultdict(dict)
+        codes: dict[str | None, int] = {None: 0, "": 0}
+        for i, row in enumerate(rows):
+            nights = [point for point in points[i] if point.at in column]
+            columns = [column[point.at] for point in nights]
+            series = series_of(nights)
+            self.values[i, columns] = series.level
+            within[i, columns] = series.within / (known_median(series.within) or math.nan)
+            count[i, columns] = series.count
+            self._fill_states(i, columns, nights, codes)
+            for factor, on in _factors(row, columns, nights, shape[1]).items():
+                masks[factor][i] = on
+        self.is_control = np.array([row.is_control for row in rows], dtype=bool)
+        self.noise = row_noise(self.values)
+        self.groups: dict[Factor, Group] = {}
+        for factor, masked in sorted(masks.items()):
+            at = np.array(list(masked))
+            if (~self.is_control[at]).sum() >= SMALLEST_GROUP:
+                mask = np.stack(list(masked.values()))
+                group = self.groups[factor] = Group(at, mask, self.values[at])
+                group.prior = prior + self._new_states(factor, group)
+                group.repeats = (
+                    column_median(np.where(mask, within[at], np.nan)),
+                    column_median(np.where(mask, count[at], np.nan)),
+                )
+        self._medians: dict[tuple[int, int], tuple[Floats, Indices]] = {}
+
+    def common(self, factor: Factor) -> tuple[Series, Indices]:
+        """Return the common movement of a factor as a series, and the columns of its nights."""
+        group = self.groups[factor]
+        common, known = common_movement(
+            np.where(group.mask, self.values[group.rows], np.nan), self.noise[group.rows]
+        )
+        nights = np.flatnonzero(known)
+        days: Floats = np.array([self.dates[k].toordinal() - _EPOCH for k in nights], dtype=float)
+        within, count = (each[nights] for each in group.repeats)
+        return Series(days, common[nights], within, count), nights
+
+    def steps(self, factor: Factor, first: int) -> tuple[Indices, Floats, Floats]:
+        """Return the rows of a factor with nights on both sides of one, their steps and errors."""
+        group = self.groups[factor]
+        before, n_before = self._median(max(0, first - REFERENCE), first, group.rows)
+        after, n_after = self._median(first, len(self.dates), group.rows)
+        some = group.partial
+        if len(some):
+            values = self.values[group.rows[some], first:]
+            after[some], n_after[some] = nan_median(
+                np.where(group.mask[some, first:], values, np.nan), axis=1
+            )
+        kept = (n_before >= LEAST_REFERENCE) & (n_after >= 1)
+        n_before, n_after = n_before[kept], n_after[kept]
+        rows = group.rows[kept]
+        after_share = np.where(n_after < 3, 1.0, math.pi / 2) / n_after
+        errors = self.noise[rows] * np.sqrt(after_share + math.pi / 2 / n_before)
+        return rows, after[kept] - before[kept], errors
+
+    def distances(self, factor: Factor, rows: Indices, first: int, since: int) -> Floats:
+        """Return the nights from `since` on, as distances from the level before a night.
+
+        Args:
+            factor: NaN where a row had another one.
+            rows: some of the factor's.
+            first: the night.
+            since: the first column that is returned.
+        """
+        group = self.groups[factor]
+        before, _ = self._median(max(0, min(since, first) - REFERENCE), first, rows)
+        mask = group.mask[np.searchsorted(group.rows, rows), since:]
+        values = np.where(mask, self.values[rows, since:], np.nan)
+        return values - before[:, None]
+
+    def take_out(self, factor: Factor, rows: Indices, steps: Floats, first: int) -> set[Factor]:
+        """Take a step from a night on out of some of a factor's rows; return whose rows changed."""
+        group = self.groups[factor]
+        mask = group.mask[np.searchsorted(group.rows, rows), first:]
+        self.values[rows, first:] -= np.where(mask, steps[:, None], 0.0)
+        for (start, stop), (middle, _) in self._medians.items():
+            if stop > first:
+                middle[rows], _ = nan_median(self.values[rows, start:stop], axis=1)
+        changed = np.zeros(len(self.values), dtype=bool)
+        changed[rows] = True
+        return {factor for factor, group in self.groups.items() if changed[group.rows].any()}
+
+    def states(
+        self, factor: Factor, rows: Indices, first: int, side: int
+    ) -> tuple[str | None, str | None]:
+        """Return the commonest version and fingerprint of the nights next to a change."""
+        group = self.groups[factor]
+        mask = group.mask[np.searchsorted(group.rows, rows)]
+        near = mask[:, first:] if side == 0 else mask[:, first - 1 :: -1]
+        has, offset = near.any(axis=1), near.argmax(axis=1)
+        nights = (first + offset if side == 0 else first - 1 - offset)[has]
+        rows = rows[has]
+        return (
+            self._names[commonest(self._versions[rows, nights])],
+            self._names[commonest(self._nodes[rows, nights])],
+        )
+
+    def _median(self, start: int, stop: int, rows: Indices) -> tuple[Floats, Indices]:
+        """Return the median of the nights of some rows, and of how many nights it is."""
+        window = start, stop
+        if window not in self._medians:
+            self._medians[window] = nan_median(self.values[:, start:stop], axis=1)
+        middle, count = self._medians[window]
+        return middle[rows], count[rows]
+
+    def _fill_states(
+        self,
+        i: int,
+        columns: Sequence[int],
+        nights: Sequence[HistoryPoint],
+        codes: dict[str | None, int],
+    ) -> None:
+        """Fill a row's versions and fingerprints as numbers, 0 where unknown."""
+        for states, texts in (
+            (self._versions, [point.framework_version for point in nights]),
+            (self._nodes, [point.fingerprint_id for point in nights]),
+        ):
+            for text in dict.fromkeys(texts):
+                if text not in codes:
+                    codes[text] = len(self._names)
+                    self._names.append(text)
+            states[i, columns] = [codes[text] for text in texts]
+
+    def _new_states(self, factor: Factor, group: Group) -> Floats:
+        states = self._versions if factor.kind is FactorKind.LINE else self._nodes
+        known = np.where(group.mask, states[group.rows], 0)
+        codes = [commonest(known[:, k]) for k in range(len(self.dates))]
+        return new_state_odds([self._names[code] for code in codes])
+
+
+def _factors(
+    row: NightRow, columns: Sequence[int], nights: Sequence[HistoryPoint], total: int
+) -> dict[Factor, Mask]:
+    """Return on which nights a row had each factor; its nodes are factors, too."""
+    always: Mask = np.zeros(total, dtype=bool)
+    always[list(columns)] = True
+    found: dict[Factor, Mask] = dict.fromkeys(row.factors, always)
+
+    def nodes(names: Collection[str]) -> list[Factor]:
+        return [Factor(FactorKind.NODE, name) for name in names]
+
+    usual = nodes(row.usual_nodes)
+    found |= {node: always.copy() for node in usual}
+    if row.nodes:
+        for k, point in zip(columns, nights, strict=True):
+            if point.run_id in row.nodes:
+                for node in usual:
+                    found[node][k] = False
+                for node in nodes(row.nodes[point.run_id]):
+                    found.setdefault(node, np.zeros(total, dtype=bool))[k] = True
+    return {factor: mask for factor, mask in found.items() if mask.any()}
