@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind, differ
-from nightbench.detection.changes import FEWEST, LOOK_BACK, TAIL, Change, changes_of_last_night
+from nightbench.detection.changes import (
+    FEWEST,
+    LOOK_BACK,
+    TAIL,
+    Change,
+    changes_of_last_night,
+    examine_last_night,
+)
 from nightbench.detection.control_shift import control_shift
 from nightbench.detection.detector import (
     Judgement,
@@ -19,7 +26,7 @@ from nightbench.detection.detector import (
 )
 from nightbench.detection.drift import drift_of
 from nightbench.detection.evidence import REFERENCE
-from nightbench.detection.levels import estimate_level
+from nightbench.detection.levels import LevelEstimate, estimate_level
 from nightbench.detection.power import smallest_slowdown
 from nightbench.detection.robust import Z_90, median
 from nightbench.detection.series import Series, series_of
@@ -58,14 +65,14 @@ class ChangeDetector:
         lower = policy.judged.lower_is_better
         series = series_of(points, lower_is_better=lower)
         siblings = self.siblings if len(nights) < YOUNG else None
-        least = None
+        least, examined = None, None
         if len(nights) >= needed:
             if self.with_smallest:
                 past = series.part(0, len(series) - 1)
                 least = smallest_slowdown(past, policy.reported_from, siblings)
             releases = release_odds(points)
-            changes = changes_of_last_night(series, releases, siblings)
-            change = _of_tonight(changes, series, policy)
+            examined = examine_last_night(series, releases, siblings)
+            change = _of_tonight(examined.changes, series, policy) if examined else None
             if change is not None:
                 known = "for the new version", float(releases[change.first])
                 return self._changed(points, change, len(nights), least, known, policy)
@@ -78,9 +85,8 @@ class ChangeDetector:
                 f"{len(nights)} comparable nights before this one; {needed} are needed.",
                 history=len(nights),
             )
-        return _unchanged(
-            series, tonight, len(nights), least, policy, with_drift=self.with_smallest
-        )
+        described = examined.past if examined and self.with_smallest else None
+        return _unchanged(series, tonight, len(nights), least, policy, described)
 
     def _changed_with_nodes(
         self,
@@ -186,9 +192,12 @@ def _unchanged(
     history: int,
     least: float | None,
     policy: RegressionPolicy,
-    *,
-    with_drift: bool,
+    described: LevelEstimate | None,
 ) -> Judgement:
+    """Return the judgement of a night without a change.
+
+    `described` is what `estimate_level` says of all nights; None where no drift is looked for.
+    """
     past = estimate_level(series.part(0, len(series) - 1))
     level = past.values[past.base :][-REFERENCE:]
     baseline = math.exp(-median(level) if policy.judged.lower_is_better else median(level))
@@ -209,7 +218,9 @@ def _unchanged(
     if watched:
         sentence += "; one such night is watched, two are a change"
     # The longest drift first: the search for levels cuts a drift into small steps.
-    drift = (drift_of(series) or drift_of(series, past.base)) if with_drift else None
+    drift = drift_of(series, described=described) if described else None
+    if described and drift is None and past.base:
+        drift = drift_of(series, past.base)
     if drift is not None:
         if policy.judged.lower_is_better:
             drift = drift.inverted()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nightbench.detection.levels import FEWEST_FOR_DRIFT as FEWEST
-from nightbench.detection.levels import estimate_level
+from nightbench.detection.levels import LevelEstimate, estimate_level
 from nightbench.detection.robust import Floats, noise_of_differences, winsorised
 from nightbench.detection.series import Series
 
@@ -45,16 +45,19 @@ class Drift:
         return replace(self, change=1 / (1 + self.change) - 1)
 
 
-def drift_of(series: Series, start: int = 0) -> Drift | None:
+def drift_of(
+    series: Series, start: int = 0, described: LevelEstimate | None = None
+) -> Drift | None:
     """Return the drift of the nights from `start` on; None where there is none.
 
     The series is level until the drift begins. The error accounts for noise that is correlated over
-    a few nights, which plain least squares takes for a slope.
+    a few nights, which plain least squares takes for a slope. `described` is `estimate_level` of
+    these nights, where it is known.
     """
     nights = len(series) - start
     if nights < FEWEST:
         return None
-    values = estimate_level(series.part(start, len(series))).values
+    values = (described or estimate_level(series.part(start, len(series)))).values
     noise = max(noise_of_differences(values), 1e-4)
     values = winsorised(values, noise)
     day = series.day[start:]

@@ -51,6 +51,9 @@ SLOW_DEPTH, FAST_DEPTH = 0.08, 0.04
 WIDER = 1.09
 """By how much the intervals of steps are widened for what their model of noise leaves out."""
 
+UNEXPLAINED = 12.0
+"""Standard errors of the level beyond which it explains nothing: 1e-31."""
+
 ALIKE_NIGHTS = 120
 """Last nights of the past whose resemblance to their neighbours is measured."""
 
@@ -321,20 +324,16 @@ def _bayes_factors(
     about the level.
     """
     sigma, slow = before.sigma[:, None], before.slow[:, None]
-    error = float(before.sigma.mean()) / math.sqrt(distances.shape[1])
-    grid = np.stack([np.concatenate([_COARSE, median(row) + error * _FINE]) for row in distances])
-    grid.sort(axis=1)
-    cell = np.empty_like(grid)
-    cell[:, 1:-1] = (grid[:, 2:] - grid[:, :-2]) / 2
-    cell[:, 0], cell[:, -1] = grid[:, 1] - grid[:, 0], grid[:, -1] - grid[:, -2]
+    grid, cell = _grid(distances, float(before.sigma.mean()), level_variances, sign)
     off = distances[:, :, None] - grid[:, None, :]
+    spread = 1 + np.square(off * (1 / (sigma * math.sqrt(TAILS))))
+    # To the power of (TAILS + 1) / 2.
+    core = ((1 - slow) * _CORE / sigma) / (spread * spread * spread)
     is_slower = off < 0
-    spread = 1 + (off / sigma) ** 2 / TAILS
-    core = _CORE / sigma / (spread * spread * spread)  # to the power of (TAILS + 1) / 2
-    # Whichever is negative.
-    wild = np.exp(np.minimum(off / SLOW_DEPTH, off / -FAST_DEPTH))
-    wild *= np.where(is_slower, 0.9 / SLOW_DEPTH, 0.1 / FAST_DEPTH)
-    density = np.log((1 - slow) * core + slow * wild)
+    wild = np.exp(off * np.where(is_slower, 1 / SLOW_DEPTH, -1 / FAST_DEPTH))
+    wild *= np.where(is_slower, slow * (0.9 / SLOW_DEPTH), slow * (0.1 / FAST_DEPTH))
+    wild += core
+    density = np.log(wild, out=wild)
     total = density.sum(axis=1)
     likelihood = np.exp(total - total.max(axis=1, keepdims=True))
     nothing = np.exp(-0.5 * grid**2 / level_variances[:, None]) * cell
@@ -363,3 +362,28 @@ def _bayes_factors(
         )
         for k in range(len(grid))
     ]
+
+
+def _grid(
+    distances: Floats, sigma: float, level_variances: Floats, sign: int
+) -> tuple[Floats, Floats]:
+    """Return the steps that are tried for each assumption about the level, and their widths.
+
+    Those of the other sign that the error of the level cannot explain are left out.
+    """
+    nights = distances.shape[1]
+    ordered = np.sort(distances, axis=1)
+    middle = 0.5 * (ordered[:, (nights - 1) // 2] + ordered[:, nights // 2])
+    grid = np.empty((len(distances), len(_COARSE) + len(_FINE)))
+    grid[:, : len(_COARSE)] = _COARSE
+    grid[:, len(_COARSE) :] = middle[:, None] + sigma / math.sqrt(nights) * _FINE
+    grid.sort(axis=1)
+    cell = np.empty_like(grid)
+    cell[:, 1:-1] = (grid[:, 2:] - grid[:, :-2]) / 2
+    cell[:, 0], cell[:, -1] = grid[:, 1] - grid[:, 0], grid[:, -1] - grid[:, -2]
+    reach = UNEXPLAINED * math.sqrt(level_variances.max())
+    if sign < 0:
+        kept = slice(0, int((grid <= reach).sum(axis=1).max()))
+    else:
+        kept = slice(int((grid < -reach).sum(axis=1).min()), grid.shape[1])
+    return grid[:, kept], cell[:, kept]

@@ -64,7 +64,7 @@ def earlier_visits(depth: Floats, distinct: float) -> Visits:
         depth: of each night, 0 at the present level and 1 at the other one.
         distinct: distance of the levels in standard deviations of a night.
     """
-    near = np.clip(depth + 0.5 - BOUNDARY, -0.5, 1.0)
+    near = np.minimum(np.maximum(depth + (0.5 - BOUNDARY), -0.5), 1.0)
     scaled = distinct * distinct / TAILS
     gains = (TAILS + 1) / 2 * np.log((1 + scaled * near**2) / (1 + scaled * (near - 1) ** 2))
     odds, walk = _BEGINS_AWAY, []
@@ -78,9 +78,9 @@ def earlier_visits(depth: Floats, distinct: float) -> Visits:
         odds += gain
         walk.append(odds)
     is_away = _likeliest_path(np.array(walk))
-    edges = np.flatnonzero(np.diff(is_away)) + 1
+    edges = np.flatnonzero(is_away[1:] != is_away[:-1]) + 1
     # The first run has no beginning, the last one no end.
-    inner = np.diff(edges)[is_away[edges[:-1]]]
+    inner = (edges[1:] - edges[:-1])[is_away[edges[:-1]]]
     longest = int(inner.max(initial=0))
     return Visits(len(inner), int(inner.sum()), int((~is_away).sum()), longest)
 
