@@ -79,3 +79,42 @@ def test_jax_asks_for_the_precision_of_the_case(
     tf32, bf16 = found(code, "tf32", "bf16")
     assert products(tf32) == ["f32 f32 f32 HIGHEST"] * 2
     assert products(bf16) == ["f32 f32 f32 DEFAULT"] * 2
+
+
+def test_tensorflow2_computes_in_the_precision_of_the_case(
+    interpreter: Callable[[str], str], tmp_path: Path
+) -> None:
+    def found(code: Path, *modes: tuple[str, str]) -> list[Any]:
+        case = {"line": "tensorflow2", "workload": "vgg16_cifar"}
+        cases = [{**case, "precision": each, "compiler": compiler} for each, compiler in modes]
+        return traced(
+            interpreter("tensorflow2"), tmp_path, "tensorflow2_gpu_graph.py", code, *cases
+        )
+
+    def products(graph: Any) -> set[str]:
+        forward = ("Conv2D", "MatMul")
+        backward = ("Conv2DBackpropInput", "Conv2DBackpropFilter")
+        return {name for op in (*forward, *backward) for name in graph["types"][op]}
+
+    modes = ("fp32", "none"), ("tf32", "none"), ("bf16", "xla"), ("fp16", "xla")
+    fp32, tf32, bf16, fp16 = found(BENCHMARKS, *modes)
+    named = {"bfloat16": bf16, "float16": fp16, "float32": fp32}
+    for name, graph in {**named, "TF32": tf32}.items():
+        assert products(graph) == {name if graph is not tf32 else "float32"}
+        # Weights are updated in float32, in which the loss is computed too.
+        for op in ("ResourceApplyAdam", "SparseSoftmaxCrossEntropyWithLogits"):
+            assert graph["types"][op] == ["float32"]
+        assert graph["tf32"] is (graph is tf32)
+        assert ("IsFinite" in graph["types"]) is (graph is fp16)
+        assert graph["compiled"] == (["_backward", "_update"] if graph in (bf16, fp16) else [])
+    code = without(
+        tmp_path,
+        "tensorflow2/trainer.py",
+        ("TYPES.get(context.precision, tf.float32)", "tf.float32"),
+        ('context.precision == "tf32")', "False)"),
+        ("tf.function(self._backward, jit_compile=True)", "tf.function(self._backward)"),
+    )
+    tf32, bf16 = found(code, *modes[1:3])
+    assert products(bf16) == {"float32"}
+    assert bf16["compiled"] == ["_update"]
+    assert not tf32["tf32"]
