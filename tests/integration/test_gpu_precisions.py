@@ -8,12 +8,14 @@ its casts left out shows that they would be missed.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.test_gpu_programs import gpu_environment
 from tests.shipped import shipped
 
 from nightbench.testkit.gangs import BENCHMARKS, job_of
@@ -118,3 +120,65 @@ def test_tensorflow2_computes_in_the_precision_of_the_case(
     assert products(bf16) == {"float32"}
     assert bf16["compiled"] == ["_update"]
     assert not tf32["tf32"]
+
+
+@pytest.fixture(scope="module")
+def pytorch(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """PyTorch for CUDA: tensors without values may lie on a GPU that is not there."""
+    with pytest.MonkeyPatch.context() as changed:
+        # A folder of wheels may hold the one for CPUs alone, which has the same version.
+        changed.setenv("PIP_CONFIG_FILE", os.devnull)
+        for name in ("PIP_FIND_LINKS", "UV_FIND_LINKS"):
+            changed.delenv(name, raising=False)
+        card = "NVIDIA H100, 590.48.01, 9.0"
+        return gpu_environment(tmp_path_factory.mktemp("gpu"), "pytorch", "cuda13", card)
+
+
+@pytest.mark.large
+def test_pytorch_computes_in_the_modes_of_the_case(pytorch: str, tmp_path: Path) -> None:
+    def found(code: Path, *modes: dict[str, str]) -> list[Any]:
+        cases = [{"line": "pytorch", "workload": "vgg16_cifar", **each} for each in modes]
+        return traced(pytorch, tmp_path, "pytorch_gpu_program.py", code, *cases)
+
+    def products(step: Any) -> set[str]:
+        of = ("convolution", "convolution_backward", "addmm", "mm")
+        return {name for op in of for name in step["types"]["aten::" + op]}
+
+    precisions = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+    steps = found(BENCHMARKS, *({"precision": each} for each in precisions))
+    for (name, dtype), step in zip(precisions.items(), steps, strict=True):
+        assert products(step) == {dtype}
+        # Weights are updated in float32, and the loss is a mean in float32.
+        for op in ("_fused_adam_", "nll_loss_forward"):
+            assert step["types"]["aten::" + op] == ["float32"]
+        assert step["tf32"] == [name == "tf32"]
+        unscaled = "aten::_amp_foreach_non_finite_check_and_unscale_"
+        assert (unscaled in step["types"]) is (name == "fp16")
+    last = {"precision": "fp32", "layout": "channels_last"}
+    gpt2 = {"workload": "gpt2", "precision": "bf16"}
+    kernels = ("sdpa_math", "sdpa_flash", "sdpa_efficient", "sdpa_cudnn")
+    updates = ("optimizer_fused", "optimizer_foreach", "optimizer_for_loop")
+    tuned = [{**gpt2, "tuning": each} for each in (*kernels, *updates)]
+    modes = [step["modes"] for step in found(BENCHMARKS, last, *tuned)]
+    assert modes[0] == {"layout": "channels_last"}
+    assert modes[1:] == [{"tuning": each["tuning"]} for each in tuned]
+    code = without(
+        tmp_path,
+        "pytorch/trainer.py",
+        ("AUTOCAST.get(self.context.precision)", "None"),
+        ('context.precision == "tf32"', "False"),
+        ("layout = torch.channels_last\n", "pass\n"),
+        ("self.device, memory_format=layouts[name])", "self.device)"),
+        ("tuning.attention(self.tuning)", 'tuning.attention("sdpa_math")'),
+        (
+            "make(self.model.parameters(), params, **updates)",
+            "make(self.model.parameters(), params)",
+        ),
+    )
+    bf16, tf32, *others = found(
+        code, {"precision": "bf16"}, {"precision": "tf32"}, last, tuned[1], tuned[5]
+    )
+    assert (products(bf16), tf32["tf32"]) == ({"float32"}, [False])
+    assert [step["modes"] for step in others] == [{"layout": "default"}] + [
+        {"tuning": "default"}
+    ] * 2

@@ -32,10 +32,12 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
     return gpu_environment(tmp_path_factory.mktemp("gpu"), "paddle1", "cuda10")
 
 
-def gpu_environment(folder: Path, line: str, variant: str) -> str:
+def gpu_environment(
+    folder: Path, line: str, variant: str, card: str = "Tesla V100, 450.80.02, 7.0"
+) -> str:
     """An environment for GPUs, built as on a node that has one: its driver is a line of text."""
     tool = folder / "nvidia-smi"
-    tool.write_text("#!/bin/sh\necho Tesla V100, 450.80.02, 7.0\n")
+    tool.write_text(f"#!/bin/sh\necho {card}\n")
     tool.chmod(0o755)
     with pytest.MonkeyPatch.context() as changed:
         changed.setenv("PATH", f"{folder}:{os.environ['PATH']}")
