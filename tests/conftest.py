@@ -26,8 +26,8 @@ TOGETHER = (
 SINGLY = tuple(
     f"integration/test_{name}.py"
     for name in (
-        *("dgc", "first_step", "flops_counted", "modes_used", "parameter_servers", "ranks_agree"),
-        *("recompute", "sharding", "splits", "weights_move"),
+        *("dgc", "first_step", "flops_counted", "gpu_precisions", "modes_used"),
+        *("parameter_servers", "ranks_agree", "recompute", "sharding", "splits", "weights_move"),
     )
 )
 """Files of integration/ that start no servers: their tests train for up to minutes each, with

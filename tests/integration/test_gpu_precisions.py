@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,21 @@ import pytest
 from tests.integration.test_gpu_programs import gpu_environment
 from tests.shipped import shipped
 
-from nightbench.testkit.gangs import BENCHMARKS, job_of
+from nightbench.testkit.gangs import BENCHMARKS, job_of, refused, run_gang
 
 pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(900)]
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
 
-def traced(python: str, folder: Path, script: str, code: Path, *cases: dict[str, Any]) -> list[Any]:
+def traced(
+    python: str,
+    folder: Path,
+    script: str,
+    code: Path,
+    *cases: dict[str, Any],
+    words: Sequence[str] = (),
+) -> list[Any]:
     """What a script prints of each case's trainer: a line of JSON."""
     jobs = []
     for number, axes in enumerate(cases):
@@ -34,7 +41,7 @@ def traced(python: str, folder: Path, script: str, code: Path, *cases: dict[str,
         jobs.append(folder / f"job-{number}.json")
         jobs[-1].write_text(json.dumps(job))
     done = subprocess.run(
-        [python, SCRIPTS / script, code, *jobs], capture_output=True, text=True, check=False
+        [python, SCRIPTS / script, code, *jobs, *words], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
@@ -182,3 +189,48 @@ def test_pytorch_computes_in_the_modes_of_the_case(pytorch: str, tmp_path: Path)
     assert [step["modes"] for step in others] == [{"layout": "default"}] + [
         {"tuning": "default"}
     ] * 2
+
+
+def test_pytorch_exchanges_gradients_in_bf16(
+    interpreter: Callable[[str], str], tmp_path: Path
+) -> None:
+    """The hook that PyTorch keeps for NCCL, over gloo: it is told that there is an NCCL."""
+
+    def outside(folder: Path, tuning: str) -> set[str]:
+        folder.mkdir()
+        written = "tuning.replicated(self.model, self.tuning,"
+        instead = f"tuning.replicated(self.model, {tuning},"
+        code = without(folder, "pytorch/trainer.py", (written, instead))
+        with (code / "frameworks" / "pytorch" / "runtime.py").open("a") as runtime:
+            runtime.write('torch.version.cuda = "13.0"\n')
+            runtime.write("dist.is_nccl_available = lambda: True\n")
+            runtime.write("torch.cuda.nccl.version = lambda: (2, 27)\n")
+        axes = {"strategy": "collective", "tuning": "ddp_bf16"}
+        job = job_of("pytorch", "gpt2", 2, code=code, **axes)
+        return set(refused(job, run_gang(folder, job, interpreter("pytorch"), code=code)))
+
+    assert outside(tmp_path / "whole", "self.tuning") == set()
+    assert outside(tmp_path / "broken", '"default"') == {"mode_used"}
+
+
+def test_tensorflow1_has_xla_compile_what_lies_on_gpus(
+    interpreter: Callable[[str], str], tmp_path: Path
+) -> None:
+    def found(code: Path, *compilers: str) -> list[Any]:
+        case = {"line": "tensorflow1", "workload": "simnet_bow"}
+        cases = [{**case, "compiler": each} for each in compilers]
+        python = interpreter("tensorflow1")
+        steps = traced(python, tmp_path, "tensorflow_xla_clusters.py", code, *cases)
+        return [step["operators"] for step in steps]
+
+    assert found(BENCHMARKS, "xla", "none") == [["_XlaCompile", "_XlaRun"], []]
+    left_out = 'if case["compiler"] == "xla":', "if False:"
+    assert found(without(tmp_path, "tensorflow1/runtime.py", left_out), "xla") == [[]]
+
+
+def test_paddle3_casts_to_float16(interpreter: Callable[[str], str], tmp_path: Path) -> None:
+    """Its wheel for CPUs refuses the first product, and says what it was given."""
+    case = {"line": "paddle3", "workload": "vgg16_cifar", "precision": "fp16"}
+    script, word = "paddle_gpu_program.py", "trainer-0"
+    with pytest.raises(AssertionError, match=r"op: conv2d, .*input\.dtype: float16"):
+        traced(interpreter("paddle3"), tmp_path, script, BENCHMARKS, case, words=[word])
