@@ -91,6 +91,7 @@ def test_steady_controls_did_not_move(lab: Lab) -> None:
     verdict = lab.judged(lambda _: both)[STEADY.case_id]
     assert verdict.kind == "regressed"
     assert "the controls of the same nights did not move with it" in verdict.sentence
+    assert 0 < (verdict.smallest_slowdown or 0) < 0.1
 
 
 def test_without_controls_nothing_is_said_and_the_verdict_is_the_same(lab: Lab) -> None:

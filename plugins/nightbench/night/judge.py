@@ -37,7 +37,7 @@ from nightbench.detection.factors import NightRow, SharedMovement
 from nightbench.night.case_controls import controls_of_cases
 from nightbench.night.detector_grade import DetectorGrades, grade_detector
 from nightbench.night.paired_night import after, paired_cases
-from nightbench.night.shared_night import CHANGES, judge_shared, placements, remaining
+from nightbench.night.shared_night import CHANGES, JudgedCase, judge_shared, placements, remaining
 from nightbench.night.suspected_regressions import confirm_suspects
 from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan
@@ -261,18 +261,13 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
         siblings=siblings,
     )
     # Changed cases are judged again with the controls of their nodes, which add evidence only.
-    changed = [v.case_id for v, _ in cases if v.kind in CHANGES and by_throughput]
-    with_controls = {
-        case_id: judge_cases(
-            run,
-            [case_id],
-            measured,
-            histories,
-            plan.policy,
-            ChangeDetector(controls=controls, siblings=siblings.get(case_id)),
-        )[0]
-        for case_id, controls in controls_of_cases(warehouse.causes, run, changed).items()
-    }
+    changed = {v.case_id: v for v, _ in cases if v.kind in CHANGES and by_throughput}
+    with_controls = {}
+    for case_id, controls in controls_of_cases(warehouse.causes, run, list(changed)).items():
+        lent = siblings.get(case_id)
+        detector = ChangeDetector(with_smallest=False, controls=controls, siblings=lent)
+        (again,) = judge_cases(run, [case_id], measured, histories, plan.policy, detector)
+        with_controls[case_id] = _with_smallest(again, changed[case_id].smallest_slowdown)
     cases = [with_controls.get(case[0].case_id, case) for case in cases]
     judged = JudgedCases(cases, histories)
     if is_shared:
@@ -298,6 +293,15 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
     judged = replace(judged, cases=after(judged.cases, paired))
     warehouse.series.store_verdicts(judged.verdicts)
     return judged
+
+
+def _with_smallest(case: JudgedCase, smallest: float | None) -> JudgedCase:
+    """Return a case with its smallest slowdown, which takes longer than all else."""
+    verdict, judgement = case
+    return (
+        replace(verdict, smallest_slowdown=smallest),
+        judgement and replace(judgement, smallest_slowdown=smallest),
+    )
 
 
 def _measurement(run: Run, planned: PlannedCase, measured: MeasuredCase) -> Measurement:
