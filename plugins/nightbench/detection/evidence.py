@@ -224,7 +224,7 @@ def evidence_of(before: NightsBefore, tail: Floats, sign: int) -> Evidence:
         len(tail),
         drifting,
         before.worth * drifting.log_factor,
-        before.worth * steady.log_factor,
+        before.worth * steady,
         visits,
         earlier,
     )
@@ -317,11 +317,11 @@ def _noise(
 
 def _bayes_factors(
     distances: Floats, before: NightsBefore, level_variances: Floats, sign: int
-) -> list[_BayesFactor]:
+) -> tuple[_BayesFactor, float]:
     """Return the evidence for a change of `sign` against none, on a grid of steps.
 
-    `distances` of each night from the level and `level_variances` have one row for each assumption
-    about the level.
+    `distances` of each night from the level and `level_variances` have one row for each of two
+    assumptions about the level; of the second one, the logarithm of the Bayes factor is returned.
     """
     sigma, slow = before.sigma[:, None], before.slow[:, None]
     grid, cell = _grid(distances, float(before.sigma.mean()), level_variances, sign)
@@ -342,26 +342,24 @@ def _bayes_factors(
     posterior = likelihood * change
     evidence = posterior.sum(axis=1) + 1e-300
     none = (likelihood * nothing).sum(axis=1) / nothing.sum(axis=1) + 1e-300
-    best = np.argmax(np.where(change > 0, total, -np.inf), axis=1)
-    posterior /= evidence[:, None]
-    step = (posterior * grid).sum(axis=1)
+    log_factors = np.log(evidence) - np.log(none)
+    steps, change = grid[0], change[0]
+    best = int(np.argmax(np.where(change > 0, total[0], -np.inf)))
+    step = float((posterior[0] / evidence[0] * steps).sum())
     # Nights that resemble each other say less of the size, and the level before is an estimate too.
-    reached = np.cumsum(likelihood**before.worth * change, axis=1)
-    reached /= reached[:, -1:] + 1e-300
-    margin = Z_90 * np.sqrt(level_variances)
-    ends = [np.interp((0.05, 0.95), reached[k], grid[k]) for k in range(len(grid))]
-    half = WIDER * np.hypot(np.array(ends) - step[:, None], margin[:, None])
-    return [
-        _BayesFactor(
-            math.log(evidence[k]) - math.log(none[k]),
-            float(step[k]),
-            float(step[k] - half[k, 0]),
-            float(step[k] + half[k, 1]),
-            tuple(density[k, :, int(np.searchsorted(grid[k], 0.0))].tolist()),
-            tuple(density[k, :, best[k]].tolist()),
-        )
-        for k in range(len(grid))
-    ]
+    reached = np.cumsum(likelihood[0] ** before.worth * change)
+    reached /= reached[-1] + 1e-300
+    margin = Z_90 * math.sqrt(level_variances[0])
+    low, high = np.interp((0.05, 0.95), reached, steps)
+    drifting = _BayesFactor(
+        float(log_factors[0]),
+        step,
+        step - WIDER * math.hypot(low - step, margin),
+        step + WIDER * math.hypot(high - step, margin),
+        tuple(density[0, :, int(np.searchsorted(steps, 0.0))].tolist()),
+        tuple(density[0, :, best].tolist()),
+    )
+    return drifting, float(log_factors[1])
 
 
 def _grid(
