@@ -21,8 +21,9 @@ BACKWARD = "        self.scaler.scale(loss).backward()\n"
 LEFT_OUT = BACKWARD.replace("(loss)", "(loss / 2)")
 EXPERTS = "        if context.devices_of_experts > 1:\n            from"
 REPLICAS = EXPERTS.replace("context.devices_of_experts > 1", "False")
-SPLIT = {"trainers": 2, "strategy": "collective", "expert": 2}
-TUNED = {"trainers": 2, "strategy": "collective", "tuning": "ddp_powersgd"}
+RANKS = {"trainers": 2, "strategy": "collective"}
+SPLIT = {**RANKS, "expert": 2}
+TUNED = {**RANKS, "tuning": "ddp_powersgd"}
 UNTUNED = ("tuning.replicated(self.model, self.tuning", 'tuning.replicated(self.model, "default"')
 MADE = "        self.model = network.model(params)\n"
 CONTIGUOUS = f"""{MADE}        self.model.register_forward_pre_hook(
@@ -47,6 +48,7 @@ CONTIGUOUS = f"""{MADE}        self.model.register_forward_pre_hook(
         pytest.param(
             "mixtral", SPLIT, (EXPERTS, REPLICAS), {"mode_used"}, id="experts replicated"
         ),
+        pytest.param("simnet_bow", RANKS, None, set(), id="sparse gradients between ranks"),
         pytest.param("gpt2", TUNED, None, set(), id="tuned"),
         pytest.param("gpt2", TUNED, UNTUNED, {"mode_used"}, id="gradients sent whole"),
         pytest.param(

@@ -34,9 +34,13 @@ class Sent(TorchDispatchMode):
         """Counts a collective, and calls any function."""
         if any(issubclass(each, DTensor) for each in types):
             return NotImplemented  # It comes back as what it is made of.
-        found = func(*args, **(kwargs or {}))
         name = func._schema.name
-        if name.startswith(("c10d::", "_c10d_functional::")):
+        # Their sum takes the place of what is sent.
+        gathered = _sparse_bytes(args[0]) if name == "c10d::allreduce_" else 0
+        found = func(*args, **(kwargs or {}))
+        if gathered:
+            self.bytes += gathered * (_ranks(args) - 1)
+        elif name.startswith(("c10d::", "_c10d_functional::")):
             self.bytes += _sent(name.rpartition("::")[2], args, found)
         return found
 
@@ -54,6 +58,12 @@ def _sent(name, args, found):
         raise RuntimeError("found the collective {}; nobody has said what it sends".format(name))
     whole, ranks = max(_bytes(each) for each in (*args, found)), _ranks(args)
     return RING[name] * whole * (ranks - 1) // ranks
+
+
+def _sparse_bytes(tensors):
+    """Of sparse gradients, which each rank sends to all others, and gets theirs to add up."""
+    sparse = [each for each in tensors if each.is_sparse]
+    return sum(each._indices().nbytes + each._values().nbytes for each in sparse)
 
 
 def _bytes(tensors):
