@@ -68,6 +68,7 @@ def test_cases_that_share_no_node_are_measured_at_once(live: Live) -> None:
     assert all(len({nodes[case_id] for case_id in pair}) == 2 for pair in at_once)
 
 
+@pytest.mark.large
 def test_a_fall_is_measured_again_before_its_message_is_sent(
     live: Live, inbox: Inbox, tmp_path: Path
 ) -> None:

@@ -82,6 +82,7 @@ def _as_xla(terms: dict[str, float], params: dict[str, Any]) -> float:
     return math.fsum(flops * computed.get(name, 1) for name, flops in terms.items())
 
 
+@pytest.mark.large
 def test_formulas_are_what_xla_counts(interpreter: Callable[[str], str]) -> None:
     workloads = load_catalog().workloads
     assert BY_XLA.keys() == {name for name, each in workloads.items() if "jax" in each.frameworks}
