@@ -90,6 +90,7 @@ def test_jax_asks_for_the_precision_of_the_case(
     assert products(bf16) == ["f32 f32 f32 DEFAULT"] * 2
 
 
+@pytest.mark.large
 def test_tensorflow2_computes_in_the_precision_of_the_case(
     interpreter: Callable[[str], str], tmp_path: Path
 ) -> None:
