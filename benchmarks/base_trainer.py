@@ -17,6 +17,10 @@ from readers.prefetch import Prefetched
 ALONE_LIMIT_S = 5.0
 """Time in which the gradients of a trainer that steps alone must show in what it pulls."""
 
+ALONE_STEPS = 30
+"""Steps that it has for that at least, however long they take: some clients send the gradients of
+a dozen steps at once, and a busy machine needs seconds for one look at the weights."""
+
 SETTLE_S = 0.05
 """Time between two looks at weights that no trainer changes any more."""
 
@@ -174,12 +178,13 @@ class Base:
         return arrived
 
     def _moves_alone(self):
-        limit_s = time.monotonic() + ALONE_LIMIT_S
         # What it holds may be older than the others' last gradients: a step fetches those.
         self.step()
-        before = self._settled(limit_s)
-        while time.monotonic() < limit_s:
+        before = self._settled(time.monotonic() + ALONE_LIMIT_S)
+        limit_s, steps = time.monotonic() + ALONE_LIMIT_S, 0
+        while steps < ALONE_STEPS or time.monotonic() < limit_s:
             self.step()
+            steps += 1
             if _differ(before, self.weights()):
                 return True
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,11 +38,17 @@ class Trainer(base_trainer.Base):
         self.initial_weights({"w": (3,)})
         self.held = held
         self.breaks = False
+        self.look_s = 0.0
+        self.queue = 0
+        self.merged = 1
 
     def step(self) -> None:
-        self.held["w"] = self.held["w"] + (0 if self.breaks else 1)
+        self.queue += 1
+        if self.queue % self.merged == 0:
+            self.held["w"] = self.held["w"] + (0 if self.breaks else 1)
 
     def weights(self) -> Any:
+        time.sleep(self.look_s)
         return self.held
 
 
@@ -65,6 +72,14 @@ def pair(**axes: Any) -> list[Trainer]:
 
 def test_each_trainer_sees_its_own_gradients_arrive() -> None:
     assert ask(pair()) == [True, True]
+
+
+def test_it_has_the_steps_for_that_where_looks_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base_trainer, "ALONE_LIMIT_S", 0.01)
+    trainers = pair()
+    for trainer in trainers:
+        trainer.look_s, trainer.merged = 0.02, 13
+    assert ask(trainers) == [True, True]
 
 
 def test_a_trainer_is_found_whose_gradients_do_not_arrive(
