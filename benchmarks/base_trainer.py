@@ -174,6 +174,8 @@ class Base:
             context.runtime.barrier()
             if rank == context.rank:
                 arrived = self._moves_alone()
+            # The others' turns may take minutes.
+            context.tell_progress()
         context.runtime.barrier()
         return arrived
 

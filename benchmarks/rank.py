@@ -65,6 +65,8 @@ class Context:
         self.ends = spec.get("pipeline")
         """What the first and the last stage of a `pipeline` have beside layers."""
         self.seed = job["workload"]["seed"]
+        self.tell_progress = None
+        """Records that this process goes on, where it takes long beside the measured steps."""
         self.role = self.process["role"]
         self.rank = self.process["rank"]
         self.measured = self.process["measured"]
@@ -221,7 +223,8 @@ def main():
         trainer = Slowed(trainer, runtime, sleep_s)
     measured = measure(trainer, runtime, job["protocol"], recorder, drain_file)
 
-    recorder.phase("finish")
+    context.tell_progress = lambda: recorder.phase("finish")
+    context.tell_progress()
     updates = len(measured.step_end_s) - measured.warmup_steps
     weights_moved = trainer.weights_moved(updates)
     again = trainer.step_again()

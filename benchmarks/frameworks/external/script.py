@@ -119,8 +119,10 @@ def _reported(records):
     """Median by name of what lines state beside time and speed, as printed; not of the loss."""
     values = {}
     for record in records:
+        # Samples a second beside a batch are not printed, but computed from it.
+        computed = {"samples_per_s"} if "global_batch_size" in record.others else set()
         for name, value in record.others.items():
-            if name != "loss" and math.isfinite(value):
+            if name not in {"loss", *computed} and math.isfinite(value):
                 values.setdefault(name, []).append(value)
     return {name: statistics.median(each) for name, each in values.items()}
 

@@ -35,10 +35,11 @@ class Sent(TorchDispatchMode):
         if any(issubclass(each, DTensor) for each in types):
             return NotImplemented  # It comes back as what it is made of.
         name = func._schema.name
-        # Their sum takes the place of what is sent.
-        gathered = _sparse_bytes(args[0]) if name == "c10d::allreduce_" else 0
+        sparse = name == "c10d::allreduce_" and any(each.is_sparse for each in args[0])
+        # Before the call: their sum takes the place of what is sent.
+        gathered = sum(map(_sparse_bytes, args[0])) if sparse else 0
         found = func(*args, **(kwargs or {}))
-        if gathered:
+        if sparse:
             self.bytes += gathered * (_ranks(args) - 1)
         elif name.startswith(("c10d::", "_c10d_functional::")):
             self.bytes += _sent(name.rpartition("::")[2], args, found)
@@ -60,10 +61,10 @@ def _sent(name, args, found):
     return RING[name] * whole * (ranks - 1) // ranks
 
 
-def _sparse_bytes(tensors):
-    """Of sparse gradients, which each rank sends to all others, and gets theirs to add up."""
-    sparse = [each for each in tensors if each.is_sparse]
-    return sum(each._indices().nbytes + each._values().nbytes for each in sparse)
+def _sparse_bytes(gradient):
+    """Of different rows, which each rank sends to all others, and gets theirs to add up."""
+    rows = gradient.coalesce()
+    return rows.indices().nbytes + rows.values().nbytes
 
 
 def _bytes(tensors):

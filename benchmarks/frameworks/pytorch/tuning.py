@@ -72,7 +72,7 @@ class Seen(TorchDispatchMode):
         self.operators.add(name)
         if name == "c10d::allreduce_":
             self.reduced.update(each.dtype for each in args[0])
-            self.bytes += sum(each.nbytes for each in args[0])
+            self.bytes += sum(each.nbytes for each in args[0] if not each.is_sparse)
         return func(*args, **(kwargs or {}))
 
 

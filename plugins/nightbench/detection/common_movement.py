@@ -265,11 +265,6 @@ def known_median(values: Floats) -> float:
     return median(known) if len(known) else math.nan
 
 
-def rows_of(mask: Mask) -> Indices:
-    """Return the rows that have a night."""
-    return np.flatnonzero(mask.any(axis=1))
-
-
 def commonest(states: Indices) -> int:
     """Return the commonest state; 0 where none is known."""
     known = states[states > 0]

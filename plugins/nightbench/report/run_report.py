@@ -106,7 +106,7 @@ def absent_figures(rows: Sequence[Row]) -> list[str]:
 def printed_figures(rows: Sequence[Row]) -> list[str]:
     """Return what scripts not of ours printed themselves, a sentence for each case."""
     return [
-        f"{row['case_id']} printed itself: {', '.join(f'{k} {v:g}' for k, v in said.items())}."
+        f"{row['case_id']} printed itself: {', '.join(f'{k} {v:.10g}' for k, v in said.items())}."
         for row in rows
         if (said := row["reported"])
     ]

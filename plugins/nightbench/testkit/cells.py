@@ -19,7 +19,7 @@ NEAR = 0.01
 """Part of the loss by which moved weights are to change it."""
 SLOPE_TOLERANCE = 0.05
 
-TOLERANCES = {"resnet50_v1.5": 5e-3, "se_resnext50_32x4d": 5e-3, "vgg16_cifar": 1e-2}
+TOLERANCES = {"resnet50_v1.5": 3e-3, "se_resnext50_32x4d": 5e-3, "vgg16_cifar": 1e-2}
 """Workload -> by which norms of gradients may differ where batch norms see few pixels at the
 smallest scale, and amplify rounding: PyTorch beside itself, told to use other instructions of the
 same CPU (ONEDNN_MAX_CPU_ISA, ATEN_CPU_CAPABILITY), is 1e-3, 4e-4 and 3e-3 off."""

@@ -109,6 +109,16 @@ def test_a_window_keeps_what_its_lines_print_as_they_print_it():
     assert found.reported == {"tflops_per_device": 52, "mfu_percent": 6}
 
 
+def test_what_a_reader_computes_is_not_what_a_log_prints():
+    line = (
+        " iteration {}/60 | elapsed time per iteration (ms): 500.0 | global batch size: 8 | "
+        "throughput per GPU (TFLOP/s/GPU): 40.5 | lm loss: 7.5 |\n"
+    )
+    text = "".join(map(line.format, (1, 20, 30, 40, 50)))
+    found = window(text, [float(n) for n in range(5)], format_="megatron")
+    assert found.reported == {"tflops_per_device": 40.5, "global_batch_size": 8}
+
+
 def test_a_window_that_is_not_complete_is_none():
     assert window(log_of(range(1, 51, 10)), [float(n) for n in range(5)]) is None
     eight = [float(n) for n in range(8)]

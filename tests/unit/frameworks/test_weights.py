@@ -32,6 +32,7 @@ class Trainer(base_trainer.Base):
         context: Any = SimpleNamespace(
             runtime=runtime, rank=rank, world_size=2, seed=1, batch_size=1, case=case,
             params={}, parameters=None, data_rank=rank, together=1,
+            tell_progress=lambda: None,
         )  # fmt: skip
         data: Any = SimpleNamespace(weights=lambda params, random: {"w": numpy.zeros(3)})
         super().__init__(context, None, data)
