@@ -130,7 +130,7 @@ def test_tensorflow2_computes_in_the_precision_of_the_case(
     assert not tf32["tf32"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def pytorch(tmp_path_factory: pytest.TempPathFactory) -> str:
     """PyTorch for CUDA: tensors without values may lie on a GPU that is not there."""
     with pytest.MonkeyPatch.context() as changed:
