@@ -153,7 +153,7 @@ def test_cancelled_from_elsewhere_it_ends_without_a_verdict(here: Terminal) -> N
     assert marked(comparison_id) == []
 
 
-@pytest.mark.slow
+@pytest.mark.large
 def test_a_build_that_breaks_gives_no_verdict_and_is_named(here: Terminal) -> None:
     done = here.run("ab", *builds(here, "usual", "broken"), "--case", CASE)
     assert done.returncode == 3, done.stdout + done.stderr

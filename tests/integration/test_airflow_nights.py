@@ -51,6 +51,7 @@ def test_a_night_without_room_is_no_failure(live: Live) -> None:
     assert live.launches(run.run_id) == {}
 
 
+@pytest.mark.large
 def test_cases_that_share_no_node_are_measured_at_once(live: Live) -> None:
     dag_run = live.trigger("many")
     run = live.run_of(dag_run)

@@ -97,7 +97,7 @@ def test_cancelled_from_elsewhere_it_stops_and_a_killed_one_says_so(here: Termin
     assert (folder.run() or {})["stopped"] == "cancelled by the user"
 
 
-@pytest.mark.slow
+@pytest.mark.large
 def test_what_cannot_be_tested_is_skipped_and_the_range_is_told(here: Terminal) -> None:
     make_wheel(here.place / "wheels", "1.11.1", 0.03, body="raise ImportError('broken')\n")
     # One that nobody ever published, and one that does not load.

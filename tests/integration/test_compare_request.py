@@ -114,6 +114,7 @@ def test_a_slower_build_fails_the_change(compared: Callable[..., dict[str, Any]]
     assert "| time.sleep |" in comment(row)
 
 
+@pytest.mark.large
 def test_an_equal_build_does_not(compared: Callable[..., dict[str, Any]]) -> None:
     row = compared(0.1, 0.1)
     assert row["state"] == "done"

@@ -222,7 +222,7 @@ def test_builds_that_are_alike_do_not_confirm_and_a_killed_measurement_goes_on(
         (STEP_S, ConfirmationResult.NOT_CONFIRMED, "the level is back"),
     ],
 )
-@pytest.mark.slow
+@pytest.mark.large
 def test_one_build_is_held_against_the_level_before(
     doubt: Doubt,
     spool: Spool,
@@ -259,7 +259,7 @@ def test_a_prefix_that_is_gone_is_inconclusive_and_nothing_is_launched(
     assert spool.comparison(request.comparison_id).case_ids() == []
 
 
-@pytest.mark.slow
+@pytest.mark.large
 def test_what_the_first_rounds_leave_open_gets_more_where_there_is_time(
     doubt: Doubt,
     spool: Spool,

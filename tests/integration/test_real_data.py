@@ -12,7 +12,7 @@ from tests.integration.terminal import Terminal, terminal
 
 from nightbench.testkit.gangs import BENCHMARKS
 
-pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.framework, pytest.mark.large, pytest.mark.timeout(900)]
 
 SUITE = """\
 suite: trial

@@ -137,7 +137,9 @@ def printed(python: str, program: str, *words: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("workload", ["llama", "mixtral"])
-@pytest.mark.parametrize(("precision", "most"), [("fp32", 1.2), ("bf16", 1.5)])
+@pytest.mark.parametrize(
+    ("precision", "most"), [("fp32", 1.2), pytest.param("bf16", 1.5, marks=pytest.mark.large)]
+)
 def test_layers_keep_what_the_plan_counts_at_least(
     interpreter: Callable[[str], str], workload: str, precision: str, most: float
 ) -> None:

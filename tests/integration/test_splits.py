@@ -106,9 +106,10 @@ def sent_by_compiled(folder: Path, ticks: int) -> float:
             *("pytorch", "llama", 2, 1, {}),
             [({"micro_batches": 2, "recompute": "full"}, MOST + ROTATIONS / 2)],
         ),
-        (
+        pytest.param(
             *("pytorch", "llama", 4, 2, MOMENTUM),
             [({"pipeline": 2, "schedule": "gpipe", "micro_batches": 4}, None)],
+            marks=pytest.mark.large,
         ),
         pytest.param(
             *("pytorch", "llama", 4, 2, MOMENTUM),
@@ -160,7 +161,7 @@ def sent_by_compiled(folder: Path, ticks: int) -> float:
                 ),
             ],
         ),
-        (
+        pytest.param(
             *("pytorch", "mixtral", 4, 1, MOMENTUM),
             [
                 ({"expert": 2}, None),
@@ -181,6 +182,7 @@ def sent_by_compiled(folder: Path, ticks: int) -> float:
                     None,
                 ),
             ],
+            marks=pytest.mark.large,
         ),
         (
             *("jax", "mixtral", 2, 1, MOMENTUM),
@@ -205,9 +207,10 @@ def sent_by_compiled(folder: Path, ticks: int) -> float:
             [({"pipeline": 2, "schedule": "gpipe", "micro_batches": 4}, None)],
             marks=pytest.mark.large,
         ),
-        (
+        pytest.param(
             *("jax", "llama", 4, 4, MOMENTUM | DEEP),
             [({"tensor": 2, "pipeline": 2, "schedule": "gpipe", "micro_batches": 4}, None)],
+            marks=pytest.mark.large,
         ),
         (
             *("jax", "llama", 4, 2, MOMENTUM | DEEP),
@@ -231,7 +234,11 @@ def sent_by_compiled(folder: Path, ticks: int) -> float:
             marks=pytest.mark.large,
         ),
         ("jax", "llama", 2, 1, MOMENTUM, [({"micro_batches": 2}, None)]),
-        ("jax", "llama", 4, 2, MOMENTUM, [({"tensor": 2, "shard": 2, "shard_stage": 2}, None)]),
+        pytest.param(
+            *("jax", "llama", 4, 2, MOMENTUM),
+            [({"tensor": 2, "shard": 2, "shard_stage": 2}, None)],
+            marks=pytest.mark.large,
+        ),
         (
             *("paddle3", "llama", 2, 2, {}),
             [
