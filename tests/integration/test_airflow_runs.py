@@ -76,7 +76,7 @@ def test_a_real_framework_is_provisioned_on_its_node_and_measured(live: Live) ->
     assert marked(run.run_id) == []
 
 
-@pytest.mark.slow
+@pytest.mark.large
 def test_a_foreign_script_s_mfu_stands_beside_ours(live: Live) -> None:
     dag_run = live.trigger("foreign")
     run = live.run_of(dag_run)

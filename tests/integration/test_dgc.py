@@ -49,6 +49,7 @@ def test_ranks_agree_and_bytes_follow_the_sparsity(python: str, tmp_path: Path) 
     assert sent[99.9] == pytest.approx(0.001 * PARAMETERS * 8, rel=0.25)
 
 
+@pytest.mark.large
 def test_the_loss_falls_as_that_of_the_dense_exchange(python: str, tmp_path: Path) -> None:
     dense, _ = two_ranks(python, tmp_path / "dense")
     sparse, _ = two_ranks(python, tmp_path / "sparse", compression="dgc", sparsity=99.0)

@@ -53,7 +53,7 @@ CONTIGUOUS = f"""{MADE}        self.model.register_forward_pre_hook(
         pytest.param(
             "vgg16_cifar", {**LAST, "framework": "paddle3"},
             ('self.last = context.case["layout"] == "channels_last"', "self.last = False"),
-            {"mode_used"}, id="layout ignored by PaddlePaddle",
+            {"mode_used"}, id="layout ignored by PaddlePaddle", marks=pytest.mark.large,
         ),
         pytest.param("vgg16_cifar", {**GRAPH, **LAST}, None, set(), id="a graph, channels last"),
         pytest.param(

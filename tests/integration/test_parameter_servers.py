@@ -119,7 +119,7 @@ def test_tables_of_words_are_learnt(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sync", ["sync", "async"])
+@pytest.mark.parametrize("sync", ["sync", pytest.param("async", marks=pytest.mark.large)])
 def test_an_optimizer_with_moments_runs_on_several_servers(
     sync: str, interpreter: Callable[[str], str], tmp_path: Path
 ) -> None:
