@@ -65,7 +65,7 @@ class Context:
         self.ends = spec.get("pipeline")
         """What the first and the last stage of a `pipeline` have beside layers."""
         self.seed = job["workload"]["seed"]
-        self.tell_progress = None
+        self.tell_progress = lambda: None
         """Records that this process goes on, where it takes long beside the measured steps."""
         self.role = self.process["role"]
         self.rank = self.process["rank"]

@@ -273,7 +273,7 @@ def test_killed_in_the_middle_every_repeat_is_launched_once(live: Live) -> None:
     assert (row["status"], row["n"], row["quarantined"]) == ("ok", 3, False)
 
 
-@pytest.mark.large
+@pytest.mark.slow
 def test_while_the_warehouse_is_away_the_run_waits_and_the_next_one_loads_it(live: Live) -> None:
     stack = live.stack
     dag_run = live.trigger("good", repeats=1, run_kind="drill")

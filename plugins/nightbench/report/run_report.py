@@ -302,7 +302,7 @@ def _said(report: RunReport, rows: Sequence[Row]) -> dict[str, Any]:
         "errors": [(named, said) for said, named in errors_once(rows).items()],
         "use_columns": USE_COLUMNS,
         "use": use_rows(rows),
-        "absent": [*absent_figures(rows), *printed_figures(rows)],
+        "remarks": [*absent_figures(rows), *printed_figures(rows)],
         "method": [" ".join(each.split()) for each in method.split("\n\n")],
         "hardware": hardware_rows(report),
         "versions": version_rows(report),

@@ -32,9 +32,10 @@ class Trainer(base_trainer.Base):
         context: Any = SimpleNamespace(
             runtime=runtime, rank=rank, world_size=2, seed=1, batch_size=1, case=case,
             params={}, parameters=None, data_rank=rank, together=1,
-            tell_progress=lambda: None,
+            tell_progress=lambda: self.told.append(rank),
         )  # fmt: skip
         data: Any = SimpleNamespace(weights=lambda params, random: {"w": numpy.zeros(3)})
+        self.told: list[int] = []
         super().__init__(context, None, data)
         self.initial_weights({"w": (3,)})
         self.held = held
@@ -72,7 +73,10 @@ def pair(**axes: Any) -> list[Trainer]:
 
 
 def test_each_trainer_sees_its_own_gradients_arrive() -> None:
-    assert ask(pair()) == [True, True]
+    trainers = pair()
+    assert ask(trainers) == [True, True]
+    # Who waits for another's turn is not taken for idle.
+    assert [trainer.told for trainer in trainers] == [[0, 0], [1, 1]]
 
 
 def test_it_has_the_steps_for_that_where_looks_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
