@@ -184,8 +184,10 @@ class Trainer(Base):
         self.scaler.step(self.optimizer)
         self.scaler.update()
         loss = _whole(loss.detach())
-        # The next step of a CUDA graph writes its result there.
-        self.kept.append(loss.clone() if self.tuning == "compile_cuda_graphs" else loss)
+        # The next step of a CUDA graph writes its result there; on a CPU it lies behind what the
+        # forward has made, which malloc then cannot use again (4 MB a step of gpt2's smallest).
+        copied = self.device.type == "cpu" or self.tuning == "compile_cuda_graphs"
+        self.kept.append(loss.clone() if copied else loss)
 
     def _forward_and_backward(self, batch):
         """Of a batch, in as many parts as the case says; returns the loss."""
