@@ -64,18 +64,34 @@ _STATES = ("exp_avg", "exp_avg_sq")
 def keep_in_bf16(optimizer, device):
     """Lets the states of Adam lie in bfloat16 between steps; updates are computed in float32.
 
-    PyTorch's kernel for GPUs does so with states that are bfloat16 when it finds them. It has none
-    for CPUs: there states are float32 while all are updated.
+    PyTorch's kernel for GPUs does so with states that are bfloat16 when it finds them; older ones
+    (2.11) refuse them, and there is none for CPUs: then states are float32 while all are updated.
     """
-    if device.type == "cuda":
-        for weight in (weight for group in optimizer.param_groups for weight in group["params"]):
-            optimizer.state[weight] = {
-                "step": torch.zeros((), device=device),
-                **{name: torch.zeros_like(weight, dtype=torch.bfloat16) for name in _STATES},
-            }
+    if device.type == "cuda" and _mixes(device):
+        for group in optimizer.param_groups:
+            _begin_in_bf16(optimizer, group["params"], device)
         return
     optimizer.register_step_pre_hook(lambda *_: _cast(optimizer, torch.float32))
     optimizer.register_step_post_hook(lambda *_: _cast(optimizer, torch.bfloat16))
+
+
+def _begin_in_bf16(optimizer, weights, device):
+    for weight in weights:
+        states = {name: torch.zeros_like(weight, dtype=torch.bfloat16) for name in _STATES}
+        optimizer.state[weight] = {"step": torch.zeros((), device=device), **states}
+
+
+def _mixes(device):
+    """Whether the kernel takes states of another type than their weight."""
+    weight = torch.zeros(1, device=device, requires_grad=True)
+    weight.grad = torch.zeros_like(weight)
+    one = torch.optim.AdamW([weight], fused=True)
+    _begin_in_bf16(one, [weight], device)
+    try:
+        one.step()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _cast(optimizer, dtype):
