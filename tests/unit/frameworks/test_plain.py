@@ -94,6 +94,8 @@ def test_what_is_not_written_or_breaks_is_said(
     why = told(code, optimizer="adam")["why"]
     assert why == "the plain loop is not written for optimizer adam"
     assert "not written for layout last" in told(code, layout="last")["why"]
+    for axis, value in [("recompute", "full"), ("tuning", "fast"), ("state_precision", "bf16")]:
+        assert f"not written for {axis} {value}" in told(code, **{axis: value})["why"]
     assert "ended with code 1" in told(code, compiler="boom")["why"]
     assert "RuntimeError: no boom here" in capfd.readouterr().err
     (code / "frameworks/line/plain_loop.py").unlink()
