@@ -25,7 +25,7 @@ class Scope:
         """That of a name."""
         if self.made is None:
             return self.parameters[name]
-        return self.made.setdefault(name, jnp.full(shape, 0.01))
+        return self.made.setdefault(name, jnp.full(shape, 0.01, jnp.float32))
 
     def average(self, name, value):
         """Is kept."""
