@@ -28,13 +28,15 @@ from nightbench.core.variants import Refusal, builds_of, variant_of
 
 SUITE = "acceptance"
 SCALE = "smoke"
-PROTOCOL = Protocol(warmup_steps=2, measured_steps=20, repeats=1)
+PROTOCOL = Protocol(warmup_steps=2, measured_steps=20, repeats=1, min_seconds=1.0)
+"""A second at least: twenty steps of a GPU last less than what opening a window takes may spoil."""
 BATCH = 8
 FEW = 2
 """Devices that a mode is tried at before it is tried at all of a node, and of two."""
 
 _COMBINED = ("precision", "compiler", "execution", "layout")
-_COUNTED = ("tensor", "context", "expert", "micro_batches")
+_OF_ANY = ("recompute", "state_precision", "micro_batches")
+_OF_SEVERAL = ("compression", "tensor", "context", "expert")
 
 
 @dataclass(frozen=True)
@@ -122,18 +124,24 @@ def _modes(framework: FrameworkInfo, cluster: Cluster) -> Iterator[Case]:
             )
         if Strategy.COLLECTIVE in strategies:
             yield replace(pair, **more)
-    if Strategy.COLLECTIVE in strategies:
+    # Where there is one device, what needs no other is tried alone.
+    lone = Strategy.COLLECTIVE not in strategies
+    few = pair
+    if lone:
+        few = replace(pair, strategy=Strategy.SINGLE, nodes=1, devices_per_node=1, trainers=1)
+    else:
         for stage in values("shard_stage"):
             yield replace(pair, shard=2, shard_stage=int(stage))
         for schedule in values("schedule"):
             yield replace(pair, pipeline=2, schedule=schedule, micro_batches=2)
-        for axis in ("compression", "recompute", "state_precision", *_COUNTED):
+    if not lone or Strategy.SINGLE in strategies:
+        for axis in _OF_ANY if lone else (*_OF_ANY, *_OF_SEVERAL):
             for value in values(axis)[1:]:
                 mode: dict[str, Any] = {axis: 2 if value == SEVERAL else value}
-                yield replace(pair, **mode)
+                yield replace(few, **mode)
         for what in values("tuning")[1:]:
             beside = itertools.product(values("precision"), values("compiler"))
-            tuned = [replace(pair, tuning=what, precision=p, compiler=c) for p, c in beside]
+            tuned = [replace(few, tuning=what, precision=p, compiler=c) for p, c in beside]
             yield next((x for x in tuned if not _clash(x, framework, cluster)), tuned[0])
     if Strategy.PARAMETER_SERVER in strategies:
         served = replace(pair, strategy=Strategy.PARAMETER_SERVER, pservers=1)

@@ -17,6 +17,7 @@ from nightbench.night.acceptance_run import with_single_device
 from nightbench.warehouse.acceptance import AcceptedMode
 
 PAIR = Cluster("pair", (Node("n1", "n1", "ssh"), Node("n2", "n2", "ssh")))
+ALONE = dataclasses.replace(PAIR, nodes=PAIR.nodes[:1])
 GPUS = dataclasses.replace(PAIR, device_kind="gpu", devices_per_node=8, compute_capability="9.0")
 
 
@@ -59,7 +60,18 @@ def test_two_devices_lie_on_one_node_where_it_has_them_and_then_come_all(catalog
 
     assert places(GPUS) == {(1, 1), (1, 2), (1, 8), (2, 8)}
     assert places(PAIR) == {(1, 1), (2, 1)}
-    assert places(dataclasses.replace(PAIR, nodes=PAIR.nodes[:1])) == {(1, 1)}
+    assert places(ALONE) == {(1, 1)}
+
+
+def test_what_needs_no_other_device_is_tried_alone_where_there_is_one(catalog: Catalog) -> None:
+    cells = mode_cells(
+        "pytorch", dataclasses.replace(GPUS, nodes=ALONE.nodes, devices_per_node=1), catalog
+    )
+    one = {"recompute_full", "states_bf16", "micro_batches", "inductor compile_cuda_graphs"}
+    assert {f"single {each}" for each in one} <= {*tried(cells)}
+    (why,) = (cell.skipped for cell in cells if cell.mode == "single ddp_fp16")
+    assert "which a lone process has not" in str(why)
+    assert not [cell for cell in cells if "tensor" in cell.mode or "dgc" in cell.mode]
 
 
 @pytest.mark.parametrize(("nodes", "devices"), [(1, 4), (2, 2)])
