@@ -11,6 +11,9 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 import jax
 from jax import numpy as jnp
 
+SHARES_A_PROCESS = True
+"""Nothing that it sets differs from what the trainer has set for the case."""
+
 PRODUCTS = {"fp32": "highest", "tf32": "tensorfloat32"}
 
 

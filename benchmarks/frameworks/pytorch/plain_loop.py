@@ -4,6 +4,9 @@ import contextlib
 
 import torch
 
+SHARES_A_PROCESS = True
+"""Nothing that it sets differs from what the trainer has set for the case."""
+
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 

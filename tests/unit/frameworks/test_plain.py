@@ -74,8 +74,9 @@ class Ending(Counted):
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 
 
-def told(code: Path, optimizer: str = "sgd", **case: str) -> Any:
-    context = SimpleNamespace(case={**CASE, **case}, params={"optimizer": optimizer}, device=None)
+def told(code: Path, optimizer: str = "sgd", device: str | None = None, **case: str) -> Any:
+    params = {"optimizer": optimizer}
+    context = SimpleNamespace(case={**CASE, **case}, params=params, device=device)
     both = Counted()
     return plain.beside(both, both, context, str(code), 3)
 
@@ -100,6 +101,24 @@ def test_what_is_not_written_or_breaks_is_said(
     assert "RuntimeError: no boom here" in capfd.readouterr().err
     (code / "frameworks/line/plain_loop.py").unlink()
     assert told(code) == {"why": "no plain loop is written for line"}
+
+
+def test_on_a_gpu_a_loop_that_says_so_shares_the_process(
+    code: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = code / "frameworks/line/plain_loop.py"
+    script.write_text(f"SHARES_A_PROCESS = True\nimport os\nHERE = os.getpid()\n{LOOP}")
+    monkeypatch.setattr(plain, "Loop", None)
+    found = told(code, device="0")
+    assert len(found["rounds"]) == 3
+    assert all(0 < seconds < math.inf for pair in found["rounds"] for seconds in pair)
+    assert os.getpid() == sys.modules["plain_loop"].HERE
+    assert told(code, device="0", layout="last")["why"].startswith("the plain loop is not written")
+    assert (
+        "the plain loop failed: RuntimeError('no boom here')"
+        in (told(code, device="0", compiler="boom")["why"])
+    )
+    assert "Traceback" in capfd.readouterr().err
 
 
 def test_a_loop_that_died_between_two_questions_loses_no_measurement(code: Path) -> None:
