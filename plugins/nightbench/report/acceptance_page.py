@@ -78,10 +78,16 @@ def _shape(mode: Mode) -> str:
 
 
 def _said(tried: Sequence[Mode]) -> str:
-    found = {
-        f"{last['build_id']} {last['framework_version'] or ''}".strip()
-        + (f", driver {last['driver']}" if last["driver"] else "")
+    told = {
+        (each["build_id"], each["driver"], each["framework_version"])
         for mode in tried
-        if (last := mode["last"])
+        if (each := mode["last"])
+    }
+    # What failed before it told its version is no other build.
+    builds = {(build, driver) for build, driver, version in told if version}
+    found = {
+        f"{build} {version or ''}".strip() + (f", driver {driver}" if driver else "")
+        for build, driver, version in told
+        if version or (build, driver) not in builds
     }
     return "; ".join(sorted(found)) or "Nothing was tried yet."
