@@ -5,7 +5,7 @@ import glob
 import os
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
 
 import jax
 import numpy
@@ -14,6 +14,9 @@ import traffic
 from base_runtime import Base
 from jax._src.lib import _jax
 from jax.experimental import multihost_utils
+
+AHEAD = 16
+"""Steps that may be queued on the device: enough that it never waits for Python."""
 
 
 class Runtime(Base):
@@ -29,7 +32,8 @@ class Runtime(Base):
         jax.config.update("jax_platforms", "cuda" if self.gpu else "cpu")
         self.pending = None
         """What the last step returns; the trainer sets it, `device_sync` waits for it."""
-        self.clock = ThreadPoolExecutor(1)
+        self.queued = deque()
+        """Marks, each a step's loss and when it was there, of steps that may not have ended."""
         if not context.grouped:
             return
         if self.gpu:
@@ -61,18 +65,29 @@ class Runtime(Base):
 
     def device_sync(self):
         """Waits until the device is idle."""
+        self._note(0)
         jax.block_until_ready(self.pending)
 
     def mark(self):
-        """The moment at which the last step's loss is there; a thread waits for it.
+        """The moment at which the last step's loss is there.
 
         JAX has no device events, and its steps return before they have run.
         """
-        return self.clock.submit(_time_when_ready, self.pending and self.pending[-1])
+        mark = [self.pending and self.pending[-1], None]
+        self.queued.append(mark)
+        self._note(AHEAD)
+        return mark
+
+    def _note(self, left):
+        """Notes when steps have ended: those that have, and until at most so many are queued."""
+        while self.queued and (len(self.queued) > left or _is_there(self.queued[0][0])):
+            mark = self.queued.popleft()
+            jax.block_until_ready(mark[0])
+            mark[:] = None, time.perf_counter()
 
     def laps(self, marks):
         """Seconds between neighbouring marks."""
-        return super().laps([mark.result() for mark in marks])
+        return super().laps([noted_s for _, noted_s in marks])
 
     def profile(self, run):
         """The spans of XLA's operators; on GPUs of their kernels on each stream."""
@@ -114,11 +129,9 @@ class Runtime(Base):
 
     def shutdown(self):
         """Leaves together: rank 0 holds the store that the others still speak to."""
-        self.clock.shutdown()
         if self.context.grouped:
             jax.distributed.shutdown()
 
 
-def _time_when_ready(value):
-    jax.block_until_ready(value)
-    return time.perf_counter()
+def _is_there(loss):
+    return loss is None or loss.is_ready()
