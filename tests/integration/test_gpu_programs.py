@@ -101,6 +101,18 @@ def test_gradients_are_compressed(python: str, tmp_path: Path) -> None:
     assert {"dgc", "dgc_momentum"} <= set(operators)
 
 
+@pytest.mark.parametrize("tuning", ["nccl_comm_num_2", "hierarchical_allreduce"])
+def test_the_switches_of_nccl_are_in_the_program(python: str, tmp_path: Path, tuning: str) -> None:
+    axes = {"strategy": "collective", "devices_per_node": 2, "tuning": tuning}
+    assert proved(python, tmp_path, 4, **axes)["modes"] == {"tuning": tuning}
+
+
+def test_a_switch_of_nccl_that_is_left_out_is_seen(python: str, tmp_path: Path) -> None:
+    code = broken(tmp_path, "strategy.use_hierarchical_allreduce = True", "pass")
+    axes = {"strategy": "collective", "devices_per_node": 2, "tuning": "hierarchical_allreduce"}
+    assert proved(python, tmp_path, 4, code, **axes)["modes"] == {"tuning": "default"}
+
+
 def test_bert_is_cast_and_updated_in_float32(python: str, tmp_path: Path) -> None:
     axes = {"workload": "bert_base", "strategy": "collective", "precision": "fp16"}
     found = proved(python, tmp_path, 2, **axes)

@@ -146,11 +146,29 @@ class Trainer(Base):
         """Gradients are summed by NCCL, in groups as Fluid makes them; what it sets is stated."""
         strategy = collective.DistributedStrategy()
         strategy.mode = "nccl2"
-        strategy.nccl_comm_num = 1
+        tuning = self.context.case.get("tuning")
+        strategy.nccl_comm_num = 2 if tuning == "nccl_comm_num_2" else 1
+        if tuning == "hierarchical_allreduce":
+            strategy.use_hierarchical_allreduce = True
+            of_a_node = self.context.case["devices_per_node"]
+            strategy.hierarchical_allreduce_inter_nranks = of_a_node
         strategy.fuse_all_reduce_ops = True
         strategy.use_amp = self.context.precision == "fp16"
         strategy.amp_loss_scaling = FIRST_SCALE
         return strategy
+
+    def modes_used(self):
+        """How gradients are summed, by the operator that makes NCCL's communicators."""
+        if self.context.case.get("tuning", "default") == "default":
+            return {}
+        (made,) = (
+            op
+            for op in fluid.default_startup_program().global_block().ops
+            if op.type == "gen_nccl_id"
+        )
+        found = {(1, True): "hierarchical_allreduce", (2, False): "nccl_comm_num_2"}
+        used = made.attr("nccl_comm_num"), made.attr("use_hierarchical_allreduce")
+        return {"tuning": found.get(used, "default")}
 
     @staticmethod
     def _tensor(name):

@@ -86,7 +86,7 @@ def mode_cells(line: str, cluster: Cluster, catalog: Catalog) -> tuple[ModeCell,
         for why in [support.get(cluster.device_kind, "")]
         if isinstance(why, str)
     ]
-    tried = [_tried(each, cluster, catalog) for each in _modes(framework, cluster)]
+    tried = [_tried_somewhere(each, cluster, catalog) for each in _modes(framework, cluster)]
     wider = [wide for cell in tried for wide in _wider(cell, cluster, catalog)]
     return (*tried, *wider, *impossible)
 
@@ -186,6 +186,17 @@ def _refusal(case: Case, cluster: Cluster, catalog: Catalog) -> str | None:
     except UserError as error:
         return str(error)
     return None
+
+
+def _tried_somewhere(mode: Case, cluster: Cluster, catalog: Catalog) -> ModeCell:
+    """A mode at few devices or, where it is refused there, at all of two nodes."""
+    found = _tried(mode, cluster, catalog)
+    if found.case is not None or mode.trainers == 1 or len(cluster.nodes) < 2:
+        return found
+    devices = cluster.devices_per_node
+    all_of_two = replace(mode, nodes=2, devices_per_node=devices, trainers=2 * devices)
+    wide = _tried(all_of_two, cluster, catalog)
+    return wide if wide.case is not None else found
 
 
 def _tried(mode: Case, cluster: Cluster, catalog: Catalog) -> ModeCell:

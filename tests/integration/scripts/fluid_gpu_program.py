@@ -4,8 +4,8 @@
 
 CODE is the folder of the benchmarks. Fluid makes the whole program before it runs any of it: what
 needs a device, running it and reading its variables, is replaced. Prints JSON: `operators`, type ->
-its output types; `precision`, what the trainer's own proof says; `ranks`, among which gradients are
-summed.
+its output types; `precision` and `modes`, what the trainer itself says; `ranks`, among which
+gradients are summed.
 """
 
 import collections
@@ -76,6 +76,7 @@ def main():
             {
                 "operators": {op: sorted(each) for op, each in found.items()},
                 "precision": made.precision_proof(),
+                "modes": made.modes_used(),
                 "ranks": getattr(made.program, "_build_strategy", strategy).num_trainers,
             }
         )

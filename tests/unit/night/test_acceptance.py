@@ -74,6 +74,16 @@ def test_what_needs_no_other_device_is_tried_alone_where_there_is_one(catalog: C
     assert not [cell for cell in cells if "tensor" in cell.mode or "dgc" in cell.mode]
 
 
+def test_what_needs_several_nodes_is_tried_at_all_devices_of_two(catalog: Catalog) -> None:
+    volta = dataclasses.replace(GPUS, compute_capability="7.0")
+    cells = mode_cells("paddle1", volta, catalog)
+    (cell,) = (each for each in cells if "nccl_comm_num_2" in each.mode)
+    assert (cell.devices, cell.is_wide) == ("2x8", True)
+    cells = mode_cells("paddle1", dataclasses.replace(volta, nodes=ALONE.nodes), catalog)
+    (cell,) = (each for each in cells if "hierarchical_allreduce" in each.mode)
+    assert "leaves it out within one" in str(cell.skipped)
+
+
 @pytest.mark.parametrize(("nodes", "devices"), [(1, 4), (2, 2)])
 def test_a_mode_that_has_no_replicas_there_is_not_tried_with_them(
     catalog: Catalog, nodes: int, devices: int
