@@ -129,9 +129,9 @@ def _serve() -> None:
             return
         asked = json.loads(message)
         if asked["checks"]:
-            from nightbench.checks import engine
+            from nightbench.checks import expectations
 
-            engine.load_great_expectations()
+            expectations.load_great_expectations()
         gc.freeze()
         waiting.add(pid := os.fork())
         if pid == 0:

@@ -1,27 +1,21 @@
 """Defines checks, functions of a subject and what they are to return, and runs tables of them.
 
 The tables in `repeats.py` and `measurements.py` are made of `Check` entries. Great Expectations
-judges all their values at once: a row of one frame for each, with the limits of its check. An
-expectation for each check would cost a second of CPU a case, of which the values are the least.
+judges the values of all cases at once (`expectations.py`): a row of one frame for each limit of a
+check.
 """
 
 from __future__ import annotations
 
-import functools
-import gc
-import importlib.machinery
-import importlib.util
-import logging
+import itertools
 import math
-import os
 import sys
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from nightbench.checks.expectations import Pair, unexpected
 from nightbench.core.model import (
     Case,
     CheckResult,
@@ -123,14 +117,18 @@ class Expectation:
     present: bool = False
     """The values are not null."""
 
-    def row(self, context: CheckContext, value: Any) -> tuple[Any, ...]:
-        """Return number, low, high, text and the expected text; null is left out."""
-        if self.present:
-            return float(not _is_null(value)), 1.0, None, None, None
+    def pairs(self, context: CheckContext, value: Any) -> Iterator[Pair]:
+        """Yield what has to hold for a value to be as expected."""
         if self.text:
-            return None, None, None, value, self.text(context)
-        low, high = (x(context) if callable(x) else x for x in (self.low, self.high))
-        return value, low, high, None, None
+            yield None, None, value, self.text(context)
+        elif self.present:
+            yield float(not _is_null(value)), 1.0, None, None
+        else:
+            low, high = (x(context) if callable(x) else x for x in (self.low, self.high))
+            if low is not None:
+                yield value, low, None, None
+            if high is not None:
+                yield high, value, None, None
 
 
 def at_least(limit: Limit) -> Expectation:
@@ -190,6 +188,10 @@ class Check:
             return Severity.FAIL
         return self.severity
 
+    def unstated_in(self, context: CheckContext) -> bool:
+        """Return whether figures are of a log, and it needs what only a rank states."""
+        return self.from_rank and context.from_log
+
     def expected_in(self, context: CheckContext) -> str:
         """Return the expectation of the context's case as text."""
         return self.expected if isinstance(self.expected, str) else self.expected(context)
@@ -216,148 +218,65 @@ _SHOWN = 3
 """Values that a result lists; the rest is counted."""
 
 
-class _Later:
-    """Finds what Great Expectations imports for checks not ours; it runs when it is used."""
+@dataclass(frozen=True)
+class Subjects:
+    """What a table of checks is run on, of one case."""
 
-    names = ("altair", "boto3", "scipy.stats")
-
-    @classmethod
-    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> Any:
-        if name not in cls.names:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if spec is not None and spec.loader is not None:
-            spec.loader = importlib.util.LazyLoader(spec.loader)
-        return spec
-
-
-@contextmanager
-def _light_imports() -> Iterator[None]:
-    """Imports in here take 2.2 s of CPU, not 3.6: what makes objects to stay needs no gc."""
-    collects = gc.isenabled()
-    sys.meta_path.insert(0, _Later)
-    gc.disable()
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(_Later)
-        if collects:
-            gc.enable()
-
-
-@functools.cache
-def load_great_expectations() -> tuple[Any, Any]:
-    """Return the package and a batch definition for frames, made once for each process."""
-    # Read while the package is imported: it posts usage events to a public host otherwise.
-    os.environ["GX_ANALYTICS_ENABLED"] = "false"
-    with warnings.catch_warnings(), _light_imports():
-        # Deprecations inside Great Expectations are not the user's to mend.
-        warnings.simplefilter("ignore")
-        # Before the import: it logs everything that it decorates, at INFO.
-        logging.getLogger("great_expectations").setLevel(logging.WARNING)
-        import great_expectations as gx
-        from great_expectations.data_context.types.base import ProgressBarsConfig
-
-        logging.getLogger("great_expectations.data_context.types.base").setLevel(logging.WARNING)
-        context = gx.get_context(mode="ephemeral")
-        context.variables.progress_bars = ProgressBarsConfig(globally=False)
-        source = context.data_sources.add_pandas("nightbench")
-        asset = source.add_dataframe_asset("frame")
-        return gx, asset.add_batch_definition_whole_dataframe("whole")
+    context: CheckContext
+    rows: Mapping[str, Sequence[CheckedRow]]
+    """The subjects by their kind."""
+    failed: frozenset[int | None] = frozenset()
+    """Repeats that did not end well."""
 
 
 def hold(
-    subject: str,
-    checks: Sequence[Check],
-    rows: Mapping[str, Sequence[CheckedRow]],
-    context: CheckContext,
-    failed: frozenset[int | None] = frozenset(),
-) -> list[CheckResult]:
-    """Return one result for each check and repeat, ordered by repeat and then as in the table.
+    kind: str, checks: Sequence[Check], cases: Sequence[Subjects]
+) -> list[tuple[CheckResult, ...]]:
+    """Return the results of each case: of each check and repeat, by repeat and as in the table.
 
-    `rows` holds the subjects by their kind; those of the kind `subject` name all repeats. `failed`
-    are those that did not end well. A check that needs what only a rank of ours states neither
-    passes nor fails where figures are read from a log: it warns that they are not stated.
+    Subjects of the kind `kind` name all repeats. A check that needs what only a rank of ours states
+    neither passes nor fails where figures are read from a log: it warns that they are not stated.
     """
-    unstated = [check for check in checks if check.from_rank and context.from_log]
-    applicable = [check for check in checks if check.applies(context) and check not in unstated]
     seen = [
-        (check, row, _value(check, context, row))
-        for kind, subjects in rows.items()
-        for check in applicable
-        if check.of == kind
-        for row in subjects
+        (number, check, row, _value(check, case.context, row))
+        for number, case in enumerate(cases)
+        for check in checks
+        if check.applies(case.context) and not check.unstated_in(case.context)
+        for row in case.rows.get(check.of, ())
     ]
-    found: dict[tuple[str, int | None], list[Any]] = defaultdict(list)
-    bad: dict[tuple[str, int | None], list[tuple[str, Any]]] = defaultdict(list)
-    for (check, row, value), is_bad in zip(seen, _unexpected(seen, context), strict=True):
-        found[check.name, row.repeat].append(value)
-        if is_bad:
-            bad[check.name, row.repeat].append((row.process, value))
+    pairs = [list(check.expects.pairs(cases[n].context, value)) for n, check, _, value in seen]
+    found: list[_Found] = [defaultdict(list) for _ in cases]
+    for (number, check, row, value), is_bad in zip(seen, unexpected(pairs), strict=True):
+        found[number][check.name, row.repeat].append((row.process, value, is_bad))
+    return [tuple(_results(kind, checks, case, found[number])) for number, case in enumerate(cases)]
 
-    results = []
 
-    def add(check: Check, repeat: int | None, severity: Severity, success: bool, seen: str) -> None:
-        expected = check.expected_in(context)
-        results.append(CheckResult(subject, repeat, check.name, severity, success, seen, expected))
+_Found = dict[tuple[str, int | None], list[tuple[str, Any, bool]]]
+"""(check, repeat) -> process, value and whether it is bad, of each subject."""
 
-    for repeat in [row.repeat for row in rows[subject]]:
-        for check in applicable:
-            here = check.name, repeat
-            if here not in found or (repeat in failed and not check.of_failed):
-                continue  # No rank or step: another check reports that they are missing.
-            said = _bad_words(check, bad[here]) if here in bad else _good_words(check, found[here])
-            add(check, repeat, check.severity_in(context), here not in bad, said)
-        for check in unstated if repeat not in failed else ():
-            if check.applies(context):
-                add(check, repeat, Severity.WARN, False, NOT_STATED)
-    return results
+
+def _results(
+    kind: str, checks: Sequence[Check], case: Subjects, found: _Found
+) -> Iterator[CheckResult]:
+    context = case.context
+    for row, check in itertools.product(case.rows[kind], checks):
+        values = found.get((check.name, row.repeat))
+        if not check.applies(context) or (row.repeat in case.failed and not check.of_failed):
+            continue
+        if values:
+            bad = [(process, value) for process, value, is_bad in values if is_bad]
+            said = _bad_words(check, bad) if bad else _good_words(check, [x for _, x, _ in values])
+            told = (check.severity_in(context), not bad, said)
+        elif check.unstated_in(context):
+            told = (Severity.WARN, False, NOT_STATED)
+        else:
+            continue  # No rank or step: another check reports that they are missing.
+        yield CheckResult(kind, row.repeat, check.name, *told, check.expected_in(context))
 
 
 def _value(check: Check, context: CheckContext, row: CheckedRow) -> Any:
     value = check.value(context, row.subject)
     return value if value is None or check.expects.text else float(value)
-
-
-def _unexpected(seen: Sequence[tuple[Check, CheckedRow, Any]], context: CheckContext) -> list[bool]:
-    """Return of every value whether it is not as expected."""
-    if not seen:
-        return []
-    import pandas as pd
-
-    gx, batch_definition = load_great_expectations()
-    rows = [check.expects.row(context, value) for check, _, value in seen]
-    frame = pd.DataFrame(rows, columns=["number", "low", "high", "text", "expected"])
-    frame = frame.astype(dict.fromkeys(("number", "low", "high"), "float64"))
-    frame["row"] = range(len(frame))
-    skips = {"ignore_row_if": "either_value_is_missing"}
-    greater = gx.expectations.ExpectColumnPairValuesAToBeGreaterThanB
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # As above.
-        outcome = batch_definition.get_batch(batch_parameters={"dataframe": frame}).validate(
-            gx.ExpectationSuite(
-                name="suite",
-                expectations=[
-                    greater(column_A="number", column_B="low", or_equal=True, **skips),
-                    greater(column_A="high", column_B="number", or_equal=True, **skips),
-                    gx.expectations.ExpectColumnPairValuesToBeEqual(
-                        column_A="text", column_B="expected", **skips
-                    ),
-                ],
-            ),
-            result_format={
-                "result_format": "COMPLETE",
-                "unexpected_index_column_names": ["row"],
-            },
-        )
-    bad = [False] * len(seen)
-    for result in outcome.results:
-        places = result.result.get("unexpected_index_list")
-        if not (result.success or places):
-            raise RuntimeError(f"checks could not be evaluated: {result.exception_info}")
-        for place in places or ():
-            bad[place["row"]] = True
-    return bad
 
 
 def _is_null(value: Any) -> bool:

@@ -15,6 +15,7 @@ from nightbench.checks.engine import (
     Check,
     CheckContext,
     CheckedRow,
+    Subjects,
     at_least,
     at_most,
     equal_to,
@@ -161,10 +162,12 @@ def check_measurements(
 
     `scale` must have run: efficiency is one of the checks.
     """
-    outcome = []
-    for context, measurement in pairs:
-        ended = measurement.status is CaseStatus.OK
-        failed: frozenset[int | None] = frozenset() if ended else frozenset({None})
-        rows = {"measurement": [CheckedRow(None, "", measurement)]}
-        outcome.append(tuple(hold("measurement", MEASUREMENT_CHECKS, rows, context, failed)))
-    return outcome
+    cases = [
+        Subjects(
+            context,
+            {"measurement": [CheckedRow(None, "", measurement)]},
+            frozenset() if measurement.status is CaseStatus.OK else frozenset({None}),
+        )
+        for context, measurement in pairs
+    ]
+    return hold("measurement", MEASUREMENT_CHECKS, cases)

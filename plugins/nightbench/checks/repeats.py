@@ -19,6 +19,7 @@ from nightbench.checks.engine import (
     CheckContext,
     CheckedRow,
     Repeat,
+    Subjects,
     at_least,
     at_most,
     equal_to,
@@ -346,4 +347,5 @@ def check_repeats(
                 for seconds in rank.step_seconds
             ]
     failed = frozenset(r.repeat for r in records if r.status != "ok")
-    return hold("repeat", REPEAT_CHECKS, rows, context, failed)
+    (results,) = hold("repeat", REPEAT_CHECKS, [Subjects(context, rows, failed)])
+    return list(results)

@@ -395,9 +395,9 @@ def test_nothing_measured_gives_no_result():
 
 IMPORTS = """\
 import sys
-from nightbench.checks import engine
+from nightbench.checks import expectations
 assert "great_expectations" not in sys.modules
-engine.load_great_expectations()
+expectations.load_great_expectations()
 not_ours = {"altair.vegalite", "boto3.session", "scipy.linalg"}
 assert not_ours.isdisjoint(sys.modules), not_ours.intersection(sys.modules)
 import scipy.stats
