@@ -16,6 +16,8 @@ pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(900)]
 COMPILED, LAST = {"compiler": "inductor"}, {"layout": "channels_last"}
 GRAPH = {"framework": "paddle3", "execution": "graph"}
 MERGED = {"framework": "paddle3", "tuning": "optimizer_multi_tensor"}
+FUSED = {"framework": "oneflow", "execution": "graph"}
+UNFUSED = ("(name == tuning)", "(False)")
 MADE_OF_LOSS = "torch.compile(self.loss, **tuning.COMPILE.get(self.tuning, {}))"
 BACKWARD = "        self.scaler.scale(loss).backward()\n"
 LEFT_OUT = BACKWARD.replace("(loss)", "(loss / 2)")
@@ -64,6 +66,14 @@ CONTIGUOUS = f"""{MADE}        self.model.register_forward_pre_hook(
         pytest.param(
             "vgg16_cifar", MERGED, ('switches["use_multi_tensor"] = True', "pass"), {"mode_used"},
             id="updates one by one",
+        ),
+        *(
+            pytest.param(
+                "resnet50_v1.5", {**FUSED, "tuning": tuning}, breakage, expected,
+                id=f"{tuning}{' left out' * bool(breakage)}", marks=pytest.mark.large,
+            )
+            for tuning in ("fuse_model_update_ops", "fuse_add_to_output")
+            for breakage, expected in ((None, set()), (UNFUSED, {"mode_used"}))
         ),
         pytest.param(
             "simnet_bow", {}, (BACKWARD, LEFT_OUT), {"losses_of_reference"}, id="half a gradient"

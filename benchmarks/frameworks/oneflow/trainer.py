@@ -58,13 +58,19 @@ SCALE = 128.0
 """Of eager losses in fp16, whose gradients would be zero else: OneFlow 0.9 scales graphs' alone."""
 
 
+FUSIONS = ("fuse_model_update_ops", "fuse_add_to_output")
+"""Passes over graphs: decay becomes a part of the update; a sum, of the operator before it."""
+
+
 class Step(nn.Graph):
     """One step as a graph: forward, backward, update; in mixed precision where it has a type."""
 
-    def __init__(self, model, loss, optimizer, dtype=None):
+    def __init__(self, model, loss, optimizer, dtype=None, tuning="default"):
         super().__init__()
         self.model, self.loss = model, loss
         self.add_optimizer(optimizer)
+        for name in FUSIONS:
+            getattr(self.config, "allow_" + name)(name == tuning)
         if dtype is not None:
             self.config.enable_amp(True, dtype=dtype)
         if dtype == oneflow.float16:
@@ -111,7 +117,8 @@ class Trainer(Base):
             nn.parallel.DistributedDataParallel(self.model)
         self.optimizer = optimizer_of(params, OPTIMIZERS)(self.model.parameters(), params)
         if self.graphed:
-            self.graph = Step(self.model, network.loss, self.optimizer, self.dtype)
+            tuning = context.case.get("tuning", "default")
+            self.graph = Step(self.model, network.loss, self.optimizer, self.dtype, tuning)
         self.batches = self.feed(
             lambda batch: {name: self._tensor(value) for name, value in batch.items()}
         )
@@ -180,9 +187,17 @@ class Trainer(Base):
         return (tensor.to_local() if tensor.is_global else tensor).detach().cpu().numpy()
 
     def modes_used(self):
-        """Whether the step is a graph that OneFlow has compiled."""
+        """Whether the step is a graph that OneFlow has compiled, and what was fused in it."""
         compiled = self.graphed and self.graph._is_compiled
-        return {"execution": "graph" if compiled else "default"}
+        found = {"execution": "graph" if compiled else "default"}
+        if compiled and self.context.case.get("tuning", "default") != "default":
+            operators = [op.user_conf for op in self.graph._full_graph_proto.net.op]
+            fused = {
+                "fuse_model_update_ops": any(_decays(each) for each in operators),
+                "fuse_add_to_output": any("_add_to_output" in each.input for each in operators),
+            }
+            found["tuning"] = next((name for name in FUSIONS if fused[name]), "default")
+        return found
 
     def precision_proof(self):
         """Looks at what a product keeps of 1 + 2^-12: all but float32 round it to 1.
@@ -207,3 +222,8 @@ class Trainer(Base):
             with self.autocast():
                 product = oneflow.matmul(fine, unit)
         return bool((self._own(product.to(oneflow.float32)) == self._own(fine)).all())
+
+
+def _decays(operator):
+    """Whether an operator is an update that decays its weight itself."""
+    return operator.op_type_name.endswith("_update") and operator.attr["l2"].at_float > 0

@@ -140,8 +140,11 @@ def _modes(framework: FrameworkInfo, cluster: Cluster) -> Iterator[Case]:
                 mode: dict[str, Any] = {axis: 2 if value == SEVERAL else value}
                 yield replace(few, **mode)
         for what in values("tuning")[1:]:
-            beside = itertools.product(values("precision"), values("compiler"))
-            tuned = [replace(few, tuning=what, precision=p, compiler=c) for p, c in beside]
+            beside = itertools.product(*map(values, _COMBINED[:3]))
+            tuned = [
+                replace(few, tuning=what, precision=precision, compiler=compiler, execution=how)
+                for precision, compiler, how in beside
+            ]
             yield next((x for x in tuned if not _clash(x, framework, cluster)), tuned[0])
     if Strategy.PARAMETER_SERVER in strategies:
         served = replace(pair, strategy=Strategy.PARAMETER_SERVER, pservers=1)
@@ -150,8 +153,8 @@ def _modes(framework: FrameworkInfo, cluster: Cluster) -> Iterator[Case]:
 
 
 def _clash(mode: Case, framework: FrameworkInfo, cluster: Cluster) -> bool:
-    """Whether a line refuses a tuning together with the mode's precision or compiler."""
-    found = {axis: getattr(mode, axis) for axis in ("tuning", "precision", "compiler")}
+    """Whether a line refuses a tuning with the mode's precision, compiler or execution."""
+    found = {axis: getattr(mode, axis) for axis in ("tuning", *_COMBINED[:3])}
     found["device"] = cluster.device_kind
     return any(
         all(found.get(key) in values for key, values in each.when.items())

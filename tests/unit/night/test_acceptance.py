@@ -74,6 +74,12 @@ def test_what_needs_no_other_device_is_tried_alone_where_there_is_one(catalog: C
     assert not [cell for cell in cells if "tensor" in cell.mode or "dgc" in cell.mode]
 
 
+def test_a_switch_is_tried_with_what_it_needs(catalog: Catalog) -> None:
+    found = tried(mode_cells("oneflow", PAIR, catalog))
+    assert found["collective graph fuse_add_to_output"] != "vgg16_cifar"
+    assert found["collective graph fuse_model_update_ops"] == "resnet50_v1.5"
+
+
 def test_what_needs_several_nodes_is_tried_at_all_devices_of_two(catalog: Catalog) -> None:
     volta = dataclasses.replace(GPUS, compute_capability="7.0")
     cells = mode_cells("paddle1", volta, catalog)
