@@ -7,8 +7,13 @@ write theirs; `nightbench accept` measures by it, too (benchmarks/plain.py). Rou
 of the two goes first, and each is said when it has ended: each starts both anew, which takes a
 minute where a framework compiles (MindSpore's BERT). Each process has one core and one thread, and
 trains for `--seconds` after its first steps. Work of others on the machine disturbs: its load
-average stands beside each figure. `--modes all`: after a line's default its other executions,
-compilers and layouts that a CPU has.
+average stands beside each figure. `--modes all`: after a line's default its other precisions,
+executions, compilers and layouts that the device has; or some modes, by their axes:
+
+    python -m tests.performance lines --gpu --lines pytorch --python /opt/torch/bin/python \
+        --scale full --batch-size 128 --modes "default,precision bf16 layout channels_last"
+
+`--gpu` is for the first GPU of this machine, where the processes run on all cores.
 
 Against a model of transformers, in the environment of the recipe hf-trainer (docs/recipes.md),
 which has the line's PyTorch; `--workload gpt2`, too:
@@ -38,18 +43,18 @@ FEWEST = 5
 """Steps of a process, however long they take."""
 
 
-def modes_of(line: str) -> list[str]:
-    """The default of a line, then what its description says it has on a CPU beside it."""
+def modes_of(line: str, device: str) -> list[str]:
+    """The default of a line, then what its description says it has on a device beside it."""
     axes = json.loads((BENCHMARKS / "frameworks" / line / "framework.json").read_text())["axes"]
-    found = [""]
-    for axis in ("execution", "compiler", "layout"):
+    found = ["default"]
+    for axis in ("precision", "execution", "compiler", "layout"):
         values = axes.get(axis, {})
         # Of a line that always compiles, that is the default.
         if isinstance(values.get("none", True), str):
             continue
         for value, answer in values.items():
-            here = answer.get("cpu") if isinstance(answer, dict) else answer
-            if here is True and value != LINE_AXES[axis]:
+            here = answer.get(device, answer) if isinstance(answer, dict) else answer
+            if not isinstance(here, str) and value != LINE_AXES[axis]:
                 found.append(f"{axis} {value}")
     return found
 
@@ -62,11 +67,21 @@ def on_one_core(python: str, core: int, folder: Path) -> str:
     return str(script)
 
 
-def ours(python: str, line: str, mode: str, given: argparse.Namespace) -> float:
-    """Seconds of a step of a rank as the agent launches it."""
-    axes = dict([mode.split()]) if mode else {}
+def job_in(line: str, mode: str, given: argparse.Namespace) -> Any:
+    """The job of a mode, `precision bf16 layout channels_last` say."""
+    words = mode.split() if mode != "default" else []
+    axes: dict[str, Any] = dict(zip(words[::2], words[1::2], strict=True))
+    if given.scale:
+        axes["scale"] = given.scale
     job = job_of(line, given.workload, trainers=1, strategy="single", **axes)
     job["case"]["batch_size_per_device"] = given.batch_size
+    job["processes"][0]["device"] = "0" if given.gpu else None
+    return job
+
+
+def ours(python: str, line: str, mode: str, given: argparse.Namespace) -> float:
+    """Seconds of a step of a rank as the agent launches it."""
+    job = job_in(line, mode, given)
     job["protocol"] = {
         "warmup_steps": WARMUP,
         "measured_steps": FEWEST,
@@ -82,14 +97,12 @@ def plain(python: str, line: str, mode: str, given: argparse.Namespace) -> float
     """Seconds of a step of the plain loop."""
     from plain import Loop, loop_of
 
-    axes = dict([mode.split()]) if mode else {}
-    job = job_of(line, given.workload, trainers=1, strategy="single", **axes)
-    case = {**job["case"], "batch_size_per_device": given.batch_size}
+    job = job_in(line, mode, given)
     code = str(BENCHMARKS)
     script = str(given.loop) if given.loop else loop_of(code, line)
     os.environ["OMP_NUM_THREADS"] = "1"
     params = job["workload"]["params"]
-    with Loop(python, script, code, case, params, gpu=False, limit_s=900.0) as loop:
+    with Loop(python, script, code, job["case"], params, gpu=given.gpu, limit_s=900.0) as loop:
         loop.seconds_of(WARMUP)
         lap_s = loop.seconds_of(FEWEST) / FEWEST
         steps = max(FEWEST, math.ceil(given.seconds / lap_s))
@@ -104,7 +117,7 @@ def ratios(python: str, line: str, mode: str, given: argparse.Namespace) -> list
         order: list[Any] = [ours, plain] if number % 2 == 0 else [plain, ours]
         seconds = {run.__name__: run(python, line, mode, given) for run in order}
         found.append(seconds["plain"] / seconds["ours"])
-        print(f"{line} {mode or 'default'} round {number + 1}: {found[-1]:.3f}", flush=True)
+        print(f"{line} {mode} round {number + 1}: {found[-1]:.3f}", flush=True)
     return found
 
 
@@ -118,15 +131,20 @@ def main(words: list[str]) -> int:
     lines = [each.name for each in folders if loop_of(str(BENCHMARKS), each.name)]
     options = argparse.ArgumentParser(prog="python -m tests.performance lines")
     options.add_argument("--lines", default=",".join(lines), help="with commas between (all)")
-    options.add_argument("--modes", choices=["default", "all"], default="default")
+    options.add_argument("--modes", default="default", help="default, all, or some (see above)")
     options.add_argument("--workload", default="resnet50_v1.5")
     options.add_argument("--batch-size", type=int, default=4)
+    options.add_argument("--scale", help="of the workload (its smallest)")
+    options.add_argument("--gpu", action="store_true", help="on this machine's first GPU")
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--seconds", type=float, default=10.0, help="of each process in a round")
     options.add_argument("--node", type=Path, help="root of a node's environments (a new one)")
     options.add_argument("--python", help="interpreter of an environment that is there already")
     options.add_argument("--loop", type=Path, help="another plain loop: transformers_loop.py")
     given = options.parse_args(words)
+    for mode in given.modes.split(","):
+        if mode not in ("all", "default") and len(mode.split()) % 2:
+            options.error(f'--modes: found "{mode}"; expected axes and values, "precision bf16"')
     # This process polls: not on the core of what is measured, where there is another.
     *others, last = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, others or [last])
@@ -134,13 +152,14 @@ def main(words: list[str]) -> int:
     with tempfile.TemporaryDirectory() as made:
         for line in given.lines.split(","):
             python = given.python or build_environment(given.node or Path(made), line)
-            python = on_one_core(python, last, Path(made))
-            for mode in modes_of(line) if given.modes == "all" else [""]:
+            python = python if given.gpu else on_one_core(python, last, Path(made))
+            all_modes = modes_of(line, "gpu" if given.gpu else "cpu")
+            for mode in all_modes if given.modes == "all" else given.modes.split(","):
                 found = ratios(python, line, mode, given)
                 middle = statistics.median(found)
                 good = good and middle >= 0.99
                 print(
-                    f"{line:12} {mode or 'default':20} {given.workload}: {middle:.3f} of the plain "
+                    f"{line:12} {mode:20} {given.workload}: {middle:.3f} of the plain "
                     f"loop's throughput, {min(found):.3f} to {max(found):.3f} in {given.rounds} "
                     f"rounds, load average {os.getloadavg()[1]:.1f}",
                     flush=True,
