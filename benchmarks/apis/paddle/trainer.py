@@ -138,13 +138,14 @@ class EagerTrainer(Base):
         """What ranks exchange of gradients after a backward, beside what it exchanges itself."""
 
     def step(self):
-        """Forward, backward, update. The loss stays a tensor."""
+        """Forward, backward, update. On a GPU the loss stays a tensor."""
         loss = self.backward(next(self.batches))
         self.exchange()
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.clear_grad()
-        self.kept.append(loss)
+        # On a CPU, where it is there by now, a tensor has pages of its own, however small.
+        self.kept.append(loss if self.context.runtime.gpu else loss.item())
 
     def backward(self, batch):
         """Forward and backward of a batch; returns its loss, which stays a tensor."""
