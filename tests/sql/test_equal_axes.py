@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -58,24 +59,27 @@ def load(loader, given, *figures: tuple[Case, float], **more: Any) -> None:
     loader.runs.load(given.bundle(run, *came))
 
 
-@pytest.mark.parametrize("axis", sorted(DECOYS.keys() - {"framework"}))
-def test_lines_are_ranked_among_equal_work(loader, given, ask, axis):
-    pytorch, paddle = given.case(), given.case(framework="paddle3")
-    decoy = dataclasses.replace(paddle, framework="jax", **{axis: DECOYS[axis]})
-    load(loader, given, (pytorch, 10.0), (paddle, 8.0), (decoy, 99.0))
+NAMED_TOGETHER = ("trainers", "pservers")
+"""Axes that a collective's name leaves out: their decoys would be one series."""
+
+
+def decoys(of: Case, axes: Collection[str]) -> list[tuple[Case, float]]:
+    """Return the case with each of its axes changed alone, and what would be the best figure."""
+    assert axes
+    return [(dataclasses.replace(of, **{axis: DECOYS[axis]}), 99.0) for axis in sorted(axes)]
+
+
+@pytest.mark.parametrize("absent", NAMED_TOGETHER)
+def test_lines_are_ranked_among_equal_work(loader, given, ask, absent):
+    pytorch, paddle, jax = (given.case(framework=name) for name in ("pytorch", "paddle3", "jax"))
+    others = decoys(jax, DECOYS.keys() - {"framework", absent})
+    load(loader, given, (pytorch, 10.0), (paddle, 8.0), *others)
     assert [
         (r["framework"], float(r["relative_to_fastest"])) for r in ask("framework_comparison")
     ] == [
         ("pytorch", 1.0),
         ("paddle3", 0.8),
     ]
-
-
-@pytest.mark.parametrize("axis", sorted(DECOYS.keys() - {"framework"}))
-def test_pairs_of_lines_do_equal_work(loader, given, ask, axis):
-    pytorch, paddle = given.case(), given.case(framework="paddle3")
-    decoy = dataclasses.replace(paddle, framework="jax", **{axis: DECOYS[axis]})
-    load(loader, given, (pytorch, 10.0), (paddle, 8.0), (decoy, 99.0))
     (pair,) = ask("compare_frameworks")
     assert (pair["framework"], pair["other_framework"], float(pair["ratio"])) == (
         "paddle3",
@@ -84,27 +88,23 @@ def test_pairs_of_lines_do_equal_work(loader, given, ask, axis):
     )
 
 
-# The ranks of a collective follow from its nodes and devices.
-OF_COLLECTIVES = DECOYS.keys() - {"compression", "sparsity", "trainers", "pservers"}
-
-
-@pytest.mark.parametrize("axis", sorted(OF_COLLECTIVES))
-def test_dgc_is_compared_with_equal_work(loader, given, ask, axis):
+def test_dgc_is_compared_with_equal_work(loader, given, ask):
+    # The ranks of a collective follow from its nodes and devices.
+    axes = DECOYS.keys() - {"compression", "sparsity", "trainers", "pservers", "nodes"}
     dense = given.case(nodes=2, link_bandwidth="10gbit")
     dgc = dataclasses.replace(dense, compression="dgc", sparsity=99.0)
-    other = 4 if axis == "nodes" else DECOYS[axis]
-    decoy = dataclasses.replace(dgc, **{axis: other})
-    load(loader, given, (dense, 10.0), (dgc, 30.0), (decoy, 99.0))
+    wider = (dataclasses.replace(dgc, nodes=4), 99.0)
+    load(loader, given, (dense, 10.0), (dgc, 30.0), wider, *decoys(dgc, axes))
     assert [float(row["gain"]) for row in ask("dgc_bandwidth")] == [3.0]
 
 
-@pytest.mark.parametrize("axis", sorted(DECOYS.keys() - {"batch_size_per_device"}))
-def test_a_batch_gains_over_a_smaller_one_of_equal_work(loader, given, ask, axis):
-    small, large = given.case(batch_size_per_device=2), given.case(batch_size_per_device=8)
-    decoy = dataclasses.replace(small, batch_size_per_device=4, **{axis: DECOYS[axis]})
-    load(loader, given, (small, 10.0), (large, 20.0), (decoy, 99.0))
-    found = {r["batch_size_per_device"]: r["gain_over_smaller"] for r in ask("batch_sizes")}
-    assert (found[2], found[4], float(found[8])) == (None, None, 2.0)
+@pytest.mark.parametrize("absent", NAMED_TOGETHER)
+def test_a_batch_gains_over_a_smaller_one_of_equal_work(loader, given, ask, absent):
+    small, middle, large = (given.case(batch_size_per_device=size) for size in (2, 4, 8))
+    others = decoys(middle, DECOYS.keys() - {"batch_size_per_device", absent})
+    load(loader, given, (small, 10.0), (large, 20.0), *others)
+    found = [(r["batch_size_per_device"], r["gain_over_smaller"]) for r in ask("batch_sizes")]
+    assert sorted(found, key=str) == [(2, None), *[(4, None)] * len(others), (8, 2)]
 
 
 def test_environments_are_not_compared_with_each_other(loader, given, ask):
