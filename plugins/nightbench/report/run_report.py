@@ -83,7 +83,7 @@ def use_rows(rows: Sequence[Row]) -> list[tuple[str, ...]]:
             figure(row["tflops_per_device"]),
             percent(row["mfu"]),
             figure(row["tokens_per_s_per_device"]),
-            "-" if (peak := row["peak_resident_bytes"]) is None else f"{peak / 2**20:,.0f} MiB",
+            _memory(row),
             "-"
             if row["joules_per_unit"] is None
             else f"{figure(row['joules_per_unit'])} J/{str(row['unit']).removesuffix('s')}",
@@ -91,6 +91,12 @@ def use_rows(rows: Sequence[Row]) -> list[tuple[str, ...]]:
         for row in rows
         if row["throughput"] is not None
     ]
+
+
+def _memory(row: Row) -> str:
+    """Of the devices, where their allocator tells; a GPU's process holds little of its own."""
+    peak = row["peak_allocator_bytes"] or row["peak_resident_bytes"]
+    return "-" if peak is None else f"{peak / 2**20:,.0f} MiB"
 
 
 def absent_figures(rows: Sequence[Row]) -> list[str]:

@@ -181,6 +181,8 @@ def test_the_report_says_what_medians_took_of_their_devices() -> None:
                 **flops,
                 mfu_absent="no peak of X1 at fp32 is known",
                 energy_absent="n1: no",
+                peak_resident_bytes=2 << 30,
+                peak_allocator_bytes=5 << 30,
             ),
             measured(Case("net", "other", Strategy.SINGLE), None),
         ],
@@ -189,7 +191,7 @@ def test_the_report_says_what_medians_took_of_their_devices() -> None:
     names = ("net-fake-collective-2x1-bs2", "net-fake-collective-1x1-bs2")
     figures = (
         ("X1", "200.0", "40.0 %", "10,000", "3,072 MiB", "1.250 J/image"),
-        ("X1", "400.0", "-", "20,000", "-", "-"),
+        ("X1", "400.0", "-", "20,000", "5,120 MiB", "-"),
     )
     text, page = report_text(report), report_page(report, RUN.started_at)
     printed = f"{names[0]} printed itself: mfu_percent 43.5, tflops_per_device 215.25."
