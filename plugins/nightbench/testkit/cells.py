@@ -1,6 +1,7 @@
 """Cells (line, workload, execution) of a catalog, and whether two of them do the same work."""
 
 import json
+import os
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -100,7 +101,9 @@ def run_first_step(
         AssertionError: it failed; the end of its log.
     """
     argv = [python, str(code / "first_step.py"), line, workload, *words]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    # Of several at a time, threads would wait for cores that the others' hold.
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     document: dict[str, Any] = json.loads(done.stdout)
     return document
