@@ -88,7 +88,9 @@ class Trainer(Base):
 
     def step(self):
         """Forward, backward, update. Queues its work; the loss stays a tensor."""
-        self.kept.append(self.train(next(self.batches)))
+        loss = self.train(next(self.batches))
+        # It lies behind what the forward has made, which malloc could not use again.
+        self.kept.append(loss.copy())
 
     def losses(self):
         """The losses of all steps so far."""
