@@ -43,6 +43,7 @@ def beside(trainer, runtime, context, code, rounds):
     given = code, context.case, context.params, gpu
     try:
         if gpu and _says(script, "SHARES_A_PROCESS = True"):
+            context.tell_progress()  # Nothing ends a loop in here that compiles for long.
             return _in_turn(trainer, runtime, Here(script, Given(*given)), rounds)
         with Loop(sys.executable, script, *given) as loop:
             return _in_turn(trainer, runtime, loop, rounds)

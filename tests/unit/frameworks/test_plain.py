@@ -39,6 +39,10 @@ CASE = {
 }
 
 
+TOLD: list[str | None] = []
+"""Devices of the ranks that told that they go on."""
+
+
 class Counted:
     """A trainer and its runtime."""
 
@@ -77,6 +81,7 @@ class Ending(Counted):
 def told(code: Path, optimizer: str = "sgd", device: str | None = None, **case: str) -> Any:
     params = {"optimizer": optimizer}
     context = SimpleNamespace(case={**CASE, **case}, params=params, device=device)
+    context.tell_progress = lambda: TOLD.append(device)
     both = Counted()
     return plain.beside(both, both, context, str(code), 3)
 
@@ -109,7 +114,9 @@ def test_on_a_gpu_a_loop_that_says_so_shares_the_process(
     script = code / "frameworks/line/plain_loop.py"
     script.write_text(f"SHARES_A_PROCESS = True\nimport os\nHERE = os.getpid()\n{LOOP}")
     monkeypatch.setattr(plain, "Loop", None)
+    TOLD.clear()
     found = told(code, device="0")
+    assert TOLD == ["0"], "a loop that compiles is not taken for a rank that hangs"
     assert len(found["rounds"]) == 3
     assert all(0 < seconds < math.inf for pair in found["rounds"] for seconds in pair)
     assert os.getpid() == sys.modules["plain_loop"].HERE
