@@ -143,7 +143,8 @@ def main(words: list[str]) -> int:
     options.add_argument("--loop", type=Path, help="another plain loop: transformers_loop.py")
     given = options.parse_args(words)
     for mode in given.modes.split(","):
-        if mode not in ("all", "default") and len(mode.split()) % 2:
+        words = mode.split()
+        if not words or (given.modes != "all" and mode != "default" and len(words) % 2):
             options.error(f'--modes: found "{mode}"; expected axes and values, "precision bf16"')
     # This process polls: not on the core of what is measured, where there is another.
     *others, last = sorted(os.sched_getaffinity(0))
