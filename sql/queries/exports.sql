@@ -110,6 +110,7 @@ select
     l.tokens_per_s,
     l.mfu,
     l.joules_per_unit,
+    l.reported,
     v.kind as verdict,
     v.change,
     a.alert_state

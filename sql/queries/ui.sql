@@ -840,7 +840,8 @@ newest as (
         m.n,
         m.half_width,
         m.model_flops_per_s / s.trainers / 1e12 as tflops_per_device,
-        m.mfu
+        m.mfu,
+        m.reported
     from wanted as w
     inner join staging.series as s
         on case :by
@@ -862,7 +863,8 @@ newest as (
                 n.n,
                 n.half_width,
                 n.model_flops_per_s,
-                n.mfu
+                n.mfu,
+                n.reported
             from raw.measurement as n
             inner join raw.run as r on n.run_key = r.run_key
             inner join raw.build as b on n.build_key = b.build_key
@@ -916,6 +918,8 @@ compared as (
         b.tflops_per_device as other_tflops_per_device,
         a.mfu as one_mfu,
         b.mfu as other_mfu,
+        a.reported as one_reported,
+        b.reported as other_reported,
         coalesce(a.unit, b.unit) as unit,
         b.throughput / a.throughput as ratio,
         sqrt(a.half_width * a.half_width + b.half_width * b.half_width) as relative_error

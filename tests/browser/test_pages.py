@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from urllib.parse import urlencode
 
 import pytest
@@ -11,6 +12,9 @@ from playwright.sync_api import Page, expect
 from tests.browser.browsing import CASE, HOME, address, shoot, watched
 from tests.integration.live_airflow import Live
 from tests.sql.spooled import compared
+
+from nightbench.warehouse import connect
+from nightbench.warehouse.migrate import OWNER
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
@@ -110,6 +114,14 @@ def test_the_tabs_of_a_dag_and_of_a_task_show_their_results(
 
 def test_two_sides_are_compared(page: Page, live: Live, dag_run: str, alert_id: int) -> None:
     run_id = live.run_of(dag_run).run_id
+    with closing(connect(live.stack.dsn(OWNER))) as connection, connection.cursor() as cursor:
+        # As if its cases were scripts that print an MFU of their own.
+        cursor.execute(
+            "update raw.measurement as m set reported = '{\"mfu_percent\": 43.5}'"
+            " from raw.run as r where r.run_key = m.run_key and r.run_id = %s",
+            (run_id,),
+        )
+        connection.commit()
     page.goto(address(live, f"{HOME}/compare?by=run"))
     form = page.get_by_role("form", name="What to compare")
     form.get_by_label("One").fill(run_id, timeout=60_000)
@@ -118,6 +130,7 @@ def test_two_sides_are_compared(page: Page, live: Live, dag_run: str, alert_id: 
     pairs = page.get_by_role("table", name="Pairs of equal work")
     expect(pairs.get_by_role("row")).to_have_count(1 + 2)
     expect(pairs).to_contain_text("1.000")
+    expect(pairs.get_by_text("printed: mfu_percent 43.5", exact=True)).to_have_count(2 * 2)
     plot = page.get_by_role("group", name=re.compile("^Ratios of 2 pairs, sorted"))
     plot.focus()
     page.keyboard.press("Home")

@@ -63,6 +63,22 @@ def test_prometheus_reads_newest_median_verdict_and_alert(
     assert "nightbench_mfu_ratio" not in fell, "its devices have no peak"
 
 
+def test_what_a_script_printed_has_a_gauge_of_its_own(measured, warehouse):
+    with closing(connect(warehouse.reader)) as connection:
+        row, silent = ExportRepository(connection).metrics(ExportFilter())
+    assert row["reported"] is None
+    printed = {"mfu_percent": 43.5, "tflops_per_device": 215.0}
+    text = "".join(prometheus_text([row | {"reported": printed}, silent]))
+    assert "nightbench_mfu_ratio{" not in text, "never taken for ours"
+    found = {
+        (sample.labels["case_id"], sample.labels["figure"]): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == "nightbench_reported"
+    }
+    assert found == {(row["case_id"], name): value for name, value in printed.items()}
+
+
 def test_the_command_writes_a_file_for_the_textfile_collector(
     measured, warehouse, tmp_path, monkeypatch
 ):

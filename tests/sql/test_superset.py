@@ -27,7 +27,7 @@ DATASETS, CHARTS = read("datasets"), read("charts")
 
 @pytest.mark.parametrize("dataset", DATASETS.values(), ids=lambda each: each["table_name"])
 def test_every_column_and_metric_is_there_for_the_reader(warehouse, dataset):
-    words = [each["column_name"] for each in dataset["columns"]]
+    words = [each.get("expression", each["column_name"]) for each in dataset["columns"]]
     words += [f"({each['expression']})" for each in dataset["metrics"]]
     with closing(psycopg2.connect(warehouse.reader)) as connection:
         cursor = connection.cursor()

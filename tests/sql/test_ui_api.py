@@ -246,6 +246,9 @@ def test_every_answer_says_what_a_median_took_of_its_devices(
     pair = next(each for each in pairs["items"] if each["one_case_id"] == known.case_id)
     assert (pair["one_tflops_per_device"], pair["other_tflops_per_device"]) == (200, 200)
     assert (pair["one_mfu"], pair["other_mfu"]) == (0.4, 0.4)
+    assert (pair["one_reported"], pair["other_reported"]) == (printed, printed)
+    (silent_pair,) = (each for each in pairs["items"] if each["one_case_id"] == unknown.case_id)
+    assert (silent_pair["one_reported"], silent_pair["other_reported"]) == (None, None)
 
 
 def test_answers_are_csv_on_demand(app: TestClient, nights: list[str]) -> None:

@@ -20,7 +20,8 @@ class Metric(NamedTuple):
 
     name: str
     column: str
-    """Holds its value or, where that is a word, a further label of a gauge that is 1."""
+    """Holds its value; a word is a further label of a gauge that is 1, and figures by name are
+    a gauge each, with the label `figure`."""
     help: str
 
 
@@ -42,6 +43,11 @@ METRICS = (
     ),
     Metric("nightbench_mfu_ratio", "mfu", "Model FLOP/s over the peak of the devices."),
     Metric("nightbench_joules_per_unit", "joules_per_unit", "Energy of a unit of work, in joules."),
+    Metric(
+        "nightbench_reported",
+        "reported",
+        "What a script not of ours printed itself, by its own formula, as printed.",
+    ),
     Metric(
         "nightbench_measured_timestamp_seconds",
         "started_at",
@@ -68,13 +74,17 @@ def prometheus_text(rows: Iterable[Row]) -> Iterator[str]:
             found = row[metric.column]
             if found is None:
                 continue
-            names, value = LABELS, found
+            gauges: list[tuple[dict[str, str], Any]] = [({}, found)]
             if isinstance(found, str):
-                names, value = (*LABELS, metric.column), 1
+                gauges = [({metric.column: found}, 1)]
+            elif isinstance(found, Mapping):
+                gauges = [({"figure": name}, value) for name, value in found.items()]
             elif isinstance(found, datetime):
-                value = found.timestamp()
-            labels = ",".join(f'{name}="{_escaped(row[name])}"' for name in names)
-            yield f"{metric.name}{{{labels}}} {float(value)!r}\n"
+                gauges = [({}, found.timestamp())]
+            for more, value in gauges:
+                of_series = {name: row[name] for name in LABELS} | more
+                labels = ",".join(f'{name}="{_escaped(word)}"' for name, word in of_series.items())
+                yield f"{metric.name}{{{labels}}} {float(value)!r}\n"
 
 
 def _escaped(value: str | None) -> str:

@@ -80,6 +80,9 @@ class ComparedPair(ApiModel):
     other_tflops_per_device: float | None
     one_mfu: float | None
     other_mfu: float | None
+    one_reported: dict[str, float] | None
+    """With the other: what a script not of ours printed itself, by name, as printed."""
+    other_reported: dict[str, float] | None
     unit: str
     ratio: float | None
     """other / one: above 1 the other is faster."""

@@ -11,6 +11,7 @@ import { LineChart } from "./line-chart";
 import { Answered, Download, Link, Note, useTitle } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable, Pager } from "./table";
+import { printed } from "./use";
 
 const PROPERTIES = ["framework", "cluster", "version", "build", "run"];
 
@@ -49,6 +50,7 @@ function Median({ pair, side }: { pair: ComparedPair; side: "one" | "other" }) {
   const [runId, caseId, value] = [pair[`${side}_run_id`], pair[`${side}_case_id`], pair[`${side}_throughput`]];
   if (runId === null || caseId === null || value === null) return <>not measured</>;
   const [tflops, mfu] = [pair[`${side}_tflops_per_device`], pair[`${side}_mfu`]];
+  const reported = pair[`${side}_reported`];
   return (
     <Box>
       <Link to={routes.case(runId, caseId)}>
@@ -57,6 +59,11 @@ function Median({ pair, side }: { pair: ComparedPair; side: "one" | "other" }) {
       {tflops !== null && (
         <Text color="fg.muted" fontSize="xs" title="of each device">
           {figure(tflops)} TFLOP/s{mfu !== null && `, MFU ${percent(mfu)}`}
+        </Text>
+      )}
+      {reported !== null && (
+        <Text color="fg.muted" fontSize="xs">
+          printed: {printed({ reported })}
         </Text>
       )}
     </Box>

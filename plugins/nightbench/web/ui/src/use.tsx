@@ -33,7 +33,7 @@ function joules({ joules_per_unit: each }: Use, unit: string | null): string {
 }
 
 /** What a script not of ours printed itself, by its names. */
-function printed({ reported }: Use): string {
+export function printed({ reported }: Pick<Use, "reported">): string {
   return Object.entries(reported ?? {}).map(([name, value]) => `${name} ${figure(value)}`).join(", ");
 }
 
