@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from nightbench.testkit.gangs import job_of, run_gang
+from nightbench.testkit.gangs import BENCHMARKS, job_of, run_gang
 
 pytestmark = [pytest.mark.framework, pytest.mark.timeout(1200)]
 
@@ -62,6 +64,16 @@ def test_every_trainer_learns(
         assert loss["again"] < 0.95 * first
         assert rank["transport"] == TRANSPORTS[line]
         assert (rank["drain_steps"] > 0) == (sync != "sync")
+
+
+def test_a_trainer_that_slept_through_its_notification_is_woken(
+    interpreter: Callable[[str], str],
+) -> None:
+    """PaddlePaddle 1.8 notifies once, without its mutex; the gang then waited for ever."""
+    script = Path(__file__).parent / "scripts" / "fluid_lost_wakeup.py"
+    argv = [interpreter("paddle1"), script, BENCHMARKS]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True)
+    assert json.loads(done.stdout) == {"sleeps": True, "woken": True}
 
 
 @pytest.mark.large

@@ -3,6 +3,7 @@
 import numpy
 from apis.paddle.servers import rows_pulled
 from base_trainer import Base, expect_precision, optimizer_of
+from frameworks.paddle1.lost_wakeup import keep_awake
 from paddle import fluid
 from paddle.fluid.incubate.fleet import collective
 from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import (
@@ -108,6 +109,8 @@ class Trainer(Base):
         self.executor = fluid.Executor(self.place)
         if self.distributed:
             fleet.init_worker()
+            if context.case["sync"] in ("sync", "half_async"):
+                keep_awake(fleet._communicator)
             # It fetches the servers' weights: all trainers have them before one of them trains.
             self.executor.run(fleet.startup_program)
             context.runtime.barrier()
