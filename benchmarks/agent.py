@@ -18,17 +18,20 @@ if HERE not in sys.path:
 
 from nodeside.files import AgentError, explain  # noqa: E402 - the path is set just above
 
+PATHS = ("root", "uv", "wheel", "wheelhouse", "lock_dir", "job_root", "jobdir", "dir", "sweep")
+"""Options that are paths."""
+
 
 def _start(options: argparse.Namespace) -> object:
-    from nodeside import agent_daemon
+    from nodeside import agent_start
 
-    return agent_daemon.start(options.jobdir, options.node, __file__)
+    return agent_start.start(options.jobdir, options.node, __file__, options.sweep)
 
 
 def _task(options: argparse.Namespace) -> object:
-    from nodeside import agent_daemon
+    from nodeside import agent_start
 
-    return agent_daemon.serve_as_task(options.dir, dict(options.node), __file__)
+    return agent_start.serve_as_task(options.dir, dict(options.node), __file__)
 
 
 def _provision(options: argparse.Namespace) -> object:
@@ -186,6 +189,9 @@ def _parser() -> argparse.ArgumentParser:
     verb = verbs.add_parser("start", help="leave an agent behind that serves a job directory")
     verb.add_argument("jobdir")
     verb.add_argument("--node", required=True, help="name of this node in job.json")
+    verb.add_argument(
+        "--sweep", metavar="ROOT", help="first end what `sweep --root ROOT --kill` ends"
+    )
     verb.set_defaults(run=_start)
 
     verb = verbs.add_parser("task", help="be the agent of one task of a batch job")
@@ -362,7 +368,7 @@ def main() -> int:
             return agent_daemon.reap_after(
                 options.jobdir, options.node, __file__, options.pid, options.forward
             )
-        for name in ("root", "uv", "wheel", "wheelhouse", "lock_dir", "job_root", "jobdir", "dir"):
+        for name in PATHS:
             value = getattr(options, name, None)
             if value:
                 setattr(options, name, os.path.abspath(os.path.expanduser(value)))

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from typing import Any, Mapping
+from typing import Any
 
 from nodeside import containers
 from nodeside.cgroups import clear_left_behind
@@ -15,7 +15,6 @@ from nodeside.files import (
     AgentError,
     boot_id,
     explain,
-    probe_writable,
     read_json,
     write_json,
 )
@@ -23,12 +22,10 @@ from nodeside.fingerprint import fingerprint
 from nodeside.gpus import resolve
 from nodeside.job import NodeJob
 from nodeside.links import FULL, limit_link
-from nodeside.locks import JobLock, holder_document, lock_file, lock_path
+from nodeside.locks import JobLock, holder_document, lock_path
 from nodeside.neighbours import CpuMeter
 from nodeside.node_repeat import NodeRepeat
 from nodeside.processes import (
-    AGENT_MARK,
-    AGENT_NODE,
     become_subreaper,
     end_adopted,
     end_marked,
@@ -54,115 +51,6 @@ EXIT_NOT_STOPPED = 3
 """The agent has ended, and no controller told it to: the other tasks of a batch job end as well."""
 
 EXIT_CANNOT_WRITE = 4
-
-TASK_VARIABLES = ("SLURMD_NODENAME", "JOB_COMPLETION_INDEX")
-"""Where a batch system says which of a job's tasks this is: Slurm; an indexed Job of Kubernetes."""
-
-
-def start(folder: str, node: str, agent_file: str) -> dict[str, Any]:
-    """Start an agent as a daemon, which outlives this call and its SSH channel.
-
-    Returns:
-        {"pid", "started"}; started is False where an agent already serves this job directory.
-    """
-    code = os.path.dirname(os.path.abspath(agent_file))
-    job = NodeJob(folder, node, code)
-    probe_writable(os.path.join(job.folder, "control"), "environments.job_root")
-    lock = lock_file(os.path.join(job.folder, "agent.lock"))
-    if lock is None:
-        known = read_json(os.path.join(job.folder, "agent.json")) or {}
-        return {"pid": known.get("pid"), "started": False}
-    receive, report = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setsid()
-            if os.fork() == 0:
-                become_subreaper()  # before there is an agent that could die; exec keeps it
-                agent = os.fork()
-                if agent == 0:
-                    _exec_verb(job, agent_file, lock, "serve", "--lock-fd", str(lock))
-                os.write(report, str(agent).encode())
-                _exec_verb(job, agent_file, None, "reap", "--pid", str(agent))
-        except OSError as error:
-            os.write(2, "nightbench agent: cannot start: {}\n".format(error).encode())
-        finally:
-            os._exit(0)
-    os.close(report)
-    os.close(lock)  # the agent holds it
-    os.waitpid(child, 0)
-    pid = int(os.read(receive, 32).decode() or "0")
-    return {"pid": pid, "started": True}
-
-
-def is_served(folder: str) -> bool:
-    """Return whether an agent serves a job directory."""
-    held = lock_file(os.path.join(folder, "agent.lock"))
-    if held is None:
-        return True
-    os.close(held)
-    return False
-
-
-def serve_as_task(folder: str, nodes: Mapping[str, str], agent_file: str) -> None:
-    """Become the agent's parent in the foreground; a batch system owns and ends this process.
-
-    Args:
-        folder: the job directories of all nodes, each below its node's name.
-        nodes: task, as the batch system names it -> node.
-        agent_file: path of agent.py.
-
-    Raises:
-        AgentError: the task is not one of `nodes`, or another agent serves the job directory.
-    """
-    task = next((os.environ[name] for name in TASK_VARIABLES if name in os.environ), None)
-    if task not in nodes:
-        raise AgentError(
-            "found {!r} as this task's name ({}); expected one of {}".format(
-                task, " or ".join(TASK_VARIABLES), ", ".join(sorted(nodes))
-            ),
-            "start it as a task of a Slurm step or of an indexed Job",
-        )
-    node = nodes[str(task)]
-    job = NodeJob(os.path.join(folder, node), node, os.path.dirname(os.path.abspath(agent_file)))
-    probe_writable(os.path.join(job.folder, "control"), "environments.root")
-    lock = lock_file(os.path.join(job.folder, "agent.lock"))
-    if lock is None:
-        raise AgentError("another agent serves {}".format(job.folder), "end that job first")
-    become_subreaper()
-    agent = os.fork()
-    if agent == 0:
-        _exec_verb(job, agent_file, lock, "serve", "--lock-fd", str(lock))
-    _exec_verb(job, agent_file, None, "reap", "--pid", str(agent), "--forward")
-
-
-def _exec_verb(job: NodeJob, agent_file: str, keep: int | None, verb: str, *words: str) -> None:
-    """Replace this process by a verb; exec puts the agent's mark into /proc/PID/environ.
-
-    Args:
-        job: the job.
-        agent_file: path of agent.py.
-        keep: the descriptor, beside the standard ones, that it inherits.
-        verb: the verb.
-        words: its options.
-    """
-    os.chdir("/")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    out = os.open(
-        os.path.join(job.folder, "agent.out"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
-    )
-    os.dup2(nothing, 0)
-    os.dup2(out, 1)
-    os.dup2(out, 2)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    environment = dict(os.environ)
-    environment.update({AGENT_MARK: job.job_id, AGENT_NODE: job.node})
-    argv = [sys.executable, os.path.abspath(agent_file), verb, job.folder, "--node", job.node]
-    os.closerange(3, keep or 4096)
-    if keep is not None:
-        os.set_inheritable(keep, True)
-        os.closerange(keep + 1, 4096)
-    os.execve(sys.executable, argv + list(words), environment)
 
 
 def reap_after(folder: str, node: str, agent_file: str, pid: int, forward: bool = False) -> int:

@@ -9,6 +9,7 @@ import platform
 import re
 from typing import Any, Mapping
 
+from nodeside import packages
 from nodeside.files import read_text, utc_now
 from nodeside.shell import answer
 from nodeside.telemetry import memory
@@ -17,17 +18,6 @@ SCHEMA = "nightbench.fingerprint/1"
 _FLAGS = frozenset(("sse4_2", "avx", "avx2", "fma", "f16c", "sve", "asimd")) | frozenset(
     ("avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8")
 )
-_PACKAGES = """
-import json, os, sys
-found = {}
-for folder in sys.path:
-    for name in (os.listdir(folder) if os.path.isdir(folder) else ()):
-        stem, ending = os.path.splitext(name)
-        if ending in (".dist-info", ".egg-info") and "-" in stem:
-            package, version = stem.split("-")[:2]
-            found.setdefault(package.lower().replace("_", "-"), version)
-print(json.dumps({"python": sys.version.split()[0], "packages": found}))
-"""
 
 
 def fingerprint(
@@ -54,7 +44,7 @@ def fingerprint(
         "gpus": gpus(),
         "gpu_topology": _topology(),
     }
-    software = _software(python)
+    software = packages.of(python) if python else {}
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "id": hashlib.sha256(json.dumps(_identity(stable), sort_keys=True).encode()).hexdigest(),
@@ -239,13 +229,6 @@ def _topology() -> str | None:
     text = answer(["nvidia-smi", "topo", "-m"])
     # nvidia-smi colours and underlines the header even when it writes into a pipe.
     return re.sub(r"\x1b\[[0-9;]*m", "", text).strip() if text else None
-
-
-def _software(python: str | None) -> dict[str, Any]:
-    if not python:
-        return {}
-    text = answer([python, "-c", _PACKAGES], timeout_s=60.0)
-    return dict(json.loads(text)) if text else {}
 
 
 def _os_name() -> str:

@@ -18,7 +18,7 @@ import threading
 import time
 from typing import Any
 
-from nodeside import agent_daemon
+from nodeside import agent_start
 from nodeside.files import AgentError, read_json, write_json, write_text
 
 ANSWER_S = 20.0
@@ -55,11 +55,11 @@ class Member:
         Raises:
             AgentError: it cannot be started.
         """
-        self._pid = agent_daemon.start(self.folder, self.node, self._agent_file)["pid"]
+        self._pid = agent_start.start(self.folder, self.node, self._agent_file)["pid"]
 
     def is_running(self) -> bool:
         """Return whether an agent serves the job directory."""
-        return agent_daemon.is_served(self.folder)
+        return agent_start.is_served(self.folder)
 
     def clock(self) -> tuple[float, float]:
         """Return offset and error of the node's monotonic clock against the lead's, s."""

@@ -135,7 +135,8 @@ def test_ctrl_c_leaves_no_container(here: Terminal) -> None:
 
 def test_a_killed_agent_leaves_no_container(here: Terminal) -> None:
     running, run_id = begun(here)
-    (agent,) = (pid for pid in marked(run_id) if {"serve", "n2"} <= set(words_of(pid)))
+    started = [pid for pid in marked(run_id) if {"start", "n2"} <= set(words_of(pid))]
+    (agent,) = (pid for pid in started if psutil.Process(pid).ppid() in started)
     os.kill(agent, signal.SIGKILL)
     running.communicate(timeout=300)
     record = here.newest().case(GANG).repeat(1)

@@ -24,7 +24,7 @@ from nightbench.gang import (
     SshTransport,
 )
 from nightbench.gang.errors import PythonUnusable
-from nightbench.gang.shipping import require_python
+from nightbench.gang.node_access import require_python
 
 nodes = nodes_of_both_kinds()
 

@@ -425,12 +425,12 @@ async def test_gangs_do_not_deadlock_when_one_loses_its_first_node(
     await eventually(lambda: stores[0].repeat(1))
     start = NodeClient.start_agent
 
-    async def start_after_the_rival(client: NodeClient) -> bool:
+    async def start_after_the_rival(client: NodeClient, *, sweep: bool) -> tuple[bool, list[int]]:
         """Let the rival's agent have the lead's node first; who is quicker is chance."""
         if (client.job.job_id, client.name) == (specs[0].job_id, "n1"):
             log = functools.partial(agent_log, nodes, specs[1], "n1")
             await eventually(lambda: any(entry["event"] == "lock" for entry in log()))
-        return await start(client)
+        return await start(client, sweep=sweep)
 
     # The rival takes the lead's node, and waits for the other one.
     monkeypatch.setattr(NodeClient, "start_agent", start_after_the_rival)

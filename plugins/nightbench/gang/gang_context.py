@@ -203,7 +203,6 @@ class AgentSupervisor:
         # waits for: no deadlock can arise. A node that was lost is therefore not waited for while
         # later ones are held: they are released, found absent here, and locked again.
         while absent := await self._without_lock(clients):
-            await self.sweep(absent)
             for client in absent:
                 later = clients[clients.index(client) + 1 :]
                 await self._start(client, later, repeat, optional)
@@ -211,7 +210,8 @@ class AgentSupervisor:
     async def restart(self, client: NodeClient, repeat: int) -> None:
         """Start an agent where the last one died; the new agent writes the repeat's result."""
         try:
-            if not await client.start_agent():
+            started, _ = await client.start_agent(sweep=False)
+            if not started:
                 return
             why = "the agent had died"
             if await client.check_reboot():
@@ -226,9 +226,12 @@ class AgentSupervisor:
         """End the processes of agents that have died on these nodes."""
         swept = await call_each(clients, NodeClient.sweep_orphans, SWEEP_TIMEOUT_S)
         for node, pids in swept.items():
-            if pids:
-                message = f"ended {len(pids)} orphaned processes"
-                self._gang.on_event(GangEvent("sweep", message, node, data={"pids": pids}))
+            self._note_swept(node, pids)
+
+    def _note_swept(self, node: str, pids: list[int]) -> None:
+        if pids:
+            message = f"ended {len(pids)} orphaned processes"
+            self._gang.on_event(GangEvent("sweep", message, node, data={"pids": pids}))
 
     async def _without_lock(self, clients: list[NodeClient]) -> list[NodeClient]:
         """Return the nodes that no running agent of this gang holds."""
@@ -279,7 +282,9 @@ class AgentSupervisor:
         now = gang.clock()
         try:
             await client.renew(gang.epoch)
-            if await client.start_agent():
+            started, swept = await client.start_agent(sweep=True)
+            self._note_swept(client.name, swept)
+            if started:
                 begun.starts += 1
                 message = "agent started"
                 if repeat > 1 and await client.check_reboot():

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nightbench.core.model import ClockOffset, EnvironmentPolicy, JobSpec, Node
-from nightbench.gang.errors import AgentCrashed, GangError, RemoteFailure, remote_failure
+from nightbench.gang.errors import (
+    AgentCrashed,
+    GangError,
+    PythonUnusable,
+    RemoteFailure,
+    remote_failure,
+)
 from nightbench.gang.ssh_connection import OnLine
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport, shared_transport
@@ -21,6 +27,8 @@ T = TypeVar("T")
 
 CODE_DIGITS = 12
 """Of a tree's digest in the name of its folder on nodes: every line of a traceback has it."""
+
+TOO_OLD = "import sys; sys.exit(0 if sys.version_info >= (3, 7) else 3)"
 
 EXCHANGES = 10
 """Readings of a node's clock for one offset."""
@@ -187,6 +195,7 @@ class Agent:
 
         Raises:
             AgentCrashed: it ended with a traceback.
+            PythonUnusable: the node's interpreter is not there, or too old.
             RemoteFailure: it failed, or printed no JSON; `DiskFull` where that was the reason.
         """
         transport = self.transport
@@ -196,6 +205,8 @@ class Agent:
         document = _document(done.stdout)
         if document is None:
             said = done.stderr or done.stdout
+            if done.exit in (126, 127) or b"SyntaxError" in said:
+                await require_python(transport, self.policy.python)
             full = b"No space left on device" in said
             if done.exit == 1 and b"Traceback (most recent call last)" in said and not full:
                 lines = said.decode(errors="replace").strip().splitlines()
@@ -209,6 +220,10 @@ class Agent:
             said = _failure_message(document).encode()
             raise remote_failure(transport, f"run `agent.py {verb}`", said)
         return document
+
+    def mark(self, job_id: str) -> dict[str, str]:
+        """Return the variables by which `sweep` and `cancel` find what a verb starts for a job."""
+        return {"NIGHTBENCH_AGENT": job_id, "NIGHTBENCH_AGENT_NODE": self.transport.node}
 
     async def sweep(self, job: str | None = None, *, kill: bool = False) -> dict[str, Any]:
         """Return {"found": [{pid, job, node, cmd}], "killed": [pid]}: processes without an agent.
@@ -263,6 +278,24 @@ def _document(stdout: bytes) -> dict[str, Any] | None:
 def repeated_option(flag: str, values: Sequence[str]) -> list[str]:
     """Return the words of an option that is given once for each value."""
     return [word for value in values for word in (flag, value)]
+
+
+async def require_python(transport: SshTransport, python: str) -> None:
+    """Check the interpreter that runs the agent.
+
+    Raises:
+        PythonUnusable: there is none, or it is older than 3.7.
+    """
+    found = await transport.run([python, "-c", TOO_OLD], timeout_s=60)
+    if found.exit == 0:
+        return
+    said = found.stderr.decode(errors="replace").strip().splitlines()
+    why = "is older than 3.7" if found.exit == 3 else f"does not run: {said[-1] if said else '?'}"
+    raise PythonUnusable.of(
+        transport,
+        f"{python} {why}. The agent needs Python 3.7 or newer: name one under "
+        "environments.python in the cluster's YAML",
+    )
 
 
 # --- a node's clocks -----------------------------------------------------------------------

@@ -131,14 +131,23 @@ class NodeClient:
             posixpath.join(repeat_dir(self._folder, repeat), "claim")
         )
 
-    async def start_agent(self) -> bool:
-        """Start the agent; return False where one runs already, or waits for its node."""
+    async def start_agent(self, *, sweep: bool) -> tuple[bool, list[int]]:
+        """Start the agent; with `sweep`, end first what agents that have died left on the node.
+
+        Returns:
+            Whether it was started: False where one runs already, or waits for its node; and the
+            pids of the processes that were ended.
+        """
         if self.launcher is not None:
-            return await self.launcher.start(self.transport)
-        answer = await self._agent.call("start", self._folder, "--node", self.name)
+            return await self.launcher.start(self.transport), []
+        words = ["--sweep", self._agent.layout.root] if sweep else []
+        mark = self._agent.mark(self.job.job_id)
+        answer = await self._agent.call(
+            "start", self._folder, "--node", self.name, *words, env=mark
+        )
         if answer.get("started"):
             self._started_pid = answer.get("pid")
-        return bool(answer.get("started"))
+        return bool(answer.get("started")), answer["swept"]
 
     # --- the state of the node ------------------------------------------------------------
 

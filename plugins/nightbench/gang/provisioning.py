@@ -197,8 +197,7 @@ async def _ask(
 ) -> dict[str, Any]:
     """Return the answer of a verb that finds or makes the environment of the job's line."""
     agent, line = shipped.agent, job.build.line
-    # The mark by which `cancel` finds the build and what it starts.
-    mark = {"NIGHTBENCH_AGENT": job.job_id, "NIGHTBENCH_AGENT_NODE": agent.transport.node}
+    mark = agent.mark(job.job_id)
     answer = await agent.call(verb, *words, env=mark, on_stderr=on_stderr, timeout_s=None)
     if "unavailable" in answer:
         log = f" (log on the node: {answer['log']})" if answer.get("log") else ""

@@ -18,8 +18,8 @@ from nightbench.config.locations import uv_binary
 from nightbench.core.code_digest import code_digest, file_digest, shipped_files
 from nightbench.core.errors import UserError
 from nightbench.core.model import EnvironmentPolicy
-from nightbench.gang.errors import NodeUnreachable, PythonUnusable, remote_failure
-from nightbench.gang.node_access import Agent, Layout
+from nightbench.gang.errors import NodeUnreachable, remote_failure
+from nightbench.gang.node_access import Agent, Layout, require_python
 from nightbench.gang.progress import GangEvent, OnEvent
 from nightbench.gang.ssh_transport import SshTransport
 from nightbench.gang.wheels import Wheel
@@ -31,8 +31,6 @@ STALLED_S = 20.0
 """A file that has not grown for so long has lost its uploader."""
 
 UV_TIMEOUT_S = 30.0
-
-TOO_OLD = "import sys; sys.exit(0 if sys.version_info >= (3, 7) else 3)"
 
 
 @dataclass(frozen=True)
@@ -165,13 +163,13 @@ async def ship_agent(
     transport: SshTransport, policy: EnvironmentPolicy, shipment: Shipment, on_event: OnEvent
 ) -> Agent:
     """Ship `benchmarks/` to one node unless it has the same tree; return its agent."""
-    python = policy.python
-    await require_python(transport, python)
     digest = await asyncio.to_thread(shipment.code_digest)
     agent = await Agent.of(transport, policy, digest)
     layout, code = agent.layout, agent.code
     if await transport.exists(code):
         return agent
+    python = policy.python
+    await require_python(transport, python)
     archive = await asyncio.to_thread(pack, shipment.benchmarks)
     on_event(
         GangEvent("ship", f"code {digest[:12]} ({len(archive) / 1000:.0f} kB)", transport.node)
@@ -193,24 +191,6 @@ async def ship_agent(
         await transport.run(["rm", "-rf", beside])
         raise remote_failure(transport, "unpack the code", unpacked.stderr)
     return agent
-
-
-async def require_python(transport: SshTransport, python: str) -> None:
-    """Check the interpreter that runs the agent.
-
-    Raises:
-        PythonUnusable: there is none, or it is older than 3.7.
-    """
-    found = await transport.run([python, "-c", TOO_OLD], timeout_s=60)
-    if found.exit == 0:
-        return
-    said = found.stderr.decode(errors="replace").strip().splitlines()
-    why = "is older than 3.7" if found.exit == 3 else f"does not run: {said[-1] if said else '?'}"
-    raise PythonUnusable.of(
-        transport,
-        f"{python} {why}. The agent needs Python 3.7 or newer: name one under "
-        "environments.python in the cluster's YAML",
-    )
 
 
 async def _put(

@@ -466,9 +466,10 @@ class SimTransport(FollowedByFiles):
             return f"boot-{it.boots}\n".encode()
         verb = argv[2]
         if verb == "start":
+            swept = it.sweep(None) if "--sweep" in argv else []
             started = it.agent is None
             agent = SimAgent(it) if it.agent is None else it.agent
-            return json.dumps({"pid": agent.pid, "started": started}).encode()
+            return json.dumps({"pid": agent.pid, "started": started, "swept": swept}).encode()
         if verb == "sweep":
             job = argv[argv.index("--job") + 1] if "--job" in argv else None
             if "--kill" not in argv:

@@ -87,7 +87,7 @@ class MemoryNode(FollowedByFiles):
         if started:
             self._put("agent.json", {"state": "idle", "reasons": [], "holder": None, "pid": 1})
             self._put("fingerprint.json", {"schema": "nightbench.fingerprint/1"})
-        answer = json.dumps({"pid": 1, "started": started}).encode()
+        answer = json.dumps({"pid": 1, "started": started, "swept": []}).encode()
         return Completed(0, answer, b"")
 
     @asynccontextmanager

@@ -15,7 +15,7 @@ from nightbench.core.code_digest import code_digest, shipped_files
 from nightbench.core.model import ClockOffset, Protocol
 from nightbench.gang import RemoteFailure
 from nightbench.gang.decisions import NodeView, ProcessView
-from nightbench.gang.errors import AgentCrashed, faults_of, remote_failure
+from nightbench.gang.errors import AgentCrashed, PythonUnusable, faults_of, remote_failure
 from nightbench.gang.node_access import Agent, Layout, best_offset, more_precise
 from nightbench.gang.node_client import NodeClient
 from nightbench.gang.progress import ProgressDocument
@@ -138,8 +138,14 @@ async def test_an_exception_in_shipped_code_is_no_fault_of_the_node():
 
 
 async def test_no_answer_at_all_shows_what_was_said():
+    node = Said(Completed(137, b"", b"Killed"))
+    with pytest.raises(RemoteFailure, match=r"exit 137.*Killed"):
+        await agent_on(node).call("start")
+
+
+async def test_an_interpreter_that_has_gone_since_the_code_was_shipped_is_named():
     node = Said(Completed(127, b"", b"python3: command not found"))
-    with pytest.raises(RemoteFailure, match=r"exit 127.*command not found"):
+    with pytest.raises(PythonUnusable, match=r"command not found.*environments\.python"):
         await agent_on(node).call("start")
 
 

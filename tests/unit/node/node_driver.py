@@ -141,7 +141,10 @@ class NodeDriver:
             entry["cpus"] = []
             entry["data_address"] = "127.0.0.1"
         self.control = self.folder / "control"
-        self.env = {"SSH_CONNECTION": f"127.0.0.1 55555 {address} 2222", **(env or {})}
+        # As a controller marks it.
+        marks = {"NIGHTBENCH_AGENT": document["job_id"], "NIGHTBENCH_AGENT_NODE": node}
+        connection = f"127.0.0.1 55555 {address} 2222"
+        self.env = {"SSH_CONNECTION": connection, **marks, **(env or {})}
         (self.control / "epoch-0001").mkdir(parents=True, exist_ok=True)
         (self.folder / "job.json").write_text(json.dumps(document))
 
@@ -149,8 +152,8 @@ class NodeDriver:
     def job_id(self) -> str:
         return str(self.document["job_id"])
 
-    def start(self) -> dict[str, Any]:
-        code, answer = verb("start", self.folder, "--node", self.node, env=self.env)
+    def start(self, *words: object) -> dict[str, Any]:
+        code, answer = verb("start", self.folder, "--node", self.node, *words, env=self.env)
         assert code == 0, answer
         return answer
 
@@ -210,7 +213,7 @@ class NodeDriver:
         agent = self.agent()["pid"]
         parent = int(Path(f"/proc/{agent}/stat").read_text().rpartition(")")[2].split()[1])
         command = Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0")
-        assert b"reap" in command, command
+        assert b"start" in command, command
         for pid in (parent, agent):
             os.kill(pid, signal.SIGKILL)
 

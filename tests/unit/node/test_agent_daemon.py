@@ -23,21 +23,26 @@ def test_started_once(drive):
     node = drive(one_node())
     pid = wait_until(lambda: node.agent().get("pid"))
     again = node.start()
-    assert again == {"pid": pid, "started": False}
+    assert again == {"pid": pid, "started": False, "swept": []}
     assert len([e for e in node.events() if e["event"] == "start"]) == 1
 
 
-def test_start_returns_although_its_output_is_a_pipe(drive):
+@pytest.mark.parametrize("marked", [True, False])
+def test_start_returns_although_its_output_is_a_pipe(drive, marked):
     # sshd waits for the channel's descriptors: an agent that kept one would hold the login.
     node = drive(one_node(), start=False)
     words = [PYTHON, str(AGENT), "start", str(node.folder), "--node", "n1"]
-    done = subprocess.run(words, env={**os.environ, **node.env}, capture_output=True)
+    given = {k: v for k, v in node.env.items() if marked or not k.startswith("NIGHTBENCH_AGENT")}
+    done = subprocess.run(words, env={**os.environ, **given}, capture_output=True)
     answer = json.loads(done.stdout)
     assert answer["started"]
     assert wait_until(lambda: node.agent().get("state") == "idle")
     assert os.getsid(answer["pid"]) != os.getsid(0)
     targets = {os.readlink(fd) for fd in Path(f"/proc/{answer['pid']}/fd").iterdir()}
     assert not any(target.startswith("pipe:") for target in targets)
+    environ = Path(f"/proc/{answer['pid']}/environ").read_bytes().split(b"\0")
+    assert f"NIGHTBENCH_AGENT={node.job_id}".encode() in environ
+    assert b"NIGHTBENCH_AGENT_NODE=n1" in environ
 
 
 def task(node: NodeDriver, **variables: str) -> subprocess.Popen[str]:
@@ -214,6 +219,22 @@ def test_sweep_ends_marked_processes_only(apart, drive):
                 return
         # Each gang that starts on this machine ends orphans, a test's beside this one too.
     pytest.fail("in no attempt the sweep ended the two daemons")
+
+
+def test_what_is_started_sweeps_first(drive):
+    """Processes of its own job too, although the mark of an agent is on what starts one."""
+    node = drive(one_node(), start=False)
+    marks = {"NIGHTBENCH_JOB": node.job_id, "NIGHTBENCH_NODE": "n1"}
+    for _ in range(5):
+        with subprocess.Popen(["sleep", "600"], env={**os.environ, **marks}) as orphan:
+            swept = node.start("--sweep", node.folder)["swept"]
+            assert orphan.wait(10) == -signal.SIGKILL
+        node.stop()
+        if orphan.pid in swept:
+            return
+        # Each gang that starts on this machine ends orphans, a test's beside this one too.
+        (node.control / "stop.json").unlink()
+    pytest.fail("in no attempt the start ended the orphan")
 
 
 @contextmanager
