@@ -97,6 +97,7 @@ def test_trainers_in_jax_hold_what_is_counted(interpreter: Callable[[str], str])
         {"tensor": 8},
         {"pipeline": 4, "schedule": "gpipe", "micro_batches": 4},
         {"pipeline": 4, "schedule": "gpipe", "micro_batches": 4, "shard": 8, "shard_stage": 2},
+        {"pipeline": 4, "schedule": "gpipe", "micro_batches": 4, "shard": 8, "shard_stage": 3},
         {"tensor": 2, "pipeline": 4, "schedule": "gpipe", "micro_batches": 4},
     ]
     cases = [(0, {"compiler": "xla", **axes}) for axes in own]

@@ -3,11 +3,13 @@
 All ranks run one program: in each tick a stage computes one part of the batch and hands it on, and
 JAX differentiates all ticks together. What stands before and after the layers has no stage: each
 rank holds a shard of its weights, gathers them, and computes its own samples, as MaxText does.
-A stage's weights may be shards, too, of the ranks that compute the same stage of other samples.
+A stage's weights may be shards, too, of the ranks that compute the same stage of other samples: at
+stage 3 each part gathers them, for its forward and again for its backward.
 """
 
 import jax
 import numpy
+from frameworks.jax.scopes import gathered_again
 from jax import numpy as jnp
 
 AXIS = "stages"
@@ -25,6 +27,7 @@ class Stages:
         self.count, self.parts = context.stages, context.case.get("micro_batches", 1)
         self.prefix = context.shards + "."
         self.each = context.params["layers"] // self.count
+        self.gathers_each_part = context.case.get("shard_stage") == 3
         self.own = context.rank // (context.data_ranks * context.tensor)
 
     def own_samples(self, batch):
@@ -77,12 +80,22 @@ class Stages:
         # that anybody looks at, as others do before the first part comes.
         idle = jnp.zeros_like(parts, shape=(last, *parts.shape[1:]))
 
-        def tick(handed_on, part):
-            y = jnp.where(stage == 0, part, handed_on)
+        def own_layers(y):
             for place in range(self.each):
                 y = layer("{}{}".format(self.prefix, place), y)
+            return y
+
+        def tick(handed_on, given):
+            now, part = given
+            y = jnp.where(stage == 0, part, handed_on)
+            if self.gathers_each_part:  # In a branch, out of which XLA moves no gather.
+                is_busy = (now >= stage) & (now < stage + self.parts)
+                y = jax.lax.cond(is_busy, gathered_again(own_layers), lambda y: y, y)
+            else:
+                y = own_layers(y)
             return jax.lax.ppermute(y, AXIS, [(at, at + 1) for at in range(last)]), y
 
-        _, made = jax.lax.scan(tick, idle[0], jnp.concatenate([parts, idle]))
+        given = jnp.arange(self.parts + last), jnp.concatenate([parts, idle])
+        _, made = jax.lax.scan(tick, idle[0], given)
         whole = jnp.where(stage == last, made[last:], 0).reshape(-1, *x.shape[1:])
         return jax.lax.psum_scatter(whole, AXIS, tiled=True)

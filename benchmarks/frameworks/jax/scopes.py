@@ -8,6 +8,15 @@ HOLDERS = ("stages", "shards")
 """Axes whose ranks share what is of no stage."""
 
 
+def gathered_again(function):
+    """The same, whose backward gathers weights again, and keeps all else that it needs.
+
+    What a gathered weight is broadcast to is made of it again, too.
+    """
+    names = "all_gather", "broadcast_in_dim"
+    return jax.checkpoint(function, policy=lambda primitive, *_, **__: primitive.name not in names)
+
+
 class Scope:
     """The weights of a network by name, the running averages that a step leaves, and chance."""
 

@@ -8,7 +8,7 @@ import numpy
 from base_trainer import Base, expect_precision, optimizer_of
 from frameworks.jax.optimizers import OPTIMIZERS
 from frameworks.jax.pipeline import Stages
-from frameworks.jax.scopes import HOLDERS, Scope, Shapes, Sharded
+from frameworks.jax.scopes import HOLDERS, Scope, Shapes, Sharded, gathered_again
 from jax import numpy as jnp
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
@@ -158,9 +158,8 @@ class Trainer(Base):
             loss = self.network.loss(model, batch)
             return loss if scale is None else loss * scale, (loss, scope.averages)
 
-        if self.context.case.get("shard_stage") == 3:
-            # What is gathered is not kept for the backward, but gathered again.
-            scaled_loss = jax.checkpoint(scaled_loss, policy=_not_gathered)
+        if self.context.case.get("shard_stage") == 3 and not self.stages:
+            scaled_loss = gathered_again(scaled_loss)
         found = self._in_parts(jax.value_and_grad(scaled_loss, has_aux=True))
         (_, (loss, averages)), gradients = found(state["weights"], self._cast(batch))
         if self.averaged:
@@ -266,6 +265,8 @@ class Trainer(Base):
         if context.case.get("shard_stage") == 2:
             shards = [number // context.stages for number in split.values()]
             found["shard_stage"] = "2" if shards and min(shards) > 1 else "none"
+        if context.case.get("shard_stage") == 3 and self.stages:
+            found["shard_stage"] = self._gathered_by_parts()
         if context.tensor > 1:
             kinds = (*context.matrices["rows"], *context.matrices["columns"])
             found["tensor"] = str(
@@ -286,6 +287,12 @@ class Trainer(Base):
             found["state_precision"] = "bf16" if kept == {True} else "fp32"
         return found
 
+    def _gathered_by_parts(self):
+        """Whether both loops of the compiled step, forward and backward, gather weights."""
+        text = self.train.lower(self.state, next(self.batches)).compile().as_text()
+        looped = [each for each in text.split("\n\n") if not each.startswith("ENTRY")]
+        return "3" if sum(" all-gather" in each for each in looped) >= 2 else "2"
+
     def precision_proof(self):
         """Looks at what a product keeps of 1 + 2^-12: TF32 and bfloat16 round it to 1."""
         fine, unit = self._cast((jnp.full((256, 256), 1 + 2.0**-12), jnp.eye(256)))
@@ -300,11 +307,6 @@ class Trainer(Base):
         if exact[0] != exact[1]:
             raise RuntimeError("of matrix products and convolutions one is computed in TF32")
         return expect_precision(self.context.precision, "fp32" if exact[0] else "tf32")
-
-
-def _not_gathered(primitive, *_, **__):
-    """Says of what a forward computes whether its backward may keep it."""
-    return primitive.name != "all_gather"
 
 
 def _split_axis(shape, shards):

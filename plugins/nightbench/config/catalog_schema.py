@@ -79,7 +79,7 @@ _Support = Annotated[
 ]
 _Kind = Annotated[str, _one_of(("cpu", "gpu")), v.Words("device kind")]
 _Axis = Annotated[str, _one_of(LINE_AXES), v.Words("axis")]
-_PLACES = ("trainers", "nodes", "devices_per_node")
+_PLACES = ("trainers", "nodes", "devices_per_node", "pipeline")
 _KEYS = (*LINE_AXES, *_PLACES, "workload", "optimizer", "device", "replicas")
 _Of = Annotated[str, _one_of(_KEYS), v.Words("axis")]
 _Values = Annotated[Any, AfterValidator(_values), v.Words("value or list of values")]
@@ -144,10 +144,10 @@ class CombinationFile(StrictModel):
     """Values of several axes that a line runs each, but not together."""
 
     when: Annotated[dict[_Of, _Values], AfterValidator(_several)]
-    """Axis, `workload`, `trainers`, `nodes`, `devices_per_node`, `optimizer` (the workload's),
-    `device` (its kind) or `replicas` (`several` where `shard`, `tensor` and `pipeline` leave copies
-    of a model): its value, or a list of values of which one is enough. All keys have to hold. Of
-    real data the value is the format.
+    """Axis, `workload`, `trainers`, `nodes`, `devices_per_node`, `pipeline`, `optimizer` (the
+    workload's), `device` (its kind) or `replicas` (`several` where `shard`, `tensor` and `pipeline`
+    leave copies of a model): its value, or a list of values of which one is enough. All keys have
+    to hold. Of real data the value is the format.
     """
     refused: v.Text
     """The reason for users."""

@@ -179,7 +179,8 @@ def _combined(
     """Refuse values that the line runs each, but not together."""
     found: dict[str, str | None] = {axis: _value(case, axis, workload) for axis in LINE_AXES}
     found |= {"workload": case.workload}
-    found |= {key: str(getattr(case, key)) for key in ("trainers", "nodes", "devices_per_node")}
+    counts = ("trainers", "nodes", "devices_per_node", "pipeline")
+    found |= {key: str(getattr(case, key)) for key in counts}
     found["optimizer"] = workload.scales.get(case.scale, {}).get("optimizer")
     found["device"] = cluster.device_kind if cluster is not None else None
     copies = case.trainers > case.shard * case.tensor * case.pipeline

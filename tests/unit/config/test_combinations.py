@@ -10,7 +10,7 @@ import pytest
 
 from nightbench.config import ConfigError, load_catalog, load_suite
 from nightbench.core.capabilities import refusal_of
-from nightbench.core.model import Case, Catalog, Combination, Strategy
+from nightbench.core.model import Case, Catalog, Cluster, Combination, Node, Strategy
 
 Write = Callable[..., Path]
 SHIPPED = load_catalog(Path(__file__).resolve().parents[3] / "benchmarks")
@@ -144,10 +144,6 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ("pytorch", "llama", {**SPLIT, "tensor": 2, "shard": 2, "shard_stage": 1}, "whole states"),
         ("jax", "llama", {**SPLIT, **STAGES, "compiler": "xla"}, "ask for `schedule: gpipe`"),
         (
-            *("jax", "llama", {**SPLIT, **GPIPE, "shard": 2, "shard_stage": 3}),
-            "looked whether XLA gathers twice in a pipeline",
-        ),
-        (
             "paddle3",
             "llama",
             {**SPLIT, "pipeline": 2, "schedule": "1f1b"},
@@ -225,7 +221,10 @@ def test_what_trainers_cannot_run_together_is_refused(
         ("jax", "mixtral", {**SPLIT, "expert": 8, "compiler": "xla"}),
         ("pytorch", "llama", {**SPLIT, **STAGES, "tensor": 2, "micro_batches": 4}),
         ("jax", "llama", {**SPLIT, **GPIPE, "micro_batches": 4}),
-        ("jax", "llama", {**SPLIT, **GPIPE, "shard": 2, "shard_stage": 2}),
+        *(
+            ("jax", "llama", {**SPLIT, **GPIPE, "shard": 2, "shard_stage": stage})
+            for stage in (2, 3)
+        ),
         ("jax", "gpt2", {**ALONE, "compiler": "xla", "micro_batches": 2}),
         ("pytorch", "llama", {**DEEP, "schedule": "interleaved", "micro_batches": 4}),
         ("pytorch", "llama", {**DEEP, "schedule": "zero_bubble", "batch_size_per_device": 5}),
@@ -243,6 +242,17 @@ def test_each_of_the_values_runs_elsewhere(
     line: str, workload: str, axes: dict[str, object]
 ) -> None:
     assert refusal(line, workload, **axes) == ""
+
+
+def test_weights_are_gathered_again_on_cpus_by_the_parts_of_a_pipeline_alone() -> None:
+    nodes = tuple(Node(name, name, "ssh") for name in ("n1", "n2"))
+    cluster = Cluster("c", nodes, device_kind="cpu", devices_per_node=4)
+    axes = {**SPLIT, "compiler": "xla", "shard": 2, "shard_stage": 3, "batch_size_per_device": 2}
+    case = Case("llama", "jax", **axes)
+    said = "jax does not run pipeline 1 with device cpu with shard_stage 3: XLA gathers once for"
+    assert said in str(refusal_of(case, SHIPPED, cluster))
+    in_parts = dataclasses.replace(case, pipeline=2, schedule="gpipe")
+    assert refusal_of(in_parts, SHIPPED, cluster) is None
 
 
 def with_combination(catalog: Catalog) -> Catalog:

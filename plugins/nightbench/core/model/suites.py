@@ -211,7 +211,7 @@ class Combination:
     """Values that a line runs each, but not together."""
 
     when: Mapping[str, tuple[str, ...]]
-    """Axis, or `workload`, `trainers`, `optimizer`, `device` or `replicas` -> values."""
+    """Axis or another property of a case, as `workload`, `pipeline` or `device` -> values."""
     refused: str
     """Why the line does not run a case that has one of the values of every key."""
 
