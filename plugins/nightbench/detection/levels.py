@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from ruptures import KernelCPD
 
 from nightbench.detection.robust import Floats, median, noise_of_differences, scale, winsorised
 from nightbench.detection.series import Series
@@ -108,6 +107,8 @@ def propose(calm: Floats, sigma: float) -> list[int]:
     n = len(calm)
     if n < 2 * SHORTEST:
         return [0, n]
+    from ruptures import KernelCPD  # with it comes most of SciPy: over a second
+
     search = KernelCPD(kernel="linear", min_size=SHORTEST, jump=1)
     found = search.fit((calm / sigma).reshape(-1, 1)).predict(pen=PENALTY * math.log(max(n, 10)))
     return [0, *(int(i) for i in found)]
