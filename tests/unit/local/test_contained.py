@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.contained import without_shims
 
 REPO = Path(__file__).resolve().parents[3]
 TEST = """\
@@ -127,3 +128,10 @@ def test_the_status_is_pytests(tmp_path: Path, mark: str) -> None:
     assert outer.returncode == 0, said
     assert "1 passed" in said
     assert marked(mark) == []
+
+
+def test_this_interpreter_comes_before_shims() -> None:
+    direct = str(Path(sys.executable).resolve().parent)
+    shimmed = f"/first:/home/u/.pyenv/shims:{os.defpath}"
+    assert without_shims(shimmed) == f"/first:{direct}:/home/u/.pyenv/shims:{os.defpath}"
+    assert without_shims(os.defpath) == os.defpath
