@@ -75,6 +75,14 @@ CONTIGUOUS = f"""{MADE}        self.model.register_forward_pre_hook(
             for tuning in ("fuse_model_update_ops", "fuse_add_to_output")
             for breakage, expected in ((None, set()), (UNFUSED, {"mode_used"}))
         ),
+        *(
+            pytest.param(
+                "vgg16_cifar", {**LAST, "framework": "oneflow", "execution": execution},
+                ('self.last = context.case["layout"] == "channels_last"', "self.last = False"),
+                {"mode_used"}, id=f"layout ignored, {execution}", marks=pytest.mark.large,
+            )
+            for execution in ("default", "graph")
+        ),
         pytest.param(
             "simnet_bow", {}, (BACKWARD, LEFT_OUT), {"losses_of_reference"}, id="half a gradient"
         ),

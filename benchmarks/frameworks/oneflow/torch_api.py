@@ -4,6 +4,7 @@ OneFlow has PyTorch's API for most of what they use; what its version 0.9 lacks 
 """
 
 import math
+import os
 import sys
 
 import oneflow
@@ -27,8 +28,31 @@ def unflatten(tensor, dim, sizes):
     return tensor.reshape(*tensor.shape[:dim], *sizes, *tensor.shape[dim + 1 :])
 
 
+def put_channels_last(network):
+    """The module `network` makes models that take images (n, h, w, c), by OneFlow's own switch."""
+    os.environ["ONEFLOW_ENABLE_NHWC"] = "1"
+    network.SPATIAL = (1, 2)
+
+
+def _last():
+    return os.environ.get("ONEFLOW_ENABLE_NHWC") == "1"
+
+
+def max_pool2d(images, *shape, pool=functional.max_pool2d, **named):
+    """Maxima in the layout of the switch, which OneFlow's function does not read."""
+    layout = "channels_last" if _last() else "channels_first"
+    return pool(images, *shape, data_format=layout, **named)
+
+
+def adaptive_avg_pool2d(images, size, pool=functional.adaptive_avg_pool2d):
+    """Averages with channels first: what is flattened next has the order of data.py's weights."""
+    return pool(images.permute(0, 3, 1, 2) if _last() else images, size)
+
+
 def install():
     """Makes `import torch` mean OneFlow in this process."""
+    functional.max_pool2d = max_pool2d
+    functional.adaptive_avg_pool2d = adaptive_avg_pool2d
     functional.scaled_dot_product_attention = scaled_dot_product_attention
     oneflow.take_along_dim = take_along_dim
     oneflow.Tensor.unflatten = unflatten

@@ -2,8 +2,11 @@
 
 import contextlib
 
+import channels_last
+import numpy
 import oneflow
 from base_trainer import Base, expect_precision, optimizer_of
+from frameworks.oneflow import torch_api
 from oneflow import nn
 
 
@@ -104,6 +107,9 @@ class Trainer(Base):
         params, self.device = context.params, context.runtime.device
         self.dtype = TYPES.get(context.precision)
         self.scale = SCALE if context.precision == "fp16" else None
+        self.last = context.case["layout"] == "channels_last"
+        if self.last:
+            torch_api.put_channels_last(network)
         self.model = network.model(params)
         self._load()
         self.model.to(self.device)
@@ -119,9 +125,12 @@ class Trainer(Base):
         if self.graphed:
             tuning = context.case.get("tuning", "default")
             self.graph = Step(self.model, network.loss, self.optimizer, self.dtype, tuning)
-        self.batches = self.feed(
-            lambda batch: {name: self._tensor(value) for name, value in batch.items()}
-        )
+        self.batches = self.feed(self._tensors)
+
+    def _tensors(self, batch):
+        if self.last:
+            batch = channels_last.batch(batch)
+        return {name: self._tensor(value) for name, value in batch.items()}
 
     def _tensor(self, value):
         tensor = oneflow.tensor(value, device=self.device)
@@ -132,16 +141,23 @@ class Trainer(Base):
         matrices = {id(m.weight) for m in self.model.modules() if isinstance(m, nn.Linear)}
         # OneFlow's Linear holds (out, in), data.py (in, out).
         self.turned = {name for name, weight in named.items() if id(weight) in matrices}
-        made = self.initial_weights(
-            {
-                name: weight.shape[::-1] if name in self.turned else weight.shape
-                for name, weight in named.items()
-            }
-        )
+        shapes = {
+            name: self._of_data(name, numpy.empty(tuple(weight.shape), bool)).shape
+            for name, weight in named.items()
+        }
+        made = self.initial_weights(shapes)
         with oneflow.no_grad():
             for name, weight in named.items():
-                value = made[name].T.copy() if name in self.turned else made[name]
-                weight.copy_(oneflow.tensor(value))
+                value = made[name].T if name in self.turned else made[name]
+                if self.last and value.ndim == 4:
+                    value = value.transpose(0, 2, 3, 1)
+                weight.copy_(oneflow.tensor(value.copy()))
+
+    def _of_data(self, name, value):
+        """A weight as data.py has it; with channels last a convolution's is (out, h, w, in)."""
+        if name in self.turned:
+            return value.T
+        return value.transpose(0, 3, 1, 2) if self.last and value.ndim == 4 else value
 
     def step(self):
         """Forward, backward, update. Queues its work; the loss stays on the device."""
@@ -179,25 +195,51 @@ class Trainer(Base):
 
     def weights(self):
         """Name -> value of all trainable parameters."""
-        held = {name: self._own(weight) for name, weight in self.model.named_parameters()}
-        return {name: x.T if name in self.turned else x for name, x in held.items()}
+        named = self.model.named_parameters()
+        return {name: self._of_data(name, self._own(weight)) for name, weight in named}
 
     @staticmethod
     def _own(tensor):
         return (tensor.to_local() if tensor.is_global else tensor).detach().cpu().numpy()
 
     def modes_used(self):
-        """Whether the step is a graph that OneFlow has compiled, and what was fused in it."""
+        """Whether the step is a graph that OneFlow has compiled; what was fused; images' layout."""
         compiled = self.graphed and self.graph._is_compiled
         found = {"execution": "graph" if compiled else "default"}
-        if compiled and self.context.case.get("tuning", "default") != "default":
+        operators = ()
+        if compiled:
             operators = [op.user_conf for op in self.graph._full_graph_proto.net.op]
+        last = self.last and self._channels_are_last(operators)
+        found["layout"] = "channels_last" if last else "default"
+        if compiled and self.context.case.get("tuning", "default") != "default":
             fused = {
                 "fuse_model_update_ops": any(_decays(each) for each in operators),
                 "fuse_add_to_output": any("_add_to_output" in each.input for each in operators),
             }
             found["tuning"] = next((name for name in FUSIONS if fused[name]), "default")
         return found
+
+    def _channels_are_last(self, operators):
+        """Whether all convolutions have: a graph's by its operators, others as they are called."""
+        if operators:
+            layouts = [
+                each.attr["data_format"].at_string
+                for each in operators
+                if each.op_type_name == "conv2d"
+            ]
+            return len(layouts) > 0 and set(layouts) == {"channels_last"}
+        seen = []
+
+        def look(layer, given, made):
+            seen.append(layer.weight.shape[-1] * layer.groups == given[0].shape[-1])
+            seen.append(made.shape[-1] == layer.weight.shape[0])
+
+        layers = [each for each in self.model.modules() if isinstance(each, nn.Conv2d)]
+        for each in layers:
+            each.register_forward_hook(look)  # to stay: OneFlow 0.9 has nothing to remove it by
+        with oneflow.no_grad():
+            self.network.loss(self.model, next(self.batches))
+        return len(seen) == 2 * len(layers) > 0 and all(seen)
 
     def precision_proof(self):
         """Looks at what a product keeps of 1 + 2^-12: all but float32 round it to 1.
