@@ -55,8 +55,12 @@ class Weights:
 WEIGHTS = Weights()
 
 
-def log_odds(evidence: Evidence) -> float:
-    """Logarithm of the odds that the level has changed for good; accepted above 0."""
+def log_odds(evidence: Evidence, least: float = -math.inf) -> float:
+    """Return the logarithm of the odds that the level has changed for good; accepted above 0.
+
+    Odds that noise alone holds at `least` or below are returned as an upper bound: earlier visits,
+    which take longer to count, could only lower them.
+    """
     w = WEIGHTS
     nothing = _sum_of_odds(
         w.drifting_threshold - w.drifting * evidence.drifting,
@@ -64,7 +68,7 @@ def log_odds(evidence: Evidence) -> float:
     )
     distinct = abs(evidence.shift.step) / evidence.before.noise
     nothing += w.young * 8 / evidence.before.known * min(1.0, CLEAR / distinct)
-    if _outlasts(evidence.visits, evidence.after, distinct):
+    if nothing >= -least or _outlasts(evidence.visits, evidence.after, distinct):
         return -nothing
     visits = evidence.visits.towards(evidence.visits_before, w.before)
     rarity = abs(evidence.shift.step) * math.exp(w.depth) / (1 + visits.count)

@@ -179,7 +179,8 @@ def _search(
     def test(first: int) -> float:
         nonlocal best
         evidence = evidence_at(first)
-        odds = log_odds(evidence) + float(prior[first])
+        known = float(prior[first])
+        odds = log_odds(evidence, UNLIKELY - known) + known
         if odds > best[0]:
             best = odds, evidence
         return odds

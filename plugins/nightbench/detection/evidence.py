@@ -17,9 +17,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
+from nightbench.detection.bayes_factors import BayesFactor, bayes_factors
 from nightbench.detection.levels import NOISE_FLOOR, LevelEstimate
 from nightbench.detection.robust import (
     MAD_TO_SIGMA,
@@ -31,7 +33,7 @@ from nightbench.detection.robust import (
 )
 from nightbench.detection.series import Series
 from nightbench.detection.siblings import Siblings
-from nightbench.detection.visits import TAILS, Visits, earlier_visits
+from nightbench.detection.visits import Visits, earlier_visits
 
 REFERENCE = 90
 """Largest number of nights of the present level that a later night is compared with."""
@@ -39,33 +41,11 @@ REFERENCE = 90
 SLOPE = 0.0002
 """Usual drift a night (one standard deviation), relative: 3 % in half a year."""
 
-SMALLEST = 0.004
-"""Smallest relative change that is considered."""
-
 SLOW_NIGHTS, SLOW_WEIGHT = 0.3, 60.0
 """Prior of slow nights: 0.3 in 60."""
 
-SLOW_DEPTH, FAST_DEPTH = 0.08, 0.04
-"""Mean relative depth of slow nights, and of fast ones, which are a tenth of the outliers."""
-
-WIDER = 1.09
-"""By how much the intervals of steps are widened for what their model of noise leaves out."""
-
-UNEXPLAINED = 12.0
-"""Standard errors of the level beyond which it explains nothing: 1e-31."""
-
 ALIKE_NIGHTS = 120
 """Last nights of the past whose resemblance to their neighbours is measured."""
-
-_COARSE: Floats = np.concatenate(
-    [-np.geomspace(0.002, 3.0, 60)[::-1], [0.0], np.geomspace(0.002, 3.0, 60)]
-)
-_FINE: Floats = np.linspace(-5.0, 5.0, 41)
-_USUAL_RANGE = math.log(0.4 / SMALLEST)
-"""Sizes are equally likely on a logarithmic scale; changes beyond 0.4 are not counted on."""
-_CORE = math.exp(
-    math.lgamma((TAILS + 1) / 2) - math.lgamma(TAILS / 2) - 0.5 * math.log(TAILS * math.pi)
-)
 
 
 @dataclass(frozen=True)
@@ -98,38 +78,35 @@ class NightsBefore:
 
 
 @dataclass(frozen=True)
-class _BayesFactor:
-    """A change of one sign against none; logarithms are natural."""
-
-    log_factor: float
-    step: float
-    """Posterior mean of the change of the logarithm."""
-    low: float
-    high: float
-    """90 % interval of it, with the error of the level before."""
-    usual: tuple[float, ...]
-    """Log density of each night at the old level."""
-    moved: tuple[float, ...]
-    """The same at the new level."""
-
-
-@dataclass(frozen=True)
 class Evidence:
     """Evidence for a change of one sign after the nights before."""
 
     before: NightsBefore
     after: int
     """Nights since."""
-    shift: _BayesFactor
+    shift: BayesFactor
     """With the drift continued."""
     drifting: float
     """Log Bayes factor of it, by what a night is worth."""
     steady: float
     """The same with no drift at all."""
-    visits: Visits
-    """Earlier stays at about the new level, each night held against the level of its time."""
-    visits_before: Visits
-    """The same, each night held against the present level: earlier levels are stays, too."""
+    alone: float
+    """Change of the logarithm that this night shows; that of `shift` may be averaged."""
+
+    @cached_property
+    def visits(self) -> Visits:
+        """Earlier stays at about the new level, each night held against the level of its time."""
+        return self._stays(self.before.history)
+
+    @cached_property
+    def visits_before(self) -> Visits:
+        """The same, each night held against the present level: earlier levels are stays, too."""
+        return self._stays(self.before.then) if self.before.has_levels else self.visits
+
+    def _stays(self, distances: Floats) -> Visits:
+        found = earlier_visits(distances / self.alone, abs(self.alone) / self.before.noise)
+        siblings = self.before.siblings
+        return found if siblings is None else found.plus(siblings.visits)
 
     def averaged(self, others: Sequence[Evidence]) -> Evidence:
         """Return the evidence with the size of a change that may have begun on others' nights too.
@@ -201,33 +178,38 @@ def evidence_of(before: NightsBefore, tail: Floats, sign: int) -> Evidence:
 
     These are the logarithms of the nights that follow those before.
     """
-    middle, line, flat = before.middle, before.line, before.flat
-    steps = np.arange(1, len(tail) + 1)
-    drifting, steady = _bayes_factors(
-        tail - middle - np.stack([line.level + line.slope * steps, flat.level + 0.0 * steps]),
-        before,
-        np.array(
-            [
-                max(line.variance_at((len(tail) + 1) / 2), flat.variance_at(0)),
-                flat.variance_at(0),
-            ]
-        ),
+    return evidence_of_each(before, tail[None, :], sign)[0]
+
+
+def evidence_of_each(before: NightsBefore, tails: Floats, sign: int) -> list[Evidence]:
+    """Return the same for each row of `tails`: nights that might follow those before."""
+    each, nights = tails.shape
+    line, flat = before.line, before.flat
+    steps = np.arange(1, nights + 1)
+    expected = np.stack([line.level + line.slope * steps, flat.level + 0.0 * steps])
+    variances = (
+        max(line.variance_at((nights + 1) / 2), flat.variance_at(0)),
+        flat.variance_at(0),
+    )
+    found = bayes_factors(
+        (tails[:, None, :] - before.middle - expected).reshape(2 * each, nights),
+        np.array(variances * each),
         sign,
+        before.sigma,
+        before.slow,
+        before.worth,
     )
-    distinct = abs(drifting.step) / before.noise
-    visits = earlier_visits(before.history / drifting.step, distinct)
-    earlier = earlier_visits(before.then / drifting.step, distinct) if before.has_levels else visits
-    if before.siblings is not None:
-        visits, earlier = (each.plus(before.siblings.visits) for each in (visits, earlier))
-    return Evidence(
-        before,
-        len(tail),
-        drifting,
-        before.worth * drifting.log_factor,
-        before.worth * steady,
-        visits,
-        earlier,
-    )
+    return [
+        Evidence(
+            before,
+            nights,
+            drifting,
+            before.worth * drifting.log_factor,
+            before.worth * steady,
+            drifting.step,
+        )
+        for drifting, steady in found
+    ]
 
 
 @dataclass(frozen=True)
@@ -313,75 +295,3 @@ def _noise(
     as_slow = np.where(unusual > 1.4, 0.27, 0.01)
     odds = (0.3 * as_usual + 0.7 * as_slow) / np.maximum(as_usual, 1e-6)
     return noise * around, np.minimum(0.9, slow * odds)
-
-
-def _bayes_factors(
-    distances: Floats, before: NightsBefore, level_variances: Floats, sign: int
-) -> tuple[_BayesFactor, float]:
-    """Return the evidence for a change of `sign` against none, on a grid of steps.
-
-    `distances` of each night from the level and `level_variances` have one row for each of two
-    assumptions about the level; of the second one, the logarithm of the Bayes factor is returned.
-    """
-    sigma, slow = before.sigma[:, None], before.slow[:, None]
-    grid, cell = _grid(distances, float(before.sigma.mean()), level_variances, sign)
-    off = distances[:, :, None] - grid[:, None, :]
-    spread = 1 + np.square(off * (1 / (sigma * math.sqrt(TAILS))))
-    # To the power of (TAILS + 1) / 2.
-    core = ((1 - slow) * _CORE / sigma) / (spread * spread * spread)
-    is_slower = off < 0
-    wild = np.exp(off * np.where(is_slower, 1 / SLOW_DEPTH, -1 / FAST_DEPTH))
-    wild *= np.where(is_slower, slow * (0.9 / SLOW_DEPTH), slow * (0.1 / FAST_DEPTH))
-    wild += core
-    density = np.log(wild, out=wild)
-    total = density.sum(axis=1)
-    likelihood = np.exp(total - total.max(axis=1, keepdims=True))
-    nothing = np.exp(-0.5 * grid**2 / level_variances[:, None]) * cell
-    change = np.where(sign * grid > SMALLEST, cell / np.maximum(np.abs(grid), 1e-9), 0.0)
-    change /= _USUAL_RANGE
-    posterior = likelihood * change
-    evidence = posterior.sum(axis=1) + 1e-300
-    none = (likelihood * nothing).sum(axis=1) / nothing.sum(axis=1) + 1e-300
-    log_factors = np.log(evidence) - np.log(none)
-    steps, change = grid[0], change[0]
-    best = int(np.argmax(np.where(change > 0, total[0], -np.inf)))
-    step = float((posterior[0] / evidence[0] * steps).sum())
-    # Nights that resemble each other say less of the size, and the level before is an estimate too.
-    reached = np.cumsum(likelihood[0] ** before.worth * change)
-    reached /= reached[-1] + 1e-300
-    margin = Z_90 * math.sqrt(level_variances[0])
-    low, high = np.interp((0.05, 0.95), reached, steps)
-    drifting = _BayesFactor(
-        float(log_factors[0]),
-        step,
-        step - WIDER * math.hypot(low - step, margin),
-        step + WIDER * math.hypot(high - step, margin),
-        tuple(density[0, :, int(np.searchsorted(steps, 0.0))].tolist()),
-        tuple(density[0, :, best].tolist()),
-    )
-    return drifting, float(log_factors[1])
-
-
-def _grid(
-    distances: Floats, sigma: float, level_variances: Floats, sign: int
-) -> tuple[Floats, Floats]:
-    """Return the steps that are tried for each assumption about the level, and their widths.
-
-    Those of the other sign that the error of the level cannot explain are left out.
-    """
-    nights = distances.shape[1]
-    ordered = np.sort(distances, axis=1)
-    middle = 0.5 * (ordered[:, (nights - 1) // 2] + ordered[:, nights // 2])
-    grid = np.empty((len(distances), len(_COARSE) + len(_FINE)))
-    grid[:, : len(_COARSE)] = _COARSE
-    grid[:, len(_COARSE) :] = middle[:, None] + sigma / math.sqrt(nights) * _FINE
-    grid.sort(axis=1)
-    cell = np.empty_like(grid)
-    cell[:, 1:-1] = (grid[:, 2:] - grid[:, :-2]) / 2
-    cell[:, 0], cell[:, -1] = grid[:, 1] - grid[:, 0], grid[:, -1] - grid[:, -2]
-    reach = UNEXPLAINED * math.sqrt(level_variances.max())
-    if sign < 0:
-        kept = slice(0, int((grid <= reach).sum(axis=1).max()))
-    else:
-        kept = slice(int((grid < -reach).sum(axis=1).min()), grid.shape[1])
-    return grid[:, kept], cell[:, kept]

@@ -1,12 +1,13 @@
 """The smallest slowdown that the detector would find in a series."""
 
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from nightbench.detection.acceptance import log_odds
 from nightbench.detection.changes import FEWEST, LEAST_REFERENCE, LOOK_BACK, SCREENING_THRESHOLD
-from nightbench.detection.evidence import evidence_of, nights_before
+from nightbench.detection.evidence import Evidence, evidence_of_each, nights_before
 from nightbench.detection.levels import estimate_level
 from nightbench.detection.robust import median
 from nightbench.detection.series import Series
@@ -23,8 +24,12 @@ estimate. Found by `python -m tests.performance promises`."""
 NINE_OF_TEN = 1.2816
 """Standard normal quantile of 90 %."""
 
-LARGEST = 0.6
-"""Largest slowdown that is tried, as a logarithm."""
+MOST = 2**11
+STEP = 0.6 / MOST
+"""Slowdowns are tried in steps, as a logarithm, up to so many of them."""
+
+AHEAD = 6
+"""Steps of the bisection that are tried at once."""
 
 
 def smallest_slowdown(
@@ -65,21 +70,64 @@ def smallest_slowdown(
     )
     # Only the week is tried at several levels.
     before = nights_before(more, past, nights, siblings)
-    level_error = below = 0.0
+    level_error = before.noise * math.sqrt(1 / WITHIN + 1 / min(reference, 90))
+    week = more.level[nights:]
 
-    def detected(fall: float) -> bool:
-        nonlocal level_error, below
-        evidence = evidence_of(before, more.level[nights:] - fall, -1)
-        level_error = evidence.before.noise * math.sqrt(1 / WITHIN + 1 / min(reference, 90))
-        below = -evidence.shift.low - fall
-        return log_odds(evidence) > 0 and fall > SCREENING_THRESHOLD * level_error
+    def evidence(falls: Sequence[int]) -> list[Evidence]:
+        return evidence_of_each(before, week - STEP * np.array(falls, dtype=float)[:, None], -1)
 
-    low, high = 0.0, LARGEST
-    if not detected(high):
+    found = _least_detected(evidence, SCREENING_THRESHOLD * level_error / STEP)
+    if found is None:
         return None
-    while high - low > 0.0005:
-        middle = (low + high) / 2
-        low, high = (low, middle) if detected(middle) else (middle, high)
-    certain = high + CERTAIN * level_error
-    large = -math.log1p(-min(min_change, 0.99)) - below + NINE_OF_TEN * level_error
+    fall, shown = STEP * found[0], found[1].shift
+    certain = fall + CERTAIN * level_error
+    large = -math.log1p(-min(min_change, 0.99)) + shown.low + fall + NINE_OF_TEN * level_error
     return -math.expm1(-max(certain, large))
+
+
+def _least_detected(
+    evidence_of_falls: Callable[[Sequence[int]], list[Evidence]], screened: float
+) -> tuple[int, Evidence] | None:
+    """Return the fall from which on all are detected, and its evidence; None where `MOST` is not.
+
+    It is bisected. Several falls at once take little longer than one, so that those are tried
+    together that come next if the odds rise with the square of the fall.
+
+    Args:
+        evidence_of_falls: returns the evidence of falls, in `STEP`.
+        screened: fall up to which none is detected, in `STEP`.
+    """
+    low, high, expected = 0, MOST, 1.4 * screened
+    falls = [MOST, *_path(low, high, expected, screened)]
+    tried = dict(zip(falls, evidence_of_falls(falls), strict=True))
+    below, above = -1.0, log_odds(tried[MOST], 0.0)
+    if above <= 0:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        if middle <= screened:
+            low = middle
+            continue
+        if middle not in tried:
+            if low > screened:
+                part = below / (below - above)
+                expected = math.sqrt(low**2 + part * (high**2 - low**2))
+            falls = _path(low, high, expected, screened)
+            tried.update(zip(falls, evidence_of_falls(falls), strict=True))
+        odds = log_odds(tried[middle], 0.0)
+        if odds > 0:
+            high, above = middle, odds
+        else:
+            low, below = middle, odds
+    return high, tried[high]
+
+
+def _path(low: int, high: int, expected: float, screened: float) -> list[int]:
+    """Return what a bisection tries next, if what it looks for is at `expected`."""
+    path = list[int]()
+    while high - low > 1 and len(path) < AHEAD:
+        middle = (low + high) // 2
+        if middle > screened:
+            path.append(middle)
+        low, high = (low, middle) if middle >= expected else (middle, high)
+    return path

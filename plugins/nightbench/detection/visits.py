@@ -67,17 +67,19 @@ def earlier_visits(depth: Floats, distinct: float) -> Visits:
     near = np.minimum(np.maximum(depth + (0.5 - BOUNDARY), -0.5), 1.0)
     scaled = distinct * distinct / TAILS
     gains = (TAILS + 1) / 2 * np.log((1 + scaled * near**2) / (1 + scaled * (near - 1) ** 2))
-    odds, walk = _BEGINS_AWAY, []
-    for gain in map(float, gains):
-        odds += _STAY
+    # What the next night starts from: most nights decide it, whatever was before them.
+    there = gains + _COME + _STAY >= _GO
+    open_nights = np.flatnonzero(~there & (gains + _GO + _STAY > _COME))
+    starts = [_BEGINS_AWAY + _STAY, *map(float, np.where(there, _GO, _COME))]
+    for night, gain in zip(map(int, open_nights), map(float, gains[open_nights]), strict=True):
+        odds = starts[night] + gain + _STAY
         # min() and max() would take twice the time.
         if odds < _COME:
             odds = _COME
         elif odds > _GO:
             odds = _GO
-        odds += gain
-        walk.append(odds)
-    is_away = _likeliest_path(np.array(walk))
+        starts[night + 1] = odds
+    is_away = _likeliest_path(np.array(starts[:-1]) + gains)
     edges = np.flatnonzero(is_away[1:] != is_away[:-1]) + 1
     # The first run has no beginning, the last one no end.
     inner = (edges[1:] - edges[:-1])[is_away[edges[:-1]]]

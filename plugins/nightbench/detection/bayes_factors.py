@@ -1,0 +1,154 @@
+"""Bayes factors of a change of level against none: all its sizes at once, on a grid of steps."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from nightbench.detection.robust import Z_90, Floats
+from nightbench.detection.visits import TAILS
+
+SMALLEST = 0.004
+"""Smallest relative change that is considered."""
+
+SLOW_DEPTH, FAST_DEPTH = 0.08, 0.04
+"""Mean relative depth of slow nights, and of fast ones, which are a tenth of the outliers."""
+
+WIDER = 1.09
+"""By how much the intervals of steps are widened for what their model of noise leaves out."""
+
+UNEXPLAINED = 12.0
+"""Standard errors of the level beyond which it explains nothing: 1e-31."""
+
+FAR = 10.0
+"""Largest distance whose exponentials are told apart: products of two of them are finite."""
+
+_COARSE: Floats = np.concatenate(
+    [-np.geomspace(0.002, 3.0, 60)[::-1], [0.0], np.geomspace(0.002, 3.0, 60)]
+)
+_FINE: Floats = np.linspace(-5.0, 5.0, 41)
+_USUAL_RANGE = math.log(0.4 / SMALLEST)
+"""Sizes are equally likely on a logarithmic scale; changes beyond 0.4 are not counted on."""
+_CORE = math.exp(
+    math.lgamma((TAILS + 1) / 2) - math.lgamma(TAILS / 2) - 0.5 * math.log(TAILS * math.pi)
+)
+
+
+@dataclass(frozen=True)
+class BayesFactor:
+    """A change of one sign against none; logarithms are natural."""
+
+    log_factor: float
+    step: float
+    """Posterior mean of the change of the logarithm."""
+    low: float
+    high: float
+    """90 % interval of it, with the error of the level before."""
+    usual: tuple[float, ...]
+    """Log density of each night at the old level."""
+    moved: tuple[float, ...]
+    """The same at the new level."""
+
+
+def bayes_factors(
+    distances: Floats,
+    level_variances: Floats,
+    sign: int,
+    sigma: Floats,
+    slow: Floats,
+    worth: float,
+) -> list[tuple[BayesFactor, float]]:
+    """Return the evidence for changes of `sign` against none, on a grid of steps.
+
+    Args:
+        distances: of each night from the level, of two rows for each change: one for each of two
+            assumptions about the level. Of the second, the logarithm of the factor is returned.
+        level_variances: of the level, of each row.
+        sign: -1 for falls, +1 for rises.
+        sigma: noise of each night.
+        slow: probability of each night that it is a slow one.
+        worth: of a night, as a part of an independent one.
+    """
+    grid, cell = _grid(distances, float(sigma.mean()), level_variances, sign)
+    sigma, slow = sigma[:, None], slow[:, None]
+    density = _density(distances, grid, sigma, slow)
+    # Noise has tails: a product of eight nights is far from the smallest number.
+    groups = np.arange(0, distances.shape[1], 8)
+    total = np.log(np.multiply.reduceat(density, groups, axis=1)).sum(axis=1)
+    likelihood = np.exp(total - total.max(axis=1, keepdims=True))
+    nothing = np.exp(-0.5 * grid**2 / level_variances[:, None]) * cell
+    change = np.where(sign * grid > SMALLEST, cell / np.maximum(np.abs(grid), 1e-9), 0.0)
+    change /= _USUAL_RANGE
+    posterior = likelihood * change
+    evidence = posterior.sum(axis=1) + 1e-300
+    none = (likelihood * nothing).sum(axis=1) / nothing.sum(axis=1) + 1e-300
+    log_factors = np.log(evidence) - np.log(none)
+    mean = (posterior / evidence[:, None] * grid).sum(axis=1)
+    best = np.argmax(np.where(change > 0, total, -np.inf), axis=1)
+    # Nights that resemble each other say less of the size, and the level before is an estimate too.
+    reached = np.cumsum(likelihood[::2] ** worth * change[::2], axis=1)
+    reached /= reached[:, -1:] + 1e-300
+    margin = Z_90 * math.sqrt(level_variances[0])
+    found = []
+    for k in range(0, len(grid), 2):
+        step = float(mean[k])
+        low, high = np.interp((0.05, 0.95), reached[k // 2], grid[k])
+        drifting = BayesFactor(
+            float(log_factors[k]),
+            step,
+            step - WIDER * math.hypot(low - step, margin),
+            step + WIDER * math.hypot(high - step, margin),
+            tuple(map(float, np.log(density[k, :, np.searchsorted(grid[k], 0.0)]))),
+            tuple(map(float, np.log(density[k, :, best[k]]))),
+        )
+        found.append((drifting, float(log_factors[k + 1])))
+    return found
+
+
+def _density(distances: Floats, grid: Floats, sigma: Floats, slow: Floats) -> Floats:
+    """Return the density of each night at each step of its row: shape (rows, nights, steps).
+
+    Exponentials are of nights and of steps by themselves, and multiplied.
+    """
+    near, far = np.clip(distances, -FAR, FAR), np.clip(grid, -FAR, FAR)
+    slower = slow * (0.9 / SLOW_DEPTH) * np.exp(near / SLOW_DEPTH)[:, :, None]
+    faster = slow * (0.1 / FAST_DEPTH) * np.exp(near / -FAST_DEPTH)[:, :, None]
+    off = distances[:, :, None] - grid[:, None, :]
+    density = np.where(
+        off < 0,
+        slower * np.exp(far / -SLOW_DEPTH)[:, None, :],
+        faster * np.exp(far / FAST_DEPTH)[:, None, :],
+    )
+    # Noise, to the power of (TAILS + 1) / 2; in place, as these are the largest arrays.
+    off *= 1 / (sigma * math.sqrt(TAILS))
+    off *= off
+    off += 1
+    spread = off * off
+    spread *= off
+    density += np.divide((1 - slow) * _CORE / sigma, spread, out=spread)
+    return density
+
+
+def _grid(
+    distances: Floats, sigma: float, level_variances: Floats, sign: int
+) -> tuple[Floats, Floats]:
+    """Return the steps that are tried for each assumption about the level, and their widths.
+
+    Those of the other sign that the error of the level cannot explain are left out.
+    """
+    nights = distances.shape[1]
+    ordered = np.sort(distances, axis=1)
+    middle = 0.5 * (ordered[:, (nights - 1) // 2] + ordered[:, nights // 2])
+    grid = np.empty((len(distances), len(_COARSE) + len(_FINE)))
+    grid[:, : len(_COARSE)] = _COARSE
+    grid[:, len(_COARSE) :] = middle[:, None] + sigma / math.sqrt(nights) * _FINE
+    grid.sort(axis=1)
+    cell = np.empty_like(grid)
+    cell[:, 1:-1] = (grid[:, 2:] - grid[:, :-2]) / 2
+    cell[:, 0], cell[:, -1] = grid[:, 1] - grid[:, 0], grid[:, -1] - grid[:, -2]
+    reach = UNEXPLAINED * math.sqrt(level_variances.max())
+    if sign < 0:
+        kept = slice(0, int((grid <= reach).sum(axis=1).max()))
+    else:
+        kept = slice(int((grid < -reach).sum(axis=1).min()), grid.shape[1])
+    return grid[:, kept], cell[:, kept]
