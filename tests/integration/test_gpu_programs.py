@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.framework, pytest.mark.large]
 SCRIPTS = Path(__file__).parent / "scripts"
 SCRIPT = SCRIPTS / "fluid_gpu_program.py"
 MEGENGINE = "megengine/trainer.py"
+MXNET = "mxnet/trainer.py"
 PADDLE = "../apis/paddle/trainer.py"
 PRODUCTS = ("conv2d", "mul", "conv2d_grad", "mul_grad")
 
@@ -256,48 +257,60 @@ def test_paddle3_at_level_o2_has_parameters_in_16_bits(paddle3: str, tmp_path: P
     assert kept(code) == (["paddle.float32"], ["paddle.float32"], False)
 
 
-def test_mxnet_casts_products_and_scales_the_loss(tmp_path: Path) -> None:
-    """A CPU has no products in float16: the casts are its graph's, and bfloat16 takes its steps."""
-    python = build_environment(tmp_path / "envs", "mxnet", "cpu")
+@pytest.fixture(scope="module")
+def mxnet(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return build_environment(tmp_path_factory.mktemp("mxnet"), "mxnet", "cpu")
 
-    def found(steps: int, code: Path = BENCHMARKS, **axes: Any) -> Any:
-        job = job_of("mxnet", "resnet50_v1.5", 1, strategy="single", **axes)
-        job["ports"] = {"master": 20000, **{each["name"]: 20001 for each in job["processes"]}}
-        (tmp_path / "job.json").write_text(json.dumps(job))
-        words = [SCRIPTS / "mxnet_gpu_symbol.py", code, tmp_path / "job.json"]
-        done = subprocess.run(
-            [python, *words, job["processes"][0]["name"], str(steps)],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout.splitlines()[-1])
 
-    half, full = found(0, precision="fp16"), found(3, precision="fp32")
+def mxnet_symbol(
+    python: str, folder: Path, steps: int, code: Path = BENCHMARKS, **axes: Any
+) -> Any:
+    job = job_of("mxnet", "resnet50_v1.5", 1, strategy="single", **axes)
+    job["ports"] = {"master": 20000, **{each["name"]: 20001 for each in job["processes"]}}
+    (folder / "job.json").write_text(json.dumps(job))
+    words = [SCRIPTS / "mxnet_gpu_symbol.py", code, folder / "job.json"]
+    done = subprocess.run(
+        [python, *words, job["processes"][0]["name"], str(steps)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_mxnet_casts_products_and_has_channels_last(mxnet: str, tmp_path: Path) -> None:
+    """A CPU has neither: the casts are the graph's, and all around convolutions is laid out."""
+    half = mxnet_symbol(mxnet, tmp_path, 0, precision="fp16")
+    full = mxnet_symbol(mxnet, tmp_path, 3, precision="fp32")
     products = ("Convolution", "FullyConnected")
     assert [half["casts"][op] for op in products] == [["float16"]] * 2
     assert [full["casts"][op] for op in products] == [[None]] * 2
 
-    def losses(*replaced: tuple[str, str]) -> list[float]:
-        code = tmp_path / f"code{len(replaced)}"
-        shutil.copytree(BENCHMARKS, code)
-        trainer = code / "frameworks" / "mxnet" / "trainer.py"
-        text = trainer.read_text()
-        for old, new in replaced:
-            assert old in text
-            text = text.replace(old, new)
-        trainer.write_text(text)
-        return list(found(3, code, precision="fp16")["losses"])
+    last = mxnet_symbol(mxnet, tmp_path, 3, layout="channels_last")
+    assert (last["layout"], full["layout"]) == ("channels_last", "default")
+    assert last["losses"] == pytest.approx(full["losses"], rel=1e-3)
+    code = broken(tmp_path, 'network.LAYOUT = "NHWC"', "self.last = False", MXNET)
+    assert mxnet_symbol(mxnet, tmp_path, 0, code, layout="channels_last")["layout"] == "default"
 
-    bfloat16 = ('"float16"', '"bfloat16"')
-    assert losses(bfloat16) == pytest.approx(full["losses"], rel=0.1)
+
+@pytest.mark.skipif(
+    "avx512" not in Path("/proc/cpuinfo").read_text(), reason="needs a CPU with AVX-512"
+)
+def test_mxnet_scales_the_loss(mxnet: str, tmp_path: Path) -> None:
+    """A CPU has no products in float16: bfloat16 takes its steps."""
+    full = mxnet_symbol(mxnet, tmp_path, 3, precision="fp32")
+    code = broken(tmp_path, 'dtype="float16"', 'dtype="bfloat16"', MXNET)
+    half = mxnet_symbol(mxnet, tmp_path, 3, code, precision="fp16")
+    assert half["losses"] == pytest.approx(full["losses"], rel=0.1)
     # Gradients that stay as large as the scaled loss made them show.
+    trainer = code / "frameworks" / MXNET
     scale = "with amp.scale_loss(loss, self.trainer) as scaled:\n                    pass"
-    assert losses(bfloat16, (scale, "scaled = loss * 2.0**16")) != pytest.approx(
-        full["losses"], rel=0.1
-    )
+    assert scale in trainer.read_text()
+    trainer.write_text(trainer.read_text().replace(scale, "scaled = loss * 2.0**16"))
+    half = mxnet_symbol(mxnet, tmp_path, 3, code, precision="fp16")
+    assert half["losses"] != pytest.approx(full["losses"], rel=0.1)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,8 @@
 """Training in MXNet's Gluon: imperative, or hybridised; alone or with ps-lite's servers."""
 
+import json
+
+import channels_last
 import mxnet
 import numpy
 from base_trainer import Base, expect_precision, optimizer_of
@@ -24,17 +27,22 @@ class Trainer(Base):
         if self.half:
             # Products in float16, by MXNet's lists, of whatever is built from here on.
             amp.init(target_dtype="float16")
+        self.last = context.case["layout"] == "channels_last"
+        if self.last:
+            network.LAYOUT = "NHWC"
         self.model = network.model(params)
         self.model.initialize(ctx=self.device)
         made = self.initial_weights(
             {
-                name: weight.shape[::-1] if turned else weight.shape
+                name: self._of_data(numpy.empty(weight.shape, bool), turned).shape
                 for name, weight, turned in self._parameters()
             }
         )
         for name, weight, turned in self._parameters():
-            value = mxnet.nd.array(made[name].T if turned else made[name])
-            weight.set_data(value.tostype(weight._stype))
+            value = made[name].T if turned else made[name]
+            if self.last and value.ndim == 4:
+                value = value.transpose(0, 2, 3, 1)
+            weight.set_data(mxnet.nd.array(value).tostype(weight._stype))
         if context.case["execution"] == "graph":
             self.model.hybridize(static_alloc=True, static_shape=True)
         store, horovod = context.runtime.store, context.runtime.horovod
@@ -56,7 +64,15 @@ class Trainer(Base):
             amp.init_trainer(self.trainer)  # its loss scale: 2^16 at first, halved by an overflow
         self.batches = self.feed(self._on_device)
 
+    def _of_data(self, value, turned):
+        """A weight as data.py has it; with channels last a convolution's is (out, h, w, in)."""
+        if turned:
+            return value.T
+        return value.transpose(0, 3, 1, 2) if self.last and value.ndim == 4 else value
+
     def _on_device(self, batch):
+        if self.last:
+            batch = channels_last.batch(batch)
         return {name: mxnet.nd.array(x, self.device, x.dtype) for name, x in batch.items()}
 
     def _parameters(self):
@@ -96,13 +112,21 @@ class Trainer(Base):
     def weights(self):
         """Name -> value of all trainable parameters; sparse tables come from the servers."""
         return {
-            name: _array(weight).T if turned else _array(weight)
+            name: self._of_data(_array(weight), turned)
             for name, weight, turned in self._parameters()
         }
 
     def modes_used(self):
-        """Whether the network runs as a cached graph."""
-        return {"execution": "graph" if _is_cached(self.model) else "default"}
+        """Whether the network runs as a cached graph; the layout of its convolutions."""
+        return {
+            "execution": "graph" if _is_cached(self.model) else "default",
+            "layout": "channels_last" if self.last and self._channels_are_last() else "default",
+        }
+
+    def _channels_are_last(self):
+        nodes = json.loads(self.model(mxnet.sym.var("images")).tojson())["nodes"]
+        layouts = {node["attrs"]["layout"] for node in nodes if node["op"] == "Convolution"}
+        return layouts == {"NHWC"}
 
     def precision_proof(self):
         """Looks at what a layer's product keeps of 1 + 2^-12: all but float32 round it to 1."""

@@ -6,13 +6,18 @@ from mxnet.gluon import nn
 STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
 """Width of the 3x3 convolution, number of blocks, stride of the first block."""
 
+LAYOUT = "NCHW"
+"""Of images between layers; a line's trainer sets another before it makes the network."""
+
 
 def convolution(channels, out, size, stride=1):
     """A convolution without bias and its batch norm."""
     layers = nn.HybridSequential()
     layers.add(
-        nn.Conv2D(out, size, stride, size // 2, use_bias=False, in_channels=channels),
-        nn.BatchNorm(in_channels=out),
+        nn.Conv2D(
+            out, size, stride, size // 2, layout=LAYOUT, use_bias=False, in_channels=channels
+        ),
+        nn.BatchNorm(LAYOUT.index("C"), in_channels=out),
     )
     return layers
 
@@ -42,7 +47,7 @@ class ResNet50(nn.HybridBlock):
     def __init__(self, classes):
         super().__init__()
         self.stem = convolution(3, 64, 7, stride=2)
-        self.pool = nn.MaxPool2D(3, strides=2, padding=1)
+        self.pool = nn.MaxPool2D(3, strides=2, padding=1, layout=LAYOUT)
         self.blocks, channels = nn.HybridSequential(), 64
         for width, count, stride in STAGES:
             for index in range(count):
@@ -53,7 +58,7 @@ class ResNet50(nn.HybridBlock):
     def hybrid_forward(self, F, images):
         """Logits."""
         x = self.pool(F.relu(self.stem(images)))
-        return self.head(self.blocks(x).mean((2, 3)))
+        return self.head(self.blocks(x).mean((LAYOUT.index("H"), LAYOUT.index("W"))))
 
 
 def model(params):
