@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -43,6 +42,14 @@ REQUESTS: dict[tuple[str, str], tuple[str, Any]] = {
     ("GET", "/api/v2/connections"): ("op", None),
 }
 """Method and path -> the least role that may, and a body."""
+AIRFLOW = """
+import sys
+from airflow.__main__ import main
+for words in (["db", "migrate"], ["dags", "reserialize"], ["api-server", *sys.argv[1:]]):
+    sys.argv = ["airflow", *words]
+    main()
+"""
+"""All in one process: to import Airflow takes longer than what the first two do."""
 
 
 @contextmanager
@@ -61,14 +68,11 @@ def api_server(place: Path) -> Iterator[httpx.Client]:
         "AIRFLOW__API__BASE_URL": address,
     }
     (place / "passwords.json").write_text(json.dumps({role: role for role in ROLES}))
-    airflow = [sys.executable, "-m", "airflow"]
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "NIGHTBENCH"))}
     env = {**kept, **settings}
-    for words in (["db", "migrate"], ["dags", "reserialize"]):
-        subprocess.run([*airflow, *words], env=env, check=True, capture_output=True)
-    words = ["api-server", "--host", "127.0.0.1", "--port", str(port)]
+    words = [sys.executable, "-c", AIRFLOW, "--host", "127.0.0.1", "--port", str(port)]
     with (place / "api-server.log").open("wb") as log, ExitStack() as ending:
-        server = psutil.Popen([*airflow, *words], env=env, stdout=log, stderr=log)
+        server = psutil.Popen(words, env=env, stdout=log, stderr=log)
         ending.callback(end, server)
         client = ending.enter_context(httpx.Client(base_url=address, timeout=60))
         deadline = time.monotonic() + WAIT_S
