@@ -44,6 +44,12 @@ SLOPE = 0.0002
 SLOW_NIGHTS, SLOW_WEIGHT = 0.3, 60.0
 """Prior of slow nights: 0.3 in 60."""
 
+FEWEST_REPEATED = 5
+"""Fewest nights with known repeats by which others are told to be slow."""
+
+WIDE = 1.6
+"""By how much more the repeats of a slow night vary than those of its neighbours."""
+
 ALIKE_NIGHTS = 120
 """Last nights of the past whose resemblance to their neighbours is measured."""
 
@@ -75,6 +81,29 @@ class NightsBefore:
     """What others say, where the series is young."""
     has_levels: bool
     """There are levels before the present one."""
+    within: Floats
+    """Relative standard deviation of each night's repeats; NaN where unknown."""
+
+    @cached_property
+    def stays(self) -> tuple[Floats, Floats]:
+        """`history` and `then` without slow nights, which are no visits to another level.
+
+        A night whose repeats vary more than those of its neighbours lies where the one of them
+        does that is nearer to the level.
+        """
+        known = np.isfinite(self.within)
+        if np.count_nonzero(known) < FEWEST_REPEATED:
+            return self.history, self.then
+        within = np.where(known, self.within, median(self.within[known]))
+        is_slow = within > WIDE * running_median(within, 3)
+
+        def without_slow(distances: Floats) -> Floats:
+            around = np.pad(distances, 1, mode="edge")
+            left, right = around[:-2], around[2:]
+            nearer = np.where(np.abs(left) < np.abs(right), left, right)
+            return np.where(is_slow, nearer, distances)
+
+        return without_slow(self.history), without_slow(self.then)
 
 
 @dataclass(frozen=True)
@@ -96,12 +125,12 @@ class Evidence:
     @cached_property
     def visits(self) -> Visits:
         """Earlier stays at about the new level, each night held against the level of its time."""
-        return self._stays(self.before.history)
+        return self._stays(self.before.stays[0])
 
     @cached_property
     def visits_before(self) -> Visits:
         """The same, each night held against the present level: earlier levels are stays, too."""
-        return self._stays(self.before.then) if self.before.has_levels else self.visits
+        return self._stays(self.before.stays[1]) if self.before.has_levels else self.visits
 
     def _stays(self, distances: Floats) -> Visits:
         found = earlier_visits(distances / self.alone, abs(self.alone) / self.before.noise)
@@ -170,6 +199,7 @@ def nights_before(
         then=then,
         siblings=siblings,
         has_levels=past.base > 0,
+        within=series.within[:first],
     )
 
 
@@ -266,7 +296,7 @@ def _relative_noise(series: Series, start: int, first: int) -> tuple[bool, float
     """Return whether repeats are known, their usual sigma, and each night's relative to it."""
     within = series.within[start:first]
     known = within[np.isfinite(within)]
-    if len(known) < 5 or median(known) <= 0:
+    if len(known) < FEWEST_REPEATED or median(known) <= 0:
         return False, math.nan, np.ones(first - start)
     usual = median(known)
     filled = np.where(np.isfinite(within), within, usual) / usual

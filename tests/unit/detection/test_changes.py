@@ -248,6 +248,16 @@ def test_repeats_that_disagree_make_a_low_night_less_of_a_change():
     assert found(values, wilder) == []
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_slow_night_long_ago_delays_no_fall_where_its_repeats_told_it(seed):
+    """Without them it is a visit to the level that the series falls to."""
+    values = noisy([90 if k == 40 else 100 for k in range(80)] + [92] * 10, 0.005, seed)
+    (steady,) = found(values, [0.004] * 90)
+    (told,) = found(values, [0.012 if k == 40 else 0.004 for k in range(90)])
+    assert steady.first == told.first == 80
+    assert told.detected <= 82 < 85 <= steady.detected
+
+
 def test_unit_does_not_matter():
     values = noisy([100] * 50 + [93] * 10)
     one, other = found(values), found([v * 3e-7 for v in values])
