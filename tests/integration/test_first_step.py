@@ -6,18 +6,22 @@ The cells are those that the kit finds.
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.contained import SERVERS
 from tests.integration.broken_lines import broken
 from tests.shipped import shipped
 
 from nightbench.testkit.cell_tests import (
     CATALOG,
-    first_step,
     test_gradients_are_those_of_the_loss,
     test_lines_do_the_same_work,
     test_two_ranks_pass_every_check,
@@ -33,7 +37,6 @@ from nightbench.testkit.cells import (
 from nightbench.testkit.gangs import BENCHMARKS
 
 __all__ = [
-    "first_step",
     "test_gradients_are_those_of_the_loss",
     "test_lines_do_the_same_work",
     "test_two_ranks_pass_every_check",
@@ -57,6 +60,31 @@ ALONE = {
     test_two_ranks_pass_every_check: "resnet50_v1.5-pytorch",
 }
 """Tests of the kit that need no other line -> the cell that they are tried on."""
+
+
+@pytest.fixture(scope="session")
+def first_step(
+    interpreter: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
+) -> FirstStep:
+    """What first_step.py prints; one for all workers, of which the first computes it.
+
+    Most cells have the same reference, and their tests are handed out one by one.
+    """
+    place = Path(os.environ.get(SERVERS) or tmp_path_factory.getbasetemp()) / "first-steps"
+    place.mkdir(exist_ok=True)
+
+    def call(line: str, workload: str, *words: str) -> dict[str, Any]:
+        name = hashlib.sha256(json.dumps([line, workload, *words]).encode()).hexdigest()
+        path = place / f"{name}.json"
+        with path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                found = run_first_step(interpreter(line), line, workload, words)
+                path.write_text(json.dumps(found))
+        kept: dict[str, Any] = json.loads(path.read_text())
+        return kept
+
+    return call
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
