@@ -85,25 +85,32 @@ class NightsBefore:
     """Relative standard deviation of each night's repeats; NaN where unknown."""
 
     @cached_property
-    def stays(self) -> tuple[Floats, Floats]:
-        """`history` and `then` without slow nights, which are no visits to another level.
+    def visited(self) -> Floats:
+        """`history` without slow nights."""
+        return self._without_slow(self.history)
+
+    @cached_property
+    def visited_then(self) -> Floats:
+        """`then` without slow nights."""
+        return self._without_slow(self.then)
+
+    def _without_slow(self, distances: Floats) -> Floats:
+        """Return distances without slow nights, which are no visits to another level.
 
         A night whose repeats vary more than those of its neighbours lies where the one of them
         does that is nearer to the level.
         """
         known = np.isfinite(self.within)
         if np.count_nonzero(known) < FEWEST_REPEATED:
-            return self.history, self.then
+            return distances
         within = np.where(known, self.within, median(self.within[known]))
         is_slow = within > WIDE * running_median(within, 3)
-
-        def without_slow(distances: Floats) -> Floats:
-            around = np.pad(distances, 1, mode="edge")
-            left, right = around[:-2], around[2:]
-            nearer = np.where(np.abs(left) < np.abs(right), left, right)
-            return np.where(is_slow, nearer, distances)
-
-        return without_slow(self.history), without_slow(self.then)
+        if not is_slow.any():
+            return distances
+        around = np.concatenate([distances[:1], distances, distances[-1:]])
+        left, right = around[:-2], around[2:]
+        nearer = np.where(np.abs(left) < np.abs(right), left, right)
+        return np.where(is_slow, nearer, distances)
 
 
 @dataclass(frozen=True)
@@ -125,12 +132,12 @@ class Evidence:
     @cached_property
     def visits(self) -> Visits:
         """Earlier stays at about the new level, each night held against the level of its time."""
-        return self._stays(self.before.stays[0])
+        return self._stays(self.before.visited)
 
     @cached_property
     def visits_before(self) -> Visits:
         """The same, each night held against the present level: earlier levels are stays, too."""
-        return self._stays(self.before.stays[1]) if self.before.has_levels else self.visits
+        return self._stays(self.before.visited_then) if self.before.has_levels else self.visits
 
     def _stays(self, distances: Floats) -> Visits:
         found = earlier_visits(distances / self.alone, abs(self.alone) / self.before.noise)
