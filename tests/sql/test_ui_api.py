@@ -201,7 +201,7 @@ def test_every_answer_says_what_a_median_took_of_its_devices(
 ) -> None:
     known, unknown = given.case(nodes=2), given.case()
     figures = {"device": "X1", "model_flops_per_s": 4e14, "tokens_per_s": 2e4}
-    figures["peak_resident_bytes"] = 3_000_000_000
+    figures |= {"peak_resident_bytes": 3_000_000_000, "peak_allocator_bytes": 15_000_000_000}
     energy = {"power_w": 300.0, "joules_per_unit": 1.5}
     silent = {"energy_absent": "n1: power was not recorded"}
     printed = {"mfu_percent": 43.5, "tflops_per_device": 215.0}
@@ -217,11 +217,12 @@ def test_every_answer_says_what_a_median_took_of_its_devices(
             backs.append(replace(back, measurement=measured))
         loader.runs.load(given.bundle(run, *backs))
     names = ("tflops_per_device", "tokens_per_s_per_device", "mfu", "mfu_absent", "device")
-    names += ("power_w", "joules_per_unit", "energy_absent", "reported")
+    names += ("power_w", "joules_per_unit", "energy_absent", "reported", "peak_allocator_bytes")
     no_peak = "no peak of X1 at fp32 is known"
-    without = (None, no_peak, "X1", None, None, silent["energy_absent"], None)
+    held = 15_000_000_000
+    without = (None, no_peak, "X1", None, None, silent["energy_absent"], None, held)
     wanted = {
-        known.case_id: (200, 10_000, 0.4, None, "X1", 300, 1.5, None, printed),
+        known.case_id: (200, 10_000, 0.4, None, "X1", 300, 1.5, None, printed, held),
         unknown.case_id: (400, 20_000, *without),
     }
     cases = app.get(f"/api/runs/{run.run_id}").json()["cases"]
@@ -239,8 +240,9 @@ def test_every_answer_says_what_a_median_took_of_its_devices(
         table = list(csv.DictReader(io.StringIO(app.get(f"/api/{path}format=csv").text)))
         head = list(table[0])
         # What came later stands last, so that columns keep their places.
-        assert set(head[-10:]) == {*names, "peak_resident_bytes"}
-        assert set(head[-4:]) == {"power_w", "joules_per_unit", "energy_absent", "reported"}
+        assert set(head[-11:]) == {*names, "peak_resident_bytes"}
+        assert head[-2:] == ["reported", "peak_allocator_bytes"]
+        assert set(head[-5:-2]) == {"power_w", "joules_per_unit", "energy_absent"}
         assert json.dumps(printed) in [row["reported"] for row in table]
     pairs = app.get(f"/api/compare?by=run&one={given.run(0).run_id}&other={run.run_id}").json()
     pair = next(each for each in pairs["items"] if each["one_case_id"] == known.case_id)

@@ -84,6 +84,7 @@ class RepeatResult(ApiModel):
     drift: float | None
     time_to_first_step_s: float | None
     peak_resident_bytes: int | None
+    peak_allocator_bytes: int | None
     sent_bytes_per_step: float | None
     data_wait_s: float | None
     power_w: float | None

@@ -30,7 +30,7 @@ class Utilisation(ApiModel):
     """Of language models."""
     device: str | None
     peak_resident_bytes: float | None
-    """Largest rank's."""
+    """Largest rank's, of the process; what a GPU holds is `peak_allocator_bytes`."""
     power_w: float | None
     """Mean power of all devices in the windows, W."""
     joules_per_unit: float | None
@@ -39,6 +39,8 @@ class Utilisation(ApiModel):
     """Why there is no energy; null before version 0.2.0."""
     reported: dict[str, float] | None
     """What a script not of ours printed itself, by name, as printed."""
+    peak_allocator_bytes: float | None
+    """Largest rank's, of its device."""
 
 
 # --- the morning --------------------------------------------------------------------------

@@ -25,7 +25,7 @@ import { RepeatDetail } from "./repeat";
 import { Rerun } from "./rerun";
 import { routes } from "./routes";
 import { type Column, DataTable } from "./table";
-import { UseFacts } from "./use";
+import { peakBytes, UseFacts } from "./use";
 
 const GOOD = ["ok", "improved", "measured", "watched", "insufficient_data", "private_build"];
 
@@ -149,7 +149,10 @@ function repeatColumns(
     {
       name: "Memory, MB",
       isNumber: true,
-      cell: (each) => figure(each.peak_resident_bytes === null ? null : each.peak_resident_bytes / 1e6),
+      cell: (each) => {
+        const peak = peakBytes(each);
+        return figure(peak === null ? null : peak / 1e6);
+      },
     },
     {
       name: "Loss",

@@ -9,7 +9,7 @@ import type { Column } from "./table";
 type Use = Pick<
   RunCase,
   | "tflops_per_device" | "mfu" | "mfu_absent" | "tokens_per_s_per_device" | "device" | "peak_resident_bytes"
-  | "power_w" | "joules_per_unit" | "energy_absent" | "reported"
+  | "peak_allocator_bytes" | "power_w" | "joules_per_unit" | "energy_absent" | "reported"
 >;
 
 type Figures = Use &
@@ -27,6 +27,11 @@ function perDevice({ tflops_per_device: tflops, tokens_per_s_per_device: tokens 
   ].filter(Boolean);
 }
 
+/** Of the largest rank: what its device held, where the allocator tells; else its process. */
+export function peakBytes(of: Pick<Use, "peak_allocator_bytes" | "peak_resident_bytes">): number | null {
+  return of.peak_allocator_bytes ?? of.peak_resident_bytes;
+}
+
 /** Energy of all devices for one unit of work; nothing where it is not known. */
 function joules({ joules_per_unit: each }: Use, unit: string | null): string {
   return each === null ? "" : `${figure(each)} J/${(unit ?? "units").replace(/s$/, "")}`;
@@ -42,7 +47,7 @@ export const USE: Column<Use & { unit: string | null }> = {
   name: "Per device",
   isNumber: true,
   cell: (row) => {
-    const more = [...perDevice(row), bytes(row.peak_resident_bytes), joules(row, row.unit)].filter(Boolean);
+    const more = [...perDevice(row), bytes(peakBytes(row)), joules(row, row.unit)].filter(Boolean);
     if (row.reported) more.push(`printed: ${printed(row)}`);
     if (row.mfu === null && !more.length) return "–";
     return (
@@ -88,8 +93,8 @@ export function UseFacts({ of, unit }: { of: Use; unit: string | null }) {
           : `${percent(of.mfu)} of the peak of ${of.device ?? "the devices"}`}
       </Fact>
       {of.reported && <Fact name="Printed by the script itself">{printed(of)}</Fact>}
-      {of.peak_resident_bytes !== null && (
-        <Fact name="Peak memory, largest rank">{bytes(of.peak_resident_bytes)}</Fact>
+      {peakBytes(of) !== null && (
+        <Fact name="Peak memory, largest rank">{bytes(peakBytes(of))}</Fact>
       )}
       <Fact name="Energy of the devices">
         {of.joules_per_unit === null
