@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from nightbench.cli import common
 from nightbench.core.model import Verdict, VerdictKind
 from nightbench.local import postgres, processes
 from nightbench.local.home import Home, Secrets
-from nightbench.local.ports import Ports, is_free
+from nightbench.local.ports import Ports, choose_ports
 from nightbench.night import detector_grade
 from nightbench.spool import Spool
 from nightbench.warehouse import Triage, Warehouse, connect, migrate, statements
@@ -100,23 +100,21 @@ class Database:
         )
 
 
-def _free_port(first: int) -> int:
-    return next(port for port in range(first, first + 500) if is_free(port))
-
-
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     folder = folder_of_server("nbsql-")
     home, secrets = Home(folder), Secrets()
-    ports = Ports(postgres=_free_port(56000 + os.getpid() % 1000))
     for needed in (home.run, home.logs):
         needed.mkdir(mode=0o700)
     try:
         postgres.initialise(home, secrets)
         with (home.postgres / "postgresql.auto.conf").open("a") as settings:
             settings.write(FORGETFUL + GUESSABLE)
-        postgres.start(home, ports.postgres)
-        postgres.wait_ready(home, ports, secrets)
+        # Held until it listens: the servers of other workers start at the same time.
+        with ExitStack() as reserved:
+            ports = choose_ports(home, reserved)
+            postgres.start(home, ports.postgres)
+            postgres.wait_ready(home, ports, secrets)
         postgres.provide(home, ports, secrets)
         server = Server(ports, secrets)
         # That of initdb was hashed before the server had its settings.

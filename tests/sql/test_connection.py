@@ -13,7 +13,7 @@ from nightbench.warehouse.connection import reported
 
 
 def test_nobody_answers():
-    port = next(p for p in range(57600, 57999) if is_free(p))
+    port = next(p for p in range(17600, 17999) if is_free(p))
     with pytest.raises(WarehouseUnavailable) as raised:
         connect({"host": "127.0.0.1", "port": port, "dbname": "warehouse", "password": "s3cret"})
     message = str(raised.value)

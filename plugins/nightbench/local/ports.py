@@ -17,10 +17,14 @@ SEARCH = 200
 
 @dataclass(frozen=True)
 class Ports:
-    """One port for each service that listens; the defaults are the first choice."""
+    """One port for each service that listens; the defaults are the first choice.
+
+    All are below 32768, where Linux begins to take ports for outgoing connections: one of those
+    may get a port between its choice and the server's start.
+    """
 
     api: int = 8080
-    postgres: int = 55432
+    postgres: int = 15432
     cluster: int = 2222
 
 

@@ -12,7 +12,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,7 +28,7 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import Build, Case, Cluster, Node, PlannedCase, Run, RunKind, Strategy
 from nightbench.local import postgres, processes
 from nightbench.local.home import Home, Secrets, load_or_create_secrets
-from nightbench.local.ports import Ports, is_free
+from nightbench.local.ports import Ports, choose_ports
 from nightbench.warehouse import Warehouse, connect, migrate
 from nightbench.warehouse.connection import Connection
 
@@ -175,8 +175,9 @@ def opened(series: int, nights: int, nights_of_ranks: int, keep: Path | None) ->
         home.make()
         secrets = load_or_create_secrets(home)
         postgres.initialise(home, secrets)
-        ports = Ports(postgres=next(port for port in range(56500, 57500) if is_free(port)))
-        postgres.start(home, ports.postgres)
+        with ExitStack() as reserved:
+            ports = choose_ports(home, reserved)
+            postgres.start(home, ports.postgres)
         try:
             postgres.wait_ready(home, ports, secrets)
             postgres.provide(home, ports, secrets)
