@@ -16,7 +16,14 @@ from typing import Any
 
 import pytest
 
-from nightbench.testkit.gangs import BENCHMARKS, build_environment, job_of, launch, run_gang
+from nightbench.testkit.gangs import (
+    BENCHMARKS,
+    build_environment,
+    free_ports,
+    job_of,
+    launch,
+    run_gang,
+)
 
 pytestmark = [pytest.mark.framework, pytest.mark.large]
 
@@ -311,6 +318,43 @@ def test_mxnet_scales_the_loss(mxnet: str, tmp_path: Path) -> None:
     trainer.write_text(trainer.read_text().replace(scale, "scaled = loss * 2.0**16"))
     half = mxnet_symbol(mxnet, tmp_path, 3, code, precision="fp16")
     assert half["losses"] != pytest.approx(full["losses"], rel=0.1)
+
+
+@pytest.mark.timeout(900)
+def test_oneflow_keeps_parts_of_weights_and_states(tmp_path: Path) -> None:
+    python = build_environment(tmp_path / "envs", "oneflow", "cpu")
+    axes = {"strategy": "collective", "execution": "graph", "tuning": "zero"}
+    job = job_of("oneflow", "resnet50_v1.5", 2, **axes)
+    names = ["master", *(process["name"] for process in job["processes"])]
+
+    def graph(code: Path = BENCHMARKS) -> Any:
+        job["ports"] = dict(zip(names, free_ports(len(names)), strict=True))
+        (tmp_path / "job.json").write_text(json.dumps(job))
+        started = [
+            subprocess.Popen(
+                [python, SCRIPTS / "oneflow_gpu_graph.py", code, tmp_path / "job.json", name],
+                env={**os.environ, **each["env"]},
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for process in job["processes"]
+            for each in launch("oneflow")(job, process["node"], job["ports"], python, str(code))
+            if each["name"] == (name := process["name"])
+        ]
+        said = [each.communicate(timeout=300)[0].splitlines()[-1] for each in started]
+        assert said[0] == said[1]
+        return json.loads(said[0])
+
+    whole = graph()
+    assert whole["split"]
+    parts = {name for name, lies in whole["kept"].items() if lies == ["S(0)"]}
+    # OneFlow leaves biases and norms, of which a device would have few numbers, whole.
+    convolution, norm = "model.blocks.0.conv1.0.weight", "model.blocks.0.conv1.1.bias"
+    for end in ("", "-momentum"):
+        assert convolution + end in parts
+        assert norm + end in whole["kept"].keys() - parts
+    code = broken(tmp_path, "self.config.enable_zero(True, stage=2)", "pass", "oneflow/trainer.py")
+    assert not graph(code)["split"]
 
 
 @pytest.fixture(scope="module")

@@ -72,6 +72,8 @@ class Step(nn.Graph):
         super().__init__()
         self.model, self.loss = model, loss
         self.add_optimizer(optimizer)
+        if tuning == "zero":
+            self.config.enable_zero(True, stage=2)
         for name in FUSIONS:
             getattr(self.config, "allow_" + name)(name == tuning)
         if dtype is not None:
@@ -196,7 +198,11 @@ class Trainer(Base):
     def weights(self):
         """Name -> value of all trainable parameters."""
         named = self.model.named_parameters()
-        return {name: self._of_data(name, self._own(weight)) for name, weight in named}
+        return {name: self._of_data(name, self._own(self._whole(w))) for name, w in named}
+
+    def _whole(self, weight):
+        """A weight of which the ranks hold parts (`zero`), put together; others as they are."""
+        return weight.to_global(sbp=oneflow.sbp.broadcast) if self.split else weight
 
     @staticmethod
     def _own(tensor):
@@ -212,12 +218,19 @@ class Trainer(Base):
         last = self.last and self._channels_are_last(operators)
         found["layout"] = "channels_last" if last else "default"
         if compiled and self.context.case.get("tuning", "default") != "default":
-            fused = {
+            used = {
+                "zero": self.is_split(),
                 "fuse_model_update_ops": any(_decays(each) for each in operators),
                 "fuse_add_to_output": any("_add_to_output" in each.input for each in operators),
             }
-            found["tuning"] = next((name for name in FUSIONS if fused[name]), "default")
+            found["tuning"] = next((name for name in used if used[name]), "default")
         return found
+
+    def is_split(self):
+        """Whether the graph keeps weights or states of the optimiser in parts (ZeRO)."""
+        operators = self.graph._full_graph_proto.net.op
+        kept = [each.variable_conf for each in operators if each.HasField("variable_conf")]
+        return any("S(0)" in each.nd_sbp for each in kept)
 
     def _channels_are_last(self, operators):
         """Whether all convolutions have: a graph's by its operators, others as they are called."""
