@@ -27,7 +27,7 @@ class Stages:
         self.count, self.parts = context.stages, context.case.get("micro_batches", 1)
         self.prefix = context.shards + "."
         self.each = context.params["layers"] // self.count
-        self.gathers_each_part = context.case.get("shard_stage") == 3
+        self.shard_stage = context.case.get("shard_stage")
         self.own = context.rank // (context.data_ranks * context.tensor)
 
     def own_samples(self, batch):
@@ -67,12 +67,13 @@ class Stages:
         places = range(number, number + self.count * self.each, self.each)
         return ["{}{}.{}".format(self.prefix, place, rest) for place in places]
 
-    def through(self, layer, x):
+    def through(self, layer, x, gather_once):
         """What the layers of all stages make of this rank's samples.
 
         Args:
             layer: of a name and what the layer before made.
             x: (n, ...), as all layers give and take it.
+            gather_once: gathers the weights of these layers; of whether a tick has a part.
         """
         last, stage = self.count - 1, jax.lax.axis_index(AXIS)
         parts = jax.lax.all_gather(x, AXIS, tiled=True).reshape(self.parts, -1, *x.shape[1:])
@@ -88,10 +89,12 @@ class Stages:
         def tick(handed_on, given):
             now, part = given
             y = jnp.where(stage == 0, part, handed_on)
-            if self.gathers_each_part:  # In a branch, out of which XLA moves no gather.
-                is_busy = (now >= stage) & (now < stage + self.parts)
+            is_busy = (now >= stage) & (now < stage + self.parts)
+            if self.shard_stage == 3:  # In a branch, out of which XLA moves no gather.
                 y = jax.lax.cond(is_busy, gathered_again(own_layers), lambda y: y, y)
             else:
+                if self.shard_stage == 2:
+                    gather_once(is_busy)
                 y = own_layers(y)
             return jax.lax.ppermute(y, AXIS, [(at, at + 1) for at in range(last)]), y
 

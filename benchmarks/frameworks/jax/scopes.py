@@ -17,6 +17,40 @@ def gathered_again(function):
     return jax.checkpoint(function, policy=lambda primitive, *_, **__: primitive.name not in names)
 
 
+def gathered_once(axes):
+    """Gathers weights of a stage; their gradients are scattered by ticks that have a part.
+
+    Those of other ticks are zeros, which no rank needs to send.
+
+    Args:
+        axes: name -> the axis by which ranks have parts of a weight.
+
+    Returns a function of name -> part, and of whether a tick has a part of the batch, which is
+    alike on all ranks of a stage.
+    """
+
+    @jax.custom_vjp
+    def gathered(parts, is_busy):
+        return {
+            name: jax.lax.all_gather(part, "shards", axis=axes[name], tiled=True)
+            for name, part in parts.items()
+        }
+
+    def scattered(kept, gradients):
+        parts, is_busy = kept
+
+        def scatter():
+            return {
+                name: jax.lax.psum_scatter(each, "shards", scatter_dimension=axes[name], tiled=True)
+                for name, each in gradients.items()
+            }
+
+        return jax.lax.cond(is_busy, scatter, lambda: jax.tree.map(jnp.zeros_like, parts)), None
+
+    gathered.defvjp(lambda *given: (gathered(*given), given), scattered)
+    return gathered
+
+
 class Scope:
     """The weights of a network by name, the running averages that a step leaves, and chance."""
 
@@ -60,15 +94,28 @@ class Sharded(Scope):
     def __init__(self, parameters, averages, key, split, held, stages):
         super().__init__(parameters, averages, key)
         self.split, self.held, self.stages = split, held, stages
+        self.whole = {}
+
+    def gather_once(self, is_busy):
+        """Gathers the weights of this rank's stage for a tick, which has a part of the batch or not.
+
+        XLA sees that all ticks gather the same, and does it once.
+        """
+        split = {name: axis for name, axis in self.split.items() if axis is not None}
+        axes = {name: axis for name, axis in split.items() if self.stages.has(name)}
+        parts = {name: self.parameters[name][0] for name in axes}
+        self.whole = gathered_once(axes)(parts, is_busy)
 
     def by_layers(self, layer, count, x):
         """The same, by the stages of all ranks."""
         if self.stages is None:
             return super().by_layers(layer, count, x)
-        return self.stages.through(layer, x)
+        return self.stages.through(layer, x, self.gather_once)
 
     def parameter(self, name, *shape):
         """The whole of a parameter, of which each rank holds a part."""
+        if name in self.whole:
+            return self.whole[name]
         part, axes = self.parameters[name], HOLDERS
         if self.stages and self.stages.has(name):
             part, axes = part[0], "shards"
