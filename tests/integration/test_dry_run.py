@@ -54,7 +54,8 @@ def planned(line: str, axes: dict[str, Any]) -> dict[str, float]:
     """The same by the formula of `plan`, but for what is gathered within a step."""
     named = {"scale": "8b", "precision": "bf16", "batch_size_per_device": 1}
     case = Case("llama", line, Strategy.COLLECTIVE, **named, **axes)
-    held = held_bytes(case, LLAMA, shares_ends=CATALOG.frameworks[line].shares_ends)
+    info = CATALOG.frameworks[line]
+    held = held_bytes(case, LLAMA, shares_ends=info.shares_ends, keeps_casts=info.keeps_casts)
     assert held
     if case.shard_stage == 2:
         held["weights"] -= 2 * WEIGHTS / (case.tensor * case.pipeline)
@@ -97,7 +98,8 @@ def test_trainers_in_pytorch_hold_and_send_what_is_counted(
         expected = planned("pytorch", axes)
         kept = each.pop("activations") / expected["activations"]
         if number == 0:  # Of stages the first keeps most.
-            assert 1 <= kept < 2, (axes, kept)
+            most = 1.5 if axes.get("schedule") == "zero_bubble" else 1.3
+            assert 1 <= kept <= most, (axes, kept)
         # Norms are whole on every device, and rows of what is split may not come out even.
         assert each == pytest.approx({part: expected[part] for part in each}, rel=1e-3), axes
 

@@ -155,7 +155,7 @@ def complain_of_formulas(document: Document, file: SpecFile, cost: CostFile) -> 
     if cost.tokens is not None:
         formulas["cost", "tokens"] = cost.tokens
     if cost.kept is not None:
-        formulas |= {("cost", "kept", name): each for name, each in dict(cost.kept).items()}
+        formulas |= {("cost", "kept", name): each for name, each in cost.kept.formulas().items()}
         formulas["cost", "kept"] = "layers * sequence_length"
     if file.expert is not None:
         formulas["expert", "parameters"] = file.expert.parameters

@@ -199,6 +199,9 @@ class FrameworkFile(StrictModel):
     whole_weights: bool = False
     """At `shard_stage: 2` every device keeps whole parameters; else they are split, too, and
     gathered once a step. For the memory that a case needs."""
+    keeps_casts: bool = False
+    """In bf16 and fp16 replicas keep until the backward what autocast has made of matrices and of
+    their inputs. For the memory that a case needs."""
     drill_workload: v.Name | None = None
     """Workload that `nightbench drill` slows down where no suite is named."""
     replaces: bool = False
@@ -230,6 +233,17 @@ class KeptFile(StrictModel):
     """Of a layer that keeps its input alone: `recompute: full`."""
     logits: v.Text
     """Beyond the layers, in float32."""
+    gathered: v.Text | None = None
+    """Of `layer`, the inputs of matrices that `tensor` splits: each device has those of all."""
+    cast: v.Text | None = None
+    """What a layer keeps beyond `layer` where autocast leaves residuals in float32 and casts the
+    input of each matrix (`keeps_casts`); counted in values of 16 bits."""
+    matrices: v.Text | None = None
+    """Weights of a layer, of all tokens, that it then keeps in 16 bits, too."""
+
+    def formulas(self) -> dict[str, str]:
+        """Return those that are given."""
+        return {name: formula for name, formula in dict(self).items() if formula is not None}
 
 
 class CostFile(StrictModel):

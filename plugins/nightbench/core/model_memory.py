@@ -16,11 +16,12 @@ def held_bytes(
     *,
     shares_ends: bool = False,
     whole_weights: bool = False,
+    keeps_casts: bool = False,
 ) -> dict[str, float] | None:
     """Return the bytes on one device by what they are; None where parameters are not counted.
 
-    `shares_ends` and `whole_weights` are the line's (`FrameworkInfo`). Buffers of exchanges, layers
-    gathered one by one and gradients of activations come on top.
+    `shares_ends`, `whole_weights` and `keeps_casts` are the line's (`FrameworkInfo`). Buffers of
+    exchanges, layers gathered one by one and gradients of activations come on top.
     """
     params = workload.params_of(case)
     parameters = params.get("parameters", workload.parameters)
@@ -57,19 +58,24 @@ def held_bytes(
         # What is split between steps, and what is gathered for one.
         half = 2 if case.precision in ("bf16", "fp16") else 1
         held["weights"] = least(True) + sum(size / half for size, devices in parts if devices > 1)
-    return {**held, "activations": kept_bytes(case, workload, shares_ends=shares_ends)}
+    kept = kept_bytes(case, workload, shares_ends=shares_ends, keeps_casts=keeps_casts)
+    return {**held, "activations": kept}
 
 
-def kept_bytes(case: Case, workload: WorkloadInfo, *, shares_ends: bool = False) -> float:
+def kept_bytes(
+    case: Case, workload: WorkloadInfo, *, shares_ends: bool = False, keeps_casts: bool = False
+) -> float:
     """Return the bytes that layers keep for the backward pass; 0 where the workload states none.
 
     Devices that split matrices, sequences or layers compute the batches of all of them together,
-    so that each keeps its share of these (Korthikanti et al. 2022, arXiv:2205.05198, counts alike).
+    so that each keeps its share of these (Korthikanti et al. 2022, arXiv:2205.05198, counts alike),
+    but for inputs of split matrices, which it has of all of them.
     """
     if not workload.kept:
         return 0.0
     params = workload.params_of(case)
-    values = {name: evaluate(formula, params) for name, formula in workload.kept.items()}
+    values = dict.fromkeys(("gathered", "cast", "matrices"), 0.0)
+    values |= {name: evaluate(formula, params) for name, formula in workload.kept.items()}
     # What a compiler fuses it computes again.
     what = {"full": "input", "selective": "products"}.get(
         case.recompute, "layer" if case.compiler == "none" else "products"
@@ -77,7 +83,15 @@ def kept_bytes(case: Case, workload: WorkloadInfo, *, shares_ends: bool = False)
     size = FLOAT32 / 2 if case.precision in ("bf16", "fp16") else FLOAT32
     samples = 1 if case.batch_size_per_device == "max" else case.batch_size_per_device
     tokens = float(samples * params["sequence_length"])
-    layers = tokens * float(params["layers"]) * values[what] * size
+    of_token, matrices = values[what], 0.0
+    if what == "layer":
+        of_token += (case.tensor - 1) * values["gathered"]
+        # Weights that are split in any way are cast as they are gathered, not by autocast.
+        is_whole = case.shard_stage in (None, 1) and case.tensor * case.context * case.pipeline == 1
+        if keeps_casts and size < FLOAT32 and is_whole:
+            of_token += values["cast"]
+            matrices = float(params["layers"]) * values["matrices"] * size
+    layers = tokens * float(params["layers"]) * of_token * size
     logits = tokens * case.pipeline * values["logits"] * FLOAT32
     parts = case.micro_batches
     if case.pipeline > 1 and shares_ends:  # A stage keeps what it computes while it waits, too.
@@ -93,7 +107,8 @@ def kept_bytes(case: Case, workload: WorkloadInfo, *, shares_ends: bool = False)
     elif case.schedule == "zero_bubble":  # The first device has the last stage, too.
         last = min(2 * case.pipeline - 1, parts) + 1
     under_way = layers / (2 * parts)
-    return max(under_way * min(most, 2 * parts), under_way * min(last, 2 * parts) + logits / parts)
+    at_most, at_last = (under_way * min(halves, 2 * parts) for halves in (most, last))
+    return matrices + max(at_most, at_last + logits / parts)
 
 
 def does_not_fit(
@@ -105,6 +120,7 @@ def does_not_fit(
         workload,
         shares_ends=framework.shares_ends,
         whole_weights=framework.whole_weights,
+        keeps_casts=framework.keeps_casts,
     )
     limits = [cluster.device_memory_bytes]
     if cluster.device_kind == "cpu" and case.memory_mb is not None:

@@ -244,6 +244,8 @@ class FrameworkInfo:
     """Of a pipeline every device computes what stands before and after the layers."""
     whole_weights: bool = False
     """At `shard_stage: 2` every device keeps whole parameters."""
+    keeps_casts: bool = False
+    """Replicas keep what autocast has made of matrices and of their inputs until the backward."""
     drill_workload: str | None = None
     """What a drill measures that is given no suite."""
     for_tests: bool = False
