@@ -13,6 +13,9 @@ executions, compilers and layouts that the device has; or some modes, by their a
     python -m tests.performance lines --gpu --lines pytorch --python /opt/torch/bin/python \
         --scale full --batch-size 128 --modes "default,precision bf16 layout channels_last"
 
+`--turns 30`: instead, in each round the two take so many turns of a quarter second, as in
+`nightbench accept`, and its figure is their median. Work of others then disturbs both alike.
+
 `--gpu` is for the first GPU of this machine, where the processes run on all cores.
 
 Against a model of transformers, in the environment of the recipe hf-trainer (docs/recipes.md),
@@ -110,8 +113,23 @@ def plain(python: str, line: str, mode: str, given: argparse.Namespace) -> float
     return seconds
 
 
+def in_turns(python: str, line: str, mode: str, given: argparse.Namespace) -> float:
+    """Our throughput over that of the plain loop, by the median of turns as `accept` takes them."""
+    job = job_in(line, mode, given)
+    job["protocol"] = {"warmup_steps": WARMUP, "measured_steps": FEWEST, "min_seconds": 0}
+    job["run_id"] = "acceptance-lines"
+    job["env"]["NIGHTBENCH_PLAIN_ROUNDS"] = str(given.turns)
+    with tempfile.TemporaryDirectory() as folder:
+        (rank,) = run_gang(Path(folder), job, python)
+    if "why" in rank["plain"]:
+        sys.exit(f"{line} {mode}: {rank['plain']['why']}")
+    return statistics.median(plain / own for own, plain in rank["plain"]["rounds"])
+
+
 def ratios(python: str, line: str, mode: str, given: argparse.Namespace) -> list[float]:
     """Of each round: our throughput over that of the plain loop."""
+    if given.turns:
+        return [in_turns(python, line, mode, given) for _ in range(given.rounds)]
     found = []
     for number in range(given.rounds):
         order: list[Any] = [ours, plain] if number % 2 == 0 else [plain, ours]
@@ -137,11 +155,14 @@ def main(words: list[str]) -> int:
     options.add_argument("--scale", help="of the workload (its smallest)")
     options.add_argument("--gpu", action="store_true", help="on this machine's first GPU")
     options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--turns", type=int, help="of both in each round, a quarter second each")
     options.add_argument("--seconds", type=float, default=10.0, help="of each process in a round")
     options.add_argument("--node", type=Path, help="root of a node's environments (a new one)")
     options.add_argument("--python", help="interpreter of an environment that is there already")
     options.add_argument("--loop", type=Path, help="another plain loop: transformers_loop.py")
     given = options.parse_args(words)
+    if given.turns and given.loop:
+        options.error("--turns: found --loop; expected the plain loop of the line")
     for mode in given.modes.split(","):
         words = mode.split()
         if not words or (given.modes != "all" and mode != "default" and len(words) % 2):
