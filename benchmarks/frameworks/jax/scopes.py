@@ -97,7 +97,7 @@ class Sharded(Scope):
         self.whole = {}
 
     def gather_once(self, is_busy):
-        """Gathers the weights of this rank's stage for a tick, which has a part of the batch or not.
+        """Gathers the weights of this rank's stage for a tick, which has a part or not.
 
         XLA sees that all ticks gather the same, and does it once.
         """
