@@ -1,34 +1,41 @@
 """How long a night's verdicts take: many long series, on as many processes as asked.
 
-    python -m tests.performance detector [--series 5000] [--nights 1825] [--processes 2]
+    python -m tests.performance detector [--series 5000] [--nights 1825] [--processes 2] [--alone]
 
 Each verdict is `ChangeDetector.judge` on the whole history of the model, the smallest slowdown
 included. Histories are made in the processes, before the clock starts, in batches, so that what
 is measured is the judging and the memory of it, not the making of five thousand histories.
 
-Then two live nights, each in one process as a task judges it: every series by itself, what they
-share, and what is left of each. In the first one nothing is shared; in the second one three lines
-and three nodes have moved in the last weeks.
+Then two live nights, each as a task judges it, in a process and those that this one starts: every
+series by itself, what they share, and what is left of each. In the first one nothing is shared; in
+the second one three lines and three nodes have moved in the last weeks. `--alone` keeps each night
+in one process.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import multiprocessing
+import os
 import resource
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 
 from nightbench.core.model import HistoryPoint, RegressionPolicy
-from nightbench.detection import ChangeDetector
+from nightbench.detection import ChangeDetector, processes
 from nightbench.detection.case_verdicts import verdict_of
+from nightbench.detection.change_detector import judge_nights
 from nightbench.detection.changes import NIGHTS_READ
 from nightbench.detection.factors import Factor, FactorKind, NightRow
+from nightbench.detection.robust import Floats
 from nightbench.night.shared_night import share
 
 FIRST = datetime(2021, 1, 1, 2, tzinfo=UTC)
@@ -85,26 +92,55 @@ def row(seed: int, moved: Mapping[tuple[str, int], int]) -> NightRow:
     return NightRow(str(seed), points, factors, usual_nodes=[f"n{node}"])
 
 
-def live_night(job: tuple[int, Mapping[tuple[str, int], int]]) -> str:
-    """Judge a night in this process, and return what that took."""
-    series, moved = job
+def live_night(job: tuple[int, Mapping[tuple[str, int], int], bool]) -> str:
+    """Judge a night in this process and those that it starts, and return what that took."""
+    series, moved, alone = job
+    if alone:
+        processes.MOST = 1
     rows = {str(seed): row(seed, moved) for seed in range(series)}
-    detector, policy = ChangeDetector(), RegressionPolicy()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = time.process_time()
-    cases = []
-    for each in rows.values():
-        judgement = detector.judge(each.points[:-1], each.points[-1], policy)
-        cases.append((verdict_of(each.name, "lab", each.points[-1], judgement), judgement))
-    judged = time.process_time()
+    policy, ended, most = RegressionPolicy(), threading.Event(), [memory()]
+    before = most[0]
+
+    def watch() -> None:
+        while not ended.wait(0.5):
+            most.append(max(most.pop(), memory()))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    start = clocks()
+    nights = ((ChangeDetector(), each.points[:-1], each.points[-1]) for each in rows.values())
+    cases = [
+        (verdict_of(each.name, "lab", each.points[-1], judgement), judgement)
+        for each, judgement in zip(rows.values(), judge_nights(nights, series, policy), strict=True)
+    ]
+    judged = clocks()
     found = share(rows, [], cases, policy).movements
-    shared = time.process_time()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    shared = clocks()
+    ended.set()
+    watcher.join()
+    by_itself, together = judged - start, shared - judged
     return (
-        f"{len(found)} movements: {judged - start:.1f} s of one processor each by itself, "
-        f"{shared - judged:.1f} s what they share; {peak / 1024:.0f} MiB, {before / 1024:.0f} of "
-        "them its histories"
+        f"{len(found)} movements: each by itself {by_itself[0]:.1f} s by the clock and "
+        f"{by_itself[1]:.1f} s of processor, what they share {together[0]:.1f} s and "
+        f"{together[1]:.1f} s; {most[0]:.0f} MiB in all, {before:.0f} of them its histories"
     )
+
+
+def clocks() -> Floats:
+    """Seconds by the clock, and of processor time of this process and its ended children."""
+    spent = os.times()
+    return np.array([spent.elapsed, sum(spent[:4])])
+
+
+def memory() -> float:
+    """MiB of this process and of those that it has started, what they share counted once."""
+    found = 0.0
+    own = Path("/proc/self/task", str(os.getpid()), "children").read_text().split()
+    for pid in ["self", *own]:
+        with contextlib.suppress(OSError, IndexError):  # it has ended
+            rollup = Path("/proc", pid, "smaps_rollup").read_text()
+            found += int(rollup.split("Pss:")[1].split()[0]) / 1024
+    return found
 
 
 def main(words: list[str]) -> int:
@@ -113,6 +149,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--series", type=int, default=5000)
     parser.add_argument("--nights", type=int, default=1825)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--alone", action="store_true")
     asked = parser.parse_args(words)
     seeds = list(range(asked.series))
     jobs = [(seeds[i : i + BATCH], asked.nights) for i in range(0, len(seeds), BATCH)]
@@ -129,5 +166,6 @@ def main(words: list[str]) -> int:
     )
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
         for moved in ({}, MOVED):
-            print(f"a live night, {pool.apply(live_night, ((asked.series, moved),))}", flush=True)
+            job = asked.series, moved, asked.alone
+            print(f"a live night, {pool.apply(live_night, (job,))}", flush=True)
     return 0

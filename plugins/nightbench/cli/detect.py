@@ -25,8 +25,7 @@ from nightbench.core.errors import UserError
 from nightbench.core.history_file import HistoryFile, lacking, shown
 
 if TYPE_CHECKING:
-    from nightbench.detection.history import HistoryChange, HistoryReport
-    from nightbench.detection.history_pool import History
+    from nightbench.detection.history import History, HistoryChange, HistoryReport
     from nightbench.detection.observations import Observation
 
 app = typer.Typer()
@@ -78,7 +77,7 @@ def detect(
         answer_stream(sys.stdin, sys.stdout)
         return
     assert file is not None
-    from nightbench.detection.history_pool import judge_histories
+    from nightbench.detection.history import judge_histories
 
     with common.progress_bar(TimeRemainingColumn()) as progress:
         reading = progress.add_task(f"reading {file}", total=None)

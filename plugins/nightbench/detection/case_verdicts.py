@@ -15,8 +15,8 @@ from nightbench.core.model import (
     VerdictKind,
 )
 from nightbench.core.sentences import sentences
-from nightbench.detection.change_detector import ChangeDetector
-from nightbench.detection.detector import Detector, Judgement, segment
+from nightbench.detection.change_detector import ChangeDetector, judge_nights
+from nightbench.detection.detector import Judgement, segment
 from nightbench.detection.modes import Modes, modes_of
 from nightbench.detection.series import series_of
 from nightbench.detection.siblings import NIGHTS, YOUNG, Siblings, siblings_of
@@ -28,11 +28,14 @@ def judge_cases(
     measured: Mapping[str, Measurement],
     histories: Mapping[str, Sequence[HistoryPoint]],
     policy: RegressionPolicy,
-    detector: Detector | None = None,
     not_judged: Mapping[str, str] | None = None,
     siblings: Mapping[str, Siblings] | None = None,
+    controls: Mapping[str, Mapping[str, float]] | None = None,
+    with_smallest: bool = True,
 ) -> list[tuple[Verdict, Judgement | None]]:
     """Return the verdict of each planned case with the detector's judgement; None without a value.
+
+    Those of large runs are judged on several processors.
 
     Args:
         run: the run that is judged; its `started_at` is the time of tonight.
@@ -40,25 +43,55 @@ def judge_cases(
         measured: by case_id; a planned case without one is `missing`.
         histories: good nightly points by case_id, oldest first, without this run's own.
         policy: the suite's.
-        detector: `ChangeDetector` where None.
         not_judged: case_id of what was measured without the policy's metric -> why there is none.
-        siblings: what others say of the spread of young series, by case_id; used where no detector
-            is given.
+        siblings: what others say of the spread of young series, by case_id.
+        controls: of the nodes, by case_id and run_id.
+        with_smallest: look for smallest slowdown and drift, too.
+
+    Raises:
+        UserError: a process that judges was ended from outside.
     """
-    lacks, lent = not_judged or {}, siblings or {}
-    found = [
-        _judge(
-            run,
-            case_id,
-            measured.get(case_id),
-            histories.get(case_id, ()),
-            policy,
-            detector or ChangeDetector(siblings=lent.get(case_id)),
-            lacks.get(case_id),
+    lacks, lent, measures = not_judged or {}, siblings or {}, controls or {}
+    found: dict[str, tuple[Verdict, Judgement | None]] = {}
+    tonight: dict[str, HistoryPoint] = {}
+    case_ids = list(planned)
+
+    def before(case_id: str) -> list[HistoryPoint]:
+        # A run that is judged again must not be its own baseline.
+        history = histories.get(case_id, ())
+        return [p for p in history if p.run_id != run.run_id and p.at < run.started_at]
+
+    for case_id in case_ids:
+        each = measured.get(case_id)
+        lacking = _lacking(each, lacks.get(case_id))
+        if each is not None and lacking is None:
+            tonight[case_id] = point_of(run, each)
+        elif lacking is not None:
+            history = before(case_id)
+            verdict = Verdict(
+                case_id,
+                run.cluster,
+                run.run_id,
+                *lacking,
+                history=len(history),
+                last_good_run_id=_run_id(history[-1] if history else None),
+            )
+            found[case_id] = verdict, None
+    nights = (
+        (
+            ChangeDetector(with_smallest, measures.get(case_id, {}), lent.get(case_id)),
+            before(case_id),
+            point,
         )
-        for case_id in planned
+        for case_id, point in tonight.items()
+    )
+    judged = judge_nights(nights, len(tonight), policy)
+    for (case_id, point), judgement in zip(tonight.items(), judged, strict=True):
+        found[case_id] = verdict_of(case_id, run.cluster, point, judgement), judgement
+    return [
+        (replace(verdict, metric=policy.metric), each)
+        for verdict, each in (found[case_id] for case_id in case_ids)
     ]
-    return [(replace(verdict, metric=policy.metric), each) for verdict, each in found]
 
 
 def modes_of_cases(
@@ -162,47 +195,24 @@ def verdict_of(case_id: str, cluster: str, tonight: HistoryPoint, judgement: Jud
     )
 
 
-def _judge(
-    run: Run,
-    case_id: str,
-    measurement: Measurement | None,
-    history: Sequence[HistoryPoint],
-    policy: RegressionPolicy,
-    detector: Detector,
-    not_judged: str | None,
-) -> tuple[Verdict, Judgement | None]:
-    # A run that is judged again must not be its own baseline.
-    before = [p for p in history if p.run_id != run.run_id and p.at < run.started_at]
-
-    def without_value(kind: VerdictKind, sentence: str) -> tuple[Verdict, None]:
-        verdict = Verdict(
-            case_id,
-            run.cluster,
-            run.run_id,
-            kind,
-            sentence,
-            history=len(before),
-            last_good_run_id=_run_id(before[-1] if before else None),
-        )
-        return verdict, None
-
+def _lacking(
+    measurement: Measurement | None, not_judged: str | None
+) -> tuple[VerdictKind, str] | None:
+    """Return the verdict on a case without a value that can be judged; None for all others."""
     if measurement is None:
-        return without_value(VerdictKind.MISSING, "Planned, but the run brought no result.")
+        return VerdictKind.MISSING, "Planned, but the run brought no result."
     if measurement.status is CaseStatus.CANCELLED:
-        return without_value(VerdictKind.MISSING, _why(measurement.reasons))
+        return VerdictKind.MISSING, _why(measurement.reasons)
     if measurement.status is CaseStatus.UNAVAILABLE:
-        return without_value(VerdictKind.UNAVAILABLE, _why(measurement.reasons))
+        return VerdictKind.UNAVAILABLE, _why(measurement.reasons)
     if measurement.status is CaseStatus.FAILED:
-        return without_value(VerdictKind.FAILED, _why(measurement.reasons))
+        return VerdictKind.FAILED, _why(measurement.reasons)
     if not_judged and not measurement.quarantined:
-        return without_value(VerdictKind.INSUFFICIENT_DATA, f"Not judged: {not_judged}.")
+        return VerdictKind.INSUFFICIENT_DATA, f"Not judged: {not_judged}."
     if measurement.quarantined or measurement.throughput is None:
         reasons = measurement.quarantine_reasons or measurement.reasons
-        return without_value(VerdictKind.FAILED, f"Quarantined: {sentences(reasons)}")
-
-    tonight = point_of(run, measurement)
-    judgement = detector.judge(before, tonight, policy)
-    return verdict_of(case_id, run.cluster, tonight, judgement), judgement
+        return VerdictKind.FAILED, f"Quarantined: {sentences(reasons)}"
+    return None
 
 
 def _run_id(point: HistoryPoint | None) -> str | None:

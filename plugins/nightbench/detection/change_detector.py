@@ -1,20 +1,14 @@
 """The detector behind all verdicts: judges one night of a series by its changes."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind, differ
-from nightbench.detection.changes import (
-    FEWEST,
-    LOOK_BACK,
-    TAIL,
-    Change,
-    changes_of_last_night,
-    examine_last_night,
-)
+from nightbench.detection.changes import FEWEST, LOOK_BACK, TAIL, Change
 from nightbench.detection.control_shift import control_shift
 from nightbench.detection.detector import (
     Judgement,
@@ -24,10 +18,14 @@ from nightbench.detection.detector import (
     segment_before,
     segment_start,
 )
-from nightbench.detection.drift import drift_of
-from nightbench.detection.evidence import REFERENCE
-from nightbench.detection.levels import LevelEstimate, estimate_level
-from nightbench.detection.power import smallest_slowdown
+from nightbench.detection.night_findings import (
+    Level,
+    NightFindings,
+    NightNumbers,
+    Window,
+    findings_of,
+)
+from nightbench.detection.processes import spread
 from nightbench.detection.robust import Z_90, median
 from nightbench.detection.series import Series, series_of
 from nightbench.detection.siblings import YOUNG, Siblings
@@ -55,72 +53,66 @@ class ChangeDetector:
     siblings: Siblings | None = None
     """What they say of the spread of a young series."""
 
+    by_releases: bool = True
+    """A change that begins with a new version is likelier."""
+
     def judge(
         self, history: Sequence[HistoryPoint], tonight: HistoryPoint, policy: RegressionPolicy
     ) -> Judgement:
         """See `Detector`."""
+        night = self._night(history, tonight, policy)
+        return self._judgement(night, findings_of(night.numbers), policy)
+
+    def _night(
+        self, history: Sequence[HistoryPoint], tonight: HistoryPoint, policy: RegressionPolicy
+    ) -> "_Night":
+        lower = policy.judged.lower_is_better
+
+        def window(points: Sequence[HistoryPoint]) -> Window:
+            known = release_odds(points) if self.by_releases else np.zeros(len(points))
+            return Window(series_of(points, lower_is_better=lower), known)
+
         nights = segment(history, tonight)
         needed = max(policy.min_history, FEWEST - 1)
-        points = [*nights, tonight][-LOOK_BACK:]
-        lower = policy.judged.lower_is_better
-        series = series_of(points, lower_is_better=lower)
-        siblings = self.siblings if len(nights) < YOUNG else None
-        least, examined = None, None
+        points, comparable = [*nights, tonight][-LOOK_BACK:], None
         if len(nights) >= needed:
-            if self.with_smallest:
-                past = series.part(0, len(series) - 1)
-                least = smallest_slowdown(past, policy.reported_from, siblings)
-            releases = release_odds(points)
-            examined = examine_last_night(series, releases, siblings)
-            change = _of_tonight(examined.changes, series, policy) if examined else None
-            if change is not None:
-                known = "for the new version", float(releases[change.first])
-                return self._changed(points, change, len(nights), least, known, policy)
-        with_nodes = self._changed_with_nodes(history, nights, tonight, policy, least)
-        if with_nodes is not None:
-            return with_nodes
-        if len(nights) < needed:
+            comparable = window(points)
+        joined, joined_points, boundary = None, list[HistoryPoint](), 0
+        before = segment_before(history, nights, tonight) if len(nights) < TAIL else []
+        if len(before) >= needed:
+            joined_points = [*before, *nights, tonight][-LOOK_BACK:]
+            boundary = len(joined_points) - len(nights) - 1
+            recent = [*history, tonight][-LOOK_BACK:]
+            place = segment_start(history, nights) - (len(history) + 1 - len(recent))
+            joined = window(joined_points)
+            if place >= 0:
+                new_nodes = new_state_odds([point.fingerprint_id for point in recent])
+                joined.known[boundary] = max(joined.known[boundary], new_nodes[place])
+        siblings = self.siblings if len(nights) < YOUNG else None
+        numbers = NightNumbers(
+            comparable, siblings, joined, boundary, policy.reported_from, self.with_smallest
+        )
+        return _Night(tonight, len(nights), points, joined_points, numbers)
+
+    def _judgement(
+        self, night: "_Night", found: NightFindings, policy: RegressionPolicy
+    ) -> Judgement:
+        numbers, least = night.numbers, found.smallest
+        if found.change is not None and numbers.comparable is not None:
+            known = "for the new version", float(numbers.comparable.known[found.change.first])
+            return self._changed(night.points, found.change, night.history, least, known, policy)
+        if found.change_at_boundary is not None and numbers.joined is not None:
+            known = "for the new hardware or driver", float(numbers.joined.known[numbers.boundary])
+            points, change = night.joined, found.change_at_boundary
+            return self._changed(points, change, len(points) - 1, least, known, policy)
+        if found.level is None or numbers.comparable is None:
+            needed = max(policy.min_history, FEWEST - 1)
             return Judgement(
                 VerdictKind.INSUFFICIENT_DATA,
-                f"{len(nights)} comparable nights before this one; {needed} are needed.",
-                history=len(nights),
+                f"{night.history} comparable nights before this one; {needed} are needed.",
+                history=night.history,
             )
-        described = examined.past if examined and self.with_smallest else None
-        return _unchanged(series, tonight, len(nights), least, policy, described)
-
-    def _changed_with_nodes(
-        self,
-        history: Sequence[HistoryPoint],
-        nights: Sequence[HistoryPoint],
-        tonight: HistoryPoint,
-        policy: RegressionPolicy,
-        least: float | None,
-    ) -> Judgement | None:
-        """Return the change at the start of tonight's segment: other hardware, driver or kernel.
-
-        Only this step is taken from the segment before: its level is no baseline of this one.
-        """
-        if len(nights) >= TAIL:
-            return None
-        before = segment_before(history, nights, tonight)
-        if len(before) < max(policy.min_history, FEWEST - 1):
-            return None
-        points = [*before, *nights, tonight][-LOOK_BACK:]
-        first = len(points) - len(nights) - 1
-        recent = [*history, tonight][-LOOK_BACK:]
-        boundary = segment_start(history, nights) - (len(history) + 1 - len(recent))
-        odds = release_odds(points)
-        if boundary >= 0:
-            new_nodes = new_state_odds([point.fingerprint_id for point in recent])
-            odds[first] = max(odds[first], new_nodes[boundary])
-        series = series_of(points, lower_is_better=policy.judged.lower_is_better)
-        changes = changes_of_last_night(series, known=odds)
-        at_boundary = [change for change in changes if change.first == first]
-        change = _of_tonight(at_boundary, series, policy)
-        if change is None:
-            return None
-        known = "for the new hardware or driver", float(odds[first])
-        return self._changed(points, change, len(points) - 1, least, known, policy)
+        return _unchanged(numbers.comparable.series, night, least, policy, found.level)
 
     def _changed(
         self,
@@ -175,40 +167,64 @@ def change_evidence(change: Change, known_of: str = "", known: float = 0.0) -> s
     )
 
 
-def _of_tonight(changes: list[Change], series: Series, policy: RegressionPolicy) -> Change | None:
-    """Return the first change that is large enough and that tonight still shows, or None."""
-    for change in changes:
-        old = math.log(change.baseline)
-        new = old + math.log1p(change.change)
-        still = abs(series.level[-1] - new) < abs(series.level[-1] - old)
-        if change.may_reach(policy.reported_from) and still:
-            return change
-    return None
+@dataclass(frozen=True)
+class _Night:
+    """A night with its points; `numbers` is all that is computed on."""
+
+    tonight: HistoryPoint
+    history: int
+    """Comparable nights before it."""
+    points: Sequence[HistoryPoint]
+    """The last of them, and tonight."""
+    joined: Sequence[HistoryPoint]
+    """Those of the segment before too, where the change may lie between the two."""
+    numbers: NightNumbers
+
+
+def judge_nights(
+    nights: Iterable[tuple[ChangeDetector, Sequence[HistoryPoint], HistoryPoint]],
+    number: int,
+    policy: RegressionPolicy,
+) -> Iterator[Judgement]:
+    """Yield what detectors judge, in their order; many nights are judged on several processors.
+
+    Args:
+        nights: a detector each, with history and tonight's point; taken as they are needed.
+        number: of the nights.
+        policy: of the suite.
+
+    Raises:
+        UserError: a process was ended from outside.
+    """
+    begun = deque[tuple[ChangeDetector, _Night]]()
+
+    def numbers() -> Iterator[NightNumbers]:
+        for detector, history, tonight in nights:
+            begun.append((detector, detector._night(history, tonight, policy)))
+            yield begun[-1][1].numbers
+
+    for found in spread(findings_of, numbers(), [1] * number):
+        detector, night = begun.popleft()
+        yield detector._judgement(night, found, policy)
 
 
 def _unchanged(
     series: Series,
-    tonight: HistoryPoint,
-    history: int,
+    night: _Night,
     least: float | None,
     policy: RegressionPolicy,
-    described: LevelEstimate | None,
+    level: Level,
 ) -> Judgement:
-    """Return the judgement of a night without a change.
-
-    `described` is what `estimate_level` says of all nights; None where no drift is looked for.
-    """
-    past = estimate_level(series.part(0, len(series) - 1))
-    level = past.values[past.base :][-REFERENCE:]
-    baseline = math.exp(-median(level) if policy.judged.lower_is_better else median(level))
+    """Return the judgement of a night without a change."""
+    tonight, noise = night.tonight, level.noise
+    baseline = math.exp(-level.middle if policy.judged.lower_is_better else level.middle)
     change = tonight.value / baseline - 1
-    noise = past.noise
     sentence = (
-        f"{_distance(tonight.value, baseline, policy)} (median of {len(level)} "
+        f"{_distance(tonight.value, baseline, policy)} (median of {level.nights} "
         f"nights); nights vary by {noise:.1%}"
     )
     # Of one night, and of a median whose error is that of a mean times sqrt(pi / 2).
-    width = Z_90 * noise * math.sqrt(1 + math.pi / 2 / len(level))
+    width = Z_90 * noise * math.sqrt(1 + math.pi / 2 / level.nights)
     own = series.within[-1]
     known = series.within[np.isfinite(series.within)]
     if math.isfinite(own) and own > 2 * median(known):
@@ -217,10 +233,7 @@ def _unchanged(
     watched = far and abs(change) >= policy.reported_from
     if watched:
         sentence += "; one such night is watched, two are a change"
-    # The longest drift first: the search for levels cuts a drift into small steps.
-    drift = drift_of(series, described=described) if described else None
-    if described and drift is None and past.base:
-        drift = drift_of(series, past.base)
+    drift = level.drift
     if drift is not None:
         if policy.judged.lower_is_better:
             drift = drift.inverted()
@@ -234,7 +247,7 @@ def _unchanged(
         baseline=baseline,
         change=change,
         level_change=change,
-        history=history,
+        history=night.history,
         low=math.exp(math.log1p(change) - width) - 1,
         high=math.exp(math.log1p(change) + width) - 1,
         smallest_slowdown=least,

@@ -1,8 +1,9 @@
 """Judges a whole history: its changes as they are detected night by night, and its drift."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -14,7 +15,11 @@ from nightbench.detection.drift import Drift, drift_of
 from nightbench.detection.followers import find_changes
 from nightbench.detection.observations import Observation
 from nightbench.detection.power import smallest_slowdown
+from nightbench.detection.processes import spread
 from nightbench.detection.series import Series, repeat_sigma
+
+History = tuple[str, Sequence[Observation]]
+"""Name and nights of a series."""
 
 ENOUGH = 10
 """Nights of the present segment below which the status is `insufficient_data`."""
@@ -76,6 +81,18 @@ class HistoryReport:
     smallest_slowdown: float | None
 
 
+def judge_histories(
+    histories: Sequence[History], lower_is_better: bool = False, min_change: float = 0.0
+) -> Iterator[HistoryReport]:
+    """Yield the report of `judge_history` on each history, in their order, as soon as it is judged.
+
+    Raises:
+        UserError: a process was ended from outside.
+    """
+    judge = partial(_judge_named, lower_is_better=lower_is_better, min_change=min_change)
+    return spread(judge, histories, [len(nights) for _, nights in histories])
+
+
 def judge_history(
     name: str, nights: Sequence[Observation], lower_is_better: bool = False, min_change: float = 0.0
 ) -> HistoryReport:
@@ -131,6 +148,10 @@ def judge_history(
         drift_since=nights[usable[members[drift.first]]] if drift else None,
         smallest_slowdown=smallest_slowdown(last, min_change),
     )
+
+
+def _judge_named(history: History, lower_is_better: bool, min_change: float) -> HistoryReport:
+    return judge_history(*history, lower_is_better, min_change)
 
 
 def _series(nights: Sequence[Observation], lower_is_better: bool) -> Series:

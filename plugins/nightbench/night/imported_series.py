@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from nightbench.alerts.explain import explain_alerts
 from nightbench.core.model import HistoryPoint, Verdict, VerdictKind
-from nightbench.detection.history import HistoryReport
-from nightbench.detection.history_pool import judge_histories
+from nightbench.detection.history import HistoryReport, judge_histories
 from nightbench.detection.observations import observations_of
 from nightbench.warehouse import Warehouse
 

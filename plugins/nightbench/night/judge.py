@@ -27,7 +27,6 @@ from nightbench.core.model import (
 from nightbench.core.run_plan import RunPlan
 from nightbench.detection import (
     NIGHTS_READ,
-    ChangeDetector,
     Judgement,
     judge_cases,
     modes_of_cases,
@@ -262,12 +261,21 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
     )
     # Changed cases are judged again with the controls of their nodes, which add evidence only.
     changed = {v.case_id: v for v, _ in cases if v.kind in CHANGES and by_throughput}
-    with_controls = {}
-    for case_id, controls in controls_of_cases(warehouse.causes, run, list(changed)).items():
-        lent = siblings.get(case_id)
-        detector = ChangeDetector(with_smallest=False, controls=controls, siblings=lent)
-        (again,) = judge_cases(run, [case_id], measured, histories, plan.policy, detector)
-        with_controls[case_id] = _with_smallest(again, changed[case_id].smallest_slowdown)
+    controls = controls_of_cases(warehouse.causes, run, list(changed))
+    again = judge_cases(
+        run,
+        list(controls),
+        measured,
+        histories,
+        plan.policy,
+        siblings=siblings,
+        controls=controls,
+        with_smallest=False,
+    )
+    with_controls = {
+        case[0].case_id: _with_smallest(case, changed[case[0].case_id].smallest_slowdown)
+        for case in again
+    }
     cases = [with_controls.get(case[0].case_id, case) for case in cases]
     judged = JudgedCases(cases, histories)
     if is_shared:

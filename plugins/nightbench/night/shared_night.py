@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from statistics import median
@@ -19,6 +19,7 @@ from nightbench.core.model import (
 )
 from nightbench.detection import ChangeDetector, Judgement, point_of
 from nightbench.detection.case_verdicts import verdict_of
+from nightbench.detection.change_detector import judge_nights
 from nightbench.detection.changes import LEAST_REFERENCE, TAIL
 from nightbench.detection.common_movement import SMALLEST_GROUP
 from nightbench.detection.detector import segment, segment_before
@@ -126,29 +127,45 @@ def share(
     lines: dict[Factor, list[str]] = defaultdict(list)
     for case_id, row in rows.items():
         lines[_line(row)].append(case_id)
+    mine = {
+        verdict.case_id: [each for each in movements if verdict.case_id in each.members]
+        for verdict, _ in cases
+    }
+    again: dict[str, Sequence[HistoryPoint]] = {}
+    beside: dict[str, str] = {}
+    for verdict, judgement in cases:
+        if judgement is None or verdict.kind not in CHANGES:
+            continue
+        case_id, row = verdict.case_id, rows[verdict.case_id]
+        if mine[case_id]:
+            again[case_id] = without_shared(row, movements)
+            continue
+        others = [rows[other] for other in lines[_line(row)] if other != case_id]
+        unmoved = _unmoved_by_release(row, others, alone)
+        if unmoved:
+            again[case_id], beside[case_id] = row.points, unmoved
+    left = dict(zip(again, _judge_again(again, rows, policy), strict=True))
     own = set()
     found: list[JudgedCase] = []
     for verdict, judgement in cases:
-        mine = [each for each in movements if verdict.case_id in each.members]
-        if judgement is None or not (mine or verdict.kind in CHANGES):
+        case_id = verdict.case_id
+        if judgement is None or not (mine[case_id] or case_id in left):
             found.append((verdict, judgement))
-            continue
-        row = rows[verdict.case_id]
-        if not mine:
-            others = [rows[case_id] for case_id in lines[_line(row)] if case_id != row.name]
-            found.append(_without_release(row, others, alone, (verdict, judgement), policy))
+        elif not mine[case_id]:
+            now = left[case_id], beside[case_id]
+            found.append(_without_release(rows[case_id], (verdict, judgement), *now))
         elif verdict.kind in CHANGES:
-            left = _judge(row, without_shared(row, movements), policy)
             # By how much a member moved may differ; what began on another night is its own.
-            if left.kind is verdict.kind and not any(
-                left.since and abs((left.since.date() - each.since).days) <= APART for each in mine
+            kind, since = left[case_id].kind, left[case_id].since
+            if kind is verdict.kind and not any(
+                since and abs((since.date() - each.since).days) <= APART for each in mine[case_id]
             ):
-                own.add(verdict.case_id)
-            shared = "; ".join(each.sentence for each in mine)
+                own.add(case_id)
+            shared = "; ".join(each.sentence for each in mine[case_id])
             sentence = f"{verdict.sentence.rstrip('.')}; shared: {shared}."
             found.append((replace(verdict, sentence=sentence), judgement))
         else:
-            found.append(_moved(row, verdict, judgement, mine[0]))
+            found.append(_moved(rows[case_id], verdict, judgement, mine[case_id][0]))
     return SharedNight(found, movements, frozenset(own), rows)
 
 
@@ -174,43 +191,57 @@ def remaining(
     return found
 
 
-def _judge(row: NightRow, points: Sequence[HistoryPoint], policy: RegressionPolicy) -> Judgement:
-    """Judge the points of a row, whose versions make no change likelier."""
-    detector = ChangeDetector(with_smallest=False, siblings=row.siblings)
-    *history, tonight = [replace(point, framework_version=None) for point in points]
-    return detector.judge(history, tonight, policy)
+def _judge_again(
+    again: Mapping[str, Sequence[HistoryPoint]],
+    rows: Mapping[str, NightRow],
+    policy: RegressionPolicy,
+) -> Iterator[Judgement]:
+    """Judge nights by case_id, whose versions make no change likelier."""
+    nights = (
+        (
+            ChangeDetector(False, siblings=rows[case_id].siblings, by_releases=False),
+            points[:-1],
+            points[-1],
+        )
+        for case_id, points in again.items()
+    )
+    return judge_nights(nights, len(again), policy)
 
 
 def _line(row: NightRow) -> Factor:
     return next(factor for factor in row.factors if factor.kind is FactorKind.LINE)
 
 
-def _without_release(
-    row: NightRow,
-    others: Sequence[NightRow],
-    alone: Mapping[str, tuple[date, float]],
-    case: tuple[Verdict, Judgement],
-    policy: RegressionPolicy,
-) -> JudgedCase:
-    """Return the verdict on a series that moved with no other.
+def _unmoved_by_release(
+    row: NightRow, others: Sequence[NightRow], alone: Mapping[str, tuple[date, float]]
+) -> str:
+    """Return how few series of a line moved with one that moved with no other.
 
     A new version makes a change that begins with it likelier. Where it moved fewer than three
-    series of its line, it does not, and the nights speak for themselves.
+    series of its line, it does not, and the nights speak for themselves. Else empty.
     """
-    verdict, judgement = case
     since = alone[row.name][0] if row.name in alone else None
     before = [each for each in others if since and each.points[0].at.date() < since]
     moved = [each for each in before if each.name in alone and alone[each.name][0] == since]
     if len(before) < SMALLEST_GROUP or len(moved) + 1 >= SMALLEST_GROUP:
-        return case
-    left = _judge(row, row.points, policy)
+        return ""
+    return (
+        f"the new version of {since} moved {len(moved)} of {len(before)} other series of "
+        f"{_line(row).name}"
+    )
+
+
+def _without_release(
+    row: NightRow, case: tuple[Verdict, Judgement], left: Judgement, unmoved: str
+) -> JudgedCase:
+    """Return the verdict on a series that moved with no other, by what its nights alone say."""
     if left.kind in CHANGES:
         return case
+    verdict, judgement = case
     left = replace(
         left,
         smallest_slowdown=judgement.smallest_slowdown,
-        sentence=f"{left.sentence.rstrip('.')}; the new version of {since} moved {len(moved)} of "
-        f"{len(before)} other series of {_line(row).name}.",
+        sentence=f"{left.sentence.rstrip('.')}; {unmoved}.",
     )
     return verdict_of(verdict.case_id, verdict.cluster, row.points[-1], left), left
 

@@ -1,0 +1,209 @@
+"""Calls a function on many items in processes beside this one.
+
+They are programs of their own, which read tasks from a pipe. A process of `multiprocessing` would
+import the main program of an Airflow task again, and a daemonic process, as which Celery runs it,
+may have none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TypeVar
+
+from nightbench.core.errors import UserError
+
+ALONE_S = 1.0
+"""Time after which items are shared among processes, if as much is left to do; starting them
+costs about as much."""
+
+TASKS = 50
+"""Tasks that a process is given in the mean, where items are many."""
+
+MOST = 4
+"""Most processes: each holds 60 to 70 MiB of its own."""
+
+_PROGRAM = (
+    "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
+    "from nightbench.detection.processes import serve; serve()"
+)
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def spread(
+    call: Callable[[Item], Result], items: Iterable[Item], sizes: Sequence[int]
+) -> Iterator[Result]:
+    """Yield `call` of each item, in their order; of many on several processors.
+
+    Args:
+        call: a function of a module.
+        items: are taken as they are needed.
+        sizes: how much work each item is.
+
+    Raises:
+        UserError: a process was ended from outside.
+    """
+    processes, rest = min(MOST, processors()), iter(items)
+    begun, done, whole = time.monotonic(), 0, sum(sizes)
+    for place, size in enumerate(sizes):
+        spent = time.monotonic() - begun
+        if processes > 1 and spent > ALONE_S and spent * (whole - done) > ALONE_S * done:
+            tasks = _tasks(rest, sizes[place:], math.ceil(whole / processes / TASKS))
+            yield from _in_processes(call, tasks, processes)
+            return
+        yield call(next(rest))
+        done += size
+
+
+def processors(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """Return how many processors this process may use: those of its affinity and of its cgroup."""
+    allowed = len(os.sched_getaffinity(0))
+    try:
+        quota, period = limit.read_text().split()
+    except (OSError, ValueError):
+        return allowed
+    return allowed if quota == "max" else min(allowed, math.ceil(int(quota) / int(period)))
+
+
+def serve() -> None:
+    """Answer tasks from standard input until its end; the program of a process."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what is printed is no answer
+    while True:
+        try:
+            call, items = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        raised, found = None, []
+        try:
+            found = [call(item) for item in items]
+        except Exception as error:
+            raised = _portable(error)
+        try:
+            answers.write(pickle.dumps((found, raised)))
+            answers.flush()
+        except BrokenPipeError:  # who asked is gone
+            os._exit(1)
+
+
+class _Process:
+    """A process that answers one task at a time."""
+
+    def __init__(self) -> None:
+        pipe = subprocess.PIPE
+        # A terminal interrupts the whole group; whoever asks ends this process.
+        with _inherited_as_blocked(signal.SIGINT):
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM], stdin=pipe, stdout=pipe, bufsize=0
+            )
+        self._start = pickle.dumps(sys.path)
+
+    def answer(self, call: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """Return the results; raises what was raised there."""
+        tasks, answers = self._process.stdin, self._process.stdout
+        assert tasks is not None
+        assert answers is not None
+        try:
+            with open(tasks.fileno(), "wb", closefd=False) as file:
+                file.write(self._start + pickle.dumps((call, items)))
+            self._start = b""
+            with open(answers.fileno(), "rb", closefd=False) as file:
+                found, error = pickle.load(file)
+        except (OSError, EOFError, pickle.UnpicklingError) as ended:
+            raise UserError(
+                "A process that judges histories was ended from outside; was there too little "
+                "memory?"
+            ) from ended
+        if error is not None:
+            raise error
+        results: list[Result] = found
+        return results
+
+    def kill(self) -> None:
+        """End it, whatever it does."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """Wait for its end, and close its pipes."""
+        with self._process:
+            pass
+
+
+def _portable(error: Exception) -> Exception:
+    """Return an error that can be sent, with where it was raised."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        error = RuntimeError(repr(error))
+    error.add_note(traceback.format_exc())
+    return error
+
+
+@contextlib.contextmanager
+def _inherited_as_blocked(number: signal.Signals) -> Iterator[None]:
+    """Block a signal for the processes that are started within; this one gets it afterwards."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+
+
+def _tasks(items: Iterable[Item], sizes: Sequence[int], least: int) -> Iterator[list[Item]]:
+    """Yield items together that are so much work."""
+    task, work = list[Item](), 0
+    for item, size in zip(items, sizes, strict=True):
+        task.append(item)
+        work += size
+        if work >= least:
+            yield task
+            task, work = [], 0
+    if task:
+        yield task
+
+
+def _in_processes(
+    call: Callable[[Item], Result], tasks: Iterable[list[Item]], processes: int
+) -> Iterator[Result]:
+    started, free = list[_Process](), SimpleQueue[_Process]()
+
+    def answer(task: list[Item]) -> list[Result]:
+        process = free.get()
+        try:
+            return process.answer(call, task)
+        finally:
+            free.put(process)
+
+    threads = ThreadPoolExecutor(processes)
+    try:
+        for _ in range(processes):
+            started.append(_Process())
+            free.put(started[-1])
+        asked = deque[Future[list[Result]]]()
+        for task in tasks:
+            asked.append(threads.submit(answer, task))
+            if len(asked) > 2 * processes:
+                yield from asked.popleft().result()
+        while asked:
+            yield from asked.popleft().result()
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+        for process in started:
+            process.kill()
+        threads.shutdown()
+        for process in started:
+            process.close()
