@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -110,22 +109,12 @@ def test_a_night_is_judged_in_processes_as_in_one(
     assert alone[6].drift
 
 
-def answer_of_daemon(answer: Connection) -> None:
-    processes.ALONE_S = 0.0
-    processes.processors = lambda _limit=None: 2  # type: ignore[assignment]
-    found = list(processes.spread(abs, [-1, 2], [1, 1]))
-    answer.send((multiprocessing.current_process().daemon, found))
-
-
-def test_a_daemonic_process_as_under_celery_has_them_too() -> None:
-    receive, answer = multiprocessing.Pipe(duplex=False)
-    task = multiprocessing.get_context("spawn").Process(
-        target=answer_of_daemon, args=(answer,), daemon=True
-    )
-    task.start()
-    answer.close()
-    assert receive.recv() == (True, [1, 2])
-    task.join()
+@pytest.mark.usefixtures("started")
+def test_a_daemonic_process_as_under_celery_has_them_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(vars(multiprocessing.current_process())["_config"], "daemon", True)
+    with pytest.raises(AssertionError, match="daemonic processes are not allowed"):
+        multiprocessing.Process().start()
+    assert list(processes.spread(abs, [-1, 2], [1, 1])) == [1, 2]
 
 
 def test_what_is_raised_there_reaches_the_caller(started: list[Path]) -> None:
