@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nightbench.detection.robust import Z_90, Floats
+from nightbench.detection.robust import Z_90, Floats, list_of
 from nightbench.detection.visits import TAILS
 
 SMALLEST = 0.004
@@ -89,19 +89,23 @@ def bayes_factors(
     reached = np.cumsum(likelihood[::2] ** worth * change[::2], axis=1)
     reached /= reached[:, -1:] + 1e-300
     margin = Z_90 * math.sqrt(level_variances[0])
+    first = np.arange(0, len(grid), 2)
+    usual = list_of(np.log(density[first, :, (grid[::2] < 0).sum(axis=1)]))
+    moved = list_of(np.log(density[first, :, best[::2]]))
+    steps, factors = list_of(mean), list_of(log_factors)
     found = []
-    for k in range(0, len(grid), 2):
-        step = float(mean[k])
-        low, high = np.interp((0.05, 0.95), reached[k // 2], grid[k])
+    for i, k in enumerate(list_of(first)):
+        step = steps[k]
+        low, high = list_of(np.interp((0.05, 0.95), reached[i], grid[k]))
         drifting = BayesFactor(
-            float(log_factors[k]),
+            factors[k],
             step,
             step - WIDER * math.hypot(low - step, margin),
             step + WIDER * math.hypot(high - step, margin),
-            tuple(map(float, np.log(density[k, :, np.searchsorted(grid[k], 0.0)]))),
-            tuple(map(float, np.log(density[k, :, best[k]]))),
+            tuple(usual[i]),
+            tuple(moved[i]),
         )
-        found.append((drifting, float(log_factors[k + 1])))
+        found.append((drifting, factors[k + 1]))
     return found
 
 

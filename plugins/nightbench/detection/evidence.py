@@ -33,7 +33,7 @@ from nightbench.detection.robust import (
 )
 from nightbench.detection.series import Series
 from nightbench.detection.siblings import Siblings
-from nightbench.detection.visits import Visits, earlier_visits
+from nightbench.detection.visits import Visits, earlier_visits, earlier_visits_of_each
 
 REFERENCE = 90
 """Largest number of nights of the present level that a later night is compared with."""
@@ -140,9 +140,10 @@ class Evidence:
         return self._stays(self.before.visited_then) if self.before.has_levels else self.visits
 
     def _stays(self, distances: Floats) -> Visits:
-        found = earlier_visits(distances / self.alone, abs(self.alone) / self.before.noise)
-        siblings = self.before.siblings
-        return found if siblings is None else found.plus(siblings.visits)
+        return _with_siblings(
+            earlier_visits(distances / self.alone, abs(self.alone) / self.before.noise),
+            self.before.siblings,
+        )
 
     def averaged(self, others: Sequence[Evidence]) -> Evidence:
         """Return the evidence with the size of a change that may have begun on others' nights too.
@@ -247,6 +248,19 @@ def evidence_of_each(before: NightsBefore, tails: Floats, sign: int) -> list[Evi
         )
         for drifting, steady in found
     ]
+
+
+def count_visits(each: Sequence[Evidence]) -> None:
+    """Count the visits of evidence of the same nights before together, which is quicker."""
+    before, alone = each[0].before, np.array([evidence.alone for evidence in each])
+    counted = earlier_visits_of_each(before.visited / alone[:, None], np.abs(alone) / before.noise)
+    for evidence, visits in zip(each, counted, strict=True):
+        # Where a cached property keeps its value.
+        vars(evidence)["visits"] = _with_siblings(visits, before.siblings)
+
+
+def _with_siblings(visits: Visits, siblings: Siblings | None) -> Visits:
+    return visits if siblings is None else visits.plus(siblings.visits)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 
 from nightbench.detection.acceptance import log_odds
 from nightbench.detection.changes import FEWEST, LEAST_REFERENCE, LOOK_BACK, SCREENING_THRESHOLD
-from nightbench.detection.evidence import Evidence, evidence_of_each, nights_before
+from nightbench.detection.evidence import Evidence, count_visits, evidence_of_each, nights_before
 from nightbench.detection.levels import estimate_level
 from nightbench.detection.robust import median
 from nightbench.detection.series import Series
@@ -74,7 +74,10 @@ def smallest_slowdown(
     week = more.level[nights:]
 
     def evidence(falls: Sequence[int]) -> list[Evidence]:
-        return evidence_of_each(before, week - STEP * np.array(falls, dtype=float)[:, None], -1)
+        tails = week - STEP * np.array(falls, dtype=float)[:, None]
+        found = evidence_of_each(before, tails, -1)
+        count_visits(found)
+        return found
 
     found = _least_detected(evidence, SCREENING_THRESHOLD * level_error / STEP)
     if found is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nightbench.detection.robust import Floats
+from nightbench.detection.robust import Floats, list_of
 
 TAILS = 5
 """Degrees of freedom of the noise between nights."""
@@ -64,37 +64,50 @@ def earlier_visits(depth: Floats, distinct: float) -> Visits:
         depth: of each night, 0 at the present level and 1 at the other one.
         distinct: distance of the levels in standard deviations of a night.
     """
-    near = np.minimum(np.maximum(depth + (0.5 - BOUNDARY), -0.5), 1.0)
-    scaled = distinct * distinct / TAILS
+    return earlier_visits_of_each(depth[None, :], np.array([distinct]))[0]
+
+
+def earlier_visits_of_each(depths: Floats, distinct: Floats) -> list[Visits]:
+    """Return the same for several other levels at once: a row of `depths` each."""
+    near = np.minimum(np.maximum(depths + (0.5 - BOUNDARY), -0.5), 1.0)
+    scaled = (distinct * distinct / TAILS)[:, None]
     gains = (TAILS + 1) / 2 * np.log((1 + scaled * near**2) / (1 + scaled * (near - 1) ** 2))
     # What the next night starts from: most nights decide it, whatever was before them.
     there = gains + _COME + _STAY >= _GO
-    open_nights = np.flatnonzero(~there & (gains + _GO + _STAY > _COME))
-    starts = [_BEGINS_AWAY + _STAY, *map(float, np.where(there, _GO, _COME))]
-    for night, gain in zip(map(int, open_nights), map(float, gains[open_nights]), strict=True):
-        odds = starts[night] + gain + _STAY
-        # min() and max() would take twice the time.
-        if odds < _COME:
-            odds = _COME
-        elif odds > _GO:
-            odds = _GO
-        starts[night + 1] = odds
-    is_away = _likeliest_path(np.array(starts[:-1]) + gains)
-    edges = np.flatnonzero(is_away[1:] != is_away[:-1]) + 1
-    # The first run has no beginning, the last one no end.
-    inner = (edges[1:] - edges[:-1])[is_away[edges[:-1]]]
-    longest = int(inner.max(initial=0))
-    return Visits(len(inner), int(inner.sum()), int((~is_away).sum()), longest)
+    is_open = ~there & (gains + _GO + _STAY > _COME)
+    starts = np.empty((gains.shape[0], gains.shape[1] + 1))
+    starts[:, 0], starts[:, 1:] = _BEGINS_AWAY + _STAY, np.where(there, _GO, _COME)
+    for row, gain, open_nights in zip(starts, gains, is_open, strict=True):
+        nights, odds = np.flatnonzero(open_nights), list_of(row)
+        for night, gained in zip(list_of(nights), list_of(gain[nights]), strict=True):
+            found = odds[night] + gained + _STAY
+            # min() and max() would take twice the time.
+            if found < _COME:
+                found = _COME
+            elif found > _GO:
+                found = _GO
+            odds[night + 1] = found
+        row[:] = odds
+    is_away = _likeliest_path(starts[:, :-1] + gains)
+    changes, elsewhere = is_away[:, 1:] != is_away[:, :-1], list_of((~is_away).sum(axis=1))
+    counted = []
+    for away, changed, others in zip(is_away, changes, elsewhere, strict=True):
+        edges = np.flatnonzero(changed) + 1
+        # The first run has no beginning, the last one no end.
+        inner = list_of((edges[1:] - edges[:-1])[away[edges[:-1]]])
+        counted.append(Visits(len(inner), sum(inner), others, max(inner, default=0)))
+    return counted
 
 
 def _likeliest_path(odds: Floats) -> NDArray[np.bool_]:
-    """Return whether each night was there, from the log odds of each by the nights up to it.
+    """Return whether nights were there, from the log odds of each by those of its row up to it.
 
     Odds beyond the bounds decide; between them a night was where the next one was.
     """
     there = odds > _GO - _STAY
     decided = there | (odds < _COME - _STAY)
-    there[-1], decided[-1] = odds[-1] > 0, True
-    night = np.where(decided, np.arange(len(odds)), len(odds))
-    path: NDArray[np.bool_] = there[np.minimum.accumulate(night[::-1])[::-1]]
+    there[:, -1], decided[:, -1] = odds[:, -1] > 0, True
+    night = np.where(decided, np.arange(odds.shape[1]), odds.shape[1])
+    decides = np.minimum.accumulate(night[:, ::-1], axis=1)[:, ::-1]
+    path: NDArray[np.bool_] = np.take_along_axis(there, decides, axis=1)
     return path
