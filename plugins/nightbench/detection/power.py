@@ -100,7 +100,7 @@ def _least_detected(
         evidence_of_falls: returns the evidence of falls, in `STEP`.
         screened: fall up to which none is detected, in `STEP`.
     """
-    low, high, expected = 0, MOST, 1.4 * screened
+    low, high, expected = 0, MOST, 1.6 * screened
     falls = [MOST, *_path(low, high, expected, screened)]
     tried = dict(zip(falls, evidence_of_falls(falls), strict=True))
     below, above = -1.0, log_odds(tried[MOST], 0.0)
