@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 
 from nightbench.core.model import HistoryPoint, RegressionPolicy
-from nightbench.detection import ChangeDetector, processes
+from nightbench.detection import ChangeDetector, change_detector
 from nightbench.detection.case_verdicts import verdict_of
 from nightbench.detection.change_detector import judge_nights
 from nightbench.detection.changes import NIGHTS_READ
@@ -96,7 +96,7 @@ def live_night(job: tuple[int, Mapping[tuple[str, int], int], bool]) -> str:
     """Judge a night in this process and those that it starts, and return what that took."""
     series, moved, alone = job
     if alone:
-        processes.MOST = 1
+        change_detector.PROCESSES = 1
     rows = {str(seed): row(seed, moved) for seed in range(series)}
     policy, ended, most = RegressionPolicy(), threading.Event(), [memory()]
     before = most[0]

@@ -33,6 +33,9 @@ from nightbench.detection.siblings import YOUNG, Siblings
 WATCHED_NOISE = 4.0
 """A night is `watched` that lies farther off the baseline than so many times the nights' noise."""
 
+PROCESSES = 4
+"""Most processes that judge a night: each holds 60 to 70 MiB beside the night's histories."""
+
 
 @dataclass(frozen=True)
 class ChangeDetector:
@@ -203,7 +206,7 @@ def judge_nights(
             begun.append((detector, detector._night(history, tonight, policy)))
             yield begun[-1][1].numbers
 
-    for found in spread(findings_of, numbers(), [1] * number):
+    for found in spread(findings_of, numbers(), [1] * number, PROCESSES):
         detector, night = begun.popleft()
         yield detector._judgement(night, found, policy)
 

@@ -32,9 +32,6 @@ costs about as much."""
 TASKS = 50
 """Tasks that a process is given in the mean, where items are many."""
 
-MOST = 4
-"""Most processes: each holds 60 to 70 MiB of its own."""
-
 _PROGRAM = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
     "from nightbench.detection.processes import serve; serve()"
@@ -45,7 +42,10 @@ Result = TypeVar("Result")
 
 
 def spread(
-    call: Callable[[Item], Result], items: Iterable[Item], sizes: Sequence[int]
+    call: Callable[[Item], Result],
+    items: Iterable[Item],
+    sizes: Sequence[int],
+    most: int | None = None,
 ) -> Iterator[Result]:
     """Yield `call` of each item, in their order; of many on several processors.
 
@@ -53,11 +53,13 @@ def spread(
         call: a function of a module.
         items: are taken as they are needed.
         sizes: how much work each item is.
+        most: processes; as many as there are processors where None.
 
     Raises:
         UserError: a process was ended from outside.
     """
-    processes, rest = min(MOST, processors()), iter(items)
+    allowed, rest = processors(), iter(items)
+    processes = min(most or allowed, allowed)
     begun, done, whole = time.monotonic(), 0, sum(sizes)
     for place, size in enumerate(sizes):
         spent = time.monotonic() - begun
