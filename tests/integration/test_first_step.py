@@ -235,6 +235,7 @@ def test_the_program_of_servers_is_the_same_network(
     hold_equal(program, first_step("paddle2", "ctr_dnn"))
 
 
+@pytest.mark.slow
 def test_a_wrong_gradient_is_found_and_named(
     interpreter: Callable[[str], str], first_step: FirstStep, tmp_path: Path
 ) -> None:

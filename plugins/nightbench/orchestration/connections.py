@@ -1,8 +1,8 @@
 """Airflow Connections by their ids: the warehouse, and the channels of alerts.
 
 Outside of tasks and triggers Connections come from `AIRFLOW_CONN_*`, from `<home>/connections.json`
-(read without Airflow, whose import takes 2 s of CPU), from the configured secrets backend, and from
-Airflow's database where that can be reached.
+(both read without Airflow, whose import takes 2 s of CPU, unless they are URIs), from the
+configured secrets backend, and from Airflow's database where that can be reached.
 
 Nothing here is ever logged: a Connection holds keys, tokens and passwords.
 """
@@ -80,8 +80,10 @@ def get_connection(conn_id: str, named: str = "") -> PlainConnection:
     Raises:
         UserError: there is none.
     """
-    if not _in_task() and _variable(conn_id) not in os.environ:
-        stored = _from_home(conn_id)
+    if not _in_task():
+        stored = (
+            _from_variable(conn_id) if _variable(conn_id) in os.environ else _from_home(conn_id)
+        )
         if stored is not None:
             return stored
     from airflow.sdk import BaseHook
@@ -132,6 +134,18 @@ def _in_task() -> bool:
     return getattr(runner, "SUPERVISOR_COMMS", None) is not None
 
 
+def _from_variable(conn_id: str) -> PlainConnection | None:
+    """From this terminal's environment; None where it is a URI, which Airflow reads."""
+    name = _variable(conn_id)
+    written = os.environ[name].strip()
+    if not written.startswith("{"):
+        return None
+    try:
+        return _plain(json.loads(written))
+    except ValueError as error:  # Its message holds no text of the variable.
+        raise UserError(f"{name}: found no Connection in JSON: {error}") from None
+
+
 def _from_home(conn_id: str) -> PlainConnection | None:
     """From the file that `nightbench up` writes; None where that has it not, or as a URI."""
     path = home_folder() / "connections.json"
@@ -139,13 +153,24 @@ def _from_home(conn_id: str) -> PlainConnection | None:
         return None
     try:
         entry = json.loads(path.read_text(encoding="utf-8")).get(conn_id)
-        if not isinstance(entry, dict):
-            return None
-        extra = entry.get("extra") or {}
-        extra = json.loads(extra) if isinstance(extra, str) else extra
+        return _plain(entry) if isinstance(entry, dict) else None
     except ValueError as error:  # Its message holds no text of the file.
         raise UserError(f"{path}: connection {conn_id}: found no JSON: {error}") from None
-    return PlainConnection.of(entry.get, extra)
+
+
+def _plain(entry: Mapping[str, Any]) -> PlainConnection:
+    """A Connection as Airflow writes it in JSON.
+
+    Raises:
+        ValueError: its extra is no JSON, or its port no number.
+    """
+    extra = entry.get("extra") or {}
+    extra = json.loads(extra) if isinstance(extra, str) else extra
+    port = entry.get("port")
+    if port and not str(port).isdigit():
+        raise ValueError("its port is no number")
+    numbered = {**entry, "port": int(port) if port else None}
+    return PlainConnection.of(numbered.get, extra if isinstance(extra, dict) else {})
 
 
 def _from_database(conn_id: str) -> PlainConnection | None:

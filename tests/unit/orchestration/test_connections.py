@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +99,28 @@ def test_a_connection_of_another_type_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("AIRFLOW_CONN_GPU", "postgres://somebody@somewhere/db")
     with pytest.raises(UserError, match="found type 'postgres'; expected ssh"):
         ssh_targets(cluster())
+
+
+def test_a_terminal_s_variable_in_json_is_read_without_airflow() -> None:
+    script = (
+        "import json, os, sys\n"
+        "from nightbench.orchestration.connections import get_connection\n"
+        "os.environ['AIRFLOW_CONN_GPU'] = json.dumps({'port': '2200', 'extra': '{\"a\": 1}'})\n"
+        "found = get_connection('gpu')\n"
+        "assert (found.port, found.extra, found.login) == (2200, {'a': 1}, None)\n"
+        "assert 'airflow' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize("written", ['{"port": "ssh"}', '{"extra": "{"}', '{"password": "geheim"'])
+def test_a_variable_that_is_no_connection_is_named_and_not_shown(
+    monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_GPU", written)
+    with pytest.raises(UserError, match="AIRFLOW_CONN_GPU: found no Connection in JSON") as raised:
+        get_connection("gpu")
+    assert "geheim" not in str(raised.value)
 
 
 def test_a_missing_connection_says_how_to_add_it() -> None:
