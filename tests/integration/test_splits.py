@@ -244,16 +244,18 @@ def sent_once(computation: str) -> float:
             [
                 (
                     {"tensor": 2, "pipeline": 2, "schedule": "gpipe", "micro_batches": 4}
-                    | {"shard": 2, "shard_stage": 2},
+                    | {"shard": 2, "shard_stage": stage},
                     None,
                 )
+                for stage in (2, 3)
             ],
             marks=pytest.mark.large,
         ),
         ("jax", "llama", 2, 1, MOMENTUM, [({"micro_batches": 2}, None)]),
         pytest.param(
             *("jax", "llama", 4, 2, MOMENTUM),
-            [({"tensor": 2, "shard": 2, "shard_stage": 2}, None)],
+            # Of the exchanges that XLA does not choose: a device's half of the matrices, and norms.
+            [({"tensor": 2, "shard": 2, "shard_stage": 2}, MOST / 2 + 5 * 64 * 4 / 2)],
             marks=pytest.mark.large,
         ),
         (

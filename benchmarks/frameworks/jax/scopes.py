@@ -1,5 +1,7 @@
 """What a network in JAX asks for: weights by name, wherever they lie, and chance."""
 
+import functools
+
 import jax
 import numpy
 from jax import numpy as jnp
@@ -17,13 +19,13 @@ def gathered_again(function):
     return jax.checkpoint(function, policy=lambda primitive, *_, **__: primitive.name not in names)
 
 
-def gathered_once(axes):
+def gathered_once(gather):
     """Gathers weights of a stage; their gradients are scattered by ticks that have a part.
 
     Those of other ticks are zeros, which no rank needs to send.
 
     Args:
-        axes: name -> the axis by which ranks have parts of a weight.
+        gather: of name -> part to name -> whole.
 
     Returns a function of name -> part, and of whether a tick has a part of the batch, which is
     alike on all ranks of a stage.
@@ -31,19 +33,13 @@ def gathered_once(axes):
 
     @jax.custom_vjp
     def gathered(parts, is_busy):
-        return {
-            name: jax.lax.all_gather(part, "shards", axis=axes[name], tiled=True)
-            for name, part in parts.items()
-        }
+        return gather(parts)
 
     def scattered(kept, gradients):
         parts, is_busy = kept
 
         def scatter():
-            return {
-                name: jax.lax.psum_scatter(each, "shards", scatter_dimension=axes[name], tiled=True)
-                for name, each in gradients.items()
-            }
+            return jax.vjp(gather, parts)[1](gradients)[0]
 
         return jax.lax.cond(is_busy, scatter, lambda: jax.tree.map(jnp.zeros_like, parts)), None
 
@@ -88,12 +84,13 @@ class Sharded(Scope):
     """A scope whose weights are gathered where they are used; their gradients are scattered.
 
     Experts stay where they are: `held` of them on each rank, which computes what those of all ranks
-    send it. None: all ranks have all. So do layers: those of one of the `stages`.
+    send it. None: all ranks have all. So do layers: those of one of the `stages`. Of `matrices`,
+    name -> how `tensor` splits it, each device gathers its own columns or rows.
     """
 
-    def __init__(self, parameters, averages, key, split, held, stages):
+    def __init__(self, parameters, averages, key, split, held, stages, matrices):
         super().__init__(parameters, averages, key)
-        self.split, self.held, self.stages = split, held, stages
+        self.split, self.held, self.stages, self.matrices = split, held, stages, matrices
         self.whole = {}
 
     def gather_once(self, is_busy):
@@ -101,10 +98,23 @@ class Sharded(Scope):
 
         XLA sees that all ticks gather the same, and does it once.
         """
-        split = {name: axis for name, axis in self.split.items() if axis is not None}
-        axes = {name: axis for name, axis in split.items() if self.stages.has(name)}
-        parts = {name: self.parameters[name][0] for name in axes}
-        self.whole = gathered_once(axes)(parts, is_busy)
+        split = [name for name, axis in self.split.items() if axis is not None]
+        parts = {name: self.parameters[name][0] for name in split if self.stages.has(name)}
+
+        def gather(parts):
+            return {name: self._gathered(name, part, "shards") for name, part in parts.items()}
+
+        self.whole = gathered_once(gather)(parts, is_busy)
+
+    def _gathered(self, name, part, axes):
+        gather = functools.partial(
+            jax.lax.all_gather, axis_name=axes, axis=self.split[name], tiled=True
+        )
+        spec = self.matrices.get(name)
+        if spec is not None:  # Else XLA gathers over `tensor`, too.
+            specs = {"in_specs": spec, "out_specs": spec, "check_vma": False}
+            gather = jax.shard_map(gather, axis_names={"tensor"}, **specs)
+        return gather(part)
 
     def by_layers(self, layer, count, x):
         """The same, by the stages of all ranks."""
@@ -121,7 +131,7 @@ class Sharded(Scope):
             part, axes = part[0], "shards"
         if self.split[name] is None or self.held is not None:
             return part
-        return jax.lax.all_gather(part, axes, axis=self.split[name], tiled=True)
+        return self._gathered(name, part, axes)
 
     def by_experts(self, function, rows, weights, chosen):
         """The same, of the rows of all ranks; their parts of each sum come back to its rank."""

@@ -54,9 +54,9 @@ class Trainer(Base):
         owners = context.devices_of_experts
         shards = context.case.get("shard", 1)
         self.split = {
-            name: _split_axis(w.shape[1:], shards)
+            name: _split_axis(w.shape[1:], shards, self._tensor_axis(name))
             if self._of_a_stage(name)
-            else _split_axis(w.shape, context.stages * shards)
+            else _split_axis(w.shape, context.stages * shards, self._tensor_axis(name))
             for name, w in weights.items()
         }
         self.held = None
@@ -123,17 +123,30 @@ class Trainer(Base):
         slots = {name: [parts[name]] * len(each) for name, each in specs["slots"].items()}
         return {**specs, "weights": parts, "slots": slots}
 
-    def _in_columns_or_rows(self, name, spec):
-        """Matrices are (in, out), maybe of several stages: columns are their last axis."""
+    def _tensor_axis(self, name):
+        """The axis by which `tensor` splits a weight of a layer: matrices are (in, out)."""
+        if self.context.tensor == 1:
+            return None
+        kinds = [self.context.matrices[kind] for kind in ("rows", "columns")]
         module = name.split(".")[-2]
+        return next((axis for axis, named in enumerate(kinds) if module in named), None)
+
+    def _tensor_specs(self):
+        """How `tensor` splits matrices of a layer, by name."""
+        axes = {name: self._tensor_axis(name) for name in self.split}
+        return {
+            name: Split(*[None] * axis, "tensor") for name, axis in axes.items() if axis is not None
+        }
+
+    def _in_columns_or_rows(self, name, spec):
+        """The same, of a weight that has stages in its first dimension where it is of one."""
+        axis = self._tensor_axis(name)
+        if axis is None:
+            return spec
         first = 1 if self._of_a_stage(name) else 0
-        for axis, kind in enumerate(("rows", "columns"), first):
-            if module in self.context.matrices[kind]:
-                axes = [*spec, None, None, None][: first + 2]
-                own = axes[axis] or ()
-                axes[axis] = (*((own,) if isinstance(own, str) else own), "tensor")
-                return Split(*axes)
-        return spec
+        axes = [*spec, None, None, None][: first + 2]
+        axes[first + axis] = "tensor"
+        return Split(*axes)
 
     @staticmethod
     def _global(mesh, spec, tree):
@@ -152,7 +165,7 @@ class Trainer(Base):
 
         def scaled_loss(weights, batch):
             key = self._key(state["step"])
-            split = self.split, self.held, self.stages
+            split = self.split, self.held, self.stages, self._tensor_specs()
             scope = Sharded(self._cast(weights), state["averages"], key, *split)
             model = functools.partial(self.model, scope)
             loss = self.network.loss(model, batch)
@@ -309,11 +322,15 @@ class Trainer(Base):
         return expect_precision(self.context.precision, "fp32" if exact[0] else "tf32")
 
 
-def _split_axis(shape, shards):
-    """The first axis of a weight that makes so many equal parts; None: it stays whole."""
+def _split_axis(shape, shards, taken):
+    """The first axis of a weight that makes so many equal parts, but for one that is `taken`.
+
+    None: it stays whole.
+    """
     if shards == 1:
         return None
-    return next((axis for axis, size in enumerate(shape) if size % shards == 0), None)
+    fits = (axis for axis, size in enumerate(shape) if axis != taken and size % shards == 0)
+    return next(fits, None)
 
 
 def _part(mesh, value, spec):
