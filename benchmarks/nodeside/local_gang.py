@@ -88,20 +88,22 @@ class LocalGang:
         reap(self._launched.values())
         for name, item in self._launched.items():
             if not item.running and name not in self._ended_s:
-                self._ended_s[name] = self._last_words_s(name, now)
+                self._ended_s[name] = self._last_words_s(name, now, item.returncode != 0)
                 self._note("exit", process=name, code=item.returncode)
         self._looked_s = now
 
-    def _last_words_s(self, name: str, now: float) -> float:
+    def _last_words_s(self, name: str, now: float, has_failed: bool) -> float:
         """Return when a process ended between the last look and `now`, by its log's last write.
 
         Looks are a quarter of a second apart, and whoever dies of another's death does so sooner.
+        A process that wrote of an exception failed then: it may take its time to end.
         """
         try:
             written_s = now - (time.time() - os.stat(self._log(name)).st_mtime)
         except OSError:
             return now
-        return min(max(written_s, self._looked_s), now)
+        raised = has_failed and self._read_failure(name).exception is not None
+        return min(written_s if raised else max(written_s, self._looked_s), now)
 
     def measured(self) -> list[Launched]:
         """Return the processes that train and are timed, in the job's order."""

@@ -113,6 +113,7 @@ class Faults:
         if self.fault("die_raise"):
             if self.fault("die_signal") is not None:  # as a framework that crashes on its way out
                 atexit.register(os.kill, os.getpid(), self.fault("die_signal"))
+            atexit.register(time.sleep, self.fault("die_for_s", 0.0))
             raise RuntimeError(self.fault("die_raise"))
         if self.fault("die_signal") is not None:
             os.kill(os.getpid(), self.fault("die_signal"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,12 @@ def test_an_exception_in_a_rank_reaches_result_json(drive):
     errors = {process["name"]: process["error"] for process in result["processes"]}
     assert errors["trainer-0"] is None, "it was ended, and did not fail"
     assert errors["trainer-1"].endswith("RuntimeError: no such layer")
+
+
+def test_a_rank_failed_when_it_raised_and_not_when_it_had_ended(drive):
+    knobs = {"die_at_step": 3, "rank": 1, "die_raise": "no such layer", "die_for_s": 2.0}
+    node = drive(one_node(), params=knobs)
+    node.go()
+    (failed_s,) = (p["failed_s"] for p in node.result()["processes"] if p["error"])
+    written = (node.repeat(1) / "trainer-1" / "out.log").stat().st_mtime
+    assert time.time() - (time.monotonic() - failed_s) - written < 1.0
