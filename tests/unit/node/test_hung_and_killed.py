@@ -257,7 +257,7 @@ def test_a_cgroup_holds_what_leaves_session_and_mark(version, monkeypatch, apart
     wait_until(lambda: group.close() or not Path(procs).exists(), what="its removal")
 
 
-def test_no_daemon_outlives_a_killed_agent(drive):
+def test_no_daemon_outlives_a_killed_agent(apart, drive):
     node = drive(one_node(trainers=1), params={"daemon": "bare", "hang_at_step": 2})
     node.go()
     agent = node.agent()["pid"]
