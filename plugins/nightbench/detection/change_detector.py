@@ -25,7 +25,7 @@ from nightbench.detection.night_findings import (
     Window,
     findings_of,
 )
-from nightbench.detection.processes import spread
+from nightbench.detection.process_pool import spread
 from nightbench.detection.robust import Z_90, median
 from nightbench.detection.series import Series, series_of
 from nightbench.detection.siblings import YOUNG, Siblings

@@ -15,7 +15,7 @@ from nightbench.detection.drift import Drift, drift_of
 from nightbench.detection.followers import find_changes
 from nightbench.detection.observations import Observation
 from nightbench.detection.power import smallest_slowdown
-from nightbench.detection.processes import spread
+from nightbench.detection.process_pool import spread
 from nightbench.detection.series import Series, repeat_sigma
 
 History = tuple[str, Sequence[Observation]]

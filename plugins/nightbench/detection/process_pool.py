@@ -34,7 +34,7 @@ TASKS = 50
 
 _PROGRAM = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
-    "from nightbench.detection.processes import serve; serve()"
+    "from nightbench.detection.process_pool import serve; serve()"
 )
 
 Item = TypeVar("Item")
@@ -158,11 +158,11 @@ def _portable(error: Exception) -> Exception:
 @contextlib.contextmanager
 def _inherited_as_blocked(number: signal.Signals) -> Iterator[None]:
     """Block a signal for the processes that are started within; this one gets it afterwards."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _tasks(items: Iterable[Item], sizes: Sequence[int], least: int) -> Iterator[list[Item]]:

@@ -19,7 +19,7 @@ from histories import nights
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import RegressionPolicy
-from nightbench.detection import ChangeDetector, Judgement, processes
+from nightbench.detection import ChangeDetector, Judgement, process_pool
 from nightbench.detection.change_detector import judge_nights
 from nightbench.detection.history import History, judge_histories, judge_history
 from nightbench.detection.observations import Observation
@@ -48,14 +48,14 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Two processes from the first item on; their folders in /proc, there while they run."""
     known = list[Path]()
 
-    class Recorded(processes._Process):
+    class Recorded(process_pool._Process):
         def __init__(self) -> None:
             super().__init__()
             known.append(Path("/proc", str(self._process.pid)))
 
-    monkeypatch.setattr(processes, "ALONE_S", 0.0)
-    monkeypatch.setattr(processes, "processors", lambda: 2)
-    monkeypatch.setattr(processes, "_Process", Recorded)
+    monkeypatch.setattr(process_pool, "ALONE_S", 0.0)
+    monkeypatch.setattr(process_pool, "processors", lambda: 2)
+    monkeypatch.setattr(process_pool, "_Process", Recorded)
     return known
 
 
@@ -91,7 +91,7 @@ def test_a_night_is_judged_in_processes_as_in_one(
 ) -> None:
     in_processes = judged_nights()
     assert len(started) == 2
-    monkeypatch.setattr(processes, "ALONE_S", math.inf)
+    monkeypatch.setattr(process_pool, "ALONE_S", math.inf)
     alone = judged_nights()
     assert len(started) == 2
     assert in_processes == alone
@@ -114,12 +114,12 @@ def test_a_daemonic_process_as_under_celery_has_them_too(monkeypatch: pytest.Mon
     monkeypatch.setitem(vars(multiprocessing.current_process())["_config"], "daemon", True)
     with pytest.raises(AssertionError, match="daemonic processes are not allowed"):
         multiprocessing.Process().start()
-    assert list(processes.spread(abs, [-1, 2], [1, 1])) == [1, 2]
+    assert list(process_pool.spread(abs, [-1, 2], [1, 1])) == [1, 2]
 
 
 def test_what_is_raised_there_reaches_the_caller(started: list[Path]) -> None:
     with pytest.raises(ValueError, match="math domain error") as raised:
-        list(processes.spread(math.sqrt, [4.0, -1.0], [1, 1]))
+        list(process_pool.spread(math.sqrt, [4.0, -1.0], [1, 1]))
     assert "call(item) for item in items" in raised.value.__notes__[0]
     assert [each.exists() for each in started] == [False, False]
 
@@ -138,11 +138,11 @@ def raise_unsendable(one: str) -> None:
 @pytest.mark.usefixtures("started")
 def test_what_cannot_be_sent_is_raised_by_its_name() -> None:
     with pytest.raises(RuntimeError, match=re.escape("Unsendable('a lock')")):
-        list(processes.spread(raise_unsendable, ["a"], [1]))
+        list(process_pool.spread(raise_unsendable, ["a"], [1]))
 
 
 def test_a_small_file_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "_Process", None)
+    monkeypatch.setattr(process_pool, "_Process", None)
     assert len(list(judge_histories(histories(3)))) == 3
 
 
@@ -155,7 +155,7 @@ def test_a_container_has_as_many_processors_as_it_may_use(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     if text is not None:
         (tmp_path / "cpu.max").write_text(f"{text}\n")
-    assert processes.processors(tmp_path / "cpu.max") == expected
+    assert process_pool.processors(tmp_path / "cpu.max") == expected
 
 
 def test_who_stops_listening_leaves_no_process(started: list[Path]) -> None:
@@ -175,7 +175,7 @@ def test_a_process_that_is_killed_is_said(started: list[Path]) -> None:
 
 
 AT_ONCE = (
-    "from nightbench.detection import processes; processes.ALONE_S = 0.0; "
+    "from nightbench.detection import process_pool; process_pool.ALONE_S = 0.0; "
     "from nightbench.cli.entry import main; main()"
 )
 
