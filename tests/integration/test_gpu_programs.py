@@ -88,6 +88,19 @@ def proved(*asked: Any, **axes: Any) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def printed(python: str, script: str, *words: object) -> Any:
+    """The document that one of the scripts prints last."""
+    done = subprocess.run(
+        [python, SCRIPTS / script, *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 @pytest.mark.parametrize("trainers", [1, 2])
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_products_have_the_precision_of_the_case(
@@ -167,16 +180,9 @@ def graph(
 ) -> dict[str, Any]:
     """What the script prints of trainer 0 of tensorflow1."""
     gpu_job(folder, "tensorflow1", trainers, strategy="collective", **axes)
-    script = str(SCRIPTS / "tensorflow_gpu_graph.py")
-    done = subprocess.run(
-        [python, script, str(code), str(folder / "job.json"), "trainer-0"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+    found: dict[str, Any] = printed(
+        python, "tensorflow_gpu_graph.py", code, folder / "job.json", "trainer-0"
     )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
@@ -229,16 +235,8 @@ def paddle_types(python: str, folder: Path, code: Path, *words: str, **axes: Any
     job = job_of("paddle3", "vgg16", 1, strategy="single", precision="bf16", **axes)
     job["ports"] = {"master": 20000, **{each["name"]: 20001 for each in job["processes"]}}
     (folder / "job.json").write_text(json.dumps(job))
-    argv = [SCRIPTS / "paddle_gpu_program.py", code, folder / "job.json"]
-    done = subprocess.run(
-        [python, *argv, job["processes"][0]["name"], *words],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    given = code, folder / "job.json", job["processes"][0]["name"], *words
+    found = printed(python, "paddle_gpu_program.py", *given)
     return {op.removeprefix("pd_op."): types for op, types in found.items()}
 
 
@@ -275,16 +273,8 @@ def mxnet_symbol(
     job = job_of("mxnet", "resnet50_v1.5", 1, strategy="single", **axes)
     job["ports"] = {"master": 20000, **{each["name"]: 20001 for each in job["processes"]}}
     (folder / "job.json").write_text(json.dumps(job))
-    words = [SCRIPTS / "mxnet_gpu_symbol.py", code, folder / "job.json"]
-    done = subprocess.run(
-        [python, *words, job["processes"][0]["name"], str(steps)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    name = job["processes"][0]["name"]
+    return printed(python, "mxnet_gpu_symbol.py", code, folder / "job.json", name, steps)
 
 
 def test_mxnet_casts_products_and_has_channels_last(mxnet: str, tmp_path: Path) -> None:
@@ -341,9 +331,13 @@ def test_oneflow_keeps_parts_of_weights_and_states(tmp_path: Path) -> None:
             for each in launch("oneflow")(job, process["node"], job["ports"], python, str(code))
             if each["name"] == (name := process["name"])
         ]
-        said = [each.communicate(timeout=300)[0].splitlines()[-1] for each in started]
-        assert said[0] == said[1]
-        return json.loads(said[0])
+        try:
+            said = [each.communicate(timeout=300)[0].splitlines()[-1:] for each in started]
+        finally:
+            for each in started:
+                each.kill()
+        assert said[0] == said[1] != []
+        return json.loads(said[0][0])
 
     whole = graph()
     assert whole["split"]
@@ -388,16 +382,10 @@ def test_megengine_sums_gradients_between_ranks(megengine: str, tmp_path: Path) 
 def test_megengine_casts_products_and_scales_the_loss(megengine: str, tmp_path: Path) -> None:
     def found(steps: int, precision: str, code: Path = BENCHMARKS) -> Any:
         job = gpu_job(tmp_path, "megengine", 1, strategy="single", precision=precision)
-        words = [SCRIPTS / "megengine_gpu_types.py", code, tmp_path / "job.json"]
-        done = subprocess.run(
-            [megengine, *words, job["processes"][0]["name"], str(steps)],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
+        name = job["processes"][0]["name"]
+        return printed(
+            megengine, "megengine_gpu_types.py", code, tmp_path / "job.json", name, steps
         )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout.splitlines()[-1])
 
     half, full = found(0, "fp16"), found(3, "fp32")
     assert half["types"] == {"Conv2d": ["float16"], "Linear": ["float16"]}
