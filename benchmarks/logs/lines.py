@@ -15,16 +15,28 @@ NUMBER = (
     r"|[-+]?(?:nan|NaN|NAN|inf|INF|Infinity)\b)"
 )
 """A number as a whole: none is read from `10.3.4`, in which two lines are mixed."""
-TAG = re.compile(
-    r"^\s*(\[\d+(?:,\d+)?\](?:<std\w+>)?|\[[^\]\s]*::?(?:stdout|stderr)\]|\d+:|"
-    r"\[pod/[^\]\s]{1,200}\]|(?:\w{1,40}/\d+ )?\[(?:rank|default|node)[ _]?\d+\])\s?:?",
-    re.IGNORECASE,
+_MARKS = (
+    r"\[\d+(?:,\d+)?\](?:<std\w+>)?",  # mpirun
+    r"\[\d+,[\w.:,-]{1,80}\]<std\w+>",  # SageMaker
+    r"\[[^\]\s]*::?(?:stdout|stderr)\]",
+    r"\d+:(?!\d)",  # srun --label, and no clock
+    r"\[pod/[^\]\s]{1,200}\]",  # kubectl logs --prefix
+    r"[a-z][\w.-]{0,60}/\d+(?=\s)",  # NeMo-Run
+    r"\[(?:rank|default|node)[ _]?\d+\]",  # torchrun
+    r"\[[a-z]\w{0,30}\d\](?=:)",  # torchrun, of a role with another name
+    r"\(\w{1,60} pid=\d+(?:, ip=[\w.:]+)?\)",  # Ray
+    r"[a-z][\w.]{0,60}[_-][\w.-]{0,60} +\|(?=\s)",  # docker compose
 )
+TAG = re.compile(r"^\s*((?:(?:{})(?:\s?:)?\s?){{1,3}})".format("|".join(_MARKS)), re.IGNORECASE)
 """What stands before the lines of one process of several: `[1,0]<stdout>:`, `0: `, `[rank0]:`."""
 
 _ENDS = re.compile(r"\r?\n")
-_DRAWN_AGAIN = re.compile(r"\r|\x08+")
-_COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_DRAWN_AGAIN = re.compile(r"\r|\x08+|(?<=\])(?= *(?:Epoch \d+: :? *)?\d{1,3}%\|)")
+_COLOURS = re.compile(r"(?:\x1b|\^\[)\[[0-9;?]*[A-Za-z]|\[\d{1,2}(?:;\d{1,3}){0,4}m")
+_TIME = re.compile(
+    r"^(\[pod/[^\]\s]{1,200}\] )?\[?\d{4}-\d\d-\d\dT[\d:]{8}(?:\.\d+)?(?:Z|[-+]\d\d:?\d\d)\]? ?"
+    r"(?:std(?:out|err) [FP] )?"
+)
 
 
 class LogError(Exception):
@@ -32,19 +44,23 @@ class LogError(Exception):
 
 
 def without_colours(text: str) -> str:
-    """Return a text without the codes that colour it in a terminal."""
+    """Return a text without the codes that colour it in a terminal.
+
+    Also where the escape character was lost, or is written `^[`.
+    """
     return _COLOURS.sub("", text)
 
 
-def split_lines(text: str) -> Tuple[List[str], bool]:
+def split_lines(text: str, with_times: bool = False) -> Tuple[List[str], bool]:
     """Return the lines of a log, and whether the last one is complete.
 
-    Progress bars write over themselves: a carriage return or backspaces end a line as well, and
-    what follows is of the same process. Colours are taken out.
+    Progress bars write over themselves: a carriage return or backspaces end a line as well, and so
+    does a bar's end where those were lost; what follows is of the same process. Colours are taken
+    out, and the times that Kubernetes writes before each line, unless they are asked for.
     """
     lines: List[str] = []
-    for line in _ENDS.split(without_colours(text).lstrip("\ufeff")):
-        first, *more = _DRAWN_AGAIN.split(line)
+    for line in _ENDS.split(without_colours(text.replace("\0", "")).lstrip("\ufeff")):
+        first, *more = _DRAWN_AGAIN.split(line if with_times else _TIME.sub(r"\1", line))
         tag = TAG.match(first) if more else None
         lines += [first, *((tag.group() if tag and each else "") + each for each in more)]
     last = lines.pop()

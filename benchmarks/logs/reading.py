@@ -159,7 +159,8 @@ def read(name: str, text: str, options: Optional[Mapping[str, Any]] = None) -> R
     """
     options = options or {}
     module = format_named(name)
-    lines, complete = split_lines(text)
+    # A pattern of one's own may name the time.
+    lines, complete = split_lines(text, with_times=not module.MARKER.pattern)
     left_out: Dict[str, int] = Counter()
     if not complete:
         if module.MARKER.search(lines[-1]):

@@ -9,10 +9,11 @@
      "others": {"loss": "loss: {}"}}                by name, as printed
 
 A template is text that stands in the line: `{}` is the figure, `{*}` any number, and a blank is
-any number of them. A list of templates is tried in turn. Figures may have thousands parted by
-commas, and end with K, M or G. `interval` is the duration of all steps since `since`, or since the
-line before. `beside` are others that stand on lines of their own, before a step's line. `none` says
-by name which figure stands for none.
+any number of them, at the end at least one. A list of templates is tried in turn. Figures may have
+thousands parted by commas, and end with K, M or G. `interval` is the duration of all steps since
+`since`, of as many as `interval_rate` (steps/s) makes of it, or since the line before. `beside` are
+others that stand on lines of their own, before a step's line. `none` says by name which figure
+stands for none.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ def compiled(templates: Templates) -> List[Pattern[str]]:
                 parts.append(_ANY)
             else:
                 parts.append(r"\s*" if part and part.isspace() else re.escape(part))
+        if template.endswith(" "):
+            parts.append(r"(?<=\s)")
         before = r"(?<![\w.])" if re.match(r"\w|\{", template) else ""
         found.append(re.compile(before + "".join(parts)))
     return found
@@ -76,6 +79,7 @@ class TemplateFormat:
             name: compiled(document.get(name, [])) for name in ("epoch", "step", "steps", "since")
         }
         self._interval = compiled(document.get("interval", []))
+        self._interval_rate = compiled(document.get("interval_rate", []))
         self._step_time = _by_name(document, "step_time")
         self._throughput = _by_name(document, "throughput")
         self._others = _by_name(document, "others")
@@ -118,9 +122,15 @@ class TemplateFormat:
             found = figure(patterns, line)
             if found is not None and "throughput" not in fields:
                 fields.update(throughput=found, unit=unit)
+        if "since" in fields and fields["step"] <= fields["since"]:
+            return None
         seconds, since = figure(self._interval, line), fields.pop("since", before)
-        if seconds is not None and since is not None and fields["step"] > since:
-            fields.update(step_time=seconds / (fields["step"] - since), time_unit="s")
+        rate = figure(self._interval_rate, line)
+        steps = 0 if since is None else fields["step"] - since
+        if self._interval_rate and rate != 0:
+            steps = round((seconds or 0) * (rate or 0))
+        if seconds is not None and steps > 0:
+            fields.update(step_time=seconds / steps, time_unit="s")
         others = _named(self._others, line)
         fields["others"] = {n: value for n, value in others.items() if value != self._none.get(n)}
         stated = {"step_time", "throughput"} & set(fields)

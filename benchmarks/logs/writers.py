@@ -18,7 +18,7 @@ EARLIER_RUN = "of earlier runs"
 def tags_of(lines: Sequence[str], numbers: Iterable[int]) -> Dict[int, str]:
     """Return which process a line says that it is of (`[1,0]`, `0:`), by its number."""
     found = ((number, TAG.match(lines[number - 1])) for number in numbers)
-    return {number: tag.group(1).rstrip(":") if tag else "" for number, tag in found}
+    return {number: tag.group(1).rstrip(": \t") if tag else "" for number, tag in found}
 
 
 def chosen_writer(tags: Mapping[int, str], options: Mapping[str, Any]) -> Optional[str]:

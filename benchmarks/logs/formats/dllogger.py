@@ -2,7 +2,8 @@
 
 Lines of METADATA state the units. What the logger writes to the terminal is read as well:
 `DLL 2020-11-16 05:33:09.030756 - Epoch: 0 Iteration: 20  train.total_ips : 390.5 images/s`, and
-`DLL 2021-03-23 11:48:38.824370 - (0, 120) total_ips : 2879.1`.
+`DLL 2021-03-23 11:48:38.824370 - (0, 120) total_ips : 2879.1`. Where no step states a speed, as
+in BERT of PyTorch, that of the whole training is read: `"step": []`.
 """
 
 import json
@@ -33,12 +34,19 @@ _TEXTS = [
     for step in (
         r"(?:Epoch: (?P<epoch>\d+) )?Iteration: (?P<step>\d+)",
         r"\((?P<epoch>\d+), (?P<step>\d+)\)",
+        r"(?!PARAMETER|\(|Epoch)",
     )
 ]
 
 
 def read(lines, options):
     """Yields (line number, what it states or None); the option `metric` names the throughput."""
+    rows = list(_rows(lines, options))
+    of_steps = [row for row in rows if row[1] is None or "step" in row[1]]
+    return iter(of_steps if any(fields for _, fields in of_steps) else rows)
+
+
+def _rows(lines, options):
     metrics = [options["metric"]] if options.get("metric") else list(_UNITS)
     units = dict(_UNITS)
     for number, line in enumerate(lines, start=1):
@@ -55,7 +63,7 @@ def read(lines, options):
             elif document.get("type") == "LOG":
                 stated = _stated(document.get("data"), metrics, units)
                 step = _step(document.get("step"))
-                if stated and step:
+                if stated and step is not None:
                     yield number, dict(step, **stated)
         elif claims:
             found = dict(match(_TEXTS, line) or {})
@@ -66,14 +74,16 @@ def read(lines, options):
 
 def _document(line):
     try:
-        document = json.loads(line[line.index("DLLL ") + 5 :])
+        document, _ = json.JSONDecoder().raw_decode(line[line.index("DLLL ") + 5 :].lstrip())
     except ValueError:
         return None
     return document if isinstance(document, dict) else None
 
 
 def _step(step):
-    """A step is a number, or epoch and iteration; a mean of an epoch or a run has neither."""
+    """A number, or epoch and iteration; none of a whole run, and None of an epoch."""
+    if step == []:
+        return {}
     if isinstance(step, int):
         return {"step": step}
     if isinstance(step, list) and len(step) == 2 and all(isinstance(x, int) for x in step):

@@ -5,7 +5,9 @@
 The step and its time are those of the progress bar, which is smoothed by tqdm; what the Trainer
 prints beside it, `{'loss': 2.6031, 'grad_norm': 1.88, 'epoch': 2.24}`, belongs to the bar before.
 Bars of an evaluation count to another end, or state no training's end. Where the bar is switched
-off, only the line at the end of a training states a speed, with evaluation and compilation in it.
+off, `num_input_tokens_seen` and `train_runtime` say how many tokens were seen since the line
+before, and in which time; without them only the line at the end of a training states a speed, with
+evaluation and compilation in it.
 """
 
 import re
@@ -19,10 +21,13 @@ _BAR = re.compile(
     r"(?:(?P<step_time>{0})s/it|(?P<rate>{0})it/s)(?:, [^\]]*)?\]".format(NUMBER)
 )
 MARKER = re.compile(
-    r"^(?i:(?:{})?)\s*\d+%\|[^|]*\| \d+/\d+ \[[\d:]+<[\d:]|'train_samples_per_second'".format(
-        TAG.pattern
-    )
+    r"^(?i:(?:{})?)\s*\d+%\|[^|]*\| \d+/\d+ \[[\d:]+<[\d:]|"
+    r"'train_(?:samples|tokens)_per_second'".format(TAG.pattern)
 )
+_SEEN = [
+    compiled(["'{}': {{}},".format(key), "'{}': '{{}}',".format(key)])
+    for key in ("num_input_tokens_seen", "train_runtime")
+]
 _END = compiled(["'train_samples_per_second': {}", "'train_samples_per_second': '{}'"])
 _OTHERS = {
     name: compiled(["'{}': {{}}".format(key), "'{}': '{{}}'".format(key)])
@@ -36,7 +41,7 @@ _OTHERS = {
 
 def read(lines, options):
     """Yields (line number, what it states or None)."""
-    rows, total, ends = [], None, []
+    rows, total, ends, seen = [], None, [], []
     for number, tagged in enumerate(lines, start=1):
         line = TAG.sub("", tagged)
         if line.lstrip().startswith("{'"):
@@ -45,6 +50,9 @@ def read(lines, options):
             if rows and rows[-1][1]:
                 rows[-1][1]["others"].update(stated)
             speed = figure(_END, line)
+            counts = [figure(patterns, line) for patterns in _SEEN]
+            if speed is None and None not in counts:
+                seen.append((number, counts, stated))
             if speed is not None:
                 ends.append((number, {"throughput": speed, "unit": "samples/s", "others": stated}))
         elif MARKER.match(line):
@@ -64,4 +72,17 @@ def read(lines, options):
             if last and last.get("step") == step:
                 continue  # drawn once more
             rows.append((number, fields))
-    return iter(rows or ends)
+    return iter(rows or _by_tokens(seen) or ends)
+
+
+def _by_tokens(seen):
+    """Rows of lines that say how many tokens were seen in how many seconds, without numbers."""
+    rows, before = [], None
+    for number, counts, stated in seen:
+        fields = {"others": {n: value for n, value in stated.items() if n == "loss"}}
+        if before and all(now > then for now, then in zip(counts, before)):
+            tokens, seconds = (now - then for now, then in zip(counts, before))
+            fields.update(throughput=tokens / seconds, unit="tokens/s")
+        before = counts
+        rows.append((number, fields))
+    return rows

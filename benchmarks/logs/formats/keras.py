@@ -6,7 +6,7 @@ duration; bars behind a complete epoch are those of an evaluation.
 
 import re
 
-from logs.lines import NUMBER
+from logs.lines import NUMBER, TAG
 
 TITLE = "Keras' progress bars and lines"
 MARKER = re.compile(r"(?<![\w/.])\d+/\d+ +(?:\[[=>. ]*\]|[\u2500-\u257f]+|- )")
@@ -19,7 +19,7 @@ def read(lines, options):
     """Yields (line number, what it states or None)."""
     rows, epoch, ended = [], 0, False
     for number, line in enumerate(lines, start=1):
-        header = _EPOCH.match(line)
+        header = _EPOCH.match(TAG.sub("", line))
         if header:
             epoch, ended = int(header.group(1)) - 1, False
         claims = len(MARKER.findall(line))

@@ -1,10 +1,10 @@
 """`:::MLLOG {"time_ms": 1590000000000, "key": "epoch_stop", "value": null, "metadata": {...}}`.
 
-The key `tracked_stats` states a throughput in samples/s, and its metadata the step or the samples
-that have been seen. Where none does, the time between
-`epoch_start` and `epoch_stop` is that of `train_samples` samples in batches of
-`global_batch_size`; and where there are no epochs, that between `block_start` and `block_stop` is
-of the samples by which `samples_count` has grown.
+The key `tracked_stats` states a throughput, in samples/s unless the option `unit` says otherwise
+(GPT-3's is in tokens/s), and its metadata the step or the samples that have been seen. Where none
+does, the time between `epoch_start` and `epoch_stop` is that of `train_samples` samples in batches
+of `global_batch_size`; and where there are no epochs, that between `block_start` and `block_stop`
+is of the samples by which `samples_count` has grown.
 """
 
 import json
@@ -17,7 +17,7 @@ MARKER = re.compile(r":::MLLOG ")
 def read(lines, options):
     """Yields (line number, what it states or None)."""
     events = list(_events(lines))
-    for rows in (_tracked(events), _epochs(events)):
+    for rows in (_tracked(events, options.get("unit") or "samples/s"), _epochs(events)):
         found = list(rows)
         if any(fields for _, fields in found):
             return iter(found)
@@ -30,7 +30,7 @@ def _events(lines):
         if not claims:
             continue
         try:
-            event = json.loads(line[line.index(":::MLLOG ") + 9 :])
+            event, _ = json.JSONDecoder().raw_decode(line[line.index(":::MLLOG ") + 9 :].lstrip())
         except ValueError:
             event = None
         whole = claims == 1 and isinstance(event, dict) and {"time_ms", "key"} <= set(event)
@@ -45,7 +45,7 @@ def _value(events, key):
     return None
 
 
-def _tracked(events):
+def _tracked(events, unit):
     batch = _value(events, "global_batch_size")
     for number, event in events:
         if event is None:
@@ -55,7 +55,7 @@ def _tracked(events):
         ):
             value, fields = event["value"], {"others": {}}
             if "throughput" in value:
-                fields.update(throughput=value["throughput"], unit="samples/s")
+                fields.update(throughput=value["throughput"], unit=unit)
             if "train_step_time" in value:
                 fields.update(step_time=value["train_step_time"], time_unit="s")
             for loss in ("train_loss", "loss"):

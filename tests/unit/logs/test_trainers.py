@@ -112,8 +112,8 @@ def paddle_trainer() -> str:
         f"[2026-01-05 08:00:00,000] [    INFO] - loss: 12.0635252, learning_rate: 2e-06, "
         f"global_step: {i}, current_memory_allocated: 7.5, interval_runtime: {10 + i / 10}, "
         f"interval_samples_per_second: 0.8682, interval_tokens_per_second_per_device: {800 + i}.5, "
-        f"interval_hardware_tflops_per_device: 2.77, interval_steps_per_second: 0.8682, "
-        f"progress_or_epoch: 0.0\n"
+        f"interval_hardware_tflops_per_device: 2.77, interval_steps_per_second: "
+        f"{round(10 / (10 + i / 10), 4)}, progress_or_epoch: 0.0\n"
         for i in STEPS
     )
 
@@ -178,6 +178,56 @@ def dllogger_bert() -> str:
     return "".join(f"DLLL {json.dumps(row)}\n" for row in rows)
 
 
+def primus() -> str:
+    """Of AMD's Megatron: figures of the step and their means, on the last rank."""
+    return "".join(
+        f"\x1b[36m[20260822 10:00:00]\x1b[0m[rank-7/8][INFO ] [-----trainer.py:2560] :  iteration "
+        f"{i}/ 60 | consumed samples: {i * 128} | elapsed time per iteration (ms): "
+        f"{1200 + i:.1f}/1290.0 | hip mem usage/free/total/usage_ratio: 153.81GB/102.17GB/255.98GB/"
+        f"60.09% | throughput per GPU (TFLOP/s/GPU): {500 + i}.0/498.5 | tokens per GPU "
+        f"(tokens/s/GPU): {9000 + i}.5/8990.1 | global batch size: 128 | lm loss: 6.5E+00 |\n"
+        for i in STEPS
+    )
+
+
+def gpt_neox() -> str:
+    return "".join(
+        f" samples/sec: {7 + i / 100:.3f} | iteration {i:8d}/   10000 | elapsed time per iteration "
+        f"(ms): {4100 + i:.1f} | learning rate: 2.111E-06 | approx flops per GPU: 112.9TFLOPS | "
+        "lm_loss: 1.118665E+01 | number of skipped iterations:   0 |\n"
+        for i in STEPS
+    )
+
+
+def maxtext_2023() -> str:
+    return "".join(
+        f"completed step: {i}, seconds: {5 + i / 100:.3f}, TFLOP/s: 36.722, loss: 2.191\n"
+        for i in STEPS
+    )
+
+
+def huggingface_without_a_bar() -> str:
+    return (
+        "".join(
+            f"{{'loss': 2.6, 'grad_norm': 1.8, 'epoch': {i / 60:.2f}, 'num_input_tokens_seen': "
+            f"{i * 65536}, 'train_runtime': {20 + 4 * i}.5, 'train_tokens_per_second': 9000.1}}\n"
+            for i in STEPS
+        )
+        + "{'train_runtime': 299.1983, 'train_samples_per_second': 8.021, 'train_loss': 2.8}\n"
+    )
+
+
+def dllogger_of_a_whole_training() -> str:
+    return "".join(
+        f"DLL 2020-05-14 05:33:09.030756 - Training Epoch: 0 Training Iteration: {i}  step_loss : 9"
+        " learning_rate : 0.001\n"
+        for i in STEPS
+    ) + (
+        "DLL 2020-05-14 05:35:09.030756 -  e2e_train_time : 120.5 s training_sequences_per_second :"
+        " 235.5 sequences/s final_loss : 8.5 None raw_train_time : 110.5 s\n"
+    )
+
+
 CASES: list[tuple[str, str, str, float, str | None, dict[str, float]]] = [
     (
         *("megatron", megatron(), "step_s", 1.235, None),
@@ -208,12 +258,21 @@ CASES: list[tuple[str, str, str, float, str | None, dict[str, float]]] = [
         *("paddle_trainer", paddle_trainer(), "throughput", 835.5, "tokens"),
         {"loss": 12.0635252, "hardware_tebiflops_per_device": 2.77, "samples_per_s": 0.8682},
     ),
-    ("paddle_trainer", paddle_trainer(), "step_s", 1.4, "tokens", {}),
+    ("paddle_trainer", paddle_trainer(), "step_s", 1.35, "tokens", {}),
     ("tensorflow_models", tensorflow_models(), "step_s", 2.35, "examples", {}),
     ("tensorflow_models", tensorflow_models(), "throughput", 2535.19, "examples", {}),
     ("huggingface", huggingface(), "step_s", 2.35, None, {"loss": 2.6031}),
     ("mlperf", mlperf_blocks(), "step_s", 0.7, None, {}),
     ("mlperf", mlperf_llm(), "throughput", 65.0, "samples", {"loss": 7.5}),
+    (
+        *("megatron", primus(), "step_s", 1.235, None),
+        {"tflops_per_device": 535.0, "tokens_per_s_per_device": 9035.5, "loss": 6.5},
+    ),
+    (
+        *("megatron", gpt_neox(), "step_s", 4.135, None),
+        {"tflops_per_device": 112.9, "samples_per_s": 7.35, "loss": 11.18665},
+    ),
+    ("maxtext", maxtext_2023(), "step_s", 5.35, None, {"tflops_per_device": 36.722}),
     ("dllogger", dllogger_bert(), "throughput", 235.0, "sequences", {"loss": 9.5}),
 ]
 
@@ -225,7 +284,8 @@ def test_reads_a_log(format_, log, figure, median, unit, others):
     values = [getattr(record, figure) for record in found.records]
     assert statistics.median(v for v in values if v is not None) == pytest.approx(median)
     assert (found.unit, found.left_out) == (unit, {})
-    assert found.per_device is (format_ in {"torchtitan", "maxtext", "paddle_trainer"})
+    of_one = {"torchtitan", "maxtext", "paddle_trainer"}
+    assert found.per_device is (unit is not None and format_ in of_one)
     for name, value in others.items():
         stated = [r.others[name] for r in found.records if name in r.others]
         assert statistics.median(stated) == pytest.approx(value, rel=1e-3), name
@@ -242,9 +302,21 @@ def test_a_log_is_read_to_where_it_is_cut(format_, log):
 TOLD_APART = {"pytorch_examples", "gluon", *(case[0] for case in CASES)}
 
 
+MARKS = [
+    *((" 0: ", "10: "), ("[pod/a-0/c] ", "[pod/a-1/c] "), ("[trainer0]:", "[trainer1]:")),
+    *(("0: [rank0]: ", "1: [rank8]: "), ("(RayTrainWorker pid=12) ", "(RayTrainWorker pid=13) ")),
+    *(("[1,mpirank:0,algo-1]<stdout>:", "[1,mpirank:1,algo-2]<stdout>:"), ("a-1  | ", "a-2  | ")),
+]
+
+
 # NeMo's lines have marks of their own.
-@pytest.mark.parametrize("format_", sorted(TOLD_APART - {"nemo"}))
-@pytest.mark.parametrize("tags", [("0: ", "1: "), ("[pod/a-0/c] ", "[pod/a-1/c] ")])
+@pytest.mark.parametrize(
+    ("format_", "tags"),
+    [
+        *((format_, tags) for format_ in sorted(TOLD_APART - {"nemo"}) for tags in MARKS[:2]),
+        *((format_, tags) for format_ in ("huggingface", "mlperf") for tags in MARKS[2:]),
+    ],
+)
 def test_processes_are_told_apart_by_how_their_lines_begin(format_, tags):
     log = {c[0]: c[1] for c in CASES}.get(format_) or getattr(samples, format_)()
     lines = log.replace(" 0: :::", ":::").splitlines()
@@ -260,6 +332,102 @@ def test_processes_are_told_apart_by_how_their_lines_begin(format_, tags):
         assert found.skipped[writers.OTHER_PROCESS] >= len(alone.records)
     with pytest.raises(reading.LogError, match="begins with 'x'; expected one of"):
         reading.read(format_, mixed, dict(CHOOSE, writer="x"))
+
+
+def _figures(found: reading.Reading) -> list[Any]:
+    return [(r.step, r.step_s, r.throughput, r.others) for r in found.records]
+
+
+def _after_times(text: str, time: str) -> str:
+    return "".join(f"{time} {line}\n" for line in text.splitlines())
+
+
+# What a terminal, Kubernetes and those who copy logs make of them.
+@pytest.mark.parametrize("format_", sorted({case[0] for case in CASES}))
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: text.replace("\x1b", "^["),
+        lambda text: text.replace("\x1b", ""),
+        lambda text: "\0" * 300 + text,
+        lambda text: _after_times(text, "2026-11-28T08:00:00.123456789Z"),
+        lambda text: _after_times(text, "[2026-11-28T08:00:00+08:00]"),
+        lambda text: _after_times(text, "2026-11-28T08:00:00.123456789Z stdout F"),
+        lambda text: _after_times(text, "[pod/a/b] 2026-11-28T08:00:00.123456789Z"),
+    ],
+)
+def test_a_log_is_read_as_it_is_kept(format_, changed):
+    log = next(case[1] for case in CASES if case[0] == format_)
+    if format_ == "nemo" and "\r" in log:
+        log = log.replace("\r", "\n")
+    expected = _figures(reading.read(format_, log, CHOOSE))
+    assert _figures(reading.read(format_, changed(log), CHOOSE)) == expected
+
+
+def test_a_clock_is_no_mark_of_a_process():
+    begins = ["10:59:59 ", "11:00:00 "]
+    lines = megatron(begin="").splitlines(keepends=True)
+    log = "".join(begins[n > 2] + line for n, line in enumerate(lines))
+    assert len(reading.read("megatron", log).records) == 6
+
+
+def test_the_pattern_of_a_user_may_name_the_time_before_each_line():
+    log = "".join(f"2026-11-28T08:00:{i}.5Z 0.5\n" for i in STEPS)
+    pattern = r"T08:00:(?P<step>\d+)\.5Z (?P<step_time>[\d.]+)"
+    found = reading.read("regex", log, {"pattern": pattern, "time_unit": "s"})
+    assert [record.step for record in found.records] == list(STEPS)
+
+
+@pytest.mark.parametrize("format_", ["megatron", "maxtext", "torchtitan", "tensorflow_models"])
+def test_no_part_of_a_figure_is_read_where_a_line_ends_within(format_):
+    log = next(case[1] for case in CASES if case[0] == format_)
+    stated = {(r.step, r.step_s, r.throughput) for r in reading.read(format_, log).records}
+    last = log.rindex("\n", 0, -1) + 1
+    if format_ == "tensorflow_models":
+        log, last = log[:last], log.rindex("\n", 0, last - 1) + 1
+    for cut in range(last, len(log), 2):
+        found = reading.read(format_, log[:cut] + "\nslurmstepd: error: CANCELLED\n").records
+        for record in found:
+            whole = (record.step, record.step_s, record.throughput)
+            assert any(
+                all(part in (None, other) for part, other in zip(whole, each, strict=True))
+                for each in stated
+            ), log[last:cut]
+
+
+def test_bars_whose_carriage_returns_were_lost_are_told_apart():
+    bars = "".join(f" {i}%|##  | {i}/60 [00:30<00:27,  2.00s/it]" for i in STEPS)
+    assert [r.step for r in reading.read("huggingface", bars + "\n").records] == list(STEPS)
+
+
+def test_without_a_bar_tokens_are_counted_from_line_to_line():
+    found = reading.read("huggingface", huggingface_without_a_bar())
+    assert [r.throughput for r in found.records] == [None] + [655360 / 40] * 5
+    assert (found.unit, found.numbered) == ("tokens", False)
+    assert [r.others for r in found.records] == [{"loss": 2.6}] * 6
+    # Training was resumed: its time begins again.
+    assert len(reading.read("huggingface", huggingface_without_a_bar() * 2).records) == 12
+
+
+def test_steps_of_an_interval_are_those_it_states_where_lines_are_missing():
+    lines = paddle_trainer().splitlines(keepends=True)
+    found = reading.read("paddle_trainer", "".join([*lines[:2], *lines[4:]]))
+    assert [r.step_s for r in found.records] == pytest.approx([1.1, 1.2, 1.5, 1.6])
+
+
+def test_the_speed_of_a_whole_training_is_read_where_steps_have_none():
+    found = reading.read("dllogger", dllogger_of_a_whole_training())
+    assert [(r.throughput, found.unit) for r in found.records] == [(235.5, "sequences")]
+    row = {"type": "LOG", "step": [], "data": {"training_sequences_per_second": 235.5}}
+    found = reading.read("dllogger", f"DLLL {json.dumps(row)}\n")
+    assert [record.throughput for record in found.records] == [235.5]
+
+
+def test_what_another_process_wrote_behind_an_event_is_left_out():
+    event = samples.mlperf_event("tracked_stats", {"throughput": 5e6}, step=1048576).rstrip("\n")
+    found = reading.read("mlperf", f"{event}Epoch 0: 1%|\n", {"unit": "tokens"})
+    assert (found.unit, found.records[0].throughput) == ("tokens", 5e6)
 
 
 def test_what_a_bar_draws_again_is_of_the_process_that_its_line_begins_with():
@@ -350,6 +518,14 @@ HEADS = (
     *("Training epoch 0, iteration ", "elapsed time per iteration (ms): ", ":::MLLOG ", "steps: "),
 )
 TAILS = ("9" * 20000 + "x", "9" * 9000 + "." + "9" * 9000 + "x", "1,111" * 4000 + "x", "9/" * 9000)
+
+
+def test_lines_of_thousands_of_marks_are_not_slow():
+    begun = time.process_time()
+    for line in ("[rank0]: " * 2000, "0:" + " " * 20000, "0: " * 7000, "a_-" * 7000, "]" * 20000):
+        with contextlib.suppress(reading.LogError):
+            reading.read("huggingface", line + "x\n")
+    assert time.process_time() - begun < 10, "a quadratic pattern takes minutes"
 
 
 @pytest.mark.parametrize("format_", [name for name in reading.names() if name != "regex"])
