@@ -15,23 +15,25 @@ NUMBER = (
     r"|[-+]?(?:nan|NaN|NAN|inf|INF|Infinity)\b)"
 )
 """A number as a whole: none is read from `10.3.4`, in which two lines are mixed."""
+_NAME = r"(?!step|iter|it[-_/\d]|epoch|batch)[a-z]"
 _MARKS = (
     r"\[\d+(?:,\d+)?\](?:<std\w+>)?",  # mpirun
     r"\[\d+,[\w.:,-]{1,80}\]<std\w+>",  # SageMaker
     r"\[[^\]\s]*::?(?:stdout|stderr)\]",
     r"\d+:(?!\d)",  # srun --label, and no clock
     r"\[pod/[^\]\s]{1,200}\]",  # kubectl logs --prefix
-    r"[a-z][\w.-]{0,60}/\d+(?=\s)",  # NeMo-Run
+    _NAME + r"[\w.-]{0,60}/\d+(?=\s)",  # NeMo-Run
     r"\[(?:rank|default|node)[ _]?\d+\]",  # torchrun
-    r"\[[a-z]\w{0,30}\d\](?=:)",  # torchrun, of a role with another name
+    r"\[" + _NAME + r"\w{0,30}\d\](?=:)",  # torchrun, of a role with another name
     r"\(\w{1,60} pid=\d+(?:, ip=[\w.:]+)?\)",  # Ray
-    r"[a-z][\w.]{0,60}[_-][\w.-]{0,60} +\|(?=\s)",  # docker compose
+    _NAME + r"[\w.]{0,60}[_-][\w.-]{0,60} +\|(?=\s)",  # docker compose
+    _NAME + r"[\w.]{0,40}-[\w.-]{0,40}\d:(?=\s)",  # pdsh, of a host whose name has a dash
 )
 TAG = re.compile(r"^\s*((?:(?:{})(?:\s?:)?\s?){{1,3}})".format("|".join(_MARKS)), re.IGNORECASE)
 """What stands before the lines of one process of several: `[1,0]<stdout>:`, `0: `, `[rank0]:`."""
 
 _ENDS = re.compile(r"\r?\n")
-_DRAWN_AGAIN = re.compile(r"\r|\x08+|(?<=\])(?= *(?:Epoch \d+: :? *)?\d{1,3}%\|)")
+_DRAWN_AGAIN = re.compile(r"\r|\x08+")
 _COLOURS = re.compile(r"(?:\x1b|\^\[)\[[0-9;?]*[A-Za-z]|\[\d{1,2}(?:;\d{1,3}){0,4}m")
 _TIME = re.compile(
     r"^(\[pod/[^\]\s]{1,200}\] )?\[?\d{4}-\d\d-\d\dT[\d:]{8}(?:\.\d+)?(?:Z|[-+]\d\d:?\d\d)\]? ?"
@@ -54,9 +56,9 @@ def without_colours(text: str) -> str:
 def split_lines(text: str, with_times: bool = False) -> Tuple[List[str], bool]:
     """Return the lines of a log, and whether the last one is complete.
 
-    Progress bars write over themselves: a carriage return or backspaces end a line as well, and so
-    does a bar's end where those were lost; what follows is of the same process. Colours are taken
-    out, and the times that Kubernetes writes before each line, unless they are asked for.
+    Progress bars write over themselves: a carriage return or backspaces end a line as well, and
+    what follows is of the same process. Colours are taken out, and the times that Kubernetes
+    writes before each line, unless they are asked for.
     """
     lines: List[str] = []
     for line in _ENDS.split(without_colours(text.replace("\0", "")).lstrip("\ufeff")):

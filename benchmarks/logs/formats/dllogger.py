@@ -10,6 +10,7 @@ import json
 import re
 
 from logs.lines import NUMBER, match
+from logs.templates import compiled, figure
 
 TITLE = "DLLogger of NVIDIA's DeepLearningExamples"
 MARKER = re.compile(r"\bDLLL? ")
@@ -29,6 +30,7 @@ _UNITS = {
 }
 """Metrics of training, the first of a line is read, and their units where no METADATA says one."""
 _LOSSES = ("train.loss", "train_loss", "training_loss", "step_loss", "loss")
+_LOSSES_IN_TEXT = compiled([loss + " : {}" for loss in _LOSSES])
 _TEXTS = [
     re.compile(r"\bDLLL? \S+ \S+ - " + step + r" +(?P<data>.*)")
     for step in (
@@ -111,5 +113,10 @@ def _stated_in_text(data, metrics, units):
             r"(?:^|\s){} : ({})(?: ([A-Za-z]+/s))?(?:\s|$)".format(re.escape(metric), NUMBER), data
         )
         if found:
-            return {"throughput": found.group(1), "unit": found.group(2) or units.get(metric)}
+            losses = figure(_LOSSES_IN_TEXT, data)
+            return {
+                "throughput": found.group(1),
+                "unit": found.group(2) or units.get(metric),
+                "others": {} if losses is None else {"loss": losses},
+            }
     return None

@@ -24,6 +24,8 @@ MARKER = re.compile(
     r"^(?i:(?:{})?)\s*\d+%\|[^|]*\| \d+/\d+ \[[\d:]+<[\d:]|"
     r"'train_(?:samples|tokens)_per_second'".format(TAG.pattern)
 )
+_GLUED = re.compile(r"(?<=[\]}])(?= *(?:\d{1,3}%\||\{'))")
+"""Where a bar begins anew, or figures, and the carriage return between was lost."""
 _SEEN = [
     compiled(["'{}': {{}},".format(key), "'{}': '{{}}',".format(key)])
     for key in ("num_input_tokens_seen", "train_runtime")
@@ -42,12 +44,11 @@ _OTHERS = {
 def read(lines, options):
     """Yields (line number, what it states or None)."""
     rows, total, ends, seen = [], None, [], []
-    for number, tagged in enumerate(lines, start=1):
-        line = TAG.sub("", tagged)
+    for number, line in _pieces(lines):
         if line.lstrip().startswith("{'"):
             stated = {name: figure(patterns, line) for name, patterns in _OTHERS.items()}
             stated = {name: value for name, value in stated.items() if value is not None}
-            if rows and rows[-1][1]:
+            if rows and rows[-1][1] and "others" in rows[-1][1]:
                 rows[-1][1]["others"].update(stated)
             speed = figure(_END, line)
             counts = [figure(patterns, line) for patterns in _SEEN]
@@ -73,6 +74,13 @@ def read(lines, options):
                 continue  # drawn once more
             rows.append((number, fields))
     return iter(rows or _by_tokens(seen) or ends)
+
+
+def _pieces(lines):
+    """Lines by number, without marks of processes; several of one in which bars follow on."""
+    for number, line in enumerate(lines, start=1):
+        for piece in _GLUED.split(TAG.sub("", line)):
+            yield number, piece
 
 
 def _by_tokens(seen):

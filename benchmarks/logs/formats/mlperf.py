@@ -4,7 +4,7 @@ The key `tracked_stats` states a throughput, in samples/s unless the option `uni
 (GPT-3's is in tokens/s), and its metadata the step or the samples that have been seen. Where none
 does, the time between `epoch_start` and `epoch_stop` is that of `train_samples` samples in batches
 of `global_batch_size`; and where there are no epochs, that between `block_start` and `block_stop`
-is of the samples by which `samples_count` has grown.
+is of the samples by which `samples_count` has grown, or of `epoch_count` epochs.
 """
 
 import json
@@ -82,43 +82,48 @@ def _epochs(events):
             if begin is None or epoch is None or not samples or not batch:
                 yield number, None
             else:
-                seconds = (event["time_ms"] - begin) / 1000.0
                 steps = int(samples // batch)
-                yield (
-                    number,
-                    {
-                        "step": int(epoch * steps),
-                        "step_time": seconds / steps,
-                        "time_unit": "s",
-                        "samples": batch,
-                    },
-                )
+                yield number, _stated(event["time_ms"] - begin, steps, epoch * steps, batch)
             begin = None
 
 
 def _blocks(events):
-    batch, begin = _value(events, "global_batch_size"), None
+    samples, batch = _value(events, "train_samples"), _value(events, "global_batch_size")
+    begin = None
     for number, event in events:
         if event is None:
             yield number, None
         elif event["key"] == "block_start":
             begin = event
         elif event["key"] == "block_stop":
-            counts = [
-                ((e or {}).get("metadata") or {}).get("samples_count") for e in (begin, event)
-            ]
+            counts = [_samples_seen(each, samples) for each in (begin, event)]
             begun, begin = begin, None
             if not batch or None in counts or counts[1] <= counts[0]:
                 yield number, None
                 continue
-            seconds = (event["time_ms"] - begun["time_ms"]) / 1000.0
             steps = (counts[1] - counts[0]) / batch
-            yield (
-                number,
-                {
-                    "step": int(counts[1] / batch),
-                    "step_time": seconds / steps,
-                    "time_unit": "s",
-                    "samples": batch,
-                },
-            )
+            lasted = event["time_ms"] - begun["time_ms"]
+            yield number, _stated(lasted, steps, counts[1] / batch, batch)
+
+
+def _samples_seen(event, samples):
+    """Samples up to the begin or the end of a block; None where it does not say."""
+    where = (event or {}).get("metadata") or {}
+    if "samples_count" in where:
+        return where["samples_count"]
+    first, epochs = where.get("first_epoch_num"), where.get("epoch_count")
+    # Some count samples in these, and blocks of one length count epochs.
+    if not samples or first is None or epochs is None or epochs >= samples:
+        return None
+    return (first - 1 + (epochs if event["key"] == "block_stop" else 0)) * samples
+
+
+def _stated(lasted_ms, steps, step, batch):
+    step_s = lasted_ms / 1000.0 / steps
+    return {
+        "step": int(step),
+        "step_time": step_s,
+        "time_unit": "s",
+        "throughput": batch / step_s if step_s > 0 else 0,
+        "unit": "samples/s",
+    }

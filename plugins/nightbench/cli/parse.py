@@ -94,11 +94,12 @@ def parse(
         f"{found['lines']} lines, {found['steps']}; of the warm-up {found['warmup_lines']} left out"
     )
     unit_said = f"{found['unit'] or 'units'}/s" + ("/device" if found["per_device"] else "")
+    computed = {"samples_per_s"} if "global_batch_size" in found["others"] else set()
     for numbers, name, said in (
         (found["throughput"], "throughput", unit_said),
         (found["step_s"], "step time", "s"),
         *(
-            (numbers, name, "by batch and step time" if name == "samples_per_s" else "as printed")
+            (numbers, name, "by batch and step time" if name in computed else "as printed")
             for name, numbers in found["others"].items()
         ),
     ):

@@ -32,7 +32,7 @@ PATTERN = r"it (?P<step>\d+) \| (?P<step_time>\S+) ms \| (?P<samples>\S+) images
         ("dllogger", samples.dllogger_pairs(), (10, 60), "throughput", 2835.142978189404, "images"),
         ("dllogger", samples.dllogger_mxnet(), (10, 60), "throughput", 1335.5, "images"),
         ("tensorflow", samples.tensorflow_slim(), (10, 60), "step_s", 16.535, None),
-        ("mlperf", samples.mlperf_epochs(), (10, 60), "step_s", 0.40035, None),
+        ("mlperf", samples.mlperf_epochs(), (10, 60), "step_s", 0.40035, "samples"),
         ("mlperf", samples.mlperf_tracked(), (10, 60), "throughput", 14035.0, "samples"),
         ("tensorflow", samples.tensorflow(), (0, 60), "step_s", 0.135, "examples"),
         ("tensorflow", samples.tensorflow_rates(), (None, None), "throughput", 11.5, "examples"),

@@ -262,7 +262,7 @@ CASES: list[tuple[str, str, str, float, str | None, dict[str, float]]] = [
     ("tensorflow_models", tensorflow_models(), "step_s", 2.35, "examples", {}),
     ("tensorflow_models", tensorflow_models(), "throughput", 2535.19, "examples", {}),
     ("huggingface", huggingface(), "step_s", 2.35, None, {"loss": 2.6031}),
-    ("mlperf", mlperf_blocks(), "step_s", 0.7, None, {}),
+    ("mlperf", mlperf_blocks(), "step_s", 0.7, "samples", {}),
     ("mlperf", mlperf_llm(), "throughput", 65.0, "samples", {"loss": 7.5}),
     (
         *("megatron", primus(), "step_s", 1.235, None),
@@ -305,6 +305,7 @@ TOLD_APART = {"pytorch_examples", "gluon", *(case[0] for case in CASES)}
 MARKS = [
     *((" 0: ", "10: "), ("[pod/a-0/c] ", "[pod/a-1/c] "), ("[trainer0]:", "[trainer1]:")),
     *(("0: [rank0]: ", "1: [rank8]: "), ("(RayTrainWorker pid=12) ", "(RayTrainWorker pid=13) ")),
+    *(("worker-0: ", "worker-1: "), ("llama-8b/0 [rank0]:", "llama-8b/0 [rank1]:")),
     *(("[1,mpirank:0,algo-1]<stdout>:", "[1,mpirank:1,algo-2]<stdout>:"), ("a-1  | ", "a-2  | ")),
 ]
 
@@ -372,6 +373,13 @@ def test_a_clock_is_no_mark_of_a_process():
     assert len(reading.read("megatron", log).records) == 6
 
 
+@pytest.mark.parametrize("begin", ["step-{}: ", "[iter{}]: ", "epoch/{} ", "batch_{} | "])
+def test_a_step_is_no_mark_of_a_process(begin):
+    log = "".join(begin.format(i) + "12.5 ms\n" for i in STEPS)
+    options = {"pattern": r"(?P<step_time>[\d.]+) ms", "time_unit": "ms"}
+    assert len(reading.read("regex", log, options).records) == 6
+
+
 def test_the_pattern_of_a_user_may_name_the_time_before_each_line():
     log = "".join(f"2026-11-28T08:00:{i}.5Z 0.5\n" for i in STEPS)
     pattern = r"T08:00:(?P<step>\d+)\.5Z (?P<step_time>[\d.]+)"
@@ -397,8 +405,35 @@ def test_no_part_of_a_figure_is_read_where_a_line_ends_within(format_):
 
 
 def test_bars_whose_carriage_returns_were_lost_are_told_apart():
-    bars = "".join(f" {i}%|##  | {i}/60 [00:30<00:27,  2.00s/it]" for i in STEPS)
-    assert [r.step for r in reading.read("huggingface", bars + "\n").records] == list(STEPS)
+    bar = " {0}%|##  | {0}/60 [00:30<00:27,  2.00s/it]{{'loss': 2.5, 'epoch': 0.1}}"
+    found = reading.read("huggingface", "".join(map(bar.format, STEPS)) + "\n")
+    assert [record.step for record in found.records] == list(STEPS)
+    assert [record.others for record in found.records] == [{"loss": 2.5}] * 6
+
+
+def test_figures_of_an_evaluation_are_of_no_step():
+    bars = [f" {i}%|##  | {i}/60 [00:30<00:27,  2.00s/it]\n" for i in STEPS]
+    evaluation = (
+        " 50%|##  | 20/40 [00:01<00:01,  7.00it/s]\x1b[A\n{'eval_loss': 2.1, 'epoch': 0.1}\n"
+    )
+    found = reading.read("huggingface", evaluation.join(bars))
+    assert [record.others for record in found.records] == [{}] * 6
+    assert found.skipped == {"not of training": 5}
+
+
+def test_blocks_that_count_epochs():
+    event = samples.mlperf_event
+    log = event("global_batch_size", 16) + event("train_samples", 1600)
+    for first in (1, 5, 9):
+        for key, at_ms in (("block_start", 0), ("block_stop", 40_000)):
+            log += event(key, None, at_ms, first_epoch_num=first, epoch_count=4)
+    found = reading.read("mlperf", log)
+    assert [(r.step, r.step_s, r.throughput) for r in found.records] == [
+        (step, 0.1, 160.0) for step in (400, 800, 1200)
+    ]
+    # GPT-3's count samples, and say so nowhere.
+    with pytest.raises(reading.LogError, match="3 of 3 lines"):
+        reading.read("mlperf", log.replace('"epoch_count": 4', '"epoch_count": 1600'))
 
 
 def test_without_a_bar_tokens_are_counted_from_line_to_line():
