@@ -98,7 +98,7 @@ def _complain(model: type[BaseModel], document: Document, at: Key, error: dict[s
     if kind == "value_error":
         return document.complain(key, str(context["error"]))
     if kind == "literal_error":
-        choices = [str(choice) for choice in _literals_at(model, location)]
+        choices = [str(choice) for choice in _literals_at(model, error["loc"])]
         if isinstance(found, str):
             return document.complain(key, one_of(found, choices))
         return document.complain(key, f"found {describe(found)}; expected {any_of(choices)}")
@@ -121,10 +121,12 @@ def _fields_at(model: type[BaseModel], location: Key) -> Mapping[str, FieldInfo]
 
 
 def _literals_at(model: type[BaseModel], location: Key) -> list[Any]:
-    inner = _type_at(model, location)
-    for each in _alternatives(inner):
-        if typing.get_origin(each) is typing.Literal:
-            return list(typing.get_args(each))
+    is_key = location[-1:] == ("[key]",)
+    alternatives = _alternatives(_type_at(model, location[:-2] if is_key else location))
+    for each in alternatives:
+        allowed = typing.get_args(each)[0] if is_key and typing.get_args(each) else each
+        if typing.get_origin(allowed) is typing.Literal:
+            return list(typing.get_args(allowed))
     return []
 
 

@@ -245,6 +245,11 @@ def test_the_state_folder_is_a_variable(cluster_file: Write, tmp_path: Path) -> 
         ),
         (
             "nodes:",
+            "devices: {peak_tflops: {bf17: 989}}\nnodes:",
+            ':2: devices.peak_tflops.bf17: found "bf17"; expected one of bf16, fp16, fp32, tf32 (did',
+        ),
+        (
+            "nodes:",
             "neighbours: {action: wiat}\nnodes:",
             ':2: neighbours.action: found "wiat"; expected one of record, refuse, wait (did you',
         ),
