@@ -126,11 +126,19 @@ def does_not_fit(
     if cluster.device_kind == "cpu" and case.memory_mb is not None:
         limits.append(case.memory_mb * 10**6)
     limit = min((each for each in limits if each is not None), default=None)
-    if held is None or limit is None or sum(held.values()) <= limit:
+    if held is None or limit is None:
+        return None
+    needed, replaced = sum(held.values()), ""
+    if case.compiler != "none" and case.micro_batches == case.pipeline == 1:
+        # Compiled steps free what a layer kept as its gradients appear; of parts of a batch those
+        # of the first are there when the second is computed.
+        needed -= min(held["gradients"], held["activations"])
+        replaced = "; gradients appear as activations go"
+    if needed <= limit:
         return None
     parts = ", ".join(f"{what} {_gb(size)}" for what, size in held.items() if size)
     return (
-        f"{case.case_id} needs at least {_gb(sum(held.values()))} on each device ({parts}); "
+        f"{case.case_id} needs at least {_gb(needed)} on each device ({parts}{replaced}); "
         f"cluster {cluster.name} has {_gb(limit)}: expected more `shard`, `tensor` or "
         "`pipeline`, `recompute`, `state_precision: bf16`, a smaller batch or scale"
     )

@@ -246,7 +246,7 @@ def test_the_state_folder_is_a_variable(cluster_file: Write, tmp_path: Path) -> 
         (
             "nodes:",
             "devices: {peak_tflops: {bf17: 989}}\nnodes:",
-            ':2: devices.peak_tflops.bf17: found "bf17"; expected one of bf16, fp16, fp32, tf32 (did',
+            ':2: devices.peak_tflops.bf17: found "bf17"; expected one of bf16, fp16, fp32, tf32',
         ),
         (
             "nodes:",

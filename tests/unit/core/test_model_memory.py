@@ -111,6 +111,14 @@ def test_what_cannot_fit_is_refused_with_the_figure() -> None:
     )
     assert refusal(case, None) == ""
     assert refusal(llama("8b", 1, shard=8, shard_stage=3), 80) == ""
+    compiled = replace(case, framework="jax", compiler="xla")
+    assert (
+        "needs at least 128 GB on each device (weights 32.1 GB, gradients 32.1 GB, optimiser "
+        "states 64.2 GB, activations 31 GB; gradients appear as activations go)"
+    ) in refusal(compiled, 128)
+    assert refusal(compiled, 129) == ""
+    in_parts = replace(compiled, micro_batches=2, batch_size_per_device=2)
+    assert "needs at least 160 GB" in refusal(in_parts, 129)
     again: dict[str, Any] = {"recompute": "full"}
     assert "needs at least 156 GB" in refusal(llama("70b", 1, shard=8, shard_stage=3, **again), 80)
     assert refusal(llama("70b", 4, shard=32, shard_stage=3, **again), 80) == ""
