@@ -106,6 +106,8 @@ class TemplateFormat:
 
     def _stated(self, line: str, before: Optional[int]) -> Optional[Fields]:
         fields: Fields = {}
+        if any(len(pattern.findall(line)) > 1 for pattern in self._whole["step"]):
+            return None  # The begin of one line, and another.
         for name, patterns in self._whole.items():
             found = figure(patterns, line)
             if found is not None:

@@ -61,6 +61,12 @@ def by_our_formula(found: Mapping[str, Any], trained: Trained) -> dict[str, Any]
             if trained.device
             else "no device is named (--device)"
         )
+    elif flops > peak:
+        said["mfu"] = None
+        said["mfu_absent"] = (
+            f"it would be {flops / peak:.4g}, and the peak is {peak / TERA:g} TFLOP/s; expected "
+            "the log's own --model, --sequence-length, --devices, --device and --precision"
+        )
     return said
 
 

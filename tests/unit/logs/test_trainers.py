@@ -506,6 +506,22 @@ def test_lines_of_a_validation_are_skipped_and_counted():
     assert (len(found.records), found.skipped) == (6, {"not of training": 4})
 
 
+@pytest.mark.parametrize(
+    ("format_", "log", "cut_before"),
+    [
+        ("torchtitan", torchtitan(), "memory:"),
+        ("megatron", megatron(), "elapsed time"),
+        ("paddle_trainer", paddle_trainer(), "interval_runtime"),
+        ("deepspeed", deepspeed_2022(), "Running"),
+    ],
+)
+def test_no_figure_is_read_for_the_step_of_a_line_that_was_cut(format_, log, cut_before):
+    first, *others = log.splitlines(keepends=True)
+    found = reading.read(format_, first.partition(cut_before)[0] + "".join(others))
+    assert [record.step for record in found.records] == [30, 40, 50, 60]
+    assert found.left_out == {reading.DAMAGED: 1}
+
+
 def test_no_mfu_is_none():
     found = reading.read("torchtitan", torchtitan().replace("25.62%", "N/A"))
     assert "mfu_percent" not in found.records[0].others
