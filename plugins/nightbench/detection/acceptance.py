@@ -61,13 +61,8 @@ def log_odds(evidence: Evidence, least: float = -math.inf) -> float:
     Odds that noise alone holds at `least` or below are returned as an upper bound: earlier visits,
     which take longer to count, could only lower them.
     """
-    w = WEIGHTS
-    nothing = _sum_of_odds(
-        w.drifting_threshold - w.drifting * evidence.drifting,
-        w.steady_threshold - w.steady * evidence.steady,
-    )
+    w, nothing = WEIGHTS, odds_of_noise(evidence)
     distinct = abs(evidence.shift.step) / evidence.before.noise
-    nothing += w.young * 8 / evidence.before.known * min(1.0, CLEAR / distinct)
     if nothing >= -least or _outlasts(evidence.visits, evidence.after, distinct):
         return -nothing
     visits = evidence.visits.towards(evidence.visits_before, w.before)
@@ -76,6 +71,17 @@ def log_odds(evidence: Evidence, least: float = -math.inf) -> float:
         _sum_of_odds(nothing, _one_stay(evidence, visits, w) + w.visit - rarity),
         _chain(evidence, visits, w) + w.chain - rarity - w.indistinct * max(0.0, 3 - distinct),
     )
+
+
+def odds_of_noise(evidence: Evidence) -> float:
+    """Return the logarithm of the odds that nothing has changed, against a lasting change."""
+    w = WEIGHTS
+    nothing = _sum_of_odds(
+        w.drifting_threshold - w.drifting * evidence.drifting,
+        w.steady_threshold - w.steady * evidence.steady,
+    )
+    distinct = abs(evidence.shift.step) / evidence.before.noise
+    return nothing + w.young * 8 / evidence.before.known * min(1.0, CLEAR / distinct)
 
 
 def _outlasts(visits: Visits, nights: int, distinct: float) -> bool:

@@ -1,7 +1,9 @@
 """Bayes factors of a change of level against none: all its sizes at once, on a grid of steps."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -41,13 +43,17 @@ class BayesFactor:
     log_factor: float
     step: float
     """Posterior mean of the change of the logarithm."""
-    low: float
-    high: float
-    """90 % interval of it, with the error of the level before."""
+    ends_of: Callable[[], tuple[float, float]]
+    """Finds the 90 % interval of it, with the error of the level before; few are asked for."""
     usual: tuple[float, ...]
     """Log density of each night at the old level."""
     moved: tuple[float, ...]
     """The same at the new level."""
+
+    @cached_property
+    def ends(self) -> tuple[float, float]:
+        """90 % interval of the step."""
+        return self.ends_of()
 
 
 def bayes_factors(
@@ -73,8 +79,9 @@ def bayes_factors(
     sigma, slow = sigma[:, None], slow[:, None]
     density = _density(distances, grid, sigma, slow)
     # Noise has tails: a product of eight nights is far from the smallest number.
-    groups = np.arange(0, distances.shape[1], 8)
-    total = np.log(np.multiply.reduceat(density, groups, axis=1)).sum(axis=1)
+    eights = range(0, distances.shape[1], 8)
+    products = [np.multiply.reduce(density[:, k : k + 8], axis=1) for k in eights]
+    total = np.log(products).sum(axis=0)
     likelihood = np.exp(total - total.max(axis=1, keepdims=True))
     nothing = np.exp(-0.5 * grid**2 / level_variances[:, None]) * cell
     change = np.where(sign * grid > SMALLEST, cell / np.maximum(np.abs(grid), 1e-9), 0.0)
@@ -85,9 +92,6 @@ def bayes_factors(
     log_factors = np.log(evidence) - np.log(none)
     mean = (posterior / evidence[:, None] * grid).sum(axis=1)
     best = np.argmax(np.where(change > 0, total, -np.inf), axis=1)
-    # Nights that resemble each other say less of the size, and the level before is an estimate too.
-    reached = np.cumsum(likelihood[::2] ** worth * change[::2], axis=1)
-    reached /= reached[:, -1:] + 1e-300
     margin = Z_90 * math.sqrt(level_variances[0])
     first = np.arange(0, len(grid), 2)
     usual = list_of(np.log(density[first, :, (grid[::2] < 0).sum(axis=1)]))
@@ -95,18 +99,24 @@ def bayes_factors(
     steps, factors = list_of(mean), list_of(log_factors)
     found = []
     for i, k in enumerate(list_of(first)):
-        step = steps[k]
-        low, high = list_of(np.interp((0.05, 0.95), reached[i], grid[k]))
-        drifting = BayesFactor(
-            factors[k],
-            step,
-            step - WIDER * math.hypot(low - step, margin),
-            step + WIDER * math.hypot(high - step, margin),
-            tuple(usual[i]),
-            tuple(moved[i]),
-        )
+        # Nights that resemble each other say less of the size.
+        ends = partial(_ends, likelihood[k], worth, change[k], grid[k], steps[k], margin)
+        drifting = BayesFactor(factors[k], steps[k], ends, tuple(usual[i]), tuple(moved[i]))
         found.append((drifting, factors[k + 1]))
     return found
+
+
+def _ends(
+    likelihood: Floats, worth: float, change: Floats, grid: Floats, step: float, margin: float
+) -> tuple[float, float]:
+    """Return the 90 % interval of a step; the level before is an estimate too."""
+    reached = np.cumsum(likelihood**worth * change)
+    reached /= reached[-1] + 1e-300
+    low, high = list_of(np.interp((0.05, 0.95), reached, grid))
+    return (
+        step - WIDER * math.hypot(low - step, margin),
+        step + WIDER * math.hypot(high - step, margin),
+    )
 
 
 def _density(distances: Floats, grid: Floats, sigma: Floats, slow: Floats) -> Floats:

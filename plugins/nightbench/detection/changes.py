@@ -241,13 +241,13 @@ def _relative(step: float) -> float:
 
 
 def _change(evidence: Evidence, score: float, offset: int, night: int) -> Change:
-    before, shift = evidence.before, evidence.shift
+    before, shift, (low, high) = evidence.before, evidence.shift, evidence.shift.ends
     return Change(
         first=offset + before.first,
         detected=night,
         change=_relative(shift.step),
-        low=_relative(shift.low),
-        high=_relative(shift.high),
+        low=_relative(low),
+        high=_relative(high),
         baseline=math.exp(min(before.middle + before.line.level, 709.0)),
         noise=before.noise,
         score=score,

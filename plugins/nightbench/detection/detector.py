@@ -78,11 +78,10 @@ def segment(history: Sequence[HistoryPoint], tonight: HistoryPoint) -> list[Hist
     without one of the two (imported results) is comparable.
     """
     comparable: list[HistoryPoint] = []
-    others = 0
+    others, work, nodes = 0, tonight.definition_digest, tonight.fingerprint_id
     for point in reversed(history):
-        if differ(point.definition_digest, tonight.definition_digest) or differ(
-            point.fingerprint_id, tonight.fingerprint_id
-        ):
+        is_other_work = point.definition_digest != work and differ(point.definition_digest, work)
+        if is_other_work or (point.fingerprint_id != nodes and differ(point.fingerprint_id, nodes)):
             others += 1
             if others > APART:
                 break

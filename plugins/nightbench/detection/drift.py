@@ -78,13 +78,15 @@ def drift_of(
     alike = min(max(alike, 0.0), 0.9)
     error = math.sqrt(variance / spread * (1 + alike) / (1 - alike)) * length
     change = slope * length
+    if abs(change) < max(SMALLEST, CLEAR * error):
+        return None
     # A step that the level search did not find is no drift: both halves must have the slope.
     half = (bend + nights) // 2
     halves = [
         float(np.polyfit(day[part], values[part], 1)[0]) * math.copysign(1.0, slope)
         for part in (slice(bend, half), slice(half, nights))
     ]
-    if abs(change) < max(SMALLEST, CLEAR * error) or min(halves) <= 0:
+    if min(halves) <= 0:
         return None
     return Drift(start + bend, nights - bend, math.expm1(change), error)
 

@@ -153,16 +153,14 @@ class Evidence:
         each = [self, *others]
         weight = np.exp([one.drifting - self.drifting for one in each])
         weight /= weight.sum()
-        steps, low, high = np.array([(o.shift.step, o.shift.low, o.shift.high) for o in each]).T
+        steps, low, high = np.array([(o.shift.step, *o.shift.ends) for o in each]).T
         step = float(weight @ steps)
         between = Z_90**2 * float(weight @ (steps - step) ** 2)
-        shift = replace(
-            self.shift,
-            step=step,
-            low=step - math.sqrt(float(weight @ (steps - low) ** 2) + between),
-            high=step + math.sqrt(float(weight @ (high - steps) ** 2) + between),
+        ends = (
+            step - math.sqrt(float(weight @ (steps - low) ** 2) + between),
+            step + math.sqrt(float(weight @ (high - steps) ** 2) + between),
         )
-        return replace(self, shift=shift)
+        return replace(self, shift=replace(self.shift, step=step, ends_of=lambda: ends))
 
 
 def nights_before(
@@ -340,7 +338,7 @@ def _noise(
     unusual = np.maximum(within[first - from_here :] / around, 1e-3)
     # A night whose repeats disagree more than those of its neighbours is suspected to be slow.
     # The fewer the repeats, the less informative their range.
-    counted = np.nan_to_num(series.count[first:], nan=60.0)
+    counted = np.where(np.isnan(series.count[first:]), 60.0, series.count[first:])
     width = np.hypot(0.27, 0.75 / np.sqrt(np.maximum(counted - 1, 1)))
     as_usual = np.exp(-0.5 * (np.log(unusual) / width) ** 2) / (width * 2.5066 * unusual)
     as_slow = np.where(unusual > 1.4, 0.27, 0.01)

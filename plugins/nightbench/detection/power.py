@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from nightbench.detection.acceptance import log_odds
+from nightbench.detection.acceptance import log_odds, odds_of_noise
 from nightbench.detection.changes import FEWEST, LEAST_REFERENCE, LOOK_BACK, SCREENING_THRESHOLD
 from nightbench.detection.evidence import Evidence, count_visits, evidence_of_each, nights_before
 from nightbench.detection.levels import estimate_level
@@ -76,7 +76,10 @@ def smallest_slowdown(
     def evidence(falls: Sequence[int]) -> list[Evidence]:
         tails = week - STEP * np.array(falls, dtype=float)[:, None]
         found = evidence_of_each(before, tails, -1)
-        count_visits(found)
+        # What noise explains needs no visits.
+        likely = [each for each in found if odds_of_noise(each) < 0]
+        if likely:
+            count_visits(likely)
         return found
 
     found = _least_detected(evidence, SCREENING_THRESHOLD * level_error / STEP)
@@ -84,7 +87,7 @@ def smallest_slowdown(
         return None
     fall, shown = STEP * found[0], found[1].shift
     certain = fall + CERTAIN * level_error
-    large = -math.log1p(-min(min_change, 0.99)) + shown.low + fall + NINE_OF_TEN * level_error
+    large = -math.log1p(-min(min_change, 0.99)) + shown.ends[0] + fall + NINE_OF_TEN * level_error
     return -math.expm1(-max(certain, large))
 
 

@@ -65,9 +65,10 @@ def test_a_size_is_that_of_all_nights_that_may_be_the_first_by_their_likelihood(
     half = replace(evidence, shift=replace(evidence.shift, step=evidence.shift.step / 2))
     both = evidence.averaged([half]).shift
     assert both.step == pytest.approx(0.75 * evidence.shift.step)
-    assert both.high - both.low > evidence.shift.high - evidence.shift.low
+    low, high = evidence.shift.ends
+    assert both.ends[1] - both.ends[0] > high - low
     unlikely = evidence.averaged([replace(half, drifting=evidence.drifting - 50)]).shift
-    assert (unlikely.low, unlikely.high) == pytest.approx((evidence.shift.low, evidence.shift.high))
+    assert unlikely.ends == pytest.approx((low, high))
 
 
 @pytest.mark.parametrize("seed", [0, 3])
