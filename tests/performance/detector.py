@@ -35,6 +35,7 @@ from nightbench.detection.case_verdicts import verdict_of
 from nightbench.detection.change_detector import judge_nights
 from nightbench.detection.changes import NIGHTS_READ
 from nightbench.detection.factors import Factor, FactorKind, NightRow
+from nightbench.detection.process_pool import kept_processes
 from nightbench.detection.robust import Floats
 from nightbench.night.shared_night import share
 
@@ -92,6 +93,7 @@ def row(seed: int, moved: Mapping[tuple[str, int], int]) -> NightRow:
     return NightRow(str(seed), points, factors, usual_nodes=[f"n{node}"])
 
 
+@kept_processes()
 def live_night(job: tuple[int, Mapping[tuple[str, int], int], bool]) -> str:
     """Judge a night in this process and those that it starts, and return what that took."""
     series, moved, alone = job
