@@ -53,6 +53,7 @@ def builds(here: Terminal, a: str, b: str) -> list[str]:
     return [f"fake={here.place / a}", f"fake={here.place / b}"]
 
 
+@pytest.mark.slow
 def test_a_slower_build_is_reported_with_its_ratio(here: Terminal) -> None:
     words = [*builds(here, "usual", "slower"), "--case", CASE, "--rounds", "4", "--json"]
     done = here.run("ab", *words)

@@ -53,6 +53,7 @@ def test_a_run_ends_with_rows_and_verdicts_in_the_warehouse(live: Live) -> None:
     assert digest.with_suffix(".html").read_text().startswith("<!doctype html>")
 
 
+@pytest.mark.slow
 def test_a_real_framework_is_provisioned_on_its_node_and_measured(live: Live) -> None:
     dag_run = live.trigger("torch")
     run = live.run_of(dag_run)
@@ -208,6 +209,7 @@ def test_a_run_that_is_marked_failed_leaves_no_process(live: Live) -> None:
     assert live.state(dag_run) == "failed"
 
 
+@pytest.mark.slow
 def test_a_run_that_is_cancelled_is_loaded_by_airflow_and_not_by_the_command(live: Live) -> None:
     # More than end before the command is there.
     dag_run = live.trigger("long", repeats=50)

@@ -54,6 +54,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
         yield made
 
 
+@pytest.mark.slow
 def test_each_mistake_reaches_its_author_and_spoils_no_other_case(here: Terminal) -> None:
     done = here.run("run", "trial", "--direct")
     assert done.returncode == 1, done.stdout + done.stderr

@@ -111,6 +111,7 @@ def test_a_script_is_measured_by_its_log(here: Terminal) -> None:
     assert marked(run.run_id) == []
 
 
+@pytest.mark.slow
 def test_a_script_that_fails_has_no_figure(here: Terminal) -> None:
     cluster = here.place / "dags/clusters/local.yaml"
     alone = cluster.read_text()
@@ -126,6 +127,7 @@ def test_a_script_that_fails_has_no_figure(here: Terminal) -> None:
     assert marked(rows["hang"]["run_id"]) == []
 
 
+@pytest.mark.slow
 def test_a_script_reads_the_data_of_the_cluster(here: Terminal) -> None:
     done = here.run("run", "trial", "--direct", "--workloads", "fed")
     assert done.returncode == 1

@@ -12,7 +12,7 @@ from tests.shipped import shipped
 
 from nightbench.testkit.gangs import job_of, run_gang
 
-pytestmark = [pytest.mark.framework, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 HERE = Path(__file__).parent
 
@@ -32,10 +32,10 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("paddle1", "sync"),
         ("paddle1", "async"),
-        pytest.param("tensorflow1", "sync", marks=pytest.mark.slow),
-        pytest.param("tensorflow1", "async", marks=pytest.mark.slow),
-        pytest.param("mxnet", "sync", marks=pytest.mark.slow),
-        pytest.param("mxnet", "async", marks=pytest.mark.slow),
+        ("tensorflow1", "sync"),
+        ("tensorflow1", "async"),
+        ("mxnet", "sync"),
+        ("mxnet", "async"),
     ],
 )
 def test_servers_hold_every_gradient_once(

@@ -61,6 +61,7 @@ def test_ctrl_c_leaves_no_process_and_says_what_was_not_measured(here: Terminal)
     assert [(outcome or {})["status"] for outcome in outcomes] == ["cancelled"] * 3
 
 
+@pytest.mark.slow
 def test_cancel_from_another_terminal_ends_all_cases_and_does_so_once(here: Terminal) -> None:
     running = here.begin("run", "trial", "--direct", "--repeats", "50", until="repeat 1 of 50")
     run = here.newest()
@@ -80,6 +81,7 @@ def test_cancel_from_another_terminal_ends_all_cases_and_does_so_once(here: Term
     assert again.stdout.endswith("nothing was changed\n")
 
 
+@pytest.mark.slow
 def test_a_direct_run_is_followed_from_another_terminal(here: Terminal) -> None:
     running = here.begin("run", "trial", "--direct", until="repeat 1 of 2")
     run = here.newest()
@@ -92,6 +94,7 @@ def test_a_direct_run_is_followed_from_another_terminal(here: Terminal) -> None:
     assert again.returncode == 0, "a run that has ended shows its results"
 
 
+@pytest.mark.slow
 def test_a_run_whose_process_was_killed_is_closed_once_its_leases_have_ended(
     here: Terminal,
 ) -> None:

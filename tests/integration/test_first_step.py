@@ -51,7 +51,7 @@ HEAVY = {"bert_large", "se_resnext50_32x4d", "transformer_big", "vgg16", "vgg16_
 """Minutes for each line."""
 CONVOLVING = {"resnet50_v1.5-jax", "resnet50_v1.5-paddle2", "resnet50_v1.5-mxnet"}
 """The cells of ResNet-50 that are not left to `make test-lines`."""
-FAST = {"word2vec-paddle2", "ctr_dnn-paddle1"}
+FAST = {"word2vec-paddle2"}
 """What `make test` runs; the others are slow."""
 HELD = {"bert_base-jax", "llama-jax", "mixtral-jax"}
 """Whose first losses `test_optimisers_do_the_same` holds as well."""
@@ -92,7 +92,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     found = cells(CATALOG, REFERENCE)
     if chosen := ALONE.get(metafunc.function):
-        params: list[Any] = [cell for cell in found if str(cell) == chosen]
+        params = [
+            pytest.param(cell, id=str(cell), marks=pytest.mark.slow)
+            for cell in found
+            if str(cell) == chosen
+        ]
     else:
         params = [held(cell) for cell in found if cell.reference]
     metafunc.parametrize("cell", params, ids=str)
@@ -150,7 +154,6 @@ def test_compiler_and_layout_leave_the_work_as_it_is(
 @pytest.mark.parametrize(
     ("line", "workload"),
     [
-        ("paddle3", "resnet50_v1.5"),
         ("paddle3", "transformer_base"),
         ("paddle2", "bert_base"),
         ("paddle1", "transformer_base"),
@@ -163,6 +166,7 @@ def test_compiler_and_layout_leave_the_work_as_it_is(
             for line, workload in (
                 # Their AdamW has stepped for another, and their first step is held elsewhere.
                 ("paddle3", "bert_base"),
+                ("paddle3", "resnet50_v1.5"),
                 ("paddle3", "gpt2"),
                 ("paddle3", "llama"),
                 ("jax", "gpt2"),
@@ -222,6 +226,7 @@ def test_fluids_adamw_decays_matrices(interpreter: Callable[[str], str], tmp_pat
     assert torch[-1] != pytest.approx(weak[-1], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_program_of_servers_is_the_same_network(
     interpreter: Callable[[str], str], first_step: FirstStep, tmp_path: Path
 ) -> None:

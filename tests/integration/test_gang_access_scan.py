@@ -65,6 +65,7 @@ class Place:
         return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_keys_are_shown_taken_and_never_overwritten(servers, tmp_path):
     gate, one, two = servers
     place = Place(tmp_path, servers)

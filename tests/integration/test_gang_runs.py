@@ -55,7 +55,7 @@ def why(document) -> str:
     return sentences(reasons_from_json(document["reasons"]))
 
 
-nodes = nodes_of_both_kinds(pytest.mark.slow)
+nodes = nodes_of_both_kinds(pytest.mark.large)
 
 
 @pytest.fixture
@@ -256,6 +256,7 @@ async def test_two_failures_in_a_row_end_the_case_for_good(shipment, nodes, job,
     await eventually(lambda: not marked(spec))  # an agent that says "ended" is about to exit
 
 
+@pytest.mark.slow
 async def test_a_controller_that_is_killed_is_followed_by_another(
     shipment, nodes, job, store, tmp_path
 ):
@@ -392,6 +393,7 @@ async def test_without_a_controller_the_lease_ends_the_gang(shipment, nodes, job
     await eventually(lambda: not marked(spec))  # an agent that says "ended" is about to exit
 
 
+@pytest.mark.slow
 async def test_an_agent_that_dies_fails_the_repeat_and_the_next_one_runs(
     shipment, nodes, job, store
 ):
@@ -409,6 +411,7 @@ async def test_an_agent_that_dies_fails_the_repeat_and_the_next_one_runs(
     await eventually(lambda: not marked(spec))  # an agent that says "ended" is about to exit
 
 
+@pytest.mark.slow
 async def test_gangs_do_not_deadlock_when_one_loses_its_first_node(
     shipment, nodes, job, tmp_path, monkeypatch
 ):

@@ -30,16 +30,16 @@ TRANSPORTS = {
     [
         # Asynchronous servers of paddle2 draw the rows of the table themselves.
         ("paddle2", "async", 1, 2e-3),
-        ("paddle2", "geo", 1, 1e-4),
-        ("paddle1", "sync", 1, 1e-4),
+        pytest.param("paddle2", "geo", 1, 1e-4, marks=pytest.mark.slow),
+        pytest.param("paddle1", "sync", 1, 1e-4, marks=pytest.mark.slow),
         # Two servers: the large parameters are cut.
-        ("paddle1", "geo", 2, 1e-4),
+        pytest.param("paddle1", "geo", 2, 1e-4, marks=pytest.mark.slow),
         # A trainer may be a step behind another's.
-        ("paddle1", "half_async", 1, 2e-3),
+        pytest.param("paddle1", "half_async", 1, 2e-3, marks=pytest.mark.slow),
         pytest.param("tensorflow1", "sync", 1, 1e-4, marks=pytest.mark.slow),
         # A session prepares the graph in its first step, while another trainer goes ahead.
-        pytest.param("tensorflow1", "async", 2, 0.1, marks=pytest.mark.slow),
-        pytest.param("mxnet", "sync", 2, 1e-4, marks=pytest.mark.slow),
+        pytest.param("tensorflow1", "async", 2, 0.1, marks=pytest.mark.large),
+        pytest.param("mxnet", "sync", 2, 1e-4, marks=pytest.mark.large),
         pytest.param("mxnet", "async", 1, 2e-3, marks=pytest.mark.slow),
     ],
 )
@@ -66,6 +66,7 @@ def test_every_trainer_learns(
         assert (rank["drain_steps"] > 0) == (sync != "sync")
 
 
+@pytest.mark.slow
 def test_a_trainer_that_slept_through_its_notification_is_woken(
     interpreter: Callable[[str], str],
 ) -> None:
@@ -109,10 +110,10 @@ def test_a_chief_steers_workers(
 @pytest.mark.parametrize(
     ("line", "sync", "workload"),
     [
-        ("paddle1", "sync", "word2vec"),
+        pytest.param("paddle1", "sync", "word2vec", marks=pytest.mark.large),
         ("paddle1", "async", "simnet_bow"),
         ("paddle2", "async", "word2vec"),
-        ("paddle2", "geo", "simnet_bow"),
+        pytest.param("paddle2", "geo", "simnet_bow", marks=pytest.mark.large),
     ],
 )
 def test_tables_of_words_are_learnt(

@@ -222,7 +222,7 @@ def sent_once(computation: str) -> float:
             [({"tensor": 2, "pipeline": 2, "schedule": "gpipe", "micro_batches": 4}, None)],
             marks=pytest.mark.large,
         ),
-        (
+        pytest.param(
             *("jax", "llama", 4, 2, MOMENTUM | DEEP),
             [
                 # A stage's weights are gathered once, or by each part forward and backward; their
@@ -238,6 +238,7 @@ def sent_once(computation: str) -> float:
                 )
                 for stage, exchanged in ((2, 1 + 4), (3, 3 * 4))
             ],
+            marks=pytest.mark.large,
         ),
         pytest.param(
             *("jax", "llama", 8, 4, MOMENTUM | DEEP),
@@ -251,7 +252,10 @@ def sent_once(computation: str) -> float:
             ],
             marks=pytest.mark.large,
         ),
-        ("jax", "llama", 2, 1, MOMENTUM, [({"micro_batches": 2}, None)]),
+        pytest.param(
+            *("jax", "llama", 2, 1, MOMENTUM, [({"micro_batches": 2}, None)]),
+            marks=pytest.mark.large,
+        ),
         pytest.param(
             *("jax", "llama", 4, 2, MOMENTUM),
             # Of the exchanges that XLA does not choose: a device's half of the matrices, and norms.
