@@ -46,27 +46,43 @@ def _value(events, key):
 
 
 def _tracked(events, unit):
-    batch = _value(events, "global_batch_size")
+    """Rows of `tracked_stats`; several events of a step, each with a figure of its own, are one."""
+    batch, rows = _value(events, "global_batch_size"), []
     for number, event in events:
         if event is None:
-            yield number, None
-        elif event["key"] == "tracked_stats" and {"throughput", "train_step_time"} & set(
-            event.get("value") or {}
-        ):
-            value, fields = event["value"], {"others": {}}
-            if "throughput" in value:
-                fields.update(throughput=value["throughput"], unit=unit)
-            if "train_step_time" in value:
-                fields.update(step_time=value["train_step_time"], time_unit="s")
-            for loss in ("train_loss", "loss"):
-                if isinstance(value.get(loss), (int, float)):
-                    fields["others"]["loss"] = value[loss]
+            rows.append((number, None))
+        elif event["key"] == "tracked_stats" and isinstance(event.get("value"), dict):
+            fields = _figures(event["value"], unit)
             where = event.get("metadata") or {}
             if isinstance(where.get("step"), int):
                 fields["step"] = where["step"]
             elif where.get("samples_count") is not None and batch:
                 fields["step"] = int(where["samples_count"] / batch)
-            yield number, fields
+            last = rows[-1][1] if rows else None
+            if last and "step" in fields and _is_more_of(fields, last):
+                last.update(fields, others=dict(last["others"], **fields["others"]))
+            else:
+                rows.append((number, fields))
+    return [row for row in rows if row[1] is None or {"throughput", "step_time"} & set(row[1])]
+
+
+def _figures(value, unit):
+    fields = {"others": {}}
+    if "throughput" in value:
+        fields.update(throughput=value["throughput"], unit=unit)
+    if "train_step_time" in value:
+        fields.update(step_time=value["train_step_time"], time_unit="s")
+    for loss in ("train_loss", "loss"):
+        if isinstance(value.get(loss), (int, float)):
+            fields["others"]["loss"] = value[loss]
+    return fields
+
+
+def _is_more_of(fields, last):
+    """Whether figures are of the same step, and none of them is there already."""
+    own = {"throughput", "step_time"} & set(fields)
+    known = own & set(last) or set(fields["others"]) & set(last["others"])
+    return last.get("step") == fields["step"] and not known and (own or fields["others"])
 
 
 def _epochs(events):

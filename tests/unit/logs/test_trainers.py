@@ -421,6 +421,16 @@ def test_figures_of_an_evaluation_are_of_no_step():
     assert found.skipped == {"not of training": 5}
 
 
+def test_figures_of_a_step_may_be_events_of_their_own():
+    event = samples.mlperf_event
+    stats = ({"train_loss": 3.5}, {"throughput": 120.0}, {"train_step_time": 0.26}, {"lr": 0.1})
+    log = "".join(event("tracked_stats", each, i, step=i) for i in STEPS for each in stats)
+    found = reading.read("mlperf", log)
+    assert _figures(found) == [(step, 0.26, 120.0, {"loss": 3.5}) for step in STEPS]
+    with pytest.raises(reading.LogError, match="states step 10 after step 10"):
+        reading.read("mlperf", "".join(line * 2 for line in log.splitlines(keepends=True)))
+
+
 def test_blocks_that_count_epochs():
     event = samples.mlperf_event
     log = event("global_batch_size", 16) + event("train_samples", 1600)
