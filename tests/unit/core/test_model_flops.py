@@ -102,6 +102,33 @@ def test_each_weight_is_used_where_the_network_uses_it(workloads, name, monkeypa
     assert forward(workloads, name, "smoke") * units == pytest.approx(2 * counted, rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("workload", "scale", "published"),
+    # Of the releases' weights: Llama 3.2 1B, Llama 3.1 8B and 70B; GPT-2 and its larger siblings.
+    [
+        ("llama", "full", 1_235_814_400),
+        ("llama", "8b", 8_030_261_248),
+        ("llama", "70b", 70_553_706_496),
+        ("gpt2", "full", 124_439_808),
+        ("gpt2", "350m", 354_823_168),
+        ("gpt2", "1.5b", 1_557_611_200),
+    ],
+)
+def test_the_weights_of_a_scale_s_shapes_are_the_published_ones(
+    workloads, workload, scale, published
+):
+    params = workloads[workload].params_of(case(workload, scale))
+    hidden, layers = params["hidden"], params["layers"]
+    if workload == "gpt2":
+        ends = (params["vocabulary"] + params["positions"]) * hidden + 2 * hidden
+        layer = 12 * hidden**2 + 13 * hidden
+    else:
+        ends = params["vocabulary"] * hidden * (1 if params["tied"] else 2) + hidden
+        shared = params["key_value_heads"] * hidden // params["heads"]
+        layer = 2 * hidden * (hidden + shared) + 3 * hidden * params["inner"] + 2 * hidden
+    assert ends + layers * layer == params["parameters"] == published
+
+
 @pytest.mark.parametrize("scale", ["full", "350m", "1.5b"])
 def test_gpt2_takes_six_flops_for_each_weight_of_a_matrix(workloads, scale):
     """And 6 L H Q T for its causal attention, per token."""
