@@ -35,7 +35,6 @@ from nightbench.detection.case_verdicts import verdict_of
 from nightbench.detection.change_detector import judge_nights
 from nightbench.detection.changes import NIGHTS_READ
 from nightbench.detection.factors import Factor, FactorKind, NightRow
-from nightbench.detection.process_pool import kept_processes
 from nightbench.detection.robust import Floats
 from nightbench.night.shared_night import share
 
@@ -93,7 +92,6 @@ def row(seed: int, moved: Mapping[tuple[str, int], int]) -> NightRow:
     return NightRow(str(seed), points, factors, usual_nodes=[f"n{node}"])
 
 
-@kept_processes()
 def live_night(job: tuple[int, Mapping[tuple[str, int], int], bool]) -> str:
     """Judge a night in this process and those that it starts, and return what that took."""
     series, moved, alone = job
@@ -129,24 +127,16 @@ def live_night(job: tuple[int, Mapping[tuple[str, int], int], bool]) -> str:
 
 
 def clocks() -> Floats:
-    """Seconds by the clock, and of processor time of this process and its children."""
-    spent, running = os.times(), 0
-    for pid in children():
-        with contextlib.suppress(OSError):  # it has ended
-            fields = Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()
-            running += int(fields[11]) + int(fields[12])
-    return np.array([spent.elapsed, sum(spent[:4]) + running / os.sysconf("SC_CLK_TCK")])
-
-
-def children() -> list[str]:
-    """Process ids of what this process has started and what still runs."""
-    return Path("/proc/self/task", str(os.getpid()), "children").read_text().split()
+    """Seconds by the clock, and of processor time of this process and its ended children."""
+    spent = os.times()
+    return np.array([spent.elapsed, sum(spent[:4])])
 
 
 def memory() -> float:
     """MiB of this process and of those that it has started, what they share counted once."""
     found = 0.0
-    for pid in ["self", *children()]:
+    own = Path("/proc/self/task", str(os.getpid()), "children").read_text().split()
+    for pid in ["self", *own]:
         with contextlib.suppress(OSError, IndexError):  # it has ended
             rollup = Path("/proc", pid, "smaps_rollup").read_text()
             found += int(rollup.split("Pss:")[1].split()[0]) / 1024

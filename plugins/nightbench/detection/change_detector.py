@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind, differ
-from nightbench.detection.changes import FEWEST, LOOK_BACK, TAIL, Change, Window
+from nightbench.detection.changes import FEWEST, LOOK_BACK, TAIL, Change
 from nightbench.detection.control_shift import control_shift
 from nightbench.detection.detector import (
     Judgement,
@@ -22,6 +22,7 @@ from nightbench.detection.night_findings import (
     Level,
     NightFindings,
     NightNumbers,
+    Window,
     findings_of,
 )
 from nightbench.detection.process_pool import spread

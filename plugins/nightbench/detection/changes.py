@@ -126,20 +126,6 @@ def changes_of_last_night(
     return examined.changes if examined else []
 
 
-@dataclass(frozen=True)
-class Window:
-    """Nights of a series, tonight last, in which a change is looked for."""
-
-    series: Series
-    known: Floats
-    """Prior log odds of each night that a change from it on lasts."""
-
-
-def changes_in(window: Window | None) -> list[Change]:
-    """Return the changes that the last night of a window shows; none without one."""
-    return [] if window is None else changes_of_last_night(window.series, window.known)
-
-
 def examine_last_night(
     series: Series, known: Floats | None = None, siblings: Siblings | None = None
 ) -> NightExamined | None:

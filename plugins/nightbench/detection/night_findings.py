@@ -4,14 +4,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nightbench.detection.changes import Change, Window, examine_last_night
+from nightbench.detection.changes import Change, examine_last_night
 from nightbench.detection.drift import Drift, drift_of
 from nightbench.detection.evidence import REFERENCE
 from nightbench.detection.levels import estimate_level
 from nightbench.detection.power import smallest_slowdown
-from nightbench.detection.robust import median
+from nightbench.detection.robust import Floats, median
 from nightbench.detection.series import Series
 from nightbench.detection.siblings import Siblings
+
+
+@dataclass(frozen=True)
+class Window:
+    """Nights of a series, tonight last, in which a change is looked for."""
+
+    series: Series
+    known: Floats
+    """Prior log odds of each night that a change from it on lasts."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import ContextVar
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeVar
@@ -42,21 +41,6 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-@contextlib.contextmanager
-def kept_processes() -> Iterator[None]:
-    """Keep the processes that `spread` starts within, for its next calls; end them afterwards."""
-    if _KEPT.get() is not None:
-        yield
-        return
-    kept = list[_Process]()
-    token = _KEPT.set(kept)
-    try:
-        yield
-    finally:
-        _KEPT.reset(token)
-        _end(kept)
-
-
 def spread(
     call: Callable[[Item], Result],
     items: Iterable[Item],
@@ -76,11 +60,10 @@ def spread(
     """
     allowed, rest = processors(), iter(items)
     processes = min(most or allowed, allowed)
-    begun, done, whole, kept = time.monotonic(), 0, sum(sizes), _KEPT.get()
+    begun, done, whole = time.monotonic(), 0, sum(sizes)
     for place, size in enumerate(sizes):
         spent = time.monotonic() - begun
-        is_long = spent > ALONE_S and spent * (whole - done) > ALONE_S * done
-        if processes > 1 and (kept or is_long):
+        if processes > 1 and spent > ALONE_S and spent * (whole - done) > ALONE_S * done:
             tasks = _tasks(rest, sizes[place:], math.ceil(whole / processes / TASKS))
             yield from _in_processes(call, tasks, processes)
             return
@@ -162,17 +145,6 @@ class _Process:
             pass
 
 
-_KEPT: ContextVar[list[_Process] | None] = ContextVar("kept", default=None)
-
-
-def _end(processes: list[_Process]) -> None:
-    for process in processes:
-        process.kill()
-    for process in processes:
-        process.close()
-    processes.clear()
-
-
 def _portable(error: Exception) -> Exception:
     """Return an error that can be sent, with where it was raised."""
     try:
@@ -209,8 +181,7 @@ def _tasks(items: Iterable[Item], sizes: Sequence[int], least: int) -> Iterator[
 def _in_processes(
     call: Callable[[Item], Result], tasks: Iterable[list[Item]], processes: int
 ) -> Iterator[Result]:
-    kept, free, is_done = _KEPT.get(), SimpleQueue[_Process](), False
-    started = list[_Process]() if kept is None else kept
+    started, free = list[_Process](), SimpleQueue[_Process]()
 
     def answer(task: list[Item]) -> list[Result]:
         process = free.get()
@@ -221,10 +192,9 @@ def _in_processes(
 
     threads = ThreadPoolExecutor(processes)
     try:
-        while len(started) < processes:
+        for _ in range(processes):
             started.append(_Process())
-        for process in started[:processes]:
-            free.put(process)
+            free.put(started[-1])
         asked = deque[Future[list[Result]]]()
         for task in tasks:
             asked.append(threads.submit(answer, task))
@@ -232,12 +202,10 @@ def _in_processes(
                 yield from asked.popleft().result()
         while asked:
             yield from asked.popleft().result()
-        is_done = True
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
-        if kept is None or not is_done:
-            for process in started:
-                process.kill()
+        for process in started:
+            process.kill()
         threads.shutdown()
-        if kept is None or not is_done:
-            _end(started)
+        for process in started:
+            process.close()

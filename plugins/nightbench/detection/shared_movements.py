@@ -9,27 +9,23 @@ are taken out, and what is left is judged again. See `docs/verdicts.md`.
 
 import itertools
 import math
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
 import numpy as np
 
 from nightbench.core.model import RegressionPolicy
-from nightbench.detection import change_detector
 from nightbench.detection.changes import (
     FEWEST,
     LEAST_NIGHTS,
     LOOK_BACK,
     TAIL,
-    Change,
-    Window,
-    changes_in,
+    examine_last_night,
 )
 from nightbench.detection.common_movement import (
     SMALLEST_GROUP,
-    Mask,
     TwoGroups,
     changes_of_several,
     discoveries,
@@ -38,9 +34,7 @@ from nightbench.detection.common_movement import (
 )
 from nightbench.detection.factors import Factor, NightRow, SharedMovement
 from nightbench.detection.night_matrix import NightMatrix
-from nightbench.detection.process_pool import Item, Result, spread
 from nightbench.detection.robust import Z_90, Floats, Indices
-from nightbench.detection.series import Series
 
 RATE = 0.05
 """False discovery rate over the factors of a night and over the nights of the window."""
@@ -138,19 +132,6 @@ class _Candidate:
         return set(map(int, self.rows[self.moved > 0.5]))
 
 
-@dataclass(frozen=True)
-class _Question:
-    """Which rows of a factor moved on each of several nights."""
-
-    factor: Factor
-    starts: Sequence[_Start]
-    rows: Indices
-    steps: Floats
-    """Starts by rows, as `errors` and `told`."""
-    errors: Floats
-    told: Mask
-
-
 class _Night:
     """What is looked for in the matrix of a night."""
 
@@ -167,7 +148,9 @@ class _Night:
 
     def clearest(self, policy: RegressionPolicy) -> _Candidate | None:
         """Return the change that explains most, of the factor that explains it best."""
-        self._examine(sorted(self._stale), policy)
+        for factor in sorted(self._stale):
+            self._accepted.pop(factor, None)
+            self._examine(factor, policy)
         self._stale = set()
         # What a line shows may be the cluster's, whose own common is not yet believed.
         starts = [c.start for c in self._accepted.values()]
@@ -181,8 +164,8 @@ class _Night:
             if 0 < near <= len(self._matrix.dates) - LEAST_NIGHTS
         }
         best: dict[Factor, _Candidate] = {}
-        wanted = {factor: list(nights.values()) for factor in self._matrix.groups}
-        for factor, moved in self._candidates(wanted).items():
+        for factor in self._matrix.groups:
+            moved = self._candidates(factor, list(nights.values()))
             clearest = max(moved, key=lambda c: c.gain + self._fit(c), default=None)
             if clearest is not None:
                 best[factor] = clearest
@@ -247,57 +230,55 @@ class _Night:
             new_nodes=bool(before[1] and since[1] and before[1] != since[1]),
         )
 
-    def _examine(self, factors: Sequence[Factor], policy: RegressionPolicy) -> None:
-        """Keep the candidates of those factors whose commons changed."""
-        newest, commons = len(self._matrix.dates) - 1, deque[tuple[Series, Indices]]()
+    def _examine(self, factor: Factor, policy: RegressionPolicy) -> None:
+        """Keep the candidate of a factor, if its common changed."""
+        series, nights = self._matrix.common(factor)
+        newest = len(self._matrix.dates) - 1
+        if len(nights) < max(FEWEST, policy.min_history + 1) or nights[-1] != newest:
+            return
+        examined = examine_last_night(series, self._matrix.groups[factor].prior[nights])
+        for change in examined.changes if examined else ():
+            if not change.may_reach(policy.reported_from):
+                continue
+            step, off = math.log1p(change.change), series.level[-1] - math.log(change.baseline)
+            if abs(off - step) < abs(off):
+                start = _Start(
+                    int(nights[change.first]),
+                    step,
+                    step - math.log1p(change.low),
+                    math.log1p(change.high) - step,
+                    change.score,
+                )
+                for candidate in self._candidates(factor, [start]):
+                    self._accepted[factor] = candidate
+                    return
 
-        def windows() -> Iterator[Window | None]:
-            for factor in factors:
-                series, nights = self._matrix.common(factor)
-                commons.append((series, nights))
-                known = len(nights) >= max(FEWEST, policy.min_history + 1) and nights[-1] == newest
-                prior = self._matrix.groups[factor].prior
-                yield Window(series, prior[nights]) if known else None
-
-        starts = {}
-        for factor, changes in zip(factors, _spread(changes_in, windows(), factors), strict=True):
-            self._accepted.pop(factor, None)
-            starts[factor] = list(_starts(changes, *commons.popleft(), policy))
-        for factor, found in self._candidates(starts).items():
-            if found:
-                self._accepted[factor] = found[0]
-
-    def _candidates(
-        self, wanted: Mapping[Factor, Sequence[_Start]]
-    ) -> dict[Factor, list[_Candidate]]:
-        """Return which rows of factors moved on each of several nights, where enough did."""
-        asked = [each for factor in wanted for each in self._questions(factor, wanted[factor])]
-        found: dict[Factor, list[_Candidate]] = {factor: [] for factor in wanted}
-        for question, groups in zip(asked, _spread(_answer, asked, asked), strict=True):
-            rows, counted = question.rows, ~self._matrix.is_control[question.rows]
-            for start, told, each in zip(question.starts, question.told, groups, strict=True):
-                same, square = self._told_steps[rows] * each.step, each.step**2
-                each.moved[told & (same >= square / ALIKE) & (same <= square * ALIKE)] = 1.0
-                members = int(((each.moved > 0.5) & counted).sum())
-                if members >= max(SMALLEST_GROUP, MAJORITY * int(counted.sum())):
-                    found[question.factor].append(
-                        self._candidate(question.factor, start, rows, each)
-                    )
-        for factor, starts in wanted.items():
-            found[factor].sort(key=lambda candidate: starts.index(candidate.start))
-        return found
-
-    def _questions(self, factor: Factor, starts: Sequence[_Start]) -> Iterator[_Question]:
+    def _candidates(self, factor: Factor, starts: Sequence[_Start]) -> list[_Candidate]:
+        """Return which rows of a factor moved on each of several nights, where enough did."""
         by_rows: dict[bytes, list[tuple[_Start, Indices, Floats, Floats]]] = defaultdict(list)
         for start in starts:
             rows, steps, errors = self._matrix.steps(factor, start.first)
             by_rows[rows.tobytes()].append((start, rows, steps, errors))
+        found = []
         for several in by_rows.values():
             begun, (rows, *_), all_steps, all_errors = zip(*several, strict=True)
-            if (~self._matrix.is_control[rows]).sum() >= SMALLEST_GROUP:
-                told = [np.abs(self._told[rows] - start.first) <= 2 for start in begun]
-                stacked = (np.stack(each) for each in (all_steps, all_errors, told))
-                yield _Question(factor, begun, rows, *stacked)
+            counted = ~self._matrix.is_control[rows]
+            if counted.sum() < SMALLEST_GROUP:
+                continue
+            told = [np.abs(self._told[rows] - start.first) <= 2 for start in begun]
+            groups = two_groups(
+                np.stack(all_steps),
+                np.stack(all_errors),
+                [start.step for start in begun],
+                np.stack(told),
+            )
+            for start, is_told, each in zip(begun, told, groups, strict=True):
+                same, square = self._told_steps[rows] * each.step, each.step**2
+                each.moved[is_told & (same >= square / ALIKE) & (same <= square * ALIKE)] = 1.0
+                members = int(((each.moved > 0.5) & counted).sum())
+                if members >= max(SMALLEST_GROUP, MAJORITY * int(counted.sum())):
+                    found.append(self._candidate(factor, start, rows, each))
+        return sorted(found, key=lambda candidate: starts.index(candidate.start))
 
     def _candidate(
         self, factor: Factor, start: _Start, rows: Indices, moved: TwoGroups
@@ -313,33 +294,6 @@ class _Night:
             moved.error,
             moved.gain - FITTED / 2 * math.log(len(rows)) - math.log(TAIL),
         )
-
-
-def _starts(
-    changes: Sequence[Change], series: Series, nights: Indices, policy: RegressionPolicy
-) -> Iterator[_Start]:
-    """Yield the changes of a common that are large enough and that tonight still shows."""
-    for change in changes:
-        step, off = math.log1p(change.change), series.level[-1] - math.log(change.baseline)
-        if change.may_reach(policy.reported_from) and abs(off - step) < abs(off):
-            yield _Start(
-                int(nights[change.first]),
-                step,
-                step - math.log1p(change.low),
-                math.log1p(change.high) - step,
-                change.score,
-            )
-
-
-def _answer(question: _Question) -> list[TwoGroups]:
-    starts = [start.step for start in question.starts]
-    return two_groups(question.steps, question.errors, starts, question.told)
-
-
-def _spread(
-    call: Callable[[Item], Result], items: Iterable[Item], sizes: Sequence[object]
-) -> Iterator[Result]:
-    return spread(call, items, [1] * len(sizes), change_detector.PROCESSES)
 
 
 def _worth(movements: Sequence[_Candidate]) -> float:

@@ -33,7 +33,6 @@ from nightbench.detection import (
     siblings_of_cases,
 )
 from nightbench.detection.factors import NightRow, SharedMovement
-from nightbench.detection.process_pool import kept_processes
 from nightbench.night.case_controls import controls_of_cases
 from nightbench.night.detector_grade import DetectorGrades, grade_detector
 from nightbench.night.paired_night import after, paired_cases
@@ -213,7 +212,6 @@ def _store_movements(
     )
 
 
-@kept_processes()
 def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
     """Judge the cases of a loaded run, and store their verdicts: no alert changes.
 

@@ -109,19 +109,6 @@ def test_a_night_is_judged_in_processes_as_in_one(
     assert alone[6].drift
 
 
-def test_processes_are_kept_for_the_next_items_and_ended_at_last(started: list[Path]) -> None:
-    with process_pool.kept_processes():
-        with process_pool.kept_processes():
-            assert list(process_pool.spread(abs, [-1, 2], [1, 1])) == [1, 2]
-        assert list(process_pool.spread(math.sqrt, [4.0, 9.0], [1, 1])) == [2.0, 3.0]
-        assert [each.exists() for each in started] == [True, True]
-        with pytest.raises(ValueError, match="math domain error"):
-            list(process_pool.spread(math.sqrt, [-1.0, 4.0], [1, 1]))
-        assert [each.exists() for each in started] == [False, False]
-        assert list(process_pool.spread(abs, [-3], [1])) == [3]
-    assert [each.exists() for each in started] == [False] * 4
-
-
 @pytest.mark.usefixtures("started")
 def test_a_daemonic_process_as_under_celery_has_them_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(vars(multiprocessing.current_process())["_config"], "daemon", True)

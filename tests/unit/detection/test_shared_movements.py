@@ -9,7 +9,6 @@ import pytest
 from histories import FIRST
 
 from nightbench.core.model import HistoryPoint, RegressionPolicy
-from nightbench.detection import process_pool
 from nightbench.detection.common_movement import (
     common_movement,
     discoveries,
@@ -61,17 +60,6 @@ def test_a_fall_that_no_series_shows_alone_is_told_of_the_build_that_twenty_shar
     assert found.sentence.startswith(
         f"build 2 of a: {len(found.members)} of 20 series slower by 1."
     )
-
-
-def test_movements_are_looked_for_in_processes_as_in_one(monkeypatch):
-    rows = [*lines(0.05), *(row(f"c{k}", "c", 0.03, node="n2") for k in range(12))]
-    alone = shared_movements(rows, RegressionPolicy())
-    assert len(alone) == 2
-    monkeypatch.setattr(process_pool, "ALONE_S", 0.0)
-    monkeypatch.setattr(process_pool, "processors", lambda: 2)
-    with process_pool.kept_processes():
-        assert shared_movements(rows, RegressionPolicy()) == alone
-        assert len(process_pool._KEPT.get()) == 2
 
 
 def test_without_a_new_version_it_is_the_line():
