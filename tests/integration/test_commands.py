@@ -83,6 +83,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
         yield made
 
 
+@pytest.mark.slow
 def test_a_script_is_measured_by_its_log(here: Terminal) -> None:
     done = here.run("run", "trial", "--direct", "--workloads", "ended,headed,sleeper")
     rows = here.rows()

@@ -33,7 +33,7 @@ def cell(line: str, workload: str, *marks: Any, **axes: Any) -> Any:
 
 SLOW, LARGE = pytest.mark.slow, pytest.mark.large
 CELLS = [
-    cell("pytorch", "transformer_base"),
+    cell("pytorch", "transformer_base", SLOW),
     cell("pytorch", "gpt2", LARGE),
     cell("pytorch", "llama", LARGE),
     cell("pytorch", "mixtral", SLOW),

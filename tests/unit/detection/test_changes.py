@@ -295,6 +295,7 @@ def histories(draw):
     return values, [within] * len(values)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(history=histories(), cuts=st.lists(st.integers(0, 100), max_size=6))
 def test_batch_and_replay_agree_whatever_the_nights_were_handed_over_in(history, cuts):
