@@ -24,7 +24,7 @@ from nightbench.nodes import FindingLevel, NodePreflight, findings
 SCHEMA = json.loads((REPO / "benchmarks/contract/preflight.schema.json").read_text())
 
 
-nodes = nodes_of_both_kinds(pytest.mark.slow)
+nodes = nodes_of_both_kinds(pytest.mark.large)
 
 
 @pytest.fixture
