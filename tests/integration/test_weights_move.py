@@ -111,14 +111,17 @@ BREAKAGES = ["no update", "a frozen layer", "learning rate 0"]
 
 
 def breakages() -> list[Any]:
-    """All of the first line, one of each other; the rest is left to `make test-lines`."""
+    """All of the first line, one of each other; the rest is left to `make test-lines`.
+
+    The first of the first line belongs before a commit.
+    """
     found = []
     for place, each in enumerate(SINGLE_CELLS):
         for breakage in BREAKAGES:
             rest = place > 0 and breakage != BREAKAGES[place % 3]
-            # One of them belongs before a commit.
-            often = place == 0 and breakage == BREAKAGES[0]
-            marks = [*each.marks, *([LARGE] if rest else [] if often else [SLOW])]
+            marks = (
+                [*each.marks, LARGE if rest else SLOW] if place or breakage != BREAKAGES[0] else []
+            )
             found.append(
                 pytest.param(*each.values, breakage, id=f"{each.id}-{breakage}", marks=marks)
             )
