@@ -171,7 +171,8 @@ def incident(tmp_path: Path) -> Iterator[Incident]:
     began = datetime.now(UTC) - timedelta(minutes=30)
     with receiving() as inbox:
         first = {SUITE: suite(inbox, GOOD, "UTC", began)}
-        with live_airflow(first, installing_from(CLUSTER, wheels), benchmarks) as live:
+        on = installing_from(CLUSTER, wheels)
+        with live_airflow(first, on, benchmarks, parse_every_s=20) as live:
             yield Incident(live, inbox, began)
 
 

@@ -14,7 +14,7 @@ import subprocess
 
 import pytest
 from tests.command import COMMAND
-from tests.integration.live_airflow import Live, descendants
+from tests.integration.live_airflow import Live, descendants, write_suite
 from tests.integration.live_suites import PARAMETERS, PEAK_TFLOPS
 from tests.integration.terminal import marked
 
@@ -310,6 +310,20 @@ def test_what_the_form_cannot_run_is_refused_before_anything_is_launched(live: L
     assert (task["state"], task["try_number"]) == ("failed", 1)
     text = "\n".join(live.api.log_tail("on_demand", dag_run, "plan", 1, -1, 40))
     assert 'workload: found "resnet50_v1.5"' in text
+
+
+def test_a_new_suite_is_offered_as_soon_as_it_is_asked_for(live: Live) -> None:
+    def offered() -> list[str]:
+        answer = live.api._send("GET", "/api/v2/dags/on_demand/details")
+        suites: list[str] = answer.json()["params"]["suite"]["schema"]["enum"]
+        return suites
+
+    assert "newest" not in offered()
+    write_suite(live.place / "dags", "newest", {})
+
+    live.api.parse_again("on_demand")
+
+    live.until(lambda: "newest" in offered(), "the form to offer the new suite")
 
 
 @pytest.mark.slow

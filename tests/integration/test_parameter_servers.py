@@ -53,15 +53,22 @@ def test_every_trainer_learns(
 ) -> None:
     axes = {"strategy": "parameter_server", "sync": sync, "batch_size_per_device": 64}
     job = job_of(line, "ctr_dnn", trainers=2, pservers=pservers, **axes)
-    # Asynchronous trainers of paddle2 send the mean of several steps' dense gradients.
-    steps = 500 if (line, sync) == ("paddle2", "async") else 150
-    job["protocol"] = {"warmup_steps": 10, "measured_steps": steps, "min_seconds": 0.0}
-    ranks = run_gang(tmp_path, job, interpreter(line))
-    for rank, first in zip(ranks, FIRST, strict=True):
-        loss = rank["loss"]
-        assert loss["first"] == pytest.approx(first, abs=within)
+    # Asynchronous trainers of paddle2 send the mean of several steps' dense gradients, the busier
+    # the machine is, of the more steps.
+    for steps in (500, 5000) if (line, sync) == ("paddle2", "async") else (150,):
+        job["protocol"] = {"warmup_steps": 10, "measured_steps": steps, "min_seconds": 0.0}
+        folder = tmp_path / str(steps)
+        folder.mkdir()
+        ranks = run_gang(folder, job, interpreter(line))
         # Of one batch: a mean of several differs by more than a busy machine's trainers learn.
-        assert loss["again"] < 0.95 * first
+        learnt = [
+            rank["loss"]["again"] < 0.95 * first for rank, first in zip(ranks, FIRST, strict=True)
+        ]
+        if all(learnt):
+            break
+    assert learnt == [True, True]
+    for rank, first in zip(ranks, FIRST, strict=True):
+        assert rank["loss"]["first"] == pytest.approx(first, abs=within)
         assert rank["transport"] == TRANSPORTS[line]
         assert (rank["drain_steps"] > 0) == (sync != "sync")
 

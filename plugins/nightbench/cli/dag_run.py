@@ -111,6 +111,7 @@ def trigger(api: AirflowApi, conf: Mapping[str, Any], note: str) -> str:
                 raise
         if not waiting:
             say("Airflow has not read the newest suites and clusters yet: waiting for it")
+            api.parse_again(DAG)
             waiting = True
         time.sleep(2)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,6 +22,10 @@ class Api:
 
     def __init__(self, refusals: list[str]) -> None:
         self.refusals = refusals
+        self.parsed: list[str] = []
+
+    def parse_again(self, dag_id: str) -> None:
+        self.parsed.append(dag_id)
 
     def dag(self, dag_id: str) -> dict[str, Any]:
         return {"dag_id": dag_id}
@@ -38,8 +43,14 @@ def trigger(refusals: list[str]) -> str:
     return dag_run.trigger(cast(AirflowApi, Api(refusals)), {"cluster": "lab"}, "")
 
 
-def test_a_cluster_that_airflow_has_not_read_yet_is_waited_for() -> None:
-    assert trigger([REFUSED]).startswith("manual__")
+def test_a_cluster_that_airflow_has_not_read_yet_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    api = Api([REFUSED, REFUSED])
+    found = dag_run.trigger(cast(AirflowApi, api), {"cluster": "lab"}, "")
+    assert found.startswith("manual__")
+    assert api.parsed == ["on_demand"]
 
 
 def test_any_other_refusal_is_told_at_once() -> None:
