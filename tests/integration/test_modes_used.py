@@ -120,15 +120,26 @@ def test_the_different_rows_of_sparse_gradients_are_what_is_sent(
         assert 50 < rows < 8 * (10 + 2 * 20) * 0.8, "words of a batch repeat themselves"
 
 
-def test_the_plain_loop_of_experts_trains(
-    interpreter: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("line", "workload", "axes"),
+    [
+        ("pytorch", "mixtral", {}),
+        ("paddle2", "resnet50_v1.5", {"execution": "graph", "layout": "channels_last"}),
+    ],
+)
+def test_a_plain_loop_trains(
+    line: str,
+    workload: str,
+    axes: dict[str, Any],
+    interpreter: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.syspath_prepend(BENCHMARKS)
     from plain import Loop, loop_of
 
-    job, code = job_of("pytorch", "mixtral", trainers=1, strategy="single"), str(BENCHMARKS)
-    script, params = loop_of(code, "pytorch"), job["workload"]["params"]
-    with Loop(interpreter("pytorch"), script, code, job["case"], params, gpu=False) as loop:
+    job, code = job_of(line, workload, trainers=1, strategy="single", **axes), str(BENCHMARKS)
+    script, params = loop_of(code, line), job["workload"]["params"]
+    with Loop(interpreter(line), script, code, job["case"], params, gpu=False) as loop:
         loop.seconds_of(1)
         first = loop.loss
         loop.seconds_of(5)
