@@ -16,6 +16,8 @@ SERVERS = ("integration", "sql")
 """Folders whose files start servers of their own: the tests of a file stay in one worker."""
 LIVE = "test_airflow_"
 """How the files of integration/ begin that share one Airflow: they all stay in one worker."""
+LONG = "sql/test_acceptance.py"
+"""Its slow test waits for a dozen launches, one after another."""
 TOGETHER = (
     "dags",  # parsed once for all
     "unit/checks",  # Great Expectations takes seconds to import
@@ -59,7 +61,7 @@ def group(nodeid: str) -> str:
 def rank(item: pytest.Item) -> int:
     """Its place in the order; what is equal stays in the order of files."""
     which = group(item.nodeid)
-    if which == LIVE:
+    if which in (LIVE, LONG):
         return 0
     if which.startswith("integration"):
         return 2 if "::" in which else 1

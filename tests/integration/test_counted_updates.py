@@ -31,9 +31,9 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("line", "sync"),
     [
         ("paddle1", "sync"),
-        ("paddle1", "async"),
+        pytest.param("paddle1", "async", marks=pytest.mark.large),
         ("tensorflow1", "sync"),
-        ("tensorflow1", "async"),
+        pytest.param("tensorflow1", "async", marks=pytest.mark.large),
         ("mxnet", "sync"),
         ("mxnet", "async"),
     ],

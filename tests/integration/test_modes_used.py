@@ -39,7 +39,7 @@ CONTIGUOUS = f"""{MADE}        self.model.register_forward_pre_hook(
 @pytest.mark.parametrize(
     ("workload", "axes", "breakage", "expected"),
     [
-        pytest.param("gpt2", COMPILED, None, set(), id="compiled"),
+        pytest.param("gpt2", COMPILED, None, set(), id="compiled", marks=pytest.mark.large),
         pytest.param(
             "gpt2", COMPILED, (MADE_OF_LOSS, "self.loss"), {"mode_used"}, id="not compiled",
         ),

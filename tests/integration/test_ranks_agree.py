@@ -56,7 +56,7 @@ def test_two_ranks_end_with_the_same_weights(
     assert first["weights_digest"] == second["weights_digest"]
 
 
-@pytest.mark.parametrize("line", ["pytorch", "paddle3", "jax"])
+@pytest.mark.parametrize("line", ["jax", *map(left, ["pytorch", "paddle3"])])
 def test_two_ranks_of_a_language_model_end_with_the_same_weights(
     line: str, interpreter: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -92,7 +92,7 @@ def test_two_ranks_that_exchange_nothing_differ(
     assert first["weights_digest"] != second["weights_digest"]
 
 
-@pytest.mark.parametrize("line", [*LINES[:3], *map(left, LINES[3:])])
+@pytest.mark.parametrize("line", [LINES[0], *map(left, LINES[1:])])
 def test_a_lone_rank_is_no_group(
     line: str, interpreter: Callable[[str], str], tmp_path: Path
 ) -> None:

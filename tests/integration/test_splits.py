@@ -112,9 +112,10 @@ def sent_once(computation: str) -> float:
                 ({"context": 2}, MOST + 2 * 2 * hidden(4) / 2),
             ],
         ),
-        (
+        pytest.param(
             *("pytorch", "llama", 2, 1, {}),
             [({"micro_batches": 2, "recompute": "full"}, MOST + ROTATIONS / 2)],
+            marks=pytest.mark.large,
         ),
         pytest.param(
             *("pytorch", "llama", 4, 2, MOMENTUM),
@@ -139,13 +140,14 @@ def sent_once(computation: str) -> float:
             ],
             marks=pytest.mark.large,
         ),
-        (
+        pytest.param(
             *("pytorch", "llama", 2, 2, DEEP),
             [
                 # Three stages hand on, there and back; with the last beside the first, two.
                 ({"pipeline": 2, "schedule": "interleaved", "micro_batches": 2}, 3 * hidden(4)),
                 ({"pipeline": 2, "schedule": "zero_bubble", "micro_batches": 4}, 2 * hidden(4)),
             ],
+            marks=pytest.mark.large,
         ),
         pytest.param(
             *("pytorch", "llama", 4, 2, MOMENTUM | DEEP),
@@ -194,11 +196,12 @@ def sent_once(computation: str) -> float:
             ],
             marks=pytest.mark.large,
         ),
-        (
+        pytest.param(
             *("jax", "mixtral", 2, 1, MOMENTUM),
             # Of two layers all tokens, and what comes back of them, forward and backward; beside
             # them their choices and weights, and gradients of these.
             [({"expert": 2}, 4 * 153_920 + 4 * 2 * hidden(2) + 2 * 3 * 2 * 2 * TOKENS * 4)],
+            marks=pytest.mark.large,
         ),
         (
             *("jax", "llama", 2, 2, {}),

@@ -36,10 +36,10 @@ CELLS = [
     cell("pytorch", "transformer_base", SLOW),
     cell("pytorch", "gpt2", LARGE),
     cell("pytorch", "llama", LARGE),
-    cell("pytorch", "mixtral", SLOW),
+    cell("pytorch", "mixtral", LARGE),
     cell("paddle2", "ctr_dnn", SLOW, sync="async"),
     cell("paddle1", "word2vec", SLOW, sync="sync"),
-    cell("paddle2", "word2vec", SLOW, sync="geo"),
+    cell("paddle2", "word2vec", LARGE, sync="geo"),
     cell("mxnet", "ctr_dnn", SLOW, sync="async"),
     cell("tensorflow1", "simnet_bow", SLOW, sync="sync"),
     cell("jax", "bert_base", SLOW),
@@ -169,7 +169,7 @@ def test_ranks_that_keep_their_gradients_are_refused(
     assert set(found) == {"weights_agree"}
 
 
-@pytest.mark.parametrize("sent", [True, False])
+@pytest.mark.parametrize("sent", [pytest.param(True, marks=LARGE), False])
 @pytest.mark.parametrize("line", [
     pytest.param(line, id=line, marks=SLOW) for line in NOT_SENT
 ])  # fmt: skip
