@@ -22,7 +22,7 @@ def parse(
     format_: Annotated[
         str, typer.Argument(metavar="FORMAT", help="Of the log; a wrong name lists all.")
     ],
-    file: Annotated[Path, typer.Argument(help="The log.")],
+    file: Annotated[Path, typer.Argument(help="The log; - is standard input.")],
     warmup: Annotated[
         int, typer.Option("--warmup", min=0, help="Steps at the begin that are left out.")
     ] = 20,
@@ -130,12 +130,15 @@ def _read(format_: str, file: Path, warmup: int, options: dict[str, Any]) -> dic
     """Let the tree that is shipped to the nodes read the log, as it does there."""
     agent = benchmarks_folder() / "agent.py"
     argv = [sys.executable, str(agent), "parse", "--warmup", str(warmup)]
-    argv += ["--options", jsonlib.dumps(options), "--", format_, str(file)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    piped = sys.stdin.buffer.read() if str(file) == "-" else None
+    path = "/dev/stdin" if piped is not None else str(file)
+    argv += ["--options", jsonlib.dumps(options), "--", format_, path]
+    done = subprocess.run(argv, input=piped, capture_output=True, check=False)
     try:
         found: dict[str, Any] = jsonlib.loads(done.stdout)
     except ValueError:
-        raise UserError(f"{agent} parse failed: {done.stderr.strip()[-500:]}") from None
+        said = done.stderr.decode(errors="replace").strip()[-500:]
+        raise UserError(f"{agent} parse failed: {said}") from None
     if "error" in found:
         raise UserError(found["error"])
     return found

@@ -24,6 +24,13 @@ def test_parse_shows_the_median_behind_the_warm_up(tmp_path):
     assert found["left_out"] == {"last line cut off": 1}
 
 
+def test_parse_reads_what_is_piped_to_it():
+    done = CliRunner().invoke(app, ["parse", "pytorch_examples", "-", "--json"], input=LOG)
+    assert json.loads(done.stdout)["step_s"]["n"] == 3
+    wrong = CliRunner().invoke(app, ["parse", "gluon", "-"], input=LOG)
+    assert "/dev/stdin: no line of it states a step" in str(wrong.exception)
+
+
 def test_parse_names_a_warning_and_an_error(tmp_path):
     file = tmp_path / "train.log"
     file.write_text(LOG + "Epoch: [0][  51/1")
