@@ -42,9 +42,11 @@ def build(given):
         optimizer = paddle.optimizer.AdamW(**settings)
     last = [None]
 
-    forward = Loss(model, network.loss)
+    def forward(batch):
+        return network.loss(model, batch)
+
     if given.case["execution"] == "graph":
-        forward = paddle.jit.to_static(forward, full_graph=True)
+        forward = paddle.jit.to_static(Loss(model, network.loss), full_graph=True)
 
     def step():
         loss = forward(batch)
