@@ -1,5 +1,6 @@
 """A run through Airflow: trigger the DAG, follow it to its end, report what failed."""
 
+import contextlib
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -111,7 +112,8 @@ def trigger(api: AirflowApi, conf: Mapping[str, Any], note: str) -> str:
                 raise
         if not waiting:
             say("Airflow has not read the newest suites and clusters yet: waiting for it")
-            api.parse_again(DAG)
+            with contextlib.suppress(AirflowUnavailable):  # it is read within a minute anyway
+                api.parse_again(DAG)
             waiting = True
         time.sleep(2)
 

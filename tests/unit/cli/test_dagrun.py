@@ -11,7 +11,7 @@ import pytest
 
 from nightbench.cli import dag_run
 from nightbench.core.errors import UserError
-from nightbench.local.airflow_api import AirflowApi
+from nightbench.local.airflow_api import AirflowApi, AirflowUnavailable
 from nightbench.spool import Spool
 
 REFUSED = "Airflow refused: 400 Invalid input for cluster: 'lab' is not one of [None, 'local']"
@@ -26,6 +26,7 @@ class Api:
 
     def parse_again(self, dag_id: str) -> None:
         self.parsed.append(dag_id)
+        raise AirflowUnavailable("Airflow does not answer")
 
     def dag(self, dag_id: str) -> dict[str, Any]:
         return {"dag_id": dag_id}
