@@ -18,6 +18,7 @@ from nightbench.core.model import (
     HistoryPoint,
     MeasuredCase,
     Measurement,
+    MetricInfo,
     PlannedCase,
     Run,
     RunKind,
@@ -33,6 +34,7 @@ from nightbench.detection import (
     siblings_of_cases,
 )
 from nightbench.detection.factors import NightRow, SharedMovement
+from nightbench.detection.siblings import Siblings
 from nightbench.night.case_controls import controls_of_cases
 from nightbench.night.detector_grade import DetectorGrades, grade_detector
 from nightbench.night.paired_night import after, paired_cases
@@ -139,12 +141,9 @@ def judge_run(
             noisy,
         )
         changes.to_grow += (each for each in shared.adopted if each not in changes.to_grow)
-        joined = [alert for alert in live if alert.alert_id in shared.joined]
-        for alert in joined:
-            why = f"part of one alert: {shared.joined[alert.alert_id]}"
-            warehouse.alerts.end(alert.alert_id, run_id, why)
+        joined = _end_joined(warehouse, live, shared, run_id)
         opened, resolved = _store(warehouse, changes, run_id)
-        resolved += [alert.case_id for alert in joined]
+        resolved += joined
         _store_movements(warehouse, plan.run, judged.movements, shared)
         explain_alerts(warehouse.causes, plan.run, plan.policy.clear_change)
         if confirms and metric == "throughput":
@@ -156,6 +155,17 @@ def judge_run(
     # On a connection of its own, so that the lock of the alerts is free meanwhile.
     graded = grade_detector(connect, plan, judged.histories)
     return JudgeResult(verdicts, opened, tuple(resolved), deliveries, graded)
+
+
+def _end_joined(
+    warehouse: Warehouse, live: Sequence[LiveAlert], shared: SharedAlerts, run_id: str
+) -> list[str]:
+    """End the alerts of series that are told as part of another alert; return their case_ids."""
+    joined = [alert for alert in live if alert.alert_id in shared.joined]
+    for alert in joined:
+        why = f"part of one alert: {shared.joined[alert.alert_id]}"
+        warehouse.alerts.end(alert.alert_id, run_id, why)
+    return [alert.case_id for alert in joined]
 
 
 def _store(
@@ -218,28 +228,11 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
     Raises:
         UserError: the run was never loaded.
     """
-    run = plan.run
-    planned = warehouse.runs.planned_cases(run.run_id)
-    if not planned:
-        raise UserError(
-            f"run {run.run_id} is not in the warehouse; expected a run that was loaded. "
-            "Load it first (the task ingest, or nightbench results after a direct run)."
-        )
-    judged_by = plan.policy.judged
-    measured_cases = warehouse.runs.measured(run.run_id, judged_by)
-    # A case that did not fit into the night gets no verdict: it is neither failed nor missing.
-    left_out = {each.case_id for each in measured_cases if each.status is CaseStatus.LEFT_OUT}
-    left_out |= {case.case_id for case in planned if case.left_out is not None}
-    by_id = {case.case_id: case for case in planned if case.case_id not in left_out}
-    measured = {
-        each.case_id: _measurement(run, by_id[each.case_id], each)
-        for each in measured_cases
-        if each.status is not None and each.case_id in by_id
-    }
+    run, judged_by = plan.run, plan.policy.judged
+    by_id, measured, lacks = _read_cases(warehouse, run, judged_by)
     histories = warehouse.series.histories(
         list(by_id), run.cluster, before=run.started_at, max_nights=NIGHTS_READ, metric=judged_by
     )
-    lacks = {each.case_id: each.not_judged for each in measured_cases if each.not_judged}
     # Controls measure speed, and what a night's series share is looked for in throughput alone.
     by_throughput = plan.policy.metric == "throughput"
     is_shared = run.run_kind is RunKind.NIGHTLY and by_throughput
@@ -259,24 +252,8 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
         not_judged=lacks,
         siblings=siblings,
     )
-    # Changed cases are judged again with the controls of their nodes, which add evidence only.
-    changed = {v.case_id: v for v, _ in cases if v.kind in CHANGES and by_throughput}
-    controls = controls_of_cases(warehouse.causes, run, list(changed))
-    again = judge_cases(
-        run,
-        list(controls),
-        measured,
-        histories,
-        plan.policy,
-        siblings=siblings,
-        controls=controls,
-        with_smallest=False,
-    )
-    with_controls = {
-        case[0].case_id: _with_smallest(case, changed[case[0].case_id].smallest_slowdown)
-        for case in again
-    }
-    cases = [with_controls.get(case[0].case_id, case) for case in cases]
+    if by_throughput:
+        cases = _with_controls(warehouse, plan, cases, measured, histories, siblings)
     judged = JudgedCases(cases, histories)
     if is_shared:
         shared = judge_shared(
@@ -301,6 +278,64 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
     judged = replace(judged, cases=after(judged.cases, paired))
     warehouse.series.store_verdicts(judged.verdicts)
     return judged
+
+
+def _read_cases(
+    warehouse: Warehouse, run: Run, judged_by: MetricInfo
+) -> tuple[dict[str, PlannedCase], dict[str, Measurement], dict[str, str]]:
+    """Return what is planned and not left out, what was measured of it, and why some is not judged.
+
+    All by case_id.
+
+    Raises:
+        UserError: the run was never loaded.
+    """
+    planned = warehouse.runs.planned_cases(run.run_id)
+    if not planned:
+        raise UserError(
+            f"run {run.run_id} is not in the warehouse; expected a run that was loaded. "
+            "Load it first (the task ingest, or nightbench results after a direct run)."
+        )
+    measured_cases = warehouse.runs.measured(run.run_id, judged_by)
+    # A case that did not fit into the night gets no verdict: it is neither failed nor missing.
+    left_out = {each.case_id for each in measured_cases if each.status is CaseStatus.LEFT_OUT}
+    left_out |= {case.case_id for case in planned if case.left_out is not None}
+    by_id = {case.case_id: case for case in planned if case.case_id not in left_out}
+    measured = {
+        each.case_id: _measurement(run, by_id[each.case_id], each)
+        for each in measured_cases
+        if each.status is not None and each.case_id in by_id
+    }
+    lacks = {each.case_id: each.not_judged for each in measured_cases if each.not_judged}
+    return by_id, measured, lacks
+
+
+def _with_controls(
+    warehouse: Warehouse,
+    plan: RunPlan,
+    cases: Sequence[JudgedCase],
+    measured: Mapping[str, Measurement],
+    histories: Mapping[str, Sequence[HistoryPoint]],
+    siblings: Mapping[str, Siblings],
+) -> list[JudgedCase]:
+    """Judge changed cases again with the controls of their nodes, which add evidence only."""
+    changed = {v.case_id: v for v, _ in cases if v.kind in CHANGES}
+    controls = controls_of_cases(warehouse.causes, plan.run, list(changed))
+    again = judge_cases(
+        plan.run,
+        list(controls),
+        measured,
+        histories,
+        plan.policy,
+        siblings=siblings,
+        controls=controls,
+        with_smallest=False,
+    )
+    with_controls = {
+        case[0].case_id: _with_smallest(case, changed[case[0].case_id].smallest_slowdown)
+        for case in again
+    }
+    return [with_controls.get(case[0].case_id, case) for case in cases]
 
 
 def _with_smallest(case: JudgedCase, smallest: float | None) -> JudgedCase:
