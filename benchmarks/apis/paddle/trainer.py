@@ -7,6 +7,7 @@ import paddle
 from base_trainer import Base, expect_precision, optimizer_of
 
 from apis.paddle import torch_names
+from apis.paddle.loss_layer import Loss
 
 
 def trainable(model):
@@ -71,19 +72,6 @@ MULTI_TENSOR = "optimizer_multi_tensor"
 
 AMP_O2 = "amp_o2"
 """The `tuning` of mixed precision whose parameters have its 16 bits too, but for those of norms."""
-
-
-class Loss(paddle.nn.Layer):
-    """The loss of a batch as a layer, of which `to_static` makes a graph."""
-
-    def __init__(self, model, loss):
-        super().__init__()
-        self.model = model
-        self.loss = loss
-
-    def forward(self, batch):
-        """The loss."""
-        return self.loss(self.model, batch)
 
 
 class EagerTrainer(Base):

@@ -1,0 +1,19 @@
+"""A network and its loss as one layer."""
+
+import paddle
+
+
+class Loss(paddle.nn.Layer):
+    """The loss of a batch as a layer, of which `to_static` makes a graph.
+
+    Of a function within another PaddlePaddle 2 makes none: it does not find the names around it.
+    """
+
+    def __init__(self, model, loss):
+        super().__init__()
+        self.model = model
+        self.loss = loss
+
+    def forward(self, batch):
+        """The loss."""
+        return self.loss(self.model, batch)
