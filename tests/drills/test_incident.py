@@ -171,8 +171,7 @@ def incident(tmp_path: Path) -> Iterator[Incident]:
     began = datetime.now(UTC) - timedelta(minutes=30)
     with receiving() as inbox:
         first = {SUITE: suite(inbox, GOOD, "UTC", began)}
-        on = installing_from(CLUSTER, wheels)
-        with live_airflow(first, on, benchmarks, parse_every_s=20) as live:
+        with live_airflow(first, installing_from(CLUSTER, wheels), benchmarks) as live:
             yield Incident(live, inbox, began)
 
 

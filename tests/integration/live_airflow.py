@@ -26,9 +26,6 @@ from nightbench.warehouse import Warehouse, connect
 
 REPO = Path(__file__).resolve().parents[2]
 WAIT_S = 400.0
-SELDOM_S = 3600
-"""DAGs are parsed once: a reader of their files that has nothing new to find takes a seventh of a
-core."""
 
 CLUSTER = (REPO / "dags" / "clusters" / "local.yaml").read_text(encoding="utf-8")
 SUITE = """\
@@ -160,11 +157,9 @@ def live_airflow(
     suites: Mapping[str, Mapping[str, Any]],
     cluster: str = CLUSTER,
     benchmarks: Path = BENCHMARKS,
-    parse_every_s: int = SELDOM_S,
 ) -> Iterator[Live]:
     """Start a stack, with suites made from `SUITE`; nothing of it is left at the end."""
-    stack = airflow_stack(suites, cluster, benchmarks, parse_every_s)
-    with stack as live, environment(live.settings):
+    with airflow_stack(suites, cluster, benchmarks) as live, environment(live.settings):
         yield live
 
 
@@ -182,7 +177,6 @@ def airflow_stack(
     suites: Mapping[str, Mapping[str, Any]],
     cluster: str = CLUSTER,
     benchmarks: Path = BENCHMARKS,
-    parse_every_s: int = SELDOM_S,
 ) -> Iterator[Live]:
     """As `live_airflow`, but this process's own variables stay as they are."""
     root = folder_of_server("nbair-")
@@ -203,7 +197,6 @@ def airflow_stack(
         # A worker that was killed is missed after this; Airflow's default is five minutes.
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
-        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": str(parse_every_s),
     }
     try:
         with environment(settings):

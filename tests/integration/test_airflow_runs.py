@@ -312,7 +312,9 @@ def test_what_the_form_cannot_run_is_refused_before_anything_is_launched(live: L
     assert 'workload: found "resnet50_v1.5"' in text
 
 
-def test_a_new_suite_is_offered_as_soon_as_it_is_asked_for(live: Live) -> None:
+def test_airflow_takes_it_that_the_form_is_to_be_parsed_again(live: Live) -> None:
+    """How soon it then has the new suite depends on the machine; without it, within a minute."""
+
     def offered() -> list[str]:
         answer = live.api._send("GET", "/api/v2/dags/on_demand/details")
         suites: list[str] = answer.json()["params"]["suite"]["schema"]["enum"]
@@ -321,7 +323,8 @@ def test_a_new_suite_is_offered_as_soon_as_it_is_asked_for(live: Live) -> None:
     assert "newest" not in offered()
     write_suite(live.place / "dags", "newest", {})
 
-    live.api.parse_again("on_demand")
+    for _ in range(2):  # the second while the first waits
+        live.api.parse_again("on_demand")
 
     live.until(lambda: "newest" in offered(), "the form to offer the new suite")
 
