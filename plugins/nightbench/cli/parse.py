@@ -89,7 +89,7 @@ def parse(
     if json:
         common.print_json(found)
         return
-    say(f"{file}: {found['title']}")
+    say(f"{'standard input' if str(file) == '-' else file}: {found['title']}")
     say(
         f"{found['lines']} lines, {found['steps']}; of the warm-up {found['warmup_lines']} left out"
     )
