@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import multiprocessing
 import os
@@ -145,7 +146,8 @@ def test_what_cannot_be_sent_is_raised_by_its_name() -> None:
 def test_a_small_file_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_pool, "_Process", None)
     # To whoever is busy, or judges for the first time, a small file is not small.
-    monkeypatch.setattr(process_pool, "time", SimpleNamespace(monotonic=lambda: 0.0))
+    clock = itertools.count(0.0, process_pool.ALONE_S / 10)
+    monkeypatch.setattr(process_pool, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     assert len(list(judge_histories(histories(3)))) == 3
 
 
