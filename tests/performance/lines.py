@@ -113,29 +113,43 @@ def plain(python: str, line: str, mode: str, given: argparse.Namespace) -> float
     return seconds
 
 
-def in_turns(python: str, line: str, mode: str, given: argparse.Namespace) -> float:
-    """Our throughput over that of the plain loop, by the median of turns as `accept` takes them."""
+def in_turns(
+    python: str, line: str, mode: str, given: argparse.Namespace
+) -> list[tuple[float, float]]:
+    """Seconds of a step of the rank and of the plain loop, in each turn as `accept` takes them."""
     job = job_in(line, mode, given)
     job["protocol"] = {"warmup_steps": WARMUP, "measured_steps": FEWEST, "min_seconds": 0}
     job["run_id"] = "acceptance-lines"
     job["env"]["NIGHTBENCH_PLAIN_ROUNDS"] = str(given.turns)
     with tempfile.TemporaryDirectory() as folder:
         (rank,) = run_gang(Path(folder), job, python)
-    if "why" in rank["plain"]:
-        sys.exit(f"{line} {mode}: {rank['plain']['why']}")
-    return statistics.median(plain / own for own, plain in rank["plain"]["rounds"])
+    found = rank["plain"]
+    if "why" in found:
+        raise LookupError(found["why"])
+    return [(own / found["steps"], plain / found["steps"]) for own, plain in found["rounds"]]
 
 
 def ratios(python: str, line: str, mode: str, given: argparse.Namespace) -> list[float]:
-    """Of each round: our throughput over that of the plain loop."""
-    if given.turns:
-        return [in_turns(python, line, mode, given) for _ in range(given.rounds)]
+    """Of each round: our throughput over that of the plain loop, by the median of its turns.
+
+    Raises:
+        LookupError: the plain loop does not write the mode, or failed.
+    """
     found = []
     for number in range(given.rounds):
-        order: list[Any] = [ours, plain] if number % 2 == 0 else [plain, ours]
-        seconds = {run.__name__: run(python, line, mode, given) for run in order}
-        found.append(seconds["plain"] / seconds["ours"])
-        print(f"{line} {mode} round {number + 1}: {found[-1]:.3f}", flush=True)
+        if given.turns:
+            turns = in_turns(python, line, mode, given)
+        else:
+            order: list[Any] = [ours, plain] if number % 2 == 0 else [plain, ours]
+            seconds = {run.__name__: run(python, line, mode, given) for run in order}
+            turns = [(seconds["ours"], seconds["plain"])]
+        found.append(statistics.median(plain / own for own, plain in turns))
+        own_s, plain_s = (statistics.median(each) for each in zip(*turns, strict=True))
+        print(
+            f"{line} {mode} round {number + 1}: {found[-1]:.3f}, steps of {own_s * 1e3:.3g} ms "
+            f"beside {plain_s * 1e3:.3g}",
+            flush=True,
+        )
     return found
 
 
@@ -177,7 +191,12 @@ def main(words: list[str]) -> int:
             python = python if given.gpu else on_one_core(python, last, Path(made))
             all_modes = modes_of(line, "gpu" if given.gpu else "cpu")
             for mode in all_modes if given.modes == "all" else given.modes.split(","):
-                found = ratios(python, line, mode, given)
+                try:
+                    found = ratios(python, line, mode, given)
+                except LookupError as missing:
+                    print(f"{line} {mode}: {missing.args[0]}", flush=True)
+                    good = False
+                    continue
                 middle = statistics.median(found)
                 good = good and middle >= 0.99
                 print(
