@@ -1,15 +1,17 @@
 """What is told at best of the simulated histories, by a judge that knows how they are made.
 
-python -m tests.performance bound --seed 1 2 [--count 144] [--rate 0.25] [--modes]
+python -m tests.performance bound --seed 1 2 [--count 144] [--rate 0.25] [--modes | --estimated]
 
 It knows of each history the noise of every night and its tails, how often and how far nights are
 slow and what their repeats look like then, weekdays, drift, and each change but the regressions;
 with `--modes` its two modes and how they stick as well, else only how many histories have some, how
-far they are apart and how often visited. Of regressions it knows how many histories have one, the
-sizes, and how often one ends. It does not know at which level a history lies, nor whether, when and
-how far it falls. The odds that the level is a lower one are exact (the forward filter of a hidden
-Markov model). The threshold is that with the given rate of false alarms on these very histories,
-and every change is dated right: no detector that sees the past alone can be expected to do better.
+far they are apart and how often visited. With `--estimated` it knows neither noise nor tails: as
+any detector it takes the noise from the nights before. Of regressions it knows how many histories
+have one, the sizes, and how often one ends. It does not know at which level a history lies, nor
+whether, when and how far it falls. The odds that the level is a lower one are exact (the forward
+filter of a hidden Markov model). The threshold is that with the given rate of false alarms on these
+very histories, and every change is dated right: no detector that sees the past alone can be
+expected to do better.
 """
 
 from __future__ import annotations
@@ -17,11 +19,19 @@ from __future__ import annotations
 import argparse
 import math
 import multiprocessing
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from tests.performance.histories import HORIZON, KINDS, SAME, STEPS, History, Score, drawn, score_of
 
-from nightbench.detection.robust import Floats
+from nightbench.detection.changes import FEWEST, LOOK_BACK
+from nightbench.detection.levels import estimate_level
+from nightbench.detection.robust import Floats, median
+from nightbench.detection.series import Series, series_from
+from nightbench.detection.visits import TAILS
+
+Density = Callable[[Floats], Floats]
 
 LEVELS: Floats = np.linspace(-4, 4, 81)
 """At which a history may lie, in noises around the truth."""
@@ -38,6 +48,8 @@ MODES = [
     ),
 ]
 """How far the other mode lies below, its share, whether stays last, and how likely all that is."""
+YOUNG_NOISE = 0.012
+"""That of a history of less than `FEWEST` nights, where it has to be estimated."""
 REPEATS, SLOW_REPEATS = 0.25, np.log(np.linspace(1.5, 5, 16))
 """What the logarithm of a night's spread varies by, and where it lies on most slow nights."""
 
@@ -50,15 +62,33 @@ def _core(z: Floats, heavy: bool) -> Floats:
     return density
 
 
-def fallen(job: tuple[History, bool]) -> Floats:
+def _tails(z: Floats) -> Floats:
+    """Density of Student's noise as the detector takes it."""
+    unit = math.exp(math.lgamma((TAILS + 1) / 2) - math.lgamma(TAILS / 2))
+    density: Floats = (1 + z * z / TAILS) ** (-(TAILS + 1) / 2) * unit / math.sqrt(TAILS * math.pi)
+    return density
+
+
+def _estimated(series: Series, night: int) -> tuple[float, float]:
+    """Return the noise of a night by those before, and the log of its repeats over the usual."""
+    if night < FEWEST:
+        return YOUNG_NOISE, 0.0
+    before, within = series.part(max(0, night - LOOK_BACK), night), series.within
+    usual = median(within[max(0, night - 90) : night])
+    around = float(np.clip(median(within[max(0, night - 3) : night + 1]) / usual, 0.5, 3.0))
+    return estimate_level(before).noise * around, math.log(within[night] / usual / around)
+
+
+def fallen(job: tuple[History, str]) -> Floats:
     """Return how likely it is on each night, by the nights up to it, that the level has fallen.
 
-    With the history comes whether its modes are known.
+    With the history comes what is known of it: `modes`, `estimated` or empty.
     """
-    history, is_known = job
+    history, given = job
     truth = history.truth
     assert truth is not None
-    modes = [(*truth.modes, 1.0)] if is_known else MODES
+    modes = [(*truth.modes, 1.0)] if given == "modes" else MODES
+    series, _ = series_from(history.t, history.value, history.within)
     gap, share, sticks, likely = (
         np.array(column)[:, None, None] for column in zip(*modes, strict=True)
     )
@@ -70,7 +100,11 @@ def fallen(job: tuple[History, bool]) -> Floats:
     state[:, :, 0] = (likely[..., None] * shares)[:, 0]
     gone = np.diff(np.array(history.t), prepend=history.t[0]) // 86400
     unit, odds = float(np.median(truth.noise)), np.zeros(len(history.t))
-    for night, noise in enumerate(truth.noise):
+    for night, noise in enumerate(map(float, truth.noise)):
+        repeats = float(truth.repeats[night])
+        core: Density = partial(_core, heavy=truth.heavy)
+        if given == "estimated":
+            (noise, repeats), core = _estimated(series, night), _tails
         if night:
             low = state[:, :, 1:]
             ended = ENDS * low.sum(axis=2)
@@ -80,15 +114,15 @@ def fallen(job: tuple[History, bool]) -> Floats:
             state = stay * state + (1 - stay) * state.sum(axis=3, keepdims=True) * shares
         off = truth.off[night] - unit * LEVELS[:, None, None] + FALLS[:, None] + away
         at = np.linspace(off.min(), off.max(), 600)
-        slow = (_core((at[:, None] + deep) / noise, truth.heavy)).mean(axis=1)
-        repeats = truth.repeats[night]
+        slow = core((at[:, None] + deep) / noise).mean(axis=1)
         usual = math.exp(-0.5 * (repeats / REPEATS) ** 2)
         wide = float(np.exp(-0.5 * ((repeats - SLOW_REPEATS) / REPEATS) ** 2).mean())
-        state *= (1 - rare) * usual * _core(off / noise, truth.heavy) + rare * (
+        state *= (1 - rare) * usual * core(off / noise) + rare * (
             0.3 * usual + 0.7 * wide
         ) * np.interp(off, at, slow)
         state /= state.sum()
-        odds[night] = state[:, :, 1:].sum()
+        if given != "estimated" or night >= FEWEST:
+            odds[night] = state[:, :, 1:].sum()
     return odds
 
 
@@ -114,12 +148,15 @@ def main(words: list[str]) -> int:
     options.add_argument("--seed", type=int, nargs="+", default=[1])
     options.add_argument("--count", type=int, default=144, help="histories of each seed")
     options.add_argument("--rate", type=float, default=0.25, help="false alarms in 1,000 nights")
-    options.add_argument("--modes", action="store_true", help="are known")
+    known = options.add_mutually_exclusive_group()
+    known.add_argument("--modes", action="store_true", help="are known")
+    known.add_argument("--estimated", action="store_true", help="noise is not known")
     options.add_argument("--processes", type=int, default=2)
     given = options.parse_args(words)
     histories = [drawn(seed, number) for seed in given.seed for number in range(given.count)]
+    what = "modes" if given.modes else "estimated" if given.estimated else ""
     with multiprocessing.get_context("spawn").Pool(given.processes) as pool:
-        odds = pool.map(fallen, [(each, given.modes) for each in histories], chunksize=4)
+        odds = pool.map(fallen, [(each, what) for each in histories], chunksize=4)
     for threshold in 1 - np.geomspace(0.7, 1e-6, 80):
         whole = Score()
         for history, each in zip(histories, odds, strict=True):

@@ -83,7 +83,7 @@ def falls_by_mode(seed: int) -> tuple[int, int]:
     nodes = {
         point.run_id: ["n2" if mode else "n1"] for point, mode in zip(history, modes, strict=True)
     }
-    detector, told = ChangeDetector(with_smallest=False), list[datetime]()
+    detector, told = ChangeDetector(with_smallest=False, nodes=nodes), list[datetime]()
     for night in range(RegressionPolicy().min_history, len(history)):
         found = modes_of(history[: night + 1], nodes)
         *past, tonight = found.points if found else history[: night + 1]

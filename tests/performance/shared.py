@@ -28,6 +28,7 @@ from nightbench.core.model import HistoryPoint, RegressionPolicy, Verdict
 from nightbench.detection import ChangeDetector
 from nightbench.detection.case_verdicts import verdict_of
 from nightbench.detection.factors import Factor, FactorKind, NightRow, SharedMovement
+from nightbench.detection.modes import modes_of
 from nightbench.detection.robust import Floats
 from nightbench.night.shared_night import JudgedCase, remaining, share
 
@@ -292,7 +293,7 @@ class _Player:
         self.scores = {True: Score(causes), False: Score(causes)}
         self._alerts = {True: _Alerts(), False: _Alerts()}
         self._named: dict[bool, set[int]] = {True: set(), False: set()}
-        self._policy, self._detector = RegressionPolicy(), ChangeDetector(with_smallest=False)
+        self._policy = RegressionPolicy()
 
     def play(self) -> None:
         """Judge every night."""
@@ -300,7 +301,7 @@ class _Player:
             at = FIRST + timedelta(days=night)
             every = up_to(self.episode.rows, night)
             controls = [row for row in every if row.is_control]
-            rows = {row.name: row for row in every if not row.is_control}
+            rows = {row.name: _by_mode(row) for row in every if not row.is_control}
             cases = [self._judge(row) for row in rows.values()]
             shared = share(rows, controls, cases, self._policy)
             verdicts = [verdict for verdict, _ in shared.cases]
@@ -338,7 +339,8 @@ class _Player:
 
     def _judge(self, row: NightRow) -> JudgedCase:
         *history, tonight = row.points
-        judged = self._detector.judge(history, tonight, self._policy)
+        detector = ChangeDetector(with_smallest=False, nodes=row.nodes)
+        judged = detector.judge(history, tonight, self._policy)
         return verdict_of(row.name, "lab", tonight, judged), judged
 
     def _tell(
@@ -383,6 +385,12 @@ def play(job: tuple[str, int]) -> tuple[str, Score, Score]:
     player = _Player(*job)
     player.play()
     return job[0], player.scores[True], player.scores[False]
+
+
+def _by_mode(row: NightRow) -> NightRow:
+    """Return a row as a live night judges it: where nodes are modes, at tonight's."""
+    modes = modes_of(row.points, row.nodes)
+    return row if modes is None else replace(row, points=list(modes.points))
 
 
 def _day(night: int) -> date:

@@ -32,6 +32,7 @@ def judge_cases(
     siblings: Mapping[str, Siblings] | None = None,
     controls: Mapping[str, Mapping[str, float]] | None = None,
     with_smallest: bool = True,
+    placed: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
 ) -> list[tuple[Verdict, Judgement | None]]:
     """Return the verdict of each planned case with the detector's judgement; None without a value.
 
@@ -47,6 +48,7 @@ def judge_cases(
         siblings: what others say of the spread of young series, by case_id.
         controls: of the nodes, by case_id and run_id.
         with_smallest: look for smallest slowdown and drift, too.
+        placed: as of `modes_of_cases`.
 
     Raises:
         UserError: a process that judges was ended from outside.
@@ -79,7 +81,12 @@ def judge_cases(
             found[case_id] = verdict, None
     nights = (
         (
-            ChangeDetector(with_smallest, measures.get(case_id, {}), lent.get(case_id)),
+            ChangeDetector(
+                with_smallest,
+                measures.get(case_id, {}),
+                lent.get(case_id),
+                nodes=(placed or {}).get(case_id, {}),
+            ),
             before(case_id),
             point,
         )

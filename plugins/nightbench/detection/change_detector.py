@@ -3,7 +3,7 @@
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from nightbench.detection.detector import (
     segment_before,
     segment_start,
 )
+from nightbench.detection.modes import HELD, NewStay, new_stay
 from nightbench.detection.night_findings import (
     Level,
     NightFindings,
@@ -59,6 +60,9 @@ class ChangeDetector:
     by_releases: bool = True
     """A change that begins with a new version is likelier."""
 
+    nodes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """As of `modes_of`: what begins with a stay on other nodes is a change once that has lasted."""
+
     def judge(
         self, history: Sequence[HistoryPoint], tonight: HistoryPoint, policy: RegressionPolicy
     ) -> Judgement:
@@ -93,7 +97,13 @@ class ChangeDetector:
                 joined.known[boundary] = max(joined.known[boundary], new_nodes[place])
         siblings = self.siblings if len(nights) < YOUNG else None
         numbers = NightNumbers(
-            comparable, siblings, joined, boundary, policy.reported_from, self.with_smallest
+            comparable,
+            siblings,
+            joined,
+            boundary,
+            policy.reported_from,
+            self.with_smallest,
+            new_stay(points, self.nodes) if self.nodes else None,
         )
         return _Night(tonight, len(nights), points, joined_points, numbers)
 
@@ -115,7 +125,11 @@ class ChangeDetector:
                 f"{night.history} comparable nights before this one; {needed} are needed.",
                 history=night.history,
             )
-        return _unchanged(numbers.comparable.series, night, least, policy, found.level)
+        judged = _unchanged(numbers.comparable.series, night, least, policy, found.level)
+        if found.held is None or numbers.stay is None:
+            return judged
+        change = found.held.inverted() if policy.judged.lower_is_better else found.held
+        return replace(judged, sentence=_held(judged.sentence, change.change, night, numbers.stay))
 
     def _changed(
         self,
@@ -255,6 +269,16 @@ def _unchanged(
         high=math.exp(math.log1p(change) + width) - 1,
         smallest_slowdown=least,
         drift=drift,
+    )
+
+
+def _held(sentence: str, change: float, night: _Night, stay: NewStay) -> str:
+    """Return the sentence of a night with the change that its stay on other nodes is held for."""
+    nights, since = len(night.points) - stay.first, night.points[stay.first].at
+    return (
+        f"{sentence.rstrip('.')}; {change:+.1%} since {since:%Y-%m-%d}, when it went from "
+        f"{stay.before} to {stay.place}: night {nights} there, the change of a level from the "
+        f"{HELD}th on."
     )
 
 

@@ -2,7 +2,8 @@
 
 Where a series changes nodes and its level changes with them, again and again, the nodes are its
 modes. Jumps between neighbouring stays are compared, so that a change of the level itself, which
-falls into one of them at most, moves no mode.
+falls into one of them at most, moves no mode. While there are too few, what begins with a stay on
+other nodes is no change before that has lasted.
 """
 
 import itertools
@@ -22,8 +23,13 @@ SWITCHES, STAY = 2, 5
 LEVEL = 20
 """Last nights on a node whose level is said."""
 
-CLEAR, SMALLEST = 4.0, 0.005
+CLEAR, SMALLEST = 3.0, 0.005
 """Standard errors, and the relative size, from which nodes are modes."""
+
+
+HELD, KNOWN, BESIDE = 14, 3, 3
+"""Nights that a series stays on other nodes before what began there is a change of its own; moves
+between the two from which on it is one at once; nights by which its date may be wrong."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +53,7 @@ def modes_of(points: Sequence[HistoryPoint], nodes: Mapping[str, Sequence[str]])
         points: comparable nights, oldest first.
         nodes: run_id -> nodes; those of all other runs under an empty run_id.
     """
-    usual = nodes.get("", ())
-    places = ["+".join(nodes.get(point.run_id, usual)) for point in points]
+    places = _places(points, nodes)
     tonight = places[-1]
     counts = {place: places.count(place) for place in dict.fromkeys(places)}
     if len(counts) < 2 or "" in counts:
@@ -77,6 +82,46 @@ def modes_of(points: Sequence[HistoryPoint], nodes: Mapping[str, Sequence[str]])
         for point, place in zip(points, places, strict=True)
     ]
     return Modes(at_tonights, f"{name}: {', '.join(parts)}")
+
+
+@dataclass(frozen=True)
+class NewStay:
+    """Tonight's stay of a series on nodes of which too few jumps are known."""
+
+    first: int
+    """Its first night among the points."""
+    place: str
+    before: str
+    """Where the series was."""
+
+    def holds(self, first: int) -> bool:
+        """Return whether a change from a night on may be what the nodes differ by."""
+        return abs(first - self.first) <= BESIDE
+
+
+def new_stay(points: Sequence[HistoryPoint], nodes: Mapping[str, Sequence[str]]) -> NewStay | None:
+    """Return tonight's stay; None where there is none, it has lasted, or the nodes are known.
+
+    Args:
+        points: comparable nights, oldest first; tonight's the last.
+        nodes: as of `modes_of`.
+    """
+    places = _places(points, nodes)
+    first = len(places) - 1
+    while first and places[first - 1] == places[-1]:
+        first -= 1
+    if not first or len(places) - first >= HELD:
+        return None
+    pair = {places[first - 1], places[-1]}
+    moves = sum(a != b and {a, b} == pair for a, b in itertools.pairwise(places[: first + 1]))
+    if moves > KNOWN or "" in pair:
+        return None
+    return NewStay(first, places[-1], places[first - 1])
+
+
+def _places(points: Sequence[HistoryPoint], nodes: Mapping[str, Sequence[str]]) -> list[str]:
+    usual = nodes.get("", ())
+    return ["+".join(nodes.get(point.run_id, usual)) for point in points]
 
 
 def _jumps(logs: Floats, places: Sequence[str], tonight: str) -> dict[str, list[float]]:

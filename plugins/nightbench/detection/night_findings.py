@@ -8,6 +8,7 @@ from nightbench.detection.changes import Change, examine_last_night
 from nightbench.detection.drift import Drift, drift_of
 from nightbench.detection.evidence import REFERENCE
 from nightbench.detection.levels import estimate_level
+from nightbench.detection.modes import NewStay
 from nightbench.detection.power import smallest_slowdown
 from nightbench.detection.robust import Floats, median
 from nightbench.detection.series import Series
@@ -37,6 +38,8 @@ class NightNumbers:
     reported_from: float
     """Smallest relative change that is reported."""
     with_smallest: bool
+    stay: NewStay | None = None
+    """Tonight's on other nodes, which a change is held for."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +64,13 @@ class NightFindings:
     change_at_boundary: Change | None = None
     level: Level | None = None
     """Where nothing changed."""
+    held: Change | None = None
+    """What began with tonight's stay on other nodes, and has not lasted."""
 
 
 def findings_of(night: NightNumbers) -> NightFindings:
     """Return what is found in a night's numbers."""
-    smallest, examined = None, None
+    smallest, examined, held = None, None, None
     if night.comparable is not None:
         series = night.comparable.series
         if night.with_smallest:
@@ -73,7 +78,9 @@ def findings_of(night: NightNumbers) -> NightFindings:
             smallest = smallest_slowdown(before, night.reported_from, night.siblings)
         examined = examine_last_night(series, night.comparable.known, night.siblings)
         change = _of_tonight(examined.changes, series, night) if examined else None
-        if change is not None:
+        if change is not None and night.stay and night.stay.holds(change.first):
+            held = change
+        elif change is not None:
             return NightFindings(smallest, change)
     if night.joined is not None:
         series = night.joined.series
@@ -94,7 +101,8 @@ def findings_of(night: NightNumbers) -> NightFindings:
         drift = drift_of(series, described=examined.past)
         if drift is None and past.base:
             drift = drift_of(series, past.base)
-    return NightFindings(smallest, level=Level(median(level), len(level), past.noise, drift))
+    found = Level(median(level), len(level), past.noise, drift)
+    return NightFindings(smallest, level=found, held=held)
 
 
 def _of_tonight(changes: Sequence[Change], series: Series, night: NightNumbers) -> Change | None:

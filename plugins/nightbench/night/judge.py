@@ -251,6 +251,8 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
         plan.policy,
         not_judged=lacks,
         siblings=siblings,
+        # A ratio to a reference build beside it does not know the node.
+        placed={case_id: nodes for case_id, nodes in placed.items() if case_id not in paired},
     )
     if by_throughput:
         cases = _with_controls(warehouse, plan, cases, measured, histories, siblings)

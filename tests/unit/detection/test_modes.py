@@ -8,7 +8,7 @@ from histories import nights
 
 from nightbench.core.model import RegressionPolicy, VerdictKind
 from nightbench.detection import ChangeDetector
-from nightbench.detection.modes import modes_of
+from nightbench.detection.modes import HELD, modes_of
 
 STAYS = [("gpu02", 14), ("gpu01", 7), ("gpu02", 12), ("gpu01", 6), ("gpu02", 13), ("gpu01", 5)]
 FAST, SLOW = 97.9, 94.1
@@ -24,8 +24,9 @@ def series(stays=STAYS, fall=0.0, since=1000, slow=SLOW):
     return points, {p.run_id: [place] for p, place in zip(points, places, strict=True)}
 
 
-def judge(points):
-    return ChangeDetector(with_smallest=False).judge(points[:-1], points[-1], RegressionPolicy())
+def judge(points, nodes=None):
+    detector = ChangeDetector(with_smallest=False, nodes=nodes or {})
+    return detector.judge(points[:-1], points[-1], RegressionPolicy())
 
 
 def test_a_series_that_jumps_with_its_node_is_judged_by_node():
@@ -70,3 +71,40 @@ def test_nights_whose_nodes_are_unknown_make_no_mode():
     points, nodes = series()
     del nodes[points[3].run_id]
     assert modes_of(points, nodes) is None
+
+
+def test_what_begins_with_other_nodes_is_a_change_once_it_has_lasted():
+    moved = [("gpu02", 40), ("gpu01", HELD - 1)]
+    points, nodes = series(moved)
+    assert judge(points).kind is VerdictKind.REGRESSED
+    held = judge(points, nodes)
+    assert held.kind is VerdictKind.WATCHED
+    said = re.search(
+        r"; (-\d\.\d)% since 20\S+, when it went from gpu02 to gpu01: night 13", held.sentence
+    )
+    assert float(said[1]) == pytest.approx(-3.9, abs=0.5)
+    points, nodes = series([moved[0], ("gpu01", HELD)])
+    lasted = judge(points, nodes)
+    assert lasted.kind is VerdictKind.REGRESSED
+    assert lasted.level_change == pytest.approx(-0.039, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("stays", "since"),
+    [
+        ([("gpu02", 40), ("gpu01", 12)], 47),  # five nights after the move
+        ([("gpu02", 20), ("gpu01", 2)] * 4 + [("gpu02", 6)], 88),  # it has come and gone often
+        ([("gpu02", 50)], 44),
+    ],
+)
+def test_a_fall_that_does_not_begin_with_unknown_nodes_is_not_held(stays, since):
+    points, nodes = series(stays, fall=0.05, since=since, slow=FAST)
+    assert judge(points, nodes).kind is VerdictKind.REGRESSED
+
+
+def test_a_rise_of_a_lower_better_figure_is_held_with_its_own_sign():
+    points, nodes = series([("gpu01", 40), ("gpu02", 6)])
+    policy = RegressionPolicy(metric="joules_per_unit")
+    held = ChangeDetector(with_smallest=False, nodes=nodes).judge(points[:-1], points[-1], policy)
+    assert held.kind is not VerdictKind.REGRESSED
+    assert re.search(r"; \+[34]\.\d% since 20\S+, when it went from gpu01 to gpu02", held.sentence)
