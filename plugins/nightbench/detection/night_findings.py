@@ -4,12 +4,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nightbench.detection.changes import Change, examine_last_night
+from nightbench.detection.changes import FEWEST, Change, examine_last_night
 from nightbench.detection.drift import Drift, drift_of
 from nightbench.detection.evidence import REFERENCE
 from nightbench.detection.levels import estimate_level
 from nightbench.detection.modes import NewStay
-from nightbench.detection.power import smallest_slowdown
+from nightbench.detection.power import smallest_slowdown, window_before_a_week
 from nightbench.detection.robust import Floats, median
 from nightbench.detection.series import Series
 from nightbench.detection.siblings import Siblings
@@ -70,12 +70,14 @@ class NightFindings:
 
 def findings_of(night: NightNumbers) -> NightFindings:
     """Return what is found in a night's numbers."""
-    smallest, examined, held = None, None, None
+    smallest, examined, held, past = None, None, None, None
     if night.comparable is not None:
         series = night.comparable.series
         if night.with_smallest:
-            before = series.part(0, len(series) - 1)
-            smallest = smallest_slowdown(before, night.reported_from, night.siblings)
+            before = window_before_a_week(series.part(0, len(series) - 1))
+            if len(before) >= FEWEST:
+                past = estimate_level(before)
+            smallest = smallest_slowdown(before, night.reported_from, night.siblings, past)
         examined = examine_last_night(series, night.comparable.known, night.siblings)
         change = _of_tonight(examined.changes, series, night) if examined else None
         if change is not None and night.stay and night.stay.holds(change.first):
@@ -93,14 +95,15 @@ def findings_of(night: NightNumbers) -> NightFindings:
     if night.comparable is None:
         return NightFindings()
     series = night.comparable.series
-    past = estimate_level(series.part(0, len(series) - 1))
+    before = window_before_a_week(series.part(0, len(series) - 1))
+    past = past or estimate_level(before)
     level = past.values[past.base :][-REFERENCE:]
     # The longest drift first: the search for levels cuts a drift into small steps.
     drift = None
     if examined and night.with_smallest:
         drift = drift_of(series, described=examined.past)
         if drift is None and past.base:
-            drift = drift_of(series, past.base)
+            drift = drift_of(series, len(series) - 1 - len(before) + past.base)
     found = Level(median(level), len(level), past.noise, drift)
     return NightFindings(smallest, level=found, held=held)
 

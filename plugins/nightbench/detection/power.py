@@ -8,7 +8,7 @@ import numpy as np
 from nightbench.detection.acceptance import log_odds, odds_of_noise
 from nightbench.detection.changes import FEWEST, LEAST_REFERENCE, LOOK_BACK, SCREENING_THRESHOLD
 from nightbench.detection.evidence import Evidence, count_visits, evidence_of_each, nights_before
-from nightbench.detection.levels import estimate_level
+from nightbench.detection.levels import LevelEstimate, estimate_level
 from nightbench.detection.robust import median
 from nightbench.detection.series import Series
 from nightbench.detection.siblings import Siblings
@@ -32,8 +32,16 @@ AHEAD = 6
 """Steps of the bisection that are tried at once."""
 
 
+def window_before_a_week(series: Series) -> Series:
+    """Return the last nights of a series that a detector reads together with a week after them."""
+    return series.part(max(0, len(series) - LOOK_BACK + WITHIN), len(series))
+
+
 def smallest_slowdown(
-    series: Series, min_change: float = 0.0, siblings: Siblings | None = None
+    series: Series,
+    min_change: float = 0.0,
+    siblings: Siblings | None = None,
+    described: LevelEstimate | None = None,
 ) -> float | None:
     """Return the smallest relative fall that is reported within a week in nine of ten cases.
 
@@ -45,15 +53,16 @@ def smallest_slowdown(
         series: the nights.
         min_change: a change is reported whose interval holds this relative size or more.
         siblings: what others say of the spread of a young series.
+        described: `estimate_level` of `window_before_a_week`, where it is known.
 
     Returns:
         A fraction (0.03: 3 % slower); None for fewer nights than the detector needs, or where no
         slowdown up to 45 % would be detected.
     """
-    window = series.part(max(0, len(series) - LOOK_BACK + WITHIN), len(series))
+    window = window_before_a_week(series)
     if len(window) < FEWEST:
         return None
-    past = estimate_level(window)
+    past = described or estimate_level(window)
     nights = len(window)
     reference = nights - past.base
     if reference < LEAST_REFERENCE:
