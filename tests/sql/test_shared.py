@@ -44,7 +44,8 @@ class Lab:
         self._loader = Warehouse(connection)
         self._rng = random.Random(7)
         self.wanderers: tuple[Case, ...] = ()
-        """Six nights on their node, six on n1, which is slower by 6 %."""
+        """So many nights on their node, as many on n1, which is slower by 6 %."""
+        self.stay = 6
 
     def load(
         self,
@@ -72,7 +73,7 @@ class Lab:
     def _came(self, run, case: Case, night: int, fall: float, noise: float):
         is_slow = case in ON_N1 and night >= FELL
         place = "n1" if case in ON_N1 else "n2"
-        if case in self.wanderers and night // 6 % 2:
+        if case in self.wanderers and night // self.stay % 2:
             place, fall, is_slow = "n1", 0.06, True
         level = 100 * (1 - fall if is_slow else 1) * math.exp(self._rng.gauss(0, noise))
         return self._given.came_back(
@@ -217,6 +218,17 @@ def test_a_series_that_changes_nodes_is_judged_by_node(lab: Lab, rows: Rows) -> 
     assert abs(verdict.change or 0) < 0.02
     (stored,) = rows("select sentence from marts.fct_verdict where case_id = %s", verdict.case_id)
     assert stored["sentence"] == verdict.sentence
+
+
+def test_what_a_series_shows_since_it_went_to_another_node_is_held(
+    lab: Lab, reader: Warehouse
+) -> None:
+    lab.wanderers, lab.stay = ON_N2[:1], 30
+    result = lab.judge(lab.load(34))
+    (verdict,) = (v for v in result.verdicts if v.case_id == ON_N2[0].case_id)
+    assert verdict.kind is VerdictKind.WATCHED
+    assert re.search(r"; -\d\.\d% since \S+, when it went from n2 to n1: night 4", verdict.sentence)
+    assert reader.alerts.find() == []
 
 
 def test_a_slow_node_link_and_build_at_once_are_three_alerts_each_with_its_cause(

@@ -3,7 +3,7 @@
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -125,11 +125,11 @@ class ChangeDetector:
                 f"{night.history} comparable nights before this one; {needed} are needed.",
                 history=night.history,
             )
-        judged = _unchanged(numbers.comparable.series, night, least, policy, found.level)
-        if found.held is None or numbers.stay is None:
-            return judged
-        change = found.held.inverted() if policy.judged.lower_is_better else found.held
-        return replace(judged, sentence=_held(judged.sentence, change.change, night, numbers.stay))
+        held = ""
+        if found.held is not None and numbers.stay is not None:
+            change = found.held.inverted() if policy.judged.lower_is_better else found.held
+            held = _held(change.change, night, numbers.stay)
+        return _unchanged(numbers.comparable.series, night, least, policy, found.level, held)
 
     def _changed(
         self,
@@ -231,8 +231,9 @@ def _unchanged(
     least: float | None,
     policy: RegressionPolicy,
     level: Level,
+    held: str,
 ) -> Judgement:
-    """Return the judgement of a night without a change."""
+    """Return the judgement of a night without a change, but for one that is held."""
     tonight, noise = night.tonight, level.noise
     baseline = math.exp(-level.middle if policy.judged.lower_is_better else level.middle)
     change = tonight.value / baseline - 1
@@ -248,7 +249,9 @@ def _unchanged(
         sentence += f", its own repeats by {own:.1%}, more than twice the usual"
     far = abs(math.log1p(change)) > WATCHED_NOISE * noise
     watched = far and abs(change) >= policy.reported_from
-    if watched:
+    if held:
+        sentence += f"; {held}"
+    elif watched:
         sentence += "; one such night is watched, two are a change"
     drift = level.drift
     if drift is not None:
@@ -272,13 +275,12 @@ def _unchanged(
     )
 
 
-def _held(sentence: str, change: float, night: _Night, stay: NewStay) -> str:
-    """Return the sentence of a night with the change that its stay on other nodes is held for."""
+def _held(change: float, night: _Night, stay: NewStay) -> str:
+    """Return the clause about a change that tonight's stay on other nodes is held for."""
     nights, since = len(night.points) - stay.first, night.points[stay.first].at
     return (
-        f"{sentence.rstrip('.')}; {change:+.1%} since {since:%Y-%m-%d}, when it went from "
-        f"{stay.before} to {stay.place}: night {nights} there, the change of a level from the "
-        f"{HELD}th on."
+        f"{change:+.1%} since {since:%Y-%m-%d}, when it went from {stay.before} to {stay.place}: "
+        f"night {nights} there, a change of the level from the {HELD}th on"
     )
 
 
