@@ -59,9 +59,8 @@ class Base:
         self.samples_per_step = context.batch_size * context.params.get("units_per_example", 1)
         self._data = data
         self._random = self._new_random()
-        self._example = None
-        self._fed = None
-        self.window_batch = None
+        self._example = self._fed = self.window_batch = None
+        self.decoder = None  # Of real images, where it is not their reader that decodes them.
         self._weights_before = {}
         self._trained = set()
         self.kept = []
@@ -246,9 +245,9 @@ class Base:
             made += [self._synthetic() for _ in range(context.params["batches"] - 1)]
             return itertools.cycle([place(batch) for batch in made])
         part = Part(context.data_path, context.data_rank, context.data_ranks, context.seed)
+        part.decoder = self.decoder
         size = context.batch_size * context.together
-        read = self._data.read(context.params, size, part, self._new_random())
-        prefetched = Prefetched(read)
+        prefetched = Prefetched(self._data.read(context.params, size, part, self._new_random()))
         self.data_waits_s = prefetched.waits_s
         return map(place, prefetched)
 

@@ -17,6 +17,9 @@ class Part:
         seed: of the workload; what all ranks draw alike begins there.
     """
 
+    decoder = None
+    """Decodes images in place of the reader: see `dali.Decoder`."""
+
     def __init__(self, path, rank, ranks, seed):
         self.path = os.path.expanduser(path)
         self.rank, self.ranks, self.seed = rank, ranks, seed

@@ -1,5 +1,6 @@
 """Images as ImageNet's are kept: a folder for each class, with JPEG or PNG files."""
 
+import contextlib
 import multiprocessing.pool
 import os
 
@@ -32,7 +33,8 @@ def batches(size, classes, batch_size, part, random):
 
     Every epoch has an order of its own, and every rank other images of it. From each image a part
     of 8 % to 100 % of its area is cut at random, scaled, and mirrored half of the time (Szegedy et
-    al. 2014, arXiv:1409.4842). Images are decoded by as many threads as the process has cores.
+    al. 2014, arXiv:1409.4842). Images are decoded by as many threads as the process has cores, or
+    by the part's decoder.
 
     Args:
         size: height and width.
@@ -48,15 +50,23 @@ def batches(size, classes, batch_size, part, random):
                 part.path, len(images), part.ranks
             )
         )
-    decode = _decoder(size)
-    order = _order(len(images), part)
+    chosen = _chosen(images, _order(len(images), part), batch_size, random)
+    if part.decoder is not None:
+        yield from part.decoder.batches(size, batch_size, chosen)
+        return
+    decode = pillow(size)
     with multiprocessing.pool.ThreadPool(len(os.sched_getaffinity(0))) as pool:
-        while True:
-            chosen = [images[next(order)] for _ in range(batch_size)]
-            drawn = random.random_sample((batch_size, 5))
-            made = pool.starmap(decode, zip([path for path, _ in chosen], drawn))
-            labels = numpy.array([label for _, label in chosen], "int64")
+        for paths, drawn, labels in chosen:
+            made = pool.starmap(decode, zip(paths, drawn))
             yield {"images": numpy.stack(made), "labels": labels}
+
+
+def _chosen(images, order, batch_size, random):
+    """Paths, what is drawn for each (n, 5), and labels (n) of batches without end."""
+    while True:
+        chosen = [images[next(order)] for _ in range(batch_size)]
+        drawn = random.random_sample((batch_size, 5))
+        yield [path for path, _ in chosen], drawn, numpy.array([x for _, x in chosen], "int64")
 
 
 def _images(folder, classes):
@@ -92,7 +102,7 @@ def _order(count, part):
         yield from random.permutation(count)[part.rank :: part.ranks][:each]
 
 
-def _decoder(size):
+def pillow(size):
     """A function of a path and five numbers from 0 to 1 that returns an image (3, size, size)."""
     try:
         from PIL import Image
@@ -102,13 +112,9 @@ def _decoder(size):
         ) from error
 
     def decode(path, drawn):
-        try:
-            with Image.open(path) as opened:
-                image = opened.convert("RGB")
-        # What Pillow raises of files that are no images, or are cut off.
-        except (OSError, SyntaxError, ValueError) as error:
-            raise DataError("{}: found no readable image: {}".format(path, error)) from error
-        box = _box(image.width, image.height, drawn)
+        with refusing(path), Image.open(path) as opened:
+            image = opened.convert("RGB")
+        box = box_of(image.width, image.height, drawn)
         image = image.resize((size, size), Image.BILINEAR, box=box)
         pixels = (numpy.asarray(image, "float32") / 255 - MEAN) / DEVIATION
         if drawn[4] < 0.5:
@@ -118,7 +124,16 @@ def _decoder(size):
     return decode
 
 
-def _box(width, height, drawn):
+@contextlib.contextmanager
+def refusing(path):
+    """Names the file where Pillow finds no image, or one that is cut off."""
+    try:
+        yield
+    except (OSError, SyntaxError, ValueError) as error:
+        raise DataError("{}: found no readable image: {}".format(path, error)) from error
+
+
+def box_of(width, height, drawn):
     """What is cut from an image: (left, upper, right, lower), in pixels.
 
     Args:

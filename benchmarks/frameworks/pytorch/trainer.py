@@ -5,6 +5,7 @@ import os
 import shutil
 from functools import partial
 
+import numpy
 import torch
 from base_trainer import Base, DoesNotFit, expect_precision, optimizer_of
 from frameworks.pytorch import tuning
@@ -84,6 +85,7 @@ class Trainer(Base):
             self.adam = getattr(self.optimizer, "optim", self.optimizer)  # of stage 1: its own part
             keep_in_bf16(self.adam, device)
         self.scaler = torch.amp.GradScaler(device.type, enabled=context.precision == "fp16")
+        self.decoder, self.held = tuning.decoder(self.tuning, device), tuning.Held()
         self.batches = self.feed(self._on_device)
         self.loss = network.loss
         self.pipeline = None
@@ -98,8 +100,12 @@ class Trainer(Base):
         self.kept = []
 
     def _on_device(self, batch):
-        """A batch's tensors; images in the layout of the case."""
-        tensors = {name: torch.from_numpy(value) for name, value in batch.items()}
+        """A batch's tensors; images in the layout of the case. What lies there is copied, too."""
+        tensors = {
+            name: torch.from_numpy(x) if isinstance(x, numpy.ndarray) else torch.from_dlpack(x)
+            for name, x in batch.items()
+        }
+        there = [tensor for tensor in tensors.values() if tensor.is_cuda]
         if self.sequences:
             tensors = {name: self.sequences.cut(tensor) for name, tensor in tensors.items()}
         layouts = dict.fromkeys(tensors, torch.preserve_format)
@@ -108,10 +114,13 @@ class Trainer(Base):
             if not images:
                 raise DoesNotFit("found no images in a batch; expected some for channels_last")
             layouts.update(dict.fromkeys(images, torch.channels_last))
-        return {
-            name: tensor.to(self.device, memory_format=layouts[name])
+        placed = {
+            name: tensor.to(self.device, memory_format=layouts[name], copy=tensor.is_cuda)
             for name, tensor in tensors.items()
         }
+        if there:
+            self.held.keep(there)
+        return placed
 
     def _compress(self, params):
         """Compresses the exchange; returns the parameters without the momentum that it applies."""

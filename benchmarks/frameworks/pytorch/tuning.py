@@ -3,6 +3,8 @@
 Each is set where PyTorch's own programs set it, and `used` says after the window what really ran.
 """
 
+import collections
+
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
@@ -59,6 +61,33 @@ def attention(name):
     return sdpa_kernel(ATTENTION[name])
 
 
+def decoder(name, device):
+    """What decodes real images; None where their reader does."""
+    if name != "dali":
+        return None
+    from readers.dali import Decoder
+
+    return Decoder(device.type == "cuda")
+
+
+class Held:
+    """Batches that were decoded on the device, kept until the device has copied them.
+
+    A step drops them when the host is through with it, and DALI may decode into their memory then.
+    """
+
+    def __init__(self):
+        self._kept = collections.deque()
+
+    def keep(self, tensors):
+        """Keeps what a copy was queued of, and drops what has been copied."""
+        copied = torch.cuda.Event()
+        copied.record()
+        self._kept.append((copied, tensors))
+        while self._kept and self._kept[0][0].query():
+            self._kept.popleft()
+
+
 class Seen(TorchDispatchMode):
     """The operators of its block, and the types of what collectives reduce."""
 
@@ -82,6 +111,9 @@ def used(name, trainer):
         return name if _gathers(name, trainer.forward._get_ddp_logging_data()) else "default"
     if name in COMPILE:
         return name if _compiles(name) else "default"
+    if name == "dali":
+        # At the least the batches that steps have taken so far.
+        return name if 0 < len(trainer.data_waits_s or ()) <= trainer.decoder.decoded else "default"
     with Seen() as seen:
         trainer.step()
     if name in HOOKS:
