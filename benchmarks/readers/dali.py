@@ -1,4 +1,4 @@
-"""Images decoded by NVIDIA DALI: those that `image_folder` chooses, cut and mirrored as it draws."""
+"""Images decoded by NVIDIA DALI: those that `image_folder` chooses, cut and mirrored alike."""
 
 import collections
 import multiprocessing.pool

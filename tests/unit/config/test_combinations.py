@@ -184,6 +184,10 @@ def refusal(line: str, workload: str, **axes: object) -> str:
             {**ALONE, "tuning": "compile_max_autotune"},
             "`compiler: inductor` too",
         ),
+        *(
+            ("pytorch", workload, {**ALONE, "data": data, "tuning": "dali"}, "images from files")
+            for workload, data in (("resnet50_v1.5", "synthetic"), ("gpt2", "words"))
+        ),
         ("jax", "gpt2", {**XLA, "tuning": "ddp_fp16"}, "jax does not support tuning ddp_fp16"),
         ("pytorch", "bert_base", SHARDS, "bert_base is never split: found 2; expected 1"),
         ("pytorch", "llama", {**SHARDS, "batch_size_per_device": "max"}, "cannot hold what is"),
@@ -235,6 +239,7 @@ def test_what_trainers_cannot_run_together_is_refused(
         ("paddle2", "resnet50_v1.5", {**RANKS, "tuning": BUFFER}),
         ("paddle3", "vgg16_cifar", {**ALONE, "tuning": MERGED}),
         ("pytorch", "gpt2", {**ALONE, "tuning": "sdpa_math"}),
+        ("pytorch", "resnet50_v1.5", {**ALONE, "data": "images", "tuning": "dali"}),
         *(("jax", "gpt2", {**XLA, "shard_stage": stage}) for stage in (2, 3)),
     ],
 )

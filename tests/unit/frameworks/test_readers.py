@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 from base_trainer import Base
 from PIL import Image
-from readers import image_folder
+from readers import dali, image_folder
 from readers.files import DataError, Part
 from readers.text import Corpus
 from tests.unit.frameworks.test_data import WORKLOADS, load
@@ -151,6 +152,32 @@ def test_an_error_of_the_thread_reaches_the_step(images: Path) -> None:
     batches = trainer("resnet50_v1.5", images).feed(dict)
     with pytest.raises(DataError, match=r"class\d/\d\.png: found no readable image"):
         next(batches)
+
+
+class ByPillow:
+    """A decoder that decodes as the reader itself does."""
+
+    def batches(self, size: int, batch_size: int, chosen: Iterator[Any]) -> Iterator[Any]:
+        decode = image_folder.pillow(size)
+        for paths, drawn, labels in chosen:
+            assert len(paths) == len(drawn) == len(labels) == batch_size
+            images = np.stack([decode(*each) for each in zip(paths, drawn, strict=True)])
+            yield {"images": images, "labels": labels, "by": "the decoder"}
+
+
+def test_a_decoder_gets_the_same_images_and_numbers() -> None:
+    own, other = trainer("resnet50_v1.5"), trainer("resnet50_v1.5")
+    other.decoder = ByPillow()
+    for expected, found in zip(take(own, 5), take(other, 5), strict=True):
+        assert found.pop("by") == "the decoder"
+        assert all(np.array_equal(x, found[name]) for name, x in expected.items())
+
+
+def test_a_missing_dali_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nvidia", None)
+    said = "found no NVIDIA DALI in the environment of this line; expected it, for `tuning: dali`"
+    with pytest.raises(DataError, match=said):
+        dali.Decoder(gpu=False)
 
 
 # --- lines ---------------------------------------------------------------------------------
