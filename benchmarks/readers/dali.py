@@ -59,6 +59,7 @@ class Decoder:
                 return tuple(map(list, zip(*pool.starmap(_encoded, zip(paths, drawn)))))
 
             pipeline = self._pipeline(size, batch_size, cores, read)
+            pipeline.build()
             while True:
                 try:
                     (images,) = pipeline.run()
