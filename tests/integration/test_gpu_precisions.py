@@ -176,7 +176,7 @@ def test_pytorch_computes_in_the_modes_of_the_case(pytorch: str, tmp_path: Path)
         ("AUTOCAST.get(self.context.precision)", "None"),
         ('context.precision == "tf32"', "False"),
         ("layout = torch.channels_last\n", "pass\n"),
-        ("self.device, memory_format=layouts[name])", "self.device)"),
+        ("memory_format=layouts[name], copy", "copy"),
         ("tuning.attention(self.tuning)", 'tuning.attention("sdpa_math")'),
         (
             "make(self.model.parameters(), params, **updates)",
