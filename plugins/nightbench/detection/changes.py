@@ -52,6 +52,9 @@ HOPELESS = -2.0
 UNSURE = 7
 """Nights by which a change may have begun earlier or later than the night that shows it best."""
 
+NEGLIGIBLE = 40.0
+"""By how much the squared step of such a night falls short where it is not weighed: e^-20."""
+
 _MILLIONFOLD = math.log(1e6)
 
 
@@ -197,7 +200,8 @@ def _search(
     if likeliest is None or odds <= 0:
         return best
     first = likeliest.before.first
-    near = [n for n in map(int, np.flatnonzero(scores)) if 0 < abs(n - first) <= UNSURE]
+    likely = np.flatnonzero((scores > 0) & (scores**2 > scores[first] ** 2 - NEGLIGIBLE))
+    near = [n for n in map(int, likely) if 0 < abs(n - first) <= UNSURE]
     return odds, likeliest.averaged([evidence_at(night) for night in near])
 
 
