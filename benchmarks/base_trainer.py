@@ -11,6 +11,7 @@ import math
 import time
 
 import numpy
+from heap import keep_what_is_freed
 from readers.files import Part
 from readers.prefetch import Prefetched
 
@@ -54,6 +55,7 @@ class Base:
     """Seconds that each step so far has waited for its batch, where real data are read."""
 
     def __init__(self, context, network, data):
+        keep_what_is_freed()
         self.context = context
         self.network = network
         self.samples_per_step = context.batch_size * context.params.get("units_per_example", 1)
@@ -131,8 +133,7 @@ class Base:
     def step_again(self):
         """Runs a step on the very first batch, whose loss is then the last; returns whether it did.
 
-        Where a scale converges, the loss of one batch before and after training says whether this
-        one did.
+        Where a scale converges, that batch's loss before and after says whether this one did.
         """
         if self._fed is None or self._fed.first is None:
             return False
@@ -210,8 +211,7 @@ class Base:
     def modes_used(self):
         """Returns axis -> the value that was really used, as the framework's own state shows.
 
-        Called after the window. An axis that nothing tells of is left out: what a case asks of it
-        is then neither proved nor refuted.
+        Called after the window. Left out is an axis that nothing tells of: not proved, not refuted.
         """
         return {}
 
