@@ -34,26 +34,57 @@ _OF_GANG = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "D
 """Variables by which a framework would look for other ranks."""
 
 
-def beside(trainer, runtime, context, code, rounds):
-    """Returns rank.json's `plain`: seconds of both loops in each round, or why there are none."""
+FIRST = "NIGHTBENCH_PLAIN_FIRST"
+"""A job's variable: its loop is there before its trainer (see `early`)."""
+
+
+def early(context, code):
+    """Returns the plain loop's process, in which it has trained; None where there is none.
+
+    Of two equal processes of PyTorch the one that starts first is 2 to 3 % slower for good, unless
+    another has taken 10 GB before: it gets the memory that ended processes have left in pieces. Who
+    compares loops more closely than that lets either come first in half of the launches.
+    """
+    script = loop_of(code, context.case["framework"])
+    if script is None:
+        return None
+    loop = None
+    try:
+        gpu = context.device is not None
+        loop = Loop(sys.executable, script, code, context.case, context.params, gpu)
+        loop.seconds_of(WARMUP)
+    except LoopEnded:
+        if loop:
+            loop.__exit__()
+        return None  # `beside` meets it again, and says it
+    return loop
+
+
+def beside(trainer, runtime, context, code, rounds, loop=None):
+    """Returns rank.json's `plain`: seconds of both loops in each round, or why there are none.
+
+    `loop` is what `early` returned; otherwise it is started now.
+    """
     script = loop_of(code, context.case["framework"])
     if script is None:
         return {"why": "no plain loop is written for {}".format(context.case["framework"])}
     gpu = context.device is not None
     given = code, context.case, context.params, gpu
+    own = Own(trainer, runtime)
     try:
         if gpu and _says(script, "SHARES_A_PROCESS = True"):
             context.tell_progress()  # Nothing ends a loop in here that compiles for long.
-            return _in_turn(trainer, runtime, Here(script, Given(*given)), rounds)
-        with Loop(sys.executable, script, *given) as loop:
-            return _in_turn(trainer, runtime, loop, rounds)
+            return in_turn(own, Here(script, Given(*given)), rounds)
+        with loop or Loop(sys.executable, script, *given) as other:
+            return in_turn(own, other, rounds)
     except (LoopEnded, NotWritten) as ended:
         return {"why": str(ended)}
 
 
-def _in_turn(trainer, runtime, loop, rounds):
+def in_turn(own, loop, rounds):
+    """Returns the steps of a turn, and the seconds of both loops in each round."""
     loop.seconds_of(WARMUP)
-    lap_s = _seconds_of(trainer, runtime, WARMUP) / WARMUP
+    lap_s = own.seconds_of(WARMUP) / WARMUP
     steps = max(FEWEST, min(MOST, math.ceil(SECONDS / max(lap_s, 1e-6))))
     found, began_s = [], time.monotonic()
     for number in range(rounds):
@@ -61,20 +92,26 @@ def _in_turn(trainer, runtime, loop, rounds):
         if number >= LEAST and taken_s * (number + 1) / number > min(MOST_S, loop.end_s - began_s):
             break
         turns = {}
-        for name in ("own", "plain") if number % 2 == 0 else ("plain", "own"):
-            own = name == "own"
-            turns[name] = _seconds_of(trainer, runtime, steps) if own else loop.seconds_of(steps)
-        found.append([turns["own"], turns["plain"]])
+        for each in (own, loop) if number % 2 == 0 else (loop, own):
+            turns[each] = each.seconds_of(steps)
+        found.append([turns[own], turns[loop]])
     return {"steps": steps, "rounds": found}
 
 
-def _seconds_of(trainer, runtime, steps):
-    runtime.device_sync()
-    began_s = time.perf_counter()
-    for _ in range(steps):
-        trainer.step()
-    runtime.device_sync()
-    return time.perf_counter() - began_s
+class Own:
+    """The trainer of this process, as a loop."""
+
+    def __init__(self, trainer, runtime):
+        self._trainer, self._runtime = trainer, runtime
+
+    def seconds_of(self, steps):
+        """Trains so many steps; returns what they took."""
+        self._runtime.device_sync()
+        began_s = time.perf_counter()
+        for _ in range(steps):
+            self._trainer.step()
+        self._runtime.device_sync()
+        return time.perf_counter() - began_s
 
 
 def loop_of(code, line):

@@ -27,7 +27,7 @@ import time
 from batch_search import MAX, largest_batch
 from extras import extra_of
 from measure import loss_summary, measure
-from plain import beside
+from plain import FIRST, beside, early
 from profiling import profile
 from recorder import Recorder
 from wrappers import Slowed
@@ -199,6 +199,7 @@ def main():
     if profiled_steps or rounds:
         # No figure of this job enters a history: NCCL may say in the window what it chooses.
         environ.setdefault("NCCL_DEBUG_SUBSYS", "INIT,NET,TUNING")
+    loop = early(context, code) if rounds and FIRST in job["env"] else None
     searched = context.measured and context.batch_size == MAX
     if searched:
         context.batch_size = largest_batch(context, code, folder, lambda: recorder.phase("search"))
@@ -279,7 +280,7 @@ def main():
     if profiled_steps:
         rank["profile"] = profile(trainer, runtime, profiled_steps)
     if rounds:
-        rank["plain"] = beside(trainer, runtime, context, code, rounds)
+        rank["plain"] = beside(trainer, runtime, context, code, rounds, loop)
     write_json(os.path.join(folder, "rank.json"), rank)
     runtime.shutdown()
     recorder.close()

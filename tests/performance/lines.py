@@ -1,6 +1,6 @@
 """Each line's loop beside a plain loop of its framework: same model, same flags, same core.
 
-python -m tests.performance lines [--lines pytorch,paddle3] [--modes all] [--rounds 5] [--node DIR]
+python -m tests.performance lines [--lines pytorch,paddle3] [--modes all] [--rounds 6] [--node DIR]
 
 The plain loop, `plain_loop.py` of the line or its API, is written as the framework's own examples
 write theirs; `nightbench accept` measures by it, too (benchmarks/plain.py). Rounds alternate which
@@ -14,7 +14,10 @@ executions, compilers and layouts that the device has; or some modes, by their a
         --scale full --batch-size 128 --modes "default,precision bf16 layout channels_last"
 
 `--turns 30`: instead, in each round the two take so many turns of a quarter second, as in
-`nightbench accept`, and its figure is their median. Work of others then disturbs both alike.
+`nightbench accept`, and its figure is their median. Work of others then disturbs both alike. The
+first to start gets the worse memory (`early` in benchmarks/plain.py): it is the loop in every
+second round, and rounds are even. `--control`: another plain loop in place of the trainer; what it
+is beside its like is chance, and no trainer can be told from its loop by less.
 
 `--gpu` is for the first GPU of this machine, where the processes run on all cores.
 
@@ -35,6 +38,7 @@ import shlex
 import statistics
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -114,16 +118,47 @@ def plain(python: str, line: str, mode: str, given: argparse.Namespace) -> float
 
 
 def in_turns(
-    python: str, line: str, mode: str, given: argparse.Namespace
+    python: str, line: str, mode: str, given: argparse.Namespace, loop_first: bool
 ) -> list[tuple[float, float]]:
     """Seconds of a step of the rank and of the plain loop, in each turn as `accept` takes them."""
+    from plain import FIRST
+
     job = job_in(line, mode, given)
     job["protocol"] = {"warmup_steps": WARMUP, "measured_steps": FEWEST, "min_seconds": 0}
     job["run_id"] = "acceptance-lines"
     job["env"]["NIGHTBENCH_PLAIN_ROUNDS"] = str(given.turns)
+    if loop_first:
+        job["env"][FIRST] = "1"
     with tempfile.TemporaryDirectory() as folder:
         (rank,) = run_gang(Path(folder), job, python)
-    found = rank["plain"]
+    return steps_of(rank["plain"])
+
+
+def of_two_loops(
+    python: str, line: str, mode: str, given: argparse.Namespace, other_first: bool
+) -> list[tuple[float, float]]:
+    """The same of two processes of the plain loop."""
+    from plain import Loop, in_turn, loop_of
+
+    os.environ["OMP_NUM_THREADS"] = "1"
+    job, code = job_in(line, mode, given), str(BENCHMARKS)
+    what = loop_of(code, line), code, job["case"], job["workload"]["params"], given.gpu
+    with ExitStack() as started:
+        loops = []
+        for _ in range(2):
+            loops.append(started.enter_context(Loop(python, *what, limit_s=900.0)))
+            loops[-1].seconds_of(WARMUP)
+        if other_first:
+            loops.reverse()
+        return steps_of(in_turn(*loops, given.turns))
+
+
+def steps_of(found: dict[str, Any]) -> list[tuple[float, float]]:
+    """Seconds of a step of both in each turn, of what they took together.
+
+    Raises:
+        LookupError: there are none.
+    """
     if "why" in found:
         raise LookupError(found["why"])
     return [(own / found["steps"], plain / found["steps"]) for own, plain in found["rounds"]]
@@ -137,17 +172,19 @@ def ratios(python: str, line: str, mode: str, given: argparse.Namespace) -> list
     """
     found = []
     for number in range(given.rounds):
+        plain_first = number % 2 == 1
         if given.turns:
-            turns = in_turns(python, line, mode, given)
+            take = of_two_loops if given.control else in_turns
+            turns = take(python, line, mode, given, plain_first)
         else:
-            order: list[Any] = [ours, plain] if number % 2 == 0 else [plain, ours]
+            order: list[Any] = [plain, ours] if plain_first else [ours, plain]
             seconds = {run.__name__: run(python, line, mode, given) for run in order}
             turns = [(seconds["ours"], seconds["plain"])]
         found.append(statistics.median(plain / own for own, plain in turns))
         own_s, plain_s = (statistics.median(each) for each in zip(*turns, strict=True))
         print(
-            f"{line} {mode} round {number + 1}: {found[-1]:.3f}, steps of {own_s * 1e3:.3g} ms "
-            f"beside {plain_s * 1e3:.3g}",
+            f"{line} {mode} round {number + 1}: {found[-1]:.3f}, steps of {own_s * 1e3:.4g} ms "
+            f"beside {plain_s * 1e3:.4g}{', which came first' if plain_first else ''}",
             flush=True,
         )
     return found
@@ -168,8 +205,9 @@ def main(words: list[str]) -> int:
     options.add_argument("--batch-size", type=int, default=4)
     options.add_argument("--scale", help="of the workload (its smallest)")
     options.add_argument("--gpu", action="store_true", help="on this machine's first GPU")
-    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--rounds", type=int, default=6)
     options.add_argument("--turns", type=int, help="of both in each round, a quarter second each")
+    options.add_argument("--control", action="store_true", help="two plain loops (see above)")
     options.add_argument("--seconds", type=float, default=10.0, help="of each process in a round")
     options.add_argument("--node", type=Path, help="root of a node's environments (a new one)")
     options.add_argument("--python", help="interpreter of an environment that is there already")
@@ -177,6 +215,10 @@ def main(words: list[str]) -> int:
     given = options.parse_args(words)
     if given.turns and given.loop:
         options.error("--turns: found --loop; expected the plain loop of the line")
+    if given.turns and given.rounds % 2:
+        options.error(f"--rounds: found {given.rounds}; expected an even number with --turns")
+    if given.control and not given.turns:
+        options.error("--control: expected --turns")
     for mode in given.modes.split(","):
         words = mode.split()
         if not words or (given.modes != "all" and mode != "default" and len(words) % 2):
@@ -199,8 +241,9 @@ def main(words: list[str]) -> int:
                     continue
                 middle = statistics.median(found)
                 good = good and middle >= 0.99
+                what = f"{given.workload}{', another loop' if given.control else ''}"
                 print(
-                    f"{line:12} {mode:20} {given.workload}: {middle:.3f} of the plain "
+                    f"{line:12} {mode:20} {what}: {middle:.3f} of the plain "
                     f"loop's throughput, {min(found):.3f} to {max(found):.3f} in {given.rounds} "
                     f"rounds, load average {os.getloadavg()[1]:.1f}",
                     flush=True,

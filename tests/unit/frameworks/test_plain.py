@@ -136,6 +136,26 @@ def test_a_loop_that_died_between_two_questions_loses_no_measurement(code: Path)
     assert "ended with code -9" in plain.beside(ending, ending, context, str(code), 3)["why"]
 
 
+def test_a_loop_that_came_first_takes_the_turns(
+    code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = SimpleNamespace(case=CASE, params={"optimizer": "sgd"}, device=None)
+    loop = plain.early(context, str(code))
+    assert loop is not None
+    assert loop.loss == plain.WARMUP, "its memory is that of its steps"
+    monkeypatch.setattr(plain, "Loop", None)
+    both = Counted()
+    assert len(plain.beside(both, both, context, str(code), 3, loop)["rounds"]) == 3
+    assert loop._process.returncode is not None
+
+
+def test_what_could_not_come_first_is_said_by_the_turns(code: Path) -> None:
+    context = SimpleNamespace(case=CASE, params={"optimizer": "adam"}, device=None)
+    assert plain.early(context, str(code)) is None
+    (code / "frameworks/line/plain_loop.py").unlink()
+    assert plain.early(context, str(code)) is None
+
+
 def test_a_loop_counts_its_own_steps(code: Path) -> None:
     script = plain.loop_of(str(code), "line")
     with plain.Loop(sys.executable, script, str(code), CASE, {"optimizer": "sgd"}, False) as loop:
