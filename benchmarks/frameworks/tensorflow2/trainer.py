@@ -53,12 +53,14 @@ class RankTrainer(Base):
         if context.precision == "fp16":
             self.loss_scale, self.good_steps = tf.Variable(FIRST_SCALE), tf.Variable(0)
 
+        xla, eager = context.case["compiler"] == "xla", context.case["execution"] == "eager"
         # Collectives are no part of what XLA compiles.
-        if context.case["compiler"] == "xla":
+        whole = not (eager or context.grouped)
+        if xla and not whole:
             self._backward = tf.function(self._backward, jit_compile=True)
             self._update = tf.function(self._update, jit_compile=True)
-        eager = context.case["execution"] == "eager"
-        self.train = self._train if eager else tf.function(self._train)
+        self.train = self._train if eager else tf.function(self._train, jit_compile=xla and whole)
+        self.compiled = [self.train] if whole else [self._backward, self._update]
 
     def _on_device(self, batch):
         return {name: self._cast(value) for name, value in channels_last.batch(batch).items()}
@@ -133,9 +135,8 @@ class RankTrainer(Base):
         Where XLA must, TensorFlow raises what it cannot compile, and runs nothing otherwise.
         """
         graph = hasattr(self.train, "get_concrete_function")
-        steps = [self._backward, self._update]
-        compiled = all(getattr(step, "_jit_compile", None) for step in steps)
-        traced = compiled and all(step.experimental_get_tracing_count() for step in steps)
+        compiled = all(getattr(step, "_jit_compile", None) for step in self.compiled)
+        traced = compiled and all(step.experimental_get_tracing_count() for step in self.compiled)
         return {
             "execution": "default" if graph else "eager",
             "compiler": "xla" if traced else "none",

@@ -20,10 +20,11 @@ CODE, *JOBS = sys.argv[1:]
 
 def graph_of(trainer):
     """Types by operator, and the functions that XLA must compile."""
-    definition = trainer.train.get_concrete_function(next(trainer.batches)).graph.as_graph_def()
+    step = trainer.train.get_concrete_function(next(trainer.batches))
+    definition = step.graph.as_graph_def()
     types, compiled = collections.defaultdict(set), set()
     nodes = list(definition.node)
-    for function in definition.library.function:
+    for function in [step.function_def, *definition.library.function]:
         nodes.extend(function.node_def)
         if function.attr["_XlaMustCompile"].b:
             compiled.add(
