@@ -27,6 +27,7 @@ from nightbench.testkit.cell_tests import (
     test_two_ranks_pass_every_check,
 )
 from nightbench.testkit.cells import (
+    TOLERANCES,
     FirstStep,
     TrainedCell,
     cells,
@@ -111,8 +112,9 @@ def held(cell: TrainedCell) -> Any:
     return pytest.param(cell, id=str(cell), marks=marks)
 
 
-def hold_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert "\n".join(differences(one, other)) == ""
+def hold_equal(workload: str, one: dict[str, Any], other: dict[str, Any]) -> None:
+    tolerance = TOLERANCES.get(workload, TrainedCell.tolerance)
+    assert "\n".join(differences(one, other, tolerance)) == ""
 
 
 @pytest.mark.slow
@@ -129,7 +131,7 @@ def test_real_data_are_the_same_for_every_line(
     line: str, workload: str, other: str, first_step: FirstStep
 ) -> None:
     words = (workload, "--data", "sample")
-    hold_equal(first_step(line, *words), first_step(other, *words))
+    hold_equal(workload, first_step(line, *words), first_step(other, *words))
     assert first_step(line, *words)["loss"] != first_step(line, workload)["loss"]
 
 
@@ -147,7 +149,7 @@ def test_compiler_and_layout_leave_the_work_as_it_is(
     line: str, workload: str, axis: str, value: str, first_step: FirstStep
 ) -> None:
     found = first_step(line, workload, f"--{axis}", value)
-    hold_equal(first_step(line, workload), found)
+    hold_equal(workload, first_step(line, workload), found)
 
 
 @pytest.mark.slow
@@ -237,7 +239,7 @@ def test_the_program_of_servers_is_the_same_network(
     assert asked in text
     trainer.write_text(text.replace(asked, "served = True"), encoding="utf-8")
     program = run_first_step(interpreter("paddle2"), "paddle2", "ctr_dnn", (), code)
-    hold_equal(program, first_step("paddle2", "ctr_dnn"))
+    hold_equal("ctr_dnn", program, first_step("paddle2", "ctr_dnn"))
 
 
 @pytest.mark.slow
