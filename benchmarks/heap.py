@@ -11,7 +11,7 @@ def keep_what_is_freed():
 
     It gives the end of its heap back where twice the largest mapped block that was ever freed lies
     unused there. By blocks of initial weights that was 38 MB for ResNet-50: in half of the launches
-    of PyTorch's trainer each step gave as much back, and had it again by 9,000 page faults, a tenth
-    of its time. Now it is 64 MB, the most; larger networks have that anyhow.
+    of PyTorch's trainer each step gave as much back, and had it again by page faults. Now it is
+    64 MB, the most; larger networks have that anyhow.
     """
     numpy.empty(LARGEST_KEPT, dtype="uint8")

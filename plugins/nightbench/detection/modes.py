@@ -26,10 +26,9 @@ LEVEL = 20
 CLEAR, SMALLEST = 3.0, 0.005
 """Standard errors, and the relative size, from which nodes are modes."""
 
-
-HELD, KNOWN, BESIDE = 14, 3, 3
+HELD, KNOWN, EARLY, LATE = 14, 3, 1, 3
 """Nights that a series stays on other nodes before what began there is a change of its own; moves
-between the two from which on it is one at once; nights by which its date may be wrong."""
+between the two from which on it is one at once; nights by which its date may be early or late."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class NewStay:
 
     def holds(self, first: int) -> bool:
         """Return whether a change from a night on may be what the nodes differ by."""
-        return abs(first - self.first) <= BESIDE
+        return -EARLY <= first - self.first <= LATE
 
 
 def new_stay(points: Sequence[HistoryPoint], nodes: Mapping[str, Sequence[str]]) -> NewStay | None:

@@ -92,7 +92,8 @@ def test_what_begins_with_other_nodes_is_a_change_once_it_has_lasted():
 @pytest.mark.parametrize(
     ("stays", "since"),
     [
-        ([("gpu02", 40), ("gpu01", 12)], 47),  # five nights after the move
+        ([("gpu02", 40), ("gpu01", 12)], 47),  # seven nights after the move
+        ([("gpu02", 40), ("gpu01", 4)], 37),  # three nights before it
         ([("gpu02", 20), ("gpu01", 2)] * 4 + [("gpu02", 6)], 88),  # it has come and gone often
         ([("gpu02", 50)], 44),
     ],
