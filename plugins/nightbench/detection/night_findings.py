@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nightbench.detection.changes import FEWEST, Change, examine_last_night
+from nightbench.detection.changes import Change, examine_last_night
 from nightbench.detection.drift import Drift, drift_of
 from nightbench.detection.evidence import REFERENCE
 from nightbench.detection.levels import estimate_level
@@ -75,8 +75,7 @@ def findings_of(night: NightNumbers) -> NightFindings:
         series = night.comparable.series
         if night.with_smallest:
             before = window_before_a_week(series.part(0, len(series) - 1))
-            if len(before) >= FEWEST:
-                past = estimate_level(before)
+            past = estimate_level(before)
             smallest = smallest_slowdown(before, night.reported_from, night.siblings, past)
         examined = examine_last_night(series, night.comparable.known, night.siblings)
         change = _of_tonight(examined.changes, series, night) if examined else None
