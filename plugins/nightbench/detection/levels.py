@@ -1,10 +1,11 @@
 """Estimates the levels, the weekly pattern and the noise of a series' past.
 
-ruptures (`KernelCPD`, exact, in C) proposes change points on winsorised values. A short stay at
+An exact search proposes change points on winsorised values (`cheapest_partition`). A short stay at
 another level is merged into the level around it, so that a series that jumps between two modes
 has one level and much noise. Changes within the last nights are left to `evidence`.
 """
 
+import functools
 import itertools
 import math
 from dataclasses import dataclass
@@ -107,11 +108,42 @@ def propose(calm: Floats, sigma: float) -> list[int]:
     n = len(calm)
     if n < 2 * SHORTEST:
         return [0, n]
-    from ruptures import KernelCPD  # with it comes most of SciPy: over a second
+    return cheapest_partition(calm / sigma, PENALTY * math.log(max(n, 10)))
 
-    search = KernelCPD(kernel="linear", min_size=SHORTEST, jump=1)
-    found = search.fit((calm / sigma).reshape(-1, 1)).predict(pen=PENALTY * math.log(max(n, 10)))
-    return [0, *(int(i) for i in found)]
+
+def cheapest_partition(values: Floats, penalty: float) -> list[int]:
+    """Return the boundaries of the segments that cost least, from 0 to the number of values.
+
+    A segment costs the sum of squared distances from its mean, and each but the first `penalty`.
+    No segment is shorter than `SHORTEST`. The search is exact: optimal partitioning (Jackson et al.
+    2005), in time and memory proportional to the square of the number of values.
+    """
+    n = len(values)
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    # A segment costs the sum of its squares less this: squares are the same in all partitions.
+    saved = np.subtract.outer(sums, sums)
+    saved *= saved
+    saved *= _inverse_lengths(-(-(n + 1) // 64) * 64)[: n + 1, : n + 1]
+    best = np.full(n + 1, -np.inf)
+    best[0] = penalty
+    start_of = [0] * (n + 1)
+    for stop in range(SHORTEST, n + 1):
+        starts = stop - SHORTEST + 1
+        total = saved[stop, :starts]
+        total += best[:starts]
+        start_of[stop] = int(total.argmax())
+        best[stop] = total[start_of[stop]] - penalty
+    found = [n]
+    while found[-1] > 0:
+        found.append(start_of[found[-1]])
+    return found[::-1]
+
+
+@functools.lru_cache(maxsize=4)
+def _inverse_lengths(size: int) -> Floats:
+    """Return 1 / (stop - start) in row `stop` and column `start`; 0 where no segment lies."""
+    length = np.subtract.outer(np.arange(size), np.arange(size))
+    return np.divide(1.0, length, where=length > 0, out=np.zeros((size, size)))
 
 
 def merge(values: Floats, breaks: list[int], sigma: float) -> list[tuple[int, int, float]]:

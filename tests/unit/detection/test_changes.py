@@ -1,5 +1,6 @@
 """Changes of seeded series, and that what is said of a night depends on the past alone."""
 
+import itertools
 import random
 from dataclasses import replace
 
@@ -12,11 +13,40 @@ from nightbench.detection.changes import LOOK_BACK, changes_of_last_night
 from nightbench.detection.drift import drift_of
 from nightbench.detection.evidence import evidence_of, nights_before
 from nightbench.detection.followers import Follower, Followers, find_changes
-from nightbench.detection.levels import estimate_level
+from nightbench.detection.levels import SHORTEST, cheapest_partition, estimate_level
 from nightbench.detection.series import series_from
 
 DAY = 86400
 FIRST = 20_000 * DAY + 7200
+
+
+def cost(values, bounds, penalty):
+    parts = [values[a:b] for a, b in itertools.pairwise(bounds)]
+    return sum(((part - part.mean()) ** 2).sum() for part in parts) + penalty * (len(parts) - 1)
+
+
+def partitions(n):
+    """All ways to cut n values into segments of at least SHORTEST."""
+    for count in range(n // SHORTEST):
+        for inner in itertools.combinations(range(SHORTEST, n - SHORTEST + 1), count):
+            bounds = [0, *inner, n]
+            if all(b - a >= SHORTEST for a, b in itertools.pairwise(bounds)):
+                yield bounds
+
+
+@given(st.lists(st.integers(-30, 30), min_size=2 * SHORTEST, max_size=14), st.floats(0.1, 200))
+@settings(max_examples=60)
+def test_no_other_partition_is_cheaper(steps, penalty):
+    values = np.array(steps, float)
+    found = cheapest_partition(values, penalty)
+    assert found in list(partitions(len(values)))
+    least = min(cost(values, bounds, penalty) for bounds in partitions(len(values)))
+    assert cost(values, found, penalty) == pytest.approx(least)
+
+
+def test_a_partition_finds_steps_in_a_long_series():
+    values = np.array(noisy([100] * 130 + [90] * 70 + [100] * 3)) / 1.0
+    assert cheapest_partition(values, 50.0) == [0, 130, 200, 203]
 
 
 def series_of(values, within=None):
