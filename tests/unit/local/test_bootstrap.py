@@ -82,22 +82,57 @@ def test_every_locked_package_has_a_hash() -> None:
         assert [line for line in pinned if "--hash=sha256:" not in line] == []
 
 
-def test_setup_says_when_no_fitting_python_answers(tmp_path: Path) -> None:
-    # A PATH with a python3 of the wrong version, as an old distribution has it.
-    fake = tmp_path / "python3"
-    fake.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "Python 3.9.2" && exit 0\nexit 1\n')
-    fake.chmod(0o755)
+def _fake_python(path: Path, minor: int, ensurepip: bool = True) -> None:
+    """An interpreter that answers as `python3.<minor>`, and prints its name to run bootstrap.py."""
+    rank = minor + (100 if ensurepip else 0)
+    answer = f"echo {rank}" if 11 <= minor <= 14 else "exit 1"
+    path.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && echo "Python 3.{minor}.2" && exit 0\n'
+        f'case "$*" in *bootstrap.py*) echo "{path.name} runs $3";; *) {answer};; esac\n'
+    )
+    path.chmod(0o755)
+
+
+def _setup(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run tools/setup with the interpreters of a folder alone."""
     script = (REPO / "tools" / "setup").read_text().replace("/usr/bin/python3", "/nowhere/python3")
-    (tmp_path / "setup").write_text(script)
-    outcome = subprocess.run(
-        ["/bin/sh", str(tmp_path / "setup")],
-        env={"PATH": f"{tmp_path}:/bin-none"},
+    (folder / "setup").write_text(script)
+    path = f"{folder}:/bin-none"
+    # The script finds bootstrap.py by `dirname`.
+    (folder / "dirname").write_text("#!/bin/sh\necho " + str(folder) + "\n")
+    (folder / "dirname").chmod(0o755)
+    return subprocess.run(
+        ["/bin/sh", str(folder / "setup"), *words],
+        env={"PATH": path},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_setup_says_when_no_fitting_python_answers(tmp_path: Path) -> None:
+    # As an old distribution has it.
+    _fake_python(tmp_path / "python3", 9)
+    outcome = _setup(tmp_path)
     assert outcome.returncode == 1
-    assert "NIGHTBENCH_PYTHON=" in outcome.stderr
+    assert "found: Python 3.9.2" in outcome.stderr
+    for advice in ("apt-get install python3 python3-venv", "deadsnakes", "uv python install"):
+        assert advice in outcome.stderr
+
+
+def test_setup_takes_the_newest_python_that_makes_environments(tmp_path: Path) -> None:
+    _fake_python(tmp_path / "python3", 11)
+    _fake_python(tmp_path / "python3.12", 12)
+    _fake_python(tmp_path / "python3.13", 13)
+    _fake_python(tmp_path / "python3.14", 14, ensurepip=False)
+    outcome = _setup(tmp_path, "--force")
+    assert outcome.stdout == "python3.13 runs --force\n"
+    for newer in ("python3.12", "python3.13"):
+        (tmp_path / newer).unlink()
+    assert _setup(tmp_path, "--force").stdout == "python3 runs --force\n"
+    (tmp_path / "python3").unlink()
+    # It says what is missing (ensurepip) better than that there is no Python.
+    assert _setup(tmp_path, "--force").stdout == "python3.14 runs --force\n"
 
 
 def test_setup_does_not_replace_a_python_that_was_named(tmp_path: Path) -> None:
