@@ -18,7 +18,7 @@ RESOLVED = ("uv", "control", "analysis", "s3", "celery", "kubernetes", "dev")
 
 
 def make_locks(uv: Path, env: Mapping[str, str], log: Path, upgrade: bool = False) -> None:
-    """Resolve requirements/*.in again, for Python 3.11 and 3.12 at once, with hashes.
+    """Resolve requirements/*.in again, for Python 3.11 to 3.14 at once, with hashes.
 
     What is locked stays at its version, as far as the .in files allow, unless `upgrade`. Locks are
     replaced once all were resolved: they constrain each other.
