@@ -11,13 +11,11 @@ from typing import Any, Mapping
 
 from nodeside import packages
 from nodeside.files import read_text, utc_now
+from nodeside.processor import cpu_description
 from nodeside.shell import answer
 from nodeside.telemetry import memory
 
 SCHEMA = "nightbench.fingerprint/1"
-_FLAGS = frozenset(("sse4_2", "avx", "avx2", "fma", "f16c", "sve", "asimd")) | frozenset(
-    ("avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8")
-)
 
 
 def fingerprint(
@@ -103,34 +101,6 @@ def _shipped(code: str) -> list[str]:
             if not name.startswith(".") and not name.endswith((".pyc", ".pyo")):
                 found.append(os.path.relpath(os.path.join(folder, name), code))
     return found
-
-
-def cpu_description() -> dict[str, Any]:
-    """Return model, sockets, cores, threads, and the relevant instruction sets."""
-    model, flags, sockets, cores, threads = platform.machine(), set(), set(), set(), 0
-    socket = "0"
-    with open("/proc/cpuinfo") as handle:
-        for line in handle:
-            key, _, value = (part.strip() for part in line.partition(":"))
-            if key == "model name":
-                model = value
-            elif key == "processor":
-                threads += 1
-            elif key == "physical id":
-                socket = value
-                sockets.add(value)
-            elif key == "core id":
-                cores.add((socket, value))
-            elif key in ("flags", "Features"):
-                flags.update(value.split())
-    return {
-        "model": model,
-        "machine": platform.machine(),
-        "sockets": len(sockets) or 1,
-        "cores": len(cores) or threads,
-        "threads": threads,
-        "flags": sorted(_FLAGS & flags),
-    }
 
 
 def _numa_nodes() -> list[dict[str, Any]]:

@@ -10,10 +10,10 @@ from typing import Any, Mapping, Sequence
 from nodeside import control_measurements, gpus, system
 from nodeside.doctor import environments, interpreters_of, why_not_writable
 from nodeside.files import boot_id
-from nodeside.fingerprint import cpu_description
 from nodeside.interpreters import any_uv
 from nodeside.locks import current_holders
 from nodeside.neighbours import CpuMeter
+from nodeside.processor import cpu_description
 from nodeside.sweep import sweep
 
 SCHEMA = "nightbench.preflight/1"
