@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import platform
 import shutil
 import sys
 from typing import Iterator, Mapping
@@ -55,7 +56,8 @@ def _candidates(series: str, uv: str | None, env: Mapping[str, str]) -> Iterator
 
 
 def any_uv(root: str) -> str | None:
-    """Return a uv binary: the newest that was shipped, or one on PATH."""
-    shipped = glob.glob(os.path.join(glob.escape(root), "tools", "uv-*"))
+    """Return a uv binary: the newest that was shipped for this machine, or one on PATH."""
+    pattern = "uv-*-{}".format(platform.machine())
+    shipped = glob.glob(os.path.join(glob.escape(root), "tools", pattern))
     runnable = [path for path in shipped if os.access(path, os.X_OK)]
     return max(runnable, key=os.path.getmtime) if runnable else shutil.which("uv")

@@ -181,6 +181,9 @@ class NodeFile(StrictModel):
     """Indices or UUIDs of the GPUs that may be used; all unless given."""
     env: v.Env = Field({})
     """Environment of this node's processes."""
+    machine: Literal["x86_64", "aarch64"] | None = None
+    """CPU architecture, as `uname -m` prints it. With it plans name lines without wheels for it, and
+    a gang is placed on nodes of one architecture; needed if a cluster has both."""
 
 
 class DevicesFile(StrictModel):

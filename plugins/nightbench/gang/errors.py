@@ -89,6 +89,10 @@ class EnvironmentUnavailable(NodeError, code=ReasonCode.ENVIRONMENT_UNAVAILABLE)
     """The framework's environment cannot be built on the node; the message says how to get it."""
 
 
+class MachinesDiffer(EnvironmentUnavailable, code=ReasonCode.MACHINES_DIFFER):
+    """The node has another CPU architecture than the gang's lead, or than its cluster states."""
+
+
 class AgentCrashed(RemoteFailure):
     """agent.py ended with a traceback: a defect of it, or of what was shipped beside it."""
 

@@ -99,9 +99,9 @@ class Layout:
         """Return the folder of the shipped tree."""
         return posixpath.join(self.root, "code", digest[:CODE_DIGITS])
 
-    def uv(self, version: str) -> str:
-        """Return the path of the shipped uv binary."""
-        return posixpath.join(self.root, "tools", f"uv-{version}")
+    def uv(self, version: str, machine: str) -> str:
+        """Return the path of the shipped uv binary: nodes of two machines may share the root."""
+        return posixpath.join(self.root, "tools", f"uv-{version}-{machine}")
 
     def wheel(self, digest: str, name: str) -> str:
         """Return the path of a shipped wheel."""

@@ -13,10 +13,16 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from nightbench.core.model import Cluster, EnvironmentPolicy, JobSpec, Node, reasons_from_json
-from nightbench.gang.errors import Cancelled, EnvironmentUnavailable, GangError, RemoteFailure
+from nightbench.gang.errors import (
+    Cancelled,
+    EnvironmentUnavailable,
+    GangError,
+    MachinesDiffer,
+    RemoteFailure,
+)
 from nightbench.gang.node_access import Agent, connections, on_all, repeated_option
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
-from nightbench.gang.shipping import Shipment, Shipped, machine_of, ship, ship_agent
+from nightbench.gang.shipping import Shipment, Shipped, ship, ship_agent
 from nightbench.gang.ssh_connection import OnLine
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
@@ -82,11 +88,34 @@ async def _prepare(
             f"{shipment.code_digest()[:12]}, planned with {job.code_digest[:12]}. Start a new run"
         )
     async with connections(job.nodes, targets) as transports:
-        await on_all(transport.home() for transport in transports.values())
+        await _refuse_other_machines(job, transports)
         await on_all(
             _prepare_node(job, node.name, transports[node.name], shipment, on_event)
             for node in job.nodes
         )
+
+
+async def _refuse_other_machines(job: JobSpec, transports: Mapping[str, SshTransport]) -> None:
+    """Reach all nodes of a gang, and compare their CPU architectures.
+
+    Raises:
+        MachinesDiffer: they are not one, or not the one that the cluster's file states.
+    """
+    found = await on_all(transports[node.name].machine() for node in job.nodes)
+    for node, machine in zip(job.nodes, found, strict=True):
+        if node.machine not in (None, machine):
+            raise MachinesDiffer.of(
+                transports[node.name],
+                f"it is {machine}, and the file of cluster {job.cluster} states `machine: "
+                f"{node.machine}`: correct it there",
+            )
+        if machine != found[0]:
+            raise MachinesDiffer.of(
+                transports[node.name],
+                f"it is {machine}, and {job.nodes[0].name} is {found[0]}: a gang needs nodes of "
+                "one CPU architecture. State `machine` with all nodes in the file of cluster "
+                f"{job.cluster}: then each gang is placed on nodes of one",
+            )
 
 
 async def build_environment(
@@ -98,7 +127,7 @@ async def build_environment(
         NodeError: the first node that failed, after all have been tried.
     """
     async with connections(job.nodes, targets) as transports:
-        await on_all(transport.home() for transport in transports.values())
+        await _refuse_other_machines(job, transports)
         await on_all(_environment_on(each, job, shipment, ignore) for each in transports.values())
 
 
@@ -144,7 +173,7 @@ async def _wheels_to_ship(
     series, package, lock = line_of(shipment.benchmarks, build.line, build.variant)
     version = build.version if build.source == "index" else None
     packages = packages_of(lock, package, version, replaced=build.source == "wheel")
-    machine = await machine_of(transport)
+    machine = await transport.machine()
     try:
         return await asyncio.to_thread(choose_wheels, wheelhouse, packages, series, machine)
     except GangError as error:
@@ -277,7 +306,7 @@ async def installable_versions(
     async with connections([node], targets) as transports:
         transport = transports[node.name]
         await transport.home()
-        machine = await machine_of(transport)
+        machine = await transport.machine()
         if shipment.wheelhouse is not None:
             files = [{"name": path.name} for path in shipment.wheelhouse.glob("*.whl")]
             found = versions_of(files, package, series, machine)

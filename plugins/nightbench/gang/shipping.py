@@ -18,10 +18,16 @@ from nightbench.config.locations import uv_binary
 from nightbench.core.code_digest import code_digest, file_digest, shipped_files
 from nightbench.core.errors import UserError
 from nightbench.core.model import EnvironmentPolicy
-from nightbench.gang.errors import NodeUnreachable, remote_failure
+from nightbench.gang.errors import (
+    EnvironmentUnavailable,
+    GangError,
+    NodeUnreachable,
+    remote_failure,
+)
 from nightbench.gang.node_access import Agent, Layout, require_python
 from nightbench.gang.progress import GangEvent, OnEvent
 from nightbench.gang.ssh_transport import SshTransport
+from nightbench.gang.uv_binary import uv_for
 from nightbench.gang.wheels import Wheel
 
 CLAIM_BYTES = 1_000_000
@@ -40,7 +46,7 @@ class Shipment:
     benchmarks: Path
     """The `benchmarks/` folder."""
     uv: Path | None = None
-    """The uv binary for the nodes; None where they have their own."""
+    """This machine's uv binary, for nodes of its architecture; None where they have their own."""
     uv_version: str = ""
     wheelhouse: Path | None = None
     """Folder of wheels for nodes without an index."""
@@ -120,13 +126,20 @@ async def ship(
     Raises:
         RemoteFailure: no interpreter, no rights, or an archive that does not unpack.
         DiskFull: no room.
+        EnvironmentUnavailable: there is no uv for the node's machine.
     """
     agent = await ship_agent(transport, policy, shipment, on_event)
     layout, uv, uploaded = agent.layout, None, None
     if with_uv and shipment.uv is not None:
-        uv = layout.uv(shipment.uv_version)
-        digest = await asyncio.to_thread(file_digest, shipment.uv)
-        await _put(transport, shipment.uv, uv, 0o755, on_event, digest)
+        machine, version = await transport.machine(), shipment.uv_version
+        choice = machine, shipment.uv, version, shipment.wheelhouse
+        try:
+            binary = await asyncio.to_thread(uv_for, *choice)
+        except GangError as error:
+            raise EnvironmentUnavailable.of(transport, str(error)) from error
+        uv = layout.uv(version, machine)
+        digest = await asyncio.to_thread(file_digest, binary)
+        await _put(transport, binary, uv, 0o755, on_event, digest)
     if wheel is not None:
         digest = await asyncio.to_thread(file_digest, wheel)
         uploaded = layout.wheel(digest, wheel.name)
@@ -137,12 +150,6 @@ async def ship(
         # `clean` removes what was not used for long: the age of a folder counts from its last use.
         await transport.run(["touch", "-c", *sorted(used)], timeout_s=60)
     return Shipped(agent, uv, uploaded, folders)
-
-
-async def machine_of(transport: SshTransport) -> str:
-    """Return the node's machine as `uname -m` prints it."""
-    done = await transport.run(["uname", "-m"], timeout_s=60)
-    return done.stdout.decode(errors="replace").strip()
 
 
 async def _ship_wheels(

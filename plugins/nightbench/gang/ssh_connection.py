@@ -93,7 +93,7 @@ class SshConnection:
         self._refused: tuple[float, UserError] | None = None
         """Time and error of the last failed attempt to connect."""
         self._sessions = asyncio.Semaphore(SESSIONS)
-        self._home: str | None = None
+        self._about: tuple[str, str] | None = None
 
     async def run(
         self,
@@ -193,16 +193,26 @@ class SshConnection:
 
     async def home(self) -> str:
         """Return the SSH user's home folder."""
-        if self._home is None:
-            done = await self.run(["sh", "-c", 'printf %s "$HOME"'], timeout_s=FILE_TIMEOUT_S)
-            self._home = done.stdout.decode().rstrip("/")
-            if done.exit != 0 or not self._home.startswith("/"):
+        return (await self._home_and_machine())[0]
+
+    async def machine(self) -> str:
+        """Return the node's machine as `uname -m` prints it: x86_64, aarch64."""
+        return (await self._home_and_machine())[1]
+
+    async def _home_and_machine(self) -> tuple[str, str]:
+        """Return both; one command asks for them, once."""
+        if self._about is None:
+            ask = ["sh", "-c", 'printf "%s\\n%s" "$(uname -m)" "$HOME"']
+            done = await self.run(ask, timeout_s=FILE_TIMEOUT_S)
+            machine, _, home = done.stdout.decode().rstrip("/").partition("\n")
+            if done.exit != 0 or not home.startswith("/"):
                 raise RemoteFailure.of(
                     self,
-                    f"$HOME is {self._home!r}, expected an absolute path; give "
+                    f"$HOME is {home!r}, expected an absolute path; give "
                     "environments.root as an absolute path in the cluster's YAML",
                 )
-        return self._home
+            self._about = home, machine
+        return self._about
 
     async def close(self) -> None:
         """Close the connection; processes on the node keep running."""

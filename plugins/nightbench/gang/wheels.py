@@ -32,6 +32,12 @@ _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 SHOWN_PROBLEMS = 8
 
+_PLATFORMS = (
+    *("manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_24", "manylinux_2_17"),
+    *("manylinux2014", "manylinux1", "linux"),
+)
+"""Of wheels that are downloaded, the preferred first; pip takes a tag for itself alone."""
+
 
 class MissingWheels(GangError):
     """A wheelhouse lacks wheels of an environment, or holds other builds than its lock.
@@ -220,10 +226,7 @@ def download_wheels(
         return choose_wheels(folder, packages, series, machine)
     except MissingWheels as missing:
         say(f"{line}: {missing.summary}")
-    with tempfile.TemporaryDirectory(prefix="nightbench-pip-") as work:
-        requirements = Path(work) / "requirements.txt"
-        requirements.write_text(lock, encoding="utf-8")
-        _download(_pip(Path(work)), requirements, folder, series, machine)
+    download(lock, folder, series, machine)
     return choose_wheels(folder, packages, series, machine)
 
 
@@ -240,14 +243,25 @@ def _pip(work: Path) -> list[str]:
     return [str(work / "env" / "bin" / "python"), "-m", "pip"]
 
 
-def _download(pip: list[str], requirements: Path, folder: Path, series: str, machine: str) -> None:
-    # Wheels for another interpreter and machine than this one: pip must not build anything.
-    call = [*pip, "download", "--no-deps", "--only-binary", ":all:"]
-    call += ["--require-hashes", "-r", str(requirements), "-d", str(folder)]
-    call += ["--python-version", series, "--implementation", "cp"]
-    for tag in ("manylinux_2_28", "manylinux_2_17", "manylinux2014", "manylinux1", "linux"):
-        call += ["--platform", f"{tag}_{machine}"]
-    done = subprocess.run(call, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+def download(requirements: str, folder: Path, series: str, machine: str) -> None:
+    """Download the wheels of requirements with pip and its own configuration.
+
+    The requirements are the text of a requirements file; if they state hashes, pip checks them.
+
+    Raises:
+        GangError: pip is missing or could not download all; the message holds its last lines.
+    """
+    with tempfile.TemporaryDirectory(prefix="nightbench-pip-") as work:
+        file = Path(work) / "requirements.txt"
+        file.write_text(requirements, encoding="utf-8")
+        # Wheels for another interpreter and machine than this one: pip must not build anything.
+        call = [*_pip(Path(work)), "download", "--no-deps", "--only-binary", ":all:"]
+        call += ["--require-hashes"] if "--hash=" in requirements else []
+        call += ["-r", str(file), "-d", str(folder)]
+        call += ["--python-version", series, "--implementation", "cp"]
+        for tag in _PLATFORMS:
+            call += ["--platform", f"{tag}_{machine}"]
+        done = subprocess.run(call, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().splitlines()[-6:]
         raise GangError(

@@ -38,6 +38,8 @@ class Node:
     """Login; the Connection's when None."""
     jump: tuple[JumpHost, ...] | None = None
     """Hops on the way, the first first; the cluster's when None."""
+    machine: str | None = None
+    """CPU architecture as `uname -m` prints it; None where the cluster's file does not state it."""
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,7 @@ class ReasonCode(StrEnum):
     REMOTE_FAILURE = "remote_failure"
     PYTHON_UNUSABLE = "python_unusable"
     ENVIRONMENT_UNAVAILABLE = "environment_unavailable"
+    MACHINES_DIFFER = "machines_differ"
     AGENT_GONE = "agent_gone", "the agent serves no more: {observed}"
     NODE_NOT_READY = "node_not_ready", "was not ready within {expected}"
     NODE_NOT_STARTED = "node_not_started", "did not start within {expected} after the go"
