@@ -44,6 +44,7 @@ def preflight(
     """
     present = [core for core in cpus if core in os.sched_getaffinity(0)]
     problem = why_not_writable(root)
+    processor = cpu_description()
     shown, gpu_problem = gpus.health()
     # Before the controls, which would be found as foreign work.
     foreign = _foreign(present, [gpu["uuid"] for gpu in shown])
@@ -67,7 +68,7 @@ def preflight(
         "disk": system.disk(root),
         "job_root": _job_root(job_root) if job_root else None,
         "shm_free_bytes": system.shared_memory_free(),
-        "cpu": dict(system.cpu_state(), model=cpu_description()["model"]),
+        "cpu": dict(system.cpu_state(), **{name: processor[name] for name in ("model", "machine")}),
         "memory": system.memory_state(),
         "limits": system.limits(),
         "session": system.session(),

@@ -205,15 +205,17 @@ def _total(seconds: Sequence[float | None], unavailable: int, cluster: Cluster) 
 
 def _show_night(chosen: Chosen, at: str | None, *, json: bool) -> None:
     """Print what has room in the night that goes on at a moment or comes next, and what not."""
-    from nightbench.core.placement import nodes_for
-    from nightbench.core.run_plan import zone_of
+    from nightbench.core.run_plan import nodes_of, zone_of
     from nightbench.night.planning import plan_night
 
     suite, cluster = chosen.suite, chosen.cluster
     place = zone_of(suite, cluster)
     past = common.past(cluster.name)
     night = plan_night(suite, cluster, chosen.catalog, past, _begin_of(suite, cluster, at, place))
-    nodes = {case.case_id: [node.name for node in nodes_for(case, cluster)] for case in suite.cases}
+    nodes = {
+        case.case_id: [node.name for node in nodes_of(case, suite, cluster, chosen.catalog)]
+        for case in suite.cases
+    }
     if json:
         common.print_json(
             [

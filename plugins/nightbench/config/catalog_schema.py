@@ -118,6 +118,8 @@ class VariantFile(StrictModel):
     compute_capabilities: v.Many[v.Text] = ()
     """Compute capabilities of the GPUs that it works on, `8.0` say; any unless given. A node with
     another GPU is told so before anything is built."""
+    machines: v.Some[Literal["x86_64", "aarch64"]] = ("x86_64",)
+    """CPU architectures that its lock has wheels for, as `uname -m` prints them."""
     size_bytes: v.Whole | None = None
     """Disk that its environment takes; the line's unless given."""
     axes: dict[_Axis, dict[v.Name, _Support]] = Field({})

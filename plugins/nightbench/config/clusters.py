@@ -80,6 +80,7 @@ def load_cluster(
     environments = file.environments
     _check_images(environments, document)
     nodes = tuple(_nodes(file, document))
+    _check_machines(file, document)
     cluster = file.to(
         Cluster,
         name=file.cluster,
@@ -287,6 +288,13 @@ def _compare(file: ClusterFile, nodes: Iterable[Node], document: Document) -> Co
 
 def _jump(hops: Iterable[JumpFile]) -> tuple[JumpHost, ...]:
     return tuple(hop.to(JumpHost) for hop in hops)
+
+
+def _check_machines(file: ClusterFile, document: Document) -> None:
+    stated = [entry.machine for entry in file.nodes]
+    if None in stated and any(stated):
+        message = "found no machine, which other nodes have; expected it with all or with none"
+        document.complain(("nodes", stated.index(None)), message)
 
 
 def _nodes(file: ClusterFile, document: Document) -> list[Node]:

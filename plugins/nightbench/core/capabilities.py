@@ -1,5 +1,6 @@
 """What can be measured where: pure questions that configuration and planning both ask."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -21,7 +22,14 @@ from nightbench.core.model import (
 )
 from nightbench.core.model_memory import does_not_fit
 from nightbench.core.splits import not_split
-from nightbench.core.variants import Refusal, builds_of, image_of, prefix_of, variant_of
+from nightbench.core.variants import (
+    Refusal,
+    builds_of,
+    image_of,
+    machines_for,
+    prefix_of,
+    variant_of,
+)
 
 FULL_LINK = Case.link_bandwidth
 """The link as it is."""
@@ -38,13 +46,37 @@ def broken(case: Case, suite: Suite, cluster: Cluster, catalog: Catalog) -> str 
     problem = _broken_folder(case, catalog.with_commands(suite))
     framework = catalog.frameworks[case.framework]
     without_lock = (of(case.framework, cluster, suite.builds) for of in (prefix_of, image_of))
-    if problem is not None or any(place is not None for place in without_lock):
+    if problem is not None:
         return problem
     variant = variant_of(framework, cluster, suite.builds)
-    if isinstance(variant, Refusal):
+    if not isinstance(variant, Refusal) and not any(place is not None for place in without_lock):
+        locked = framework.variants[variant]
+        if locked.problem or locked.unlocked:
+            return locked.problem or locked.unlocked
+    return _on_no_machine(case, cluster, machines_for(framework, cluster, suite.builds))
+
+
+def _on_no_machine(case: Case, cluster: Cluster, able: frozenset[str] | None) -> str | None:
+    """Say why a gang fits on no CPU architecture of a cluster; None if one fits or none is stated.
+
+    `able` are those that the line has wheels for; None: any.
+    """
+    counts = Counter(node.machine for node in cluster.nodes if node.machine is not None)
+    fitting = {machine: n for machine, n in counts.items() if able is None or machine in able}
+    if not counts or any(count >= case.nodes for count in fitting.values()):
         return None
-    locked = framework.variants[variant]
-    return locked.problem or locked.unlocked
+    have = ", ".join(f"{count} x {machine}" for machine, count in counts.items())
+    wheels = ", ".join(sorted(able or ()))
+    if not fitting:
+        return (
+            f"{case.framework} has wheels for {wheels}; cluster {cluster.name} has {have}. An "
+            "image or a prefix on the nodes (`environments`) needs none"
+        )
+    return (
+        f"a gang on {case.nodes} nodes needs one CPU architecture; cluster {cluster.name} has "
+        + have
+        + (f", and {case.framework} has wheels for {wheels}" if able else "")
+    )
 
 
 def refuse_broken(cases: Iterable[Case], suite: Suite, cluster: Cluster, catalog: Catalog) -> None:

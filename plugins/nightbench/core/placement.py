@@ -78,6 +78,9 @@ def nodes_for(case: Case, cluster: Cluster, without: Collection[str] = ()) -> tu
     Returns:
         The nodes, lead first; with `lock: devices` each with the devices (or cores) of this case.
 
+    Where the cluster's file states the CPU architectures, all are of one: of the first in the file
+    that has enough nodes, whichever of them take part.
+
     Raises:
         NodesAway: without those that take no part there are too few.
         UserError: the cluster is too small.
@@ -88,10 +91,12 @@ def nodes_for(case: Case, cluster: Cluster, without: Collection[str] = ()) -> tu
             f"cluster {cluster.name} has {len(cluster.nodes)} x {cluster.devices_per_node}: "
             "choose another cluster or fewer devices"
         )
+    cluster = of_one_machine(case, cluster)
     there = [node for node in cluster.nodes if node.name not in without]
     if len(there) < case.nodes:
+        kind = f"{cluster.nodes[0].machine or ''} nodes".lstrip()
         raise NodesAway(
-            f"{case.case_id} needs {case.nodes} of the {len(cluster.nodes)} nodes of cluster "
+            f"{case.case_id} needs {case.nodes} of the {len(cluster.nodes)} {kind} of cluster "
             f"{cluster.name}, and {', '.join(sorted(without))} take no part"
         )
     first = tuple(there[: case.nodes])
@@ -111,6 +116,14 @@ def nodes_for(case: Case, cluster: Cluster, without: Collection[str] = ()) -> tu
         key=lambda seat: digest_of([case.case_id, [n.name for n in seat[0]], seat[1]]),
     )
     return tuple(_share(case, cluster, node, slot) for node in block)
+
+
+def of_one_machine(case: Case, cluster: Cluster) -> Cluster:
+    """Return the cluster with nodes of one CPU architecture; unchanged where none has enough."""
+    kinds = dict.fromkeys(node.machine for node in cluster.nodes)
+    alike = (tuple(n for n in cluster.nodes if n.machine == kind) for kind in kinds)
+    enough = (nodes for nodes in alike if len(nodes) >= case.nodes)
+    return dataclasses.replace(cluster, nodes=next(enough, cluster.nodes))
 
 
 def _share(case: Case, cluster: Cluster, node: Node, slot: int) -> Node:

@@ -25,6 +25,7 @@ from nightbench.core.model import (
     Cluster,
     JobSpec,
     Limits,
+    Node,
     PlannedCase,
     PlannedPair,
     Process,
@@ -41,8 +42,14 @@ from nightbench.core.model import (
     digest_of,
 )
 from nightbench.core.model_flops import flops_per_unit, tokens_per_unit
-from nightbench.core.placement import place
-from nightbench.core.variants import Refusal, image_of, prefix_of, variant_of
+from nightbench.core.placement import nodes_for, place
+from nightbench.core.variants import (
+    Refusal,
+    image_of,
+    prefix_of,
+    variant_of,
+    with_nodes_for,
+)
 
 
 def select(
@@ -124,6 +131,12 @@ def definition_digest(case: Case, workload: WorkloadInfo, protocol: Protocol) ->
     )
 
 
+def nodes_of(case: Case, suite: Suite, cluster: Cluster, catalog: Catalog) -> tuple[Node, ...]:
+    """Return the nodes on which a case of a suite is measured, lead first; see `nodes_for`."""
+    framework = catalog.frameworks[case.framework]
+    return nodes_for(case, with_nodes_for(case, framework, cluster, suite.builds))
+
+
 def resolve(
     case: Case,
     suite: Suite,
@@ -146,7 +159,8 @@ def resolve(
     if refusal is not None:
         raise UserError(f"suite {suite.name}: {case.case_id}: {refusal.message}")
     workload = catalog.workloads[case.workload]
-    nodes, processes = place(case, cluster, catalog.roles_of(case))
+    there = with_nodes_for(case, catalog.frameworks[case.framework], cluster, suite.builds)
+    nodes, processes = place(case, there, catalog.roles_of(case))
     roles = {*cluster.role_env, *suite.role_env}
     return JobSpec(
         run_id=run_id,

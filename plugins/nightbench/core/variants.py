@@ -1,9 +1,9 @@
 """Which build of a framework line a cluster runs, and what that build has."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from nightbench.core.model import Build, Cluster, FrameworkInfo
+from nightbench.core.model import Build, Case, Cluster, FrameworkInfo
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,9 @@ def variant_of(
     kind, wanted = cluster.device_kind, cluster.compute_capability
     of_kind = {v: x.compute_capabilities for v, x in framework.variants.items() if x.device == kind}
     fitting = [v for v, able in of_kind.items() if wanted is None or not able or wanted in able]
+    stated = {node.machine for node in cluster.nodes}
+    # First those with wheels for the nodes' CPU architecture; the sort keeps the file's order.
+    fitting.sort(key=lambda v: stated.isdisjoint(framework.variants[v].machines))
     images = cluster.environments.images
     if build is not None and build.source == "image" and not images:
         return Refusal(
@@ -82,6 +85,33 @@ def variant_of(
         f"{framework.line} has no variant for {cluster.device_kind} devices (it has {have}); a "
         "prefix on the nodes (`environments.paths`) needs none",
     )
+
+
+def machines_for(
+    framework: FrameworkInfo, cluster: Cluster, builds: Mapping[str, Build]
+) -> frozenset[str] | None:
+    """Return the CPU architectures for which a line's build on a cluster has wheels; None: any.
+
+    A prefix, an image and a line without an environment need no wheels.
+    """
+    prepared = (of(framework.line, cluster, builds) for of in (prefix_of, image_of))
+    variant = variant_of(framework, cluster, builds)
+    known = None if isinstance(variant, Refusal) else framework.variants.get(variant)
+    if framework.python is None or known is None or any(place is not None for place in prepared):
+        return None
+    return frozenset(known.machines)
+
+
+def with_nodes_for(
+    case: Case, framework: FrameworkInfo, cluster: Cluster, builds: Mapping[str, Build]
+) -> Cluster:
+    """Return the cluster without nodes that a case's line has no wheels for.
+
+    It is unchanged where the file states no CPU architectures, or where too few nodes are left.
+    """
+    able = machines_for(framework, cluster, builds)
+    nodes = tuple(n for n in cluster.nodes if able is None or n.machine in able)
+    return replace(cluster, nodes=nodes) if len(nodes) >= case.nodes else cluster
 
 
 def builds_of(

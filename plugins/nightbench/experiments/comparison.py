@@ -38,6 +38,7 @@ from nightbench.core.model import (
 from nightbench.core.placement import NodesAway, place
 from nightbench.core.run_plan import RunPlan, resolve
 from nightbench.core.sentences import sentences
+from nightbench.core.variants import with_nodes_for
 from nightbench.experiments import paired_statistics, rounds
 from nightbench.experiments.experiment_spool import (
     COMPARISON,
@@ -177,7 +178,11 @@ def _jobs(
 ) -> dict[Arm, JobSpec]:
     """Return the job of each build, on the same nodes."""
     suite, cluster, catalog = context.suite, context.cluster, context.catalog
-    nodes, processes = _place(case, cluster, catalog.roles_of(case), left_out)
+    there = cluster
+    for build in builds:
+        chosen = {**suite.builds, case.framework: build}
+        there = with_nodes_for(case, catalog.frameworks[case.framework], there, chosen)
+    nodes, processes = _place(case, there, catalog.roles_of(case), left_out)
     jobs = {}
     for arm, build in zip(Arm, builds, strict=True):
         with_build = dataclasses.replace(suite, builds={**suite.builds, case.framework: build})

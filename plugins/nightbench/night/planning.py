@@ -26,8 +26,8 @@ from nightbench.core.errors import UserError
 from nightbench.core.expected_nights import LONGEST_WAIT
 from nightbench.core.hours import Hours, Span, opening
 from nightbench.core.model import CaseStatus, Catalog, Cluster, RunKind, Suite
-from nightbench.core.placement import held_by, nodes_for
-from nightbench.core.run_plan import definition_digest, make_plan
+from nightbench.core.placement import held_by
+from nightbench.core.run_plan import definition_digest, make_plan, nodes_of
 from nightbench.core.sentences import sentence
 from nightbench.night.acceptance import accepting
 from nightbench.night.code_snapshot import keep_code
@@ -134,7 +134,7 @@ def plan_night(
             past.get(case.case_id, CaseHistory()).of(
                 definition_digest(case, catalog.workloads[case.workload], suite.protocol)
             ),
-            held_by(nodes_for(case, cluster), cluster.lock),
+            held_by(nodes_of(case, suite, cluster, catalog), cluster.lock),
             tonight,
         )
         for case in suite.cases

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nightbench.core.model import Cluster, FrameworkInfo, Node
+from nightbench.core.variants import machines_for
 from nightbench.nodes import devices, refusals
 from nightbench.nodes.node_preflight import Finding, FindingLevel, NodePreflight, info, warn
 
@@ -235,6 +236,31 @@ def _interpreters(given: _CheckInput) -> Iterator[Finding]:
         )
 
 
+def _machine(given: _CheckInput) -> Iterator[Finding]:
+    """A CPU architecture that is not the stated one, or that lines have no wheels for."""
+    # Preflights of 0.1 do not have it.
+    machine = given.document["cpu"].get("machine")
+    if machine is None:
+        return
+    if given.node.machine not in (None, machine):
+        yield warn(
+            "machine",
+            machine,
+            f"{given.node.machine}, as the cluster's file states",
+            f"state `machine: {machine}` there: no case is measured on this node until then",
+        )
+    able = {line.line: machines_for(line, given.cluster, {}) for line in given.lines}
+    without = [name for name, found in able.items() if found is not None and machine not in found]
+    if without:
+        yield info(
+            "wheels",
+            f"none for {machine} of {', '.join(sorted(without))}",
+            "wheels for the node's CPU architecture in each line's lock",
+            "their cases are unavailable on this node: leave the lines out, or prepare an "
+            "environment (`environments.paths`) or an image (`environments.images`)",
+        )
+
+
 # --- time ---------------------------------------------------------------------------------
 
 
@@ -329,6 +355,7 @@ _CHECKS = (
     _session,
     _limits,
     _interpreters,
+    _machine,
     _clock,
     lambda given: devices.governor(given.document, given.cluster),
     lambda given: devices.gpus(given.document, given.cluster, given.node, given.lines),
@@ -339,7 +366,7 @@ _CHECKS = (
 )
 
 
-_CHECKS_OF_A_LOGIN_NODE = (_root, _disk, _interpreters)
+_CHECKS_OF_A_LOGIN_NODE = (_root, _disk, _interpreters, _machine)
 """What a login node of Slurm tells of its cluster: the shared folder, what builds environments."""
 
 
@@ -355,11 +382,29 @@ def _duration(seconds: float) -> str:
 
 # --- differences between nodes: a gang is as fast as its slowest one ---------------------------
 
-_TRAITS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
-    ("processor", lambda d: f"{d['cpu']['model']}, {d['cpu']['cores']} cores"),
-    ("GPUs", lambda d: ", ".join(sorted({str(g["name"]) for g in d["gpus"]})) or "none"),
-    ("driver", lambda d: ", ".join(sorted({str(g["driver"]) for g in d["gpus"]})) or "none"),
-    ("governor", lambda d: ", ".join(d["cpu"]["governors"]) or "none"),
+_A_CLUSTER_EACH = "make a cluster of its own for each kind of node"
+_STATE_MACHINES = (
+    "state `machine` with all nodes in the cluster's file: then each gang is placed on nodes of "
+    f"one; or {_A_CLUSTER_EACH}"
+)
+_TRAITS: tuple[tuple[str, Callable[[Mapping[str, Any]], str], str], ...] = (
+    ("machine", lambda d: d["cpu"].get("machine", "unknown"), _STATE_MACHINES),
+    (
+        "processor",
+        lambda d: f"{d['cpu']['model']}, {d['cpu']['cores']} cores",
+        _A_CLUSTER_EACH,
+    ),
+    (
+        "GPUs",
+        lambda d: ", ".join(sorted({str(g["name"]) for g in d["gpus"]})) or "none",
+        _A_CLUSTER_EACH,
+    ),
+    (
+        "driver",
+        lambda d: ", ".join(sorted({str(g["driver"]) for g in d["gpus"]})) or "none",
+        _A_CLUSTER_EACH,
+    ),
+    ("governor", lambda d: ", ".join(d["cpu"]["governors"]) or "none", _A_CLUSTER_EACH),
 )
 
 
@@ -367,14 +412,12 @@ def compare(nodes: Iterable[NodePreflight]) -> tuple[Finding, ...]:
     """Return the differences between nodes that are measured as one cluster."""
     seen = {each.node: each.document for each in nodes if each.document is not None}
     found = []
-    for what, trait in _TRAITS:
+    for what, trait, advice in _TRAITS:
         having: dict[str, list[str]] = defaultdict(list)
         for node, document in sorted(seen.items()):
             having[trait(document)].append(node)
         if len(having) > 1:
             differ = "; ".join(f"{', '.join(names)}: {value}" for value, names in having.items())
             expected = "the same on all nodes: a case may be placed on any of them"
-            found.append(
-                warn(what, differ, expected, "make a cluster of its own for each kind of node")
-            )
+            found.append(warn(what, differ, expected, advice))
     return tuple(found)

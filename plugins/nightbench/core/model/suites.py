@@ -198,6 +198,8 @@ class Variant:
     """Of the GPUs that it is built for; any where empty."""
     driver: str | None = None
     """Least driver that it works with."""
+    machines: tuple[str, ...] = ("x86_64",)
+    """CPU architectures that its lock has wheels for, as `uname -m` prints them."""
     axes: Mapping[str, Mapping[str, Support]] = field(default_factory=dict)
     """Axes of which it has other values than the line."""
     problem: str | None = None
