@@ -53,7 +53,7 @@ def provide() -> None:
         return
     print(f"tests: fetching {', '.join(packages)} into {BUILD}", flush=True)
     try:
-        _unpack(packages)
+        unpack(packages)
     except FileNotFoundError as error:
         print(f"tests: not fetched: {error.filename} is not installed", file=sys.stderr)
     except subprocess.TimeoutExpired as error:
@@ -63,7 +63,13 @@ def provide() -> None:
         print(f"tests: not fetched: {shlex.join(error.cmd)}: {' '.join(last)}", file=sys.stderr)
 
 
-def _unpack(packages: list[str]) -> None:
+def unpack(packages: list[str]) -> None:
+    """Fetch packages with what they need, and unpack them in `UNPACKED`.
+
+    Raises:
+        FileNotFoundError: this is no Debian.
+        subprocess.SubprocessError: apt failed, or takes too long.
+    """
     state, cache = BUILD / "state", BUILD / "cache"
     for folder in (state / "lists" / "partial", cache / "archives" / "partial", BIN):
         folder.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,14 @@ from nightbench.gang.shipping import Shipment, Shipped, ship, ship_agent
 from nightbench.gang.ssh_connection import OnLine
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
-from nightbench.gang.wheels import Wheel, accepts_tag, choose_wheels, line_of, packages_of
+from nightbench.gang.wheels import (
+    Wheel,
+    accepts_tag,
+    choose_wheels,
+    line_of,
+    machines_of,
+    packages_of,
+)
 from nightbench.spool import CaseStore
 
 OUTCOME_POLL_S = 1.0
@@ -138,6 +145,8 @@ async def _environment_on(
     build = job.build
     wheel = Path(build.location) if build.source == "wheel" and build.location else None
     locked, builds = None, _builds_environment(job, shipment)
+    if builds:
+        await _refuse_without_wheels(transport, job, shipment)
     if builds and shipment.wheelhouse is not None:
         locked = await _wheels_to_ship(transport, job, shipment, shipment.wheelhouse)
     policy = job.environments
@@ -163,6 +172,24 @@ def _builds_environment(job: JobSpec, shipment: Shipment) -> bool:
         return False
     series, *_ = line_of(shipment.benchmarks, build.line, build.variant)
     return bool(series)
+
+
+async def _refuse_without_wheels(transport: SshTransport, job: JobSpec, shipment: Shipment) -> None:
+    """Compare a node's CPU architecture with those that the job's lock has wheels for.
+
+    Raises:
+        EnvironmentUnavailable: the lock has none for it.
+    """
+    build, machine = job.build, await transport.machine()
+    able = machines_of(shipment.benchmarks, build.line, build.variant)
+    if machine not in able:
+        raise EnvironmentUnavailable.of(
+            transport,
+            f"{build.line} is unavailable: its lock for {build.variant} has wheels for "
+            f"{', '.join(able)}, and the node is {machine}. Prepare an environment on the node "
+            "(`environments.paths`) or an image (`environments.images`), or run the case on other "
+            "nodes",
+        )
 
 
 async def _wheels_to_ship(

@@ -18,7 +18,7 @@ from nightbench.core.code_digest import file_digest
 from nightbench.core.own_files import CHECKOUT
 from nightbench.core.whole_files import replaced
 from nightbench.gang.errors import GangError
-from nightbench.gang.wheels import download, packages_of
+from nightbench.gang.wheels import PinnedPackage, download, packages_of
 
 SERIES = "3.11"
 """Of the interpreter that pip chooses for; uv's wheels fit any."""
@@ -73,8 +73,8 @@ def download_uv(folder: Path, machine: str, version: str) -> None:
     """
     if next(_wheels(folder, machine, version), None) is not None:
         return
-    hashes = "".join(f" --hash=sha256:{each}" for each in sorted(_locked(version)))
-    download(f"uv=={version}{hashes}\n", folder, SERIES, machine)
+    pinned = PinnedPackage("uv", version, _locked(version))
+    download(pinned.as_requirement(), folder, SERIES, machine)
 
 
 def _wheels(folder: Path, machine: str, version: str) -> Iterator[Path]:

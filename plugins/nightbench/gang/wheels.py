@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.markers import Marker
 from packaging.tags import Tag
 from packaging.utils import (
     InvalidWheelFilename,
@@ -25,6 +26,7 @@ from packaging.utils import (
 )
 
 from nightbench.core.code_digest import file_digest
+from nightbench.core.model import Variant
 from nightbench.gang.errors import GangError
 
 _PINNED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*==\s*([^\s;\\]+)")
@@ -75,8 +77,27 @@ class PinnedPackage:
     version: str
     hashes: frozenset[str]
     """A wheel must have one of them; when empty, any wheel of the version is accepted."""
-    optional: bool = False
-    """Needed on some platforms only, by an environment marker."""
+    marker: str = ""
+    """Environment marker of where it is needed; empty: everywhere."""
+
+    def is_needed(self, series: str, machine: str) -> bool:
+        """Return whether CPython of a series on a Linux machine needs it."""
+        there = {
+            "python_version": series,
+            "python_full_version": f"{series}.99",
+            "platform_machine": machine,
+            "sys_platform": "linux",
+            "platform_system": "Linux",
+            "os_name": "posix",
+            "implementation_name": "cpython",
+            "platform_python_implementation": "CPython",
+        }
+        return not self.marker or Marker(self.marker).evaluate(there)
+
+    def as_requirement(self) -> str:
+        """Return its line of a requirements file, without the marker."""
+        hashes = "".join(f" --hash=sha256:{each}" for each in sorted(self.hashes))
+        return f"{self.name}=={self.version}{hashes}\n"
 
 
 @dataclass(frozen=True)
@@ -105,12 +126,12 @@ def packages_of(
         if match is None:
             continue
         name = canonicalize_name(match[1])
+        marker = line.partition("--hash")[0].partition(";")[2].strip()
         if name == main and (replaced or version is not None):
             if not replaced and version is not None:
-                found.append(PinnedPackage(name, version, frozenset()))
+                found.append(PinnedPackage(name, version, frozenset(), marker))
             continue
-        optional = ";" in line.partition("--hash")[0]
-        found.append(PinnedPackage(name, match[2], frozenset(_HASH.findall(line)), optional))
+        found.append(PinnedPackage(name, match[2], frozenset(_HASH.findall(line)), marker))
     return found
 
 
@@ -133,6 +154,8 @@ def choose_wheels(
     have = _by_name(folder, series, machine)
     chosen, problems = [], []
     for each in packages:
+        if not each.is_needed(series, machine):
+            continue
         version = canonicalize_version(each.version)
         # 2.12.0+cpu is taken for 2.12.0.
         files = [p for v, p in have.get(each.name, ()) if version in (v, v.partition("+")[0])]
@@ -145,7 +168,7 @@ def choose_wheels(
             problems.append(
                 f"{path.name} is another build than the lock's (sha256 {digest[:12]}… is not in it)"
             )
-        elif not each.optional:
+        else:
             problems.append(f"{each.name} {each.version} is missing")
     if problems:
         raise MissingWheels(folder, series, machine, problems)
@@ -198,6 +221,12 @@ def line_of(benchmarks: Path, line: str, variant: str) -> tuple[str, str, str]:
     return series, package or line, lock
 
 
+def machines_of(benchmarks: Path, line: str, variant: str) -> tuple[str, ...]:
+    """Return the CPU architectures that a line's lock has wheels for, as `uname -m` prints them."""
+    text = (benchmarks / "frameworks" / line / "framework.json").read_text(encoding="utf-8")
+    return tuple(json.loads(text)["variants"][variant].get("machines", Variant.machines))
+
+
 # --- filling it ----------------------------------------------------------------------------
 
 
@@ -226,7 +255,9 @@ def download_wheels(
         return choose_wheels(folder, packages, series, machine)
     except MissingWheels as missing:
         say(f"{line}: {missing.summary}")
-    download(lock, folder, series, machine)
+    # pip would evaluate markers for this machine and its own interpreter.
+    needed = (each.as_requirement() for each in packages if each.is_needed(series, machine))
+    download("".join(needed), folder, series, machine)
     return choose_wheels(folder, packages, series, machine)
 
 

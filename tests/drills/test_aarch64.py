@@ -1,0 +1,155 @@
+"""Nodes with another CPU architecture than the controller's; see `arm`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.drills.arm import NoEmulation, arm_host, emulated
+from tests.drills.gangs import check_accounts, make_job, make_store, measure
+from tests.drills.hosts import Lab
+from tests.shipped import shipped
+
+from nightbench.core.model import Build, CaseStatus, JobSpec
+from nightbench.gang import EnvironmentUnavailable, Shipment, local_shipment, prepare
+from nightbench.gang.errors import MachinesDiffer
+from nightbench.gang.preflight import preflight
+from nightbench.gang.wheels import download_wheels
+from nightbench.nodes import compare, findings
+
+LINE = "numbers"
+VARIANTS = {"cpu": ["x86_64", "aarch64"], "narrow": ["x86_64"]}
+
+pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="emulates aarch64 on x86_64")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def emulation() -> Iterator[None]:
+    try:
+        with emulated():
+            yield
+    except NoEmulation as why:
+        pytest.skip(str(why))
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped code with a line that needs NumPy, locked for both architectures."""
+    benchmarks = shipped(tmp_path_factory.mktemp("tree"))
+    folder = benchmarks / "frameworks" / LINE
+    folder.mkdir()
+    described = {
+        "line": LINE,
+        "title": "NumPy",
+        "version": "2.2.6",
+        "package": "numpy",
+        "api": "python",
+        "devices": {"cpu": True},
+        "python": "3.11",
+        "variants": {
+            name: {"device": "cpu", "pythons": ["3.11"], "machines": machines}
+            for name, machines in VARIANTS.items()
+        },
+    }
+    (folder / "framework.json").write_text(json.dumps(described))
+    uv = [str(Path(sys.prefix) / "bin/uv"), "pip", "compile", "--universal", "--generate-hashes"]
+    lock = subprocess.run(
+        [*uv, "--python-version", "3.11", "-"],
+        input="numpy==2.2.6\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name in VARIANTS:
+        (folder / f"requirements-{name}.lock").write_text(lock.stdout)
+    return benchmarks
+
+
+def numbers_job(lab: Lab, shipment: Shipment, variant: str = "cpu") -> JobSpec:
+    job = make_job(lab, shipment, nodes=["n1"])
+    case = dataclasses.replace(job.case, framework=LINE)
+    return dataclasses.replace(job, case=case, build=Build(LINE, variant))
+
+
+def ssh(lab: Lab, command: str) -> str:
+    """Run a command in a session on n1, by OpenSSH's own client."""
+    target = lab.targets()["n1"]
+    words = ["ssh", "-i", str(lab.key), "-o", f"UserKnownHostsFile={lab.known_hosts}"]
+    done = subprocess.run(
+        [*words, "-o", "BatchMode=yes", f"bench@{target.host}", command],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+async def test_a_case_on_an_aarch64_node(lab: Lab, shipment: Shipment, tmp_path: Path) -> None:
+    """Agent, repeats and fingerprint on a node whose every program is arm64's."""
+    arm_host(lab, "n1")
+    assert ssh(lab, "uname -m") == "aarch64"
+    job = make_job(lab, shipment, repeats=2, daemon=True)
+    store = make_store(tmp_path)
+    outcome = await measure(lab, shipment, job, store)
+    check_accounts(lab, job, store, outcome)
+    assert outcome.status is CaseStatus.OK, outcome.why
+    fingerprint = store.fingerprint("n1")
+    assert fingerprint is not None
+    cpu = fingerprint["cpu"]
+    assert (cpu["model"], cpu["machine"]) == ("Neoverse-V2 r0p0", "aarch64")
+    assert cpu["flags"] == ["asimd", "asimdhp", "bf16", "i8mm", "sve", "sve2"]
+    assert cpu["threads"] == os.cpu_count()
+
+
+async def test_an_environment_of_arm64_wheels(
+    lab: Lab, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uv for aarch64 is fetched once and shipped; a lock for both architectures installs there."""
+    monkeypatch.setenv("NIGHTBENCH_HOME", str(tmp_path / "home"))
+    arm_host(lab, "n1")
+    house = tmp_path / "house"
+    house.mkdir()
+    wheels = download_wheels(house, tree, LINE, "cpu", "aarch64", print)
+    assert [wheel.path.name.endswith("_aarch64.whl") for wheel in wheels] == [True]
+    shipment = local_shipment(str(house), tree)
+    job = numbers_job(lab, shipment)
+    await prepare(job, lab.targets(), shipment)
+    root = "~/.nightbench-node"
+    uv = f"uv-{shipment.uv_version}-aarch64"
+    said = ssh(lab, f"{root}/tools/{uv} --version; ls {root}/tools")
+    assert said.split("\n") == [f"uv {shipment.uv_version} (aarch64-unknown-linux-gnu)", uv]
+    assert (tmp_path / "home/tools" / uv).is_file()
+    script = "import numpy, os; print(int(numpy.arange(5).sum()), os.uname().machine)"
+    assert ssh(lab, f'{root}/envs/{LINE}-*/bin/python -c "{script}"') == "10 aarch64"
+
+
+async def test_a_line_without_wheels_for_the_node(lab: Lab, tree: Path) -> None:
+    """It is unavailable with a sentence, before uv is shipped or an environment is begun."""
+    host = arm_host(lab, "n1")
+    shipment = local_shipment(None, tree)
+    with pytest.raises(EnvironmentUnavailable, match=r"numbers.*wheels for x86_64.*aarch64"):
+        await prepare(numbers_job(lab, shipment, "narrow"), lab.targets(), shipment)
+    assert not (host.home / "bench/.nightbench-node").exists()
+
+
+async def test_nodes_of_both_architectures(lab: Lab, shipment: Shipment) -> None:
+    """A gang over both is refused before anything is written; doctor says why."""
+    arm_host(lab, "n1")
+    lab.host("n2")
+    job = make_job(lab, shipment)
+    with pytest.raises(MachinesDiffer, match=r"n2.*it is x86_64, and n1 is aarch64"):
+        await prepare(job, lab.targets(), shipment)
+    for host in lab.hosts.values():
+        assert not (host.home / "bench/.nightbench-node").exists()
+    seen, _ = await preflight(lab.cluster(), lab.targets(), shipment)
+    between = {finding.title: finding for finding in compare(seen)}
+    assert between["machine"].found == "n1: aarch64; n2: x86_64"
+    assert "state `machine`" in between["machine"].advice
+    assert [finding.title for finding in findings(seen[0], lab.cluster())].count("machine") == 0
