@@ -38,6 +38,7 @@ from nightbench.gang import GangEvent, Shipment, SshTransport, cancel_run, prepa
 from nightbench.gang.errors import (
     Cancelled,
     EnvironmentUnavailable,
+    MachinesDiffer,
     NodeUnreachable,
     RemoteFailure,
 )
@@ -179,6 +180,26 @@ async def test_what_the_wheelhouse_lacks_is_said_before_anything_is_sent(ground)
     assert "tiny_main-1.0-py3-none-any.whl is another build than the lock's" in message
     assert "cluster download" in message
     assert ground.said("ship") == []
+
+
+async def test_other_architectures_are_refused_before_anything_is_sent(ground):
+    """The line has no wheels for the node's; the node's is not what the cluster's file states."""
+    (node,) = ground.nodes.nodes[:1]
+    stated = dataclasses.replace(node, machine="aarch64")
+    with pytest.raises(MachinesDiffer, match="file of cluster test states `machine: aarch64`"):
+        await ground.prepare(ground.job((stated,)))
+    file = ground.benchmarks / "frameworks" / "tiny" / "framework.json"
+    about = json.loads(file.read_text())
+    about["variants"]["cpu"]["machines"] = ["aarch64"]
+    file.write_text(json.dumps(about))
+    with pytest.raises(EnvironmentUnavailable, match="has wheels for aarch64, and the node is"):
+        await ground.prepare(ground.job((node,)))
+    assert not ground.root.exists()
+
+
+async def test_the_shipped_uv_is_named_by_version_and_machine(ground):
+    await ground.prepare(ground.job(ground.nodes.nodes[:1]))
+    assert os.listdir(ground.root / "tools") == [f"uv-test-{os.uname().machine}"]
 
 
 class Cut(SshTransport):

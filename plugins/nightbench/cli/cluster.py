@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import platform
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from nightbench.config import load_cluster, locations
 from nightbench.config.inventory import ansible_hosts, cluster_yaml, slurm_hosts
 from nightbench.config.run_request import cluster_file
 from nightbench.core.errors import UserError
-from nightbench.core.variants import variant_of
+from nightbench.core.variants import machines_for, variant_of
 
 if TYPE_CHECKING:
     from nightbench.core.model import Cluster
@@ -263,13 +264,20 @@ def download(
         list[str], typer.Option("--line", "-l", help="Framework line; may be given several times.")
     ],
     machine: Annotated[
-        str, typer.Option("--machine", help="The nodes' machine, as `uname -m` says it.")
-    ] = "x86_64",
+        list[str] | None,
+        typer.Option(
+            "--machine",
+            help="CPU architecture of nodes, as `uname -m` prints it; may be given several times. "
+            "Those of the cluster's nodes unless given.",
+        ),
+    ] = None,
 ) -> None:
     """Fill the cluster's wheelhouse with the wheels that lines need, from this machine's index.
 
-    Wheels that are there are kept; every file is compared with the lock's hashes.
+    Wheels that are there are kept; every file is compared with the lock's hashes. For nodes of
+    another CPU architecture than this machine's, uv's wheel is downloaded, too.
     """
+    from nightbench.gang.uv_binary import download_uv
     from nightbench.gang.wheels import download_wheels
 
     known = common.catalog()
@@ -280,6 +288,11 @@ def download(
             f"cluster {where.name}: it names no wheelhouse. Add `environments: {{wheelhouse: "
             "FOLDER}` to its file and make the folder"
         )
+    shipment, machines = common.shipment(where), machine or _machines(where)
+    for other in machines:
+        if other != platform.machine() and shipment.uv is not None:
+            download_uv(Path(house), other, shipment.uv_version)
+            say(f"uv {shipment.uv_version} for {other}: in {house}")
     for each in line:
         if each not in known.frameworks:
             raise UserError(
@@ -288,8 +301,34 @@ def download(
         variant = variant_of(known.frameworks[each], where, {})
         if not isinstance(variant, str):
             raise UserError(f"--line {each}: {variant.message}")
-        files = download_wheels(
-            Path(house), common.shipment(where).benchmarks, each, variant, machine, say
-        )
-        size = sum(file.path.stat().st_size for file in files)
-        say(f"{each} {variant}: {len(files)} wheels, {size / 1e6:.0f} MB, in {house}")
+        able = machines_for(known.frameworks[each], where, {})
+        for chosen in machines:
+            if able is not None and chosen not in able:
+                have = ", ".join(sorted(able))
+                say(f"{each} {variant}: has wheels for {have}, and none for {chosen}")
+                continue
+            files = download_wheels(Path(house), shipment.benchmarks, each, variant, chosen, say)
+            size = sum(file.path.stat().st_size for file in files)
+            wheels = f"{len(files)} wheels for {chosen}, {size / 1e6:.0f} MB, in {house}"
+            say(f"{each} {variant}: {wheels}")
+
+
+def _machines(where: Cluster) -> list[str]:
+    """Return the CPU architectures of a cluster's nodes.
+
+    Raises:
+        UserError: the file does not state them, and a node does not answer.
+    """
+    from nightbench.gang.machines import machines_of_nodes
+
+    stated = [node.machine for node in where.nodes if node.machine is not None]
+    if stated:
+        return sorted(set(stated))
+    try:
+        found = asyncio.run(machines_of_nodes(where, common.reach(where)))
+    except UserError as error:
+        raise UserError(
+            f"the CPU architecture of the nodes is unknown: {error}. State `machine` with the "
+            "nodes in the cluster's file, or give --machine"
+        ) from error
+    return sorted(set(found.values()))

@@ -17,9 +17,9 @@ from nightbench.gang.errors import (
     Cancelled,
     EnvironmentUnavailable,
     GangError,
-    MachinesDiffer,
     RemoteFailure,
 )
+from nightbench.gang.machines import refuse_other_machines, refuse_without_wheels
 from nightbench.gang.node_access import Agent, connections, on_all, repeated_option
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, Shipped, ship, ship_agent
@@ -31,7 +31,6 @@ from nightbench.gang.wheels import (
     accepts_tag,
     choose_wheels,
     line_of,
-    machines_of,
     packages_of,
 )
 from nightbench.spool import CaseStore
@@ -95,34 +94,11 @@ async def _prepare(
             f"{shipment.code_digest()[:12]}, planned with {job.code_digest[:12]}. Start a new run"
         )
     async with connections(job.nodes, targets) as transports:
-        await _refuse_other_machines(job, transports)
+        await refuse_other_machines(job, transports)
         await on_all(
             _prepare_node(job, node.name, transports[node.name], shipment, on_event)
             for node in job.nodes
         )
-
-
-async def _refuse_other_machines(job: JobSpec, transports: Mapping[str, SshTransport]) -> None:
-    """Reach all nodes of a gang, and compare their CPU architectures.
-
-    Raises:
-        MachinesDiffer: they are not one, or not the one that the cluster's file states.
-    """
-    found = await on_all(transports[node.name].machine() for node in job.nodes)
-    for node, machine in zip(job.nodes, found, strict=True):
-        if node.machine not in (None, machine):
-            raise MachinesDiffer.of(
-                transports[node.name],
-                f"it is {machine}, and the file of cluster {job.cluster} states `machine: "
-                f"{node.machine}`: correct it there",
-            )
-        if machine != found[0]:
-            raise MachinesDiffer.of(
-                transports[node.name],
-                f"it is {machine}, and {job.nodes[0].name} is {found[0]}: a gang needs nodes of "
-                "one CPU architecture. State `machine` with all nodes in the file of cluster "
-                f"{job.cluster}: then each gang is placed on nodes of one",
-            )
 
 
 async def build_environment(
@@ -134,7 +110,7 @@ async def build_environment(
         NodeError: the first node that failed, after all have been tried.
     """
     async with connections(job.nodes, targets) as transports:
-        await _refuse_other_machines(job, transports)
+        await refuse_other_machines(job, transports)
         await on_all(_environment_on(each, job, shipment, ignore) for each in transports.values())
 
 
@@ -146,7 +122,7 @@ async def _environment_on(
     wheel = Path(build.location) if build.source == "wheel" and build.location else None
     locked, builds = None, _builds_environment(job, shipment)
     if builds:
-        await _refuse_without_wheels(transport, job, shipment)
+        await refuse_without_wheels(transport, job, shipment.benchmarks)
     if builds and shipment.wheelhouse is not None:
         locked = await _wheels_to_ship(transport, job, shipment, shipment.wheelhouse)
     policy = job.environments
@@ -172,24 +148,6 @@ def _builds_environment(job: JobSpec, shipment: Shipment) -> bool:
         return False
     series, *_ = line_of(shipment.benchmarks, build.line, build.variant)
     return bool(series)
-
-
-async def _refuse_without_wheels(transport: SshTransport, job: JobSpec, shipment: Shipment) -> None:
-    """Compare a node's CPU architecture with those that the job's lock has wheels for.
-
-    Raises:
-        EnvironmentUnavailable: the lock has none for it.
-    """
-    build, machine = job.build, await transport.machine()
-    able = machines_of(shipment.benchmarks, build.line, build.variant)
-    if machine not in able:
-        raise EnvironmentUnavailable.of(
-            transport,
-            f"{build.line} is unavailable: its lock for {build.variant} has wheels for "
-            f"{', '.join(able)}, and the node is {machine}. Prepare an environment on the node "
-            "(`environments.paths`) or an image (`environments.images`), or run the case on other "
-            "nodes",
-        )
 
 
 async def _wheels_to_ship(

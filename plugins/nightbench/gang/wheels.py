@@ -26,7 +26,6 @@ from packaging.utils import (
 )
 
 from nightbench.core.code_digest import file_digest
-from nightbench.core.model import Variant
 from nightbench.gang.errors import GangError
 
 _PINNED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*==\s*([^\s;\\]+)")
@@ -219,12 +218,6 @@ def line_of(benchmarks: Path, line: str, variant: str) -> tuple[str, str, str]:
         raise GangError(f"{error.filename}: cannot be read: {error.strerror}") from error
     package = described["variants"][variant].get("package") or described.get("package")
     return series, package or line, lock
-
-
-def machines_of(benchmarks: Path, line: str, variant: str) -> tuple[str, ...]:
-    """Return the CPU architectures that a line's lock has wheels for, as `uname -m` prints them."""
-    text = (benchmarks / "frameworks" / line / "framework.json").read_text(encoding="utf-8")
-    return tuple(json.loads(text)["variants"][variant].get("machines", Variant.machines))
 
 
 # --- filling it ----------------------------------------------------------------------------

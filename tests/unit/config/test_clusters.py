@@ -288,6 +288,16 @@ def test_a_wrong_value_is_named_with_file_line_and_key(
     assert any(f"dags/clusters/pair.yaml{said}" in line for line in found), found
 
 
+def test_machines_of_all_nodes_or_of_none(cluster_file: Write) -> None:
+    stated = ("ssh_conn_id: ssh_pair", "ssh_conn_id: ssh_pair\n    machine: aarch64")
+    assert {node.machine for node in load_cluster(cluster_file(stated)).nodes} == {"aarch64"}
+    more = ("nodes:\n", "nodes:\n  - {hosts: other, ssh_conn_id: ssh}\n")
+    (found,) = complaints(cluster_file(stated, more))
+    assert "nodes[0]: found no machine, which other nodes have" in found
+    wrong = ("ssh_conn_id: ssh_pair", "ssh_conn_id: ssh_pair\n    machine: arm64")
+    assert 'found "arm64"; expected one of' in complaints(cluster_file(wrong))[0]
+
+
 def test_words_that_only_look_like_secrets_pass(cluster_file: Write) -> None:
     path = cluster_file(("nodes:", "env: {TOKENIZERS_PARALLELISM: 1, MONKEYS: a}\nnodes:"))
     with pytest.raises(ConfigError, match=r"env\.MONKEYS"):

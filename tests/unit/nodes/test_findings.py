@@ -381,6 +381,37 @@ def test_gravest_comes_first(seen):
     assert [f.level for f in found] == [FindingLevel.FAIL, FindingLevel.WARN]
 
 
+ARM = put("cpu", "machine", "aarch64")
+
+
+def test_lines_without_wheels_for_a_node(seen):
+    wide = line("paddle3")
+    wide = dataclasses.replace(
+        wide, variants={"cpu": Variant("cpu", machines=("x86_64", "aarch64"))}
+    )
+    lines = [line("pytorch"), wide, line("mxnet"), line("fake", python=None)]
+    finding = only(findings(seen(ARM), CPU, lines))
+    assert finding.title == "wheels"
+    assert finding.found == "none for aarch64 of mxnet, pytorch"
+    assert "environments.paths" in finding.advice
+    assert findings(seen(), CPU, lines) == ()
+
+
+def test_another_architecture_than_the_file_states(seen):
+    stated = dataclasses.replace(CPU, nodes=(dataclasses.replace(NODE, machine="x86_64"),))
+    finding = only(findings(seen(ARM), stated))
+    assert (finding.title, finding.level) == ("machine", FindingLevel.WARN)
+    assert finding.found == "aarch64"
+    assert "state `machine: aarch64`" in finding.advice
+    assert findings(seen(), stated) == ()
+
+
+def test_nodes_of_two_architectures(seen):
+    finding = only(compare([seen(), dataclasses.replace(seen(ARM), node="n2")]))
+    assert finding.found == "n1: x86_64; n2: aarch64"
+    assert "state `machine` with all nodes" in finding.advice
+
+
 def test_nodes_that_differ(seen):
     other = dataclasses.replace(
         seen(put("cpu", "model", "Another")), node="n2", address="n2.test:22"

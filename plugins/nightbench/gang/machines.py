@@ -1,0 +1,64 @@
+"""CPU architectures of nodes: a gang needs one, and its environment wheels for it."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from nightbench.core.model import Cluster, JobSpec, Variant
+from nightbench.gang.errors import EnvironmentUnavailable, MachinesDiffer
+from nightbench.gang.node_access import connections, on_all
+from nightbench.gang.ssh_target import SshTarget
+from nightbench.gang.ssh_transport import SshTransport
+
+
+async def machines_of_nodes(cluster: Cluster, targets: Mapping[str, SshTarget]) -> dict[str, str]:
+    """Return the CPU architecture of each node, as the node prints it.
+
+    Raises:
+        NodeError: a node does not answer.
+    """
+    async with connections(cluster.nodes, targets) as transports:
+        found = await on_all(transport.machine() for transport in transports.values())
+    return dict(zip(transports, found, strict=True))
+
+
+async def refuse_other_machines(job: JobSpec, transports: Mapping[str, SshTransport]) -> None:
+    """Reach all nodes of a gang, and compare their CPU architectures.
+
+    Raises:
+        MachinesDiffer: they are not one, or not the one that the cluster's file states.
+    """
+    found = await on_all(transports[node.name].machine() for node in job.nodes)
+    for node, machine in zip(job.nodes, found, strict=True):
+        if node.machine not in (None, machine):
+            raise MachinesDiffer.of(
+                transports[node.name],
+                f"it is {machine}, and the file of cluster {job.cluster} states `machine: "
+                f"{node.machine}`: correct it there",
+            )
+        if machine != found[0]:
+            raise MachinesDiffer.of(
+                transports[node.name],
+                f"it is {machine}, and {job.nodes[0].name} is {found[0]}: a gang needs nodes of "
+                "one CPU architecture. State `machine` with all nodes in the file of cluster "
+                f"{job.cluster}: then each gang is placed on nodes of one",
+            )
+
+
+async def refuse_without_wheels(transport: SshTransport, job: JobSpec, benchmarks: Path) -> None:
+    """Compare a node's CPU architecture with those that the job's lock has wheels for.
+
+    Raises:
+        EnvironmentUnavailable: the lock has none for it.
+    """
+    build, machine = job.build, await transport.machine()
+    text = (benchmarks / "frameworks" / build.line / "framework.json").read_text(encoding="utf-8")
+    able = json.loads(text)["variants"][build.variant].get("machines", Variant.machines)
+    if machine not in able:
+        raise EnvironmentUnavailable.of(
+            transport,
+            f"{build.line} is unavailable: its lock for {build.variant} has wheels for "
+            f"{', '.join(able)}, and the node is {machine}. Prepare an environment on the node "
+            "(`environments.paths`) or an image (`environments.images`), or run the case on other "
+            "nodes",
+        )
