@@ -226,6 +226,8 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--wheel", help="a wheel that takes the place of the line's main package")
     verb.add_argument("--version", help="another version of the main package, from the index")
     verb.add_argument("--wheelhouse", help="install from this folder alone, without an index")
+    verb.add_argument("--series", help="Python of the environment, 3.13 say; the newest otherwise")
+    verb.add_argument("--ask", action="store_true", help="print which of its Pythons run here")
     verb.add_argument("--lock-dir")
     verb.add_argument(
         "--anywhere", action="store_true", help="made for other machines: see no GPU of this one"
@@ -258,6 +260,7 @@ def _parser() -> argparse.ArgumentParser:
     verb.set_defaults(run=_image)
 
     verb = verbs.add_parser("versions", help="wheels of a line that this node could install")
+    verb.add_argument("--root", required=True)
     verb.add_argument("--line", required=True)
     verb.add_argument("--variant", default="cpu")
     verb.add_argument("--index-url")

@@ -201,13 +201,15 @@ class _Build:
         described = read_json(
             os.path.join(self._code, "frameworks", self._options.line, "framework.json")
         )
-        series = (described or {}).get("python")
-        if series is None:
+        variants = (described or {}).get("variants", {}).values()
+        pythons = {series for each in variants for series in each.get("pythons", [])}
+        if not pythons:
             return sys.executable
-        found = interpreters.find(series, self._options.uv)
-        if found is None:
-            raise _Failed("there is no Python {} on this node".format(series))
-        return found
+        here = interpreters.those_here(pythons, self._options.uv, self._options.root)
+        if not here:
+            listed = " or ".join(sorted(pythons, key=interpreters.version))
+            raise _Failed("there is no Python {} on this node".format(listed))
+        return next(iter(here.values()))
 
     def _must(self, *words: str, folder: str | None = None) -> None:
         ended = self._run(words, folder)

@@ -49,7 +49,7 @@ def why_not_writable(root: str) -> str | None:
 def interpreters_of(root: str, code: str) -> dict[str, str | None]:
     """Return the interpreter of each series that a framework line needs; None where none runs."""
     uv = interpreters.any_uv(root)
-    return {series: interpreters.find(series, uv) for series in _series(code)}
+    return {series: interpreters.find(series, uv, root) for series in _series(code)}
 
 
 def _series(code: str) -> list[str]:
@@ -58,9 +58,9 @@ def _series(code: str) -> list[str]:
     found = set()
     for line in os.listdir(folder):
         described = read_json(os.path.join(folder, line, "framework.json"))
-        if described and described.get("python"):
-            found.add(described["python"])
-    return sorted(found, key=lambda series: [int(part) for part in series.split(".")])
+        for variant in (described or {}).get("variants", {}).values():
+            found.update(variant.get("pythons", []))
+    return sorted(found, key=interpreters.version)
 
 
 def environments(root: str) -> list[dict[str, Any]]:

@@ -7,21 +7,27 @@ import os
 import platform
 import shutil
 import sys
-from typing import Iterator, Mapping
+from typing import Iterable, Iterator, Mapping
 
 from nodeside.shell import answer
 
 _SAY = "import sys; print('%d.%d' % sys.version_info[:2]); print(sys.executable)"
 
 
-def find(series: str, uv: str | None = None, env: Mapping[str, str] | None = None) -> str | None:
-    """Return the full path of an interpreter of `series` ("3.7"); None where none runs.
+def find(
+    series: str,
+    uv: str | None = None,
+    root: str | None = None,
+    env: Mapping[str, str] | None = None,
+) -> str | None:
+    """Return the full path of an interpreter of `series` ("3.7"); None if none runs.
 
-    A name on PATH is not enough: version managers leave shims that run only for the selected
-    version, so every candidate has to run and print its series.
+    `root` is Nightbench's folder, with what uv has downloaded. A name on PATH is not enough:
+    version managers leave shims that run only for the selected version, so every candidate has to
+    run and print its series.
     """
     seen = set()
-    for candidate in _candidates(series, uv, os.environ if env is None else env):
+    for candidate in _candidates(series, uv, root, os.environ if env is None else env):
         if candidate in seen:
             continue
         seen.add(candidate)
@@ -33,7 +39,26 @@ def find(series: str, uv: str | None = None, env: Mapping[str, str] | None = Non
     return None
 
 
-def _candidates(series: str, uv: str | None, env: Mapping[str, str]) -> Iterator[str]:
+def those_here(pythons: Iterable[str], uv: str | None, root: str) -> dict[str, str]:
+    """Return series -> full path of an interpreter, for the series that run here, newest first."""
+    newest_first = sorted(pythons, key=version, reverse=True)
+    found = ((series, find(series, uv, root)) for series in newest_first)
+    return {series: path for series, path in found if path is not None}
+
+
+def version(series: str) -> tuple[int, ...]:
+    """Return a series as numbers, to compare: (3, 11)."""
+    return tuple(int(part) for part in series.split("."))
+
+
+def downloads(root: str) -> str:
+    """Return the folder of the interpreters that uv downloads for Nightbench."""
+    return os.path.join(root, "tools", "python")
+
+
+def _candidates(
+    series: str, uv: str | None, root: str | None, env: Mapping[str, str]
+) -> Iterator[str]:
     name = "python" + series
     on_path = shutil.which(name, path=env.get("PATH"))
     if on_path:
@@ -49,6 +74,11 @@ def _candidates(series: str, uv: str | None, env: Mapping[str, str]) -> Iterator
             pattern = os.path.join(glob.escape(root), "versions", series + "*", "bin", name)
             for path in sorted(glob.glob(pattern), reverse=True):
                 yield path
+    folder = env.get("UV_PYTHON_INSTALL_DIR") or (root and downloads(root))
+    if folder:
+        pattern = os.path.join(glob.escape(folder), "cpython-{}.*".format(series), "bin", name)
+        for path in sorted(glob.glob(pattern), reverse=True):
+            yield path
     if uv:
         text = answer([uv, "python", "find", "--managed-python", "--no-python-downloads", series])
         if text:

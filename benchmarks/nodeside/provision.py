@@ -9,7 +9,7 @@ import shutil
 import socket
 import sys
 import time
-from typing import Any
+from typing import Any, Mapping, Sequence
 
 from nodeside import gpu_needs, hangup, interpreters, libraries, uvtool
 from nodeside.buildlock import both_locks
@@ -42,7 +42,8 @@ def provision(options: argparse.Namespace, code: str) -> dict[str, Any]:
 
     Returns:
         {"python", "env", "built", "seconds"}, or {"unavailable", "hint", "log"} where the
-        interpreter or the packages are not available here, or the line has no such lock.
+        interpreter or the packages are not available here, or the line has no such lock. With
+        `--ask` nothing is built: {"pythons"}, the series of the lock that run here, newest first.
 
     Raises:
         AgentError: bad arguments, no room, no rights.
@@ -52,29 +53,101 @@ def provision(options: argparse.Namespace, code: str) -> dict[str, Any]:
         recipe = Recipe(code, options.line, options.variant, options.version, options.wheel)
     except RecipeError as why:
         return {"unavailable": str(why), "hint": why.hint}
-    if recipe.python is None:
+    uv = options.uv or interpreters.any_uv(options.root)
+    here = interpreters.those_here(recipe.pythons, uv, options.root)
+    if options.ask:
+        return {"pythons": list(here)}
+    if not recipe.pythons:
         return {"python": sys.executable, "env": None, "built": False, "seconds": 0.0}
-    env = os.path.join(options.root, "envs", recipe.name)
-    python = os.path.join(env, "bin", "python")
-    built = False
     hangup.end_with_reader()
     try:
-        _refuse_foreign(recipe, env)
         if not options.anywhere:
             _refuse_unfit_gpus(recipe)
-        if not _is_complete(env):
-            built = _build_locked(recipe, env, options)
+        series, env, built = _with_newest(recipe, here, options)
         _note_use(env)
     except Unavailable as why:
         document = {"unavailable": str(why), "hint": why.hint, "log": why.log}
         return {key: value for key, value in document.items() if value is not None}
     except hangup.Cancelled as why:
-        _quietly("{}: given up ({}); nothing is left of it".format(recipe.name, why))
+        said = "{} {}: given up ({}); nothing is left of it"
+        _quietly(said.format(recipe.line, recipe.variant, why))
         raise SystemExit(143) from why
     except OSError as error:
         raise explain(error, options.root) from error
     seconds = round(time.monotonic() - began, 3)
-    return {"python": python, "env": env, "built": built, "seconds": seconds}
+    python = os.path.join(env, "bin", "python")
+    return {
+        **{"python": python, "env": env, "built": built, "seconds": seconds},
+        **{"series": series, "pythons": list(here)},
+    }
+
+
+def _with_newest(
+    recipe: Recipe, here: Mapping[str, str], options: argparse.Namespace
+) -> tuple[str, str, bool]:
+    """Return Python and path of an environment, and whether it was built now.
+
+    Its Python is the newest of the lock that this node has and that the packages can be installed
+    for; if there is none, the newest that uv downloads.
+
+    Raises:
+        Unavailable: there is no such Python, or none for which the packages can be installed.
+    """
+    newest_first = sorted(recipe.pythons, key=interpreters.version, reverse=True)
+    wanted = [options.series] if options.series else newest_first
+    order = sorted(wanted, key=lambda series: series not in here)
+    problems: dict[str, Unavailable] = {}
+    for series in order:
+        if not set(problems) <= set(here):
+            break  # uv could not download one; the next attempt would take as long
+        env = os.path.join(options.root, "envs", recipe.name(series))
+        try:
+            _refuse_foreign(series, env)
+            if _is_complete(env):
+                return series, env, False
+            interpreter = here.get(series) or _downloaded(series, recipe, options)
+            if len(recipe.pythons) > 1:
+                _say("{}: {}".format(recipe.line, _choice(series, order, here, options)))
+            return series, env, _build_locked(recipe, env, interpreter, options)
+        except Unavailable as why:
+            problems[series] = why
+            if len(order) > 1:
+                _say("{}: not with Python {}: {}".format(recipe.line, series, why))
+    first = problems[order[0]]
+    raise first if order[0] in here else _no_python(order, first.log)
+
+
+def _choice(
+    series: str, order: Sequence[str], here: Mapping[str, str], options: argparse.Namespace
+) -> str:
+    """Say which Python an environment gets, and why."""
+    if series not in here:
+        return "Python {}, downloaded by uv".format(series)
+    if options.series:
+        return "Python {}, which all nodes of the gang have".format(series)
+    newest = "the newest on this node" + ("" if series == order[0] else " with packages")
+    return "Python {}, {} of those that its lock supports".format(series, newest)
+
+
+def _downloaded(series: str, recipe: Recipe, options: argparse.Namespace) -> str:
+    """Return an interpreter that uv has just downloaded."""
+    uv = _uv(recipe, options)
+    _say("no Python {} on this node: asking uv for one".format(series))
+    failed = uv.run("python", "install", "--no-bin", series) is not None
+    found = None if failed else interpreters.find(series, uv.path, options.root)
+    if found is None:
+        raise Unavailable("uv could not download it", "", uv.log)
+    return found
+
+
+def _no_python(wanted: Sequence[str], log: str | None) -> Unavailable:
+    listed = " or ".join(sorted(wanted, key=interpreters.version))
+    return Unavailable(
+        "there is no Python {} on this node, and none could be downloaded".format(listed),
+        "Install Python {0} (deadsnakes, `pyenv install {0}`, or `uv python install {0}` with "
+        "network access) so that python{0} is on PATH or under ~/.pyenv/versions".format(wanted[0]),
+        log,
+    )
 
 
 def _is_complete(env: str) -> bool:
@@ -83,7 +156,7 @@ def _is_complete(env: str) -> bool:
     )
 
 
-def _refuse_foreign(recipe: Recipe, env: str) -> None:
+def _refuse_foreign(series: str, env: str) -> None:
     """Refuse to rebuild an environment of another host whose interpreter is missing here.
 
     On a shared root that would take it away from the hosts that can use it.
@@ -96,7 +169,7 @@ def _refuse_foreign(recipe: Recipe, env: str) -> None:
             env, made["host"], made.get("interpreter")
         ),
         "Install Python {} at the same path on all nodes that share environments.root, or give "
-        "the nodes roots of their own; or remove that folder".format(recipe.python),
+        "the nodes roots of their own; or remove that folder".format(series),
     )
 
 
@@ -132,27 +205,25 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _build_locked(recipe: Recipe, env: str, options: argparse.Namespace) -> bool:
+def _build_locked(recipe: Recipe, env: str, interpreter: str, options: argparse.Namespace) -> bool:
     """Build under the node's lock and the environment's; return False where another did so."""
-    envs = os.path.dirname(env)
+    envs, name = os.path.split(env)
     probe_writable(envs)
-    with both_locks(recipe.name, envs, options.lock_dir, lambda: _is_complete(env)) as mine:
+    with both_locks(name, envs, options.lock_dir, lambda: _is_complete(env)) as mine:
         if mine:
             # An incomplete build belongs to a process that has died.
-            for half in glob.glob(os.path.join(glob.escape(envs), _half(recipe, "*"))):
+            for half in glob.glob(os.path.join(glob.escape(envs), _half(name, "*"))):
                 shutil.rmtree(half, ignore_errors=True)
-            _build(recipe, env, options)
+            _build(recipe, env, interpreter, options)
         return mine
 
 
-def _half(recipe: Recipe, pid: object) -> str:
-    return ".building-{}-{}".format(pid, recipe.name)
+def _half(name: str, pid: object) -> str:
+    return ".building-{}-{}".format(pid, name)
 
 
-def _build(recipe: Recipe, env: str, options: argparse.Namespace) -> None:
-    root = options.root
-    envs = os.path.join(root, "envs")
-    os.makedirs(os.path.join(root, "logs"), exist_ok=True)
+def _build(recipe: Recipe, env: str, interpreter: str, options: argparse.Namespace) -> None:
+    envs, name = os.path.split(env)
     needed = int(recipe.size_bytes * SPARE)
     if free_bytes(envs) < needed:
         raise AgentError(
@@ -161,13 +232,11 @@ def _build(recipe: Recipe, env: str, options: argparse.Namespace) -> None:
             ),
             "make room there (`nightbench clean`), or put `environments.root` on another disk",
         )
-    log = os.path.join(root, "logs", "provision-{}.log".format(recipe.name))
-    uv = uvtool.Uv(options.uv or interpreters.any_uv(root), root, log, options)
-    interpreter = _interpreter(recipe, uv)
-    beside = os.path.join(envs, _half(recipe, os.getpid()))
+    uv = _uv(recipe, options)
+    beside = os.path.join(envs, _half(name, os.getpid()))
     shutil.rmtree(beside, ignore_errors=True)
     try:
-        _say("{}: making an environment with {}".format(recipe.name, interpreter))
+        _say("{}: making an environment with {}".format(name, interpreter))
         uv.must("venv", "--relocatable", "--python", interpreter, beside)
         _install(recipe, uv, beside, options)
         libraries.bring(recipe.libraries, beside)
@@ -186,10 +255,10 @@ def _build(recipe: Recipe, env: str, options: argparse.Namespace) -> None:
         )
         _rename(beside, env)
     except uvtool.UvFailure as failure:
-        raise _why(recipe, failure, log) from failure
+        raise _why(recipe, failure, uv.log) from failure
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-    _say("{}: ready".format(recipe.name))
+    _say("{}: ready".format(name))
 
 
 def _rename(beside: str, env: str) -> None:
@@ -205,23 +274,12 @@ def _rename(beside: str, env: str) -> None:
             raise
 
 
-def _interpreter(recipe: Recipe, uv: uvtool.Uv) -> str:
-    series = str(recipe.python)
-    found = interpreters.find(series, uv.path)
-    if found:
-        return found
-    _say("no Python {} on this node: asking uv for one".format(series))
-    downloaded = uv.run("python", "install", "--no-bin", series)
-    found = interpreters.find(series, uv.path, uv.env) if downloaded is None else None
-    found = found or uv.managed_python(series)
-    if found:
-        return found
-    raise Unavailable(
-        "there is no Python {} on this node, and it could not be downloaded".format(series),
-        "Install Python {0} (deadsnakes, `pyenv install {0}`, or `uv python install {0}` with "
-        "network access) so that python{0} is on PATH or under ~/.pyenv/versions".format(series),
-        uv.log,
-    )
+def _uv(recipe: Recipe, options: argparse.Namespace) -> uvtool.Uv:
+    logs = os.path.join(options.root, "logs")
+    os.makedirs(logs, exist_ok=True)
+    log = os.path.join(logs, "provision-{}-{}.log".format(recipe.line, recipe.variant))
+    path = options.uv or interpreters.any_uv(options.root)
+    return uvtool.Uv(path, options.root, log, options)
 
 
 def _install(recipe: Recipe, uv: uvtool.Uv, env: str, options: argparse.Namespace) -> None:

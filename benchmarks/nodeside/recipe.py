@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 from typing import Any
 
 from nodeside.files import AgentError, read_json
@@ -41,9 +42,10 @@ class Recipe:
         self.line = line
         self.variant = variant
         self.info: dict[str, Any] = described
-        self.python: str | None = described["python"]
         self.described: dict[str, Any] = described["variants"].get(variant, {})
         """The variant's entry in framework.json."""
+        self.pythons: list[str] = self.described.get("pythons", [])
+        """Series of Python that its lock supports; none: the agent's own interpreter runs it."""
         self.package: str = self.described.get("package") or described.get("package") or line
         self.index: dict[str, Any] | None = self.described.get("index")
         self.size_bytes: int = self.described.get("size_bytes") or described.get("size_bytes", 0)
@@ -51,7 +53,7 @@ class Recipe:
         self.lock = os.path.join(folder, "requirements-{}.lock".format(variant))
         self.version = version if version != described["version"] else None
         self.wheel = wheel
-        if self.python is None:
+        if not self.pythons and variant in described["variants"]:
             return
         if not os.path.exists(self.lock):
             raise RecipeError(
@@ -64,12 +66,37 @@ class Recipe:
             )
         with open(self.lock) as handle:
             self.requirements = handle.read()
-        digest = hashlib.sha256()
+        if wheel:
+            self.pythons = [each for each in self.pythons if _fits(os.path.basename(wheel), each)]
+        if not self.pythons:
+            name, supported = os.path.basename(wheel or ""), ", ".join(self.described["pythons"])
+            raise RecipeError(
+                "{} fits no Python that {} {} supports ({})".format(name, line, variant, supported),
+                "Build the wheel for one of them",
+            )
         wheel_digest = _file_digest(wheel) if wheel else ""
-        parts = [self.requirements, self.python, variant, self.version or "", wheel_digest]
-        for part in parts + sorted("{}={}".format(*pair) for pair in self.libraries.items()):
+        parts = [self.requirements, variant, self.version or "", wheel_digest]
+        self._parts = parts + sorted("{}={}".format(*pair) for pair in self.libraries.items())
+
+    def name(self, python: str) -> str:
+        """Return the environment's name with a series of Python on this machine's architecture."""
+        digest = hashlib.sha256()
+        for part in [python, platform.machine(), *self._parts]:
             digest.update(part.encode() + b"\0")
-        self.name = "{}-{}-{}".format(line, variant, digest.hexdigest()[:12])
+        return "{}-{}-py{}-{}".format(self.line, self.variant, python, digest.hexdigest()[:12])
+
+
+def _fits(wheel: str, series: str) -> bool:
+    """Tell by a wheel's name whether CPython of a series can take it."""
+    tags, abis = [tag.split(".") for tag in wheel[: -len(".whl")].split("-")[-3:-1]]
+    major, minor = series.split(".")
+    for tag in tags:
+        if tag in ("py" + major, "cp" + major + minor, "py" + major + minor):
+            return True
+        older = tag.startswith("cp" + major) and "abi3" in abis
+        if older and int(tag[2 + len(major) :] or 0) <= int(minor):
+            return True
+    return False
 
 
 def _file_digest(path: str) -> str:

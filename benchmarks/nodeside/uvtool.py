@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import glob
 import os
 import re
 from typing import Any, Mapping, Sequence
 
-from nodeside import hangup
+from nodeside import hangup, interpreters
 from nodeside.files import AgentError, utc_now
 from nodeside.pipconfig import uv_environment
 
@@ -54,7 +53,7 @@ class Uv:
             self.env["UV_DEFAULT_INDEX"] = options.index_url
         self.env.update(uv_environment(self.env, os.path.expanduser("~")))
         self.env.setdefault("UV_CACHE_DIR", os.path.join(root, "cache", "uv"))
-        self.env.setdefault("UV_PYTHON_INSTALL_DIR", os.path.join(root, "tools", "python"))
+        self.env.setdefault("UV_PYTHON_INSTALL_DIR", interpreters.downloads(root))
         self.env.setdefault("UV_HTTP_TIMEOUT", "60")
         self.env["UV_NO_PROGRESS"] = "1"
         self.env["UV_NO_CONFIG"] = "1"
@@ -131,13 +130,6 @@ class Uv:
                 if self.run(*call, "--offline", *way, *what) is None:
                     return
         raise UvFailure(first or "")
-
-    def managed_python(self, series: str) -> str | None:
-        """Return an interpreter that uv has downloaded."""
-        folder = glob.escape(self.env["UV_PYTHON_INSTALL_DIR"])
-        pattern = "cpython-{}.*/bin/python{}".format(series, series)
-        found = sorted(glob.glob(os.path.join(folder, pattern)))
-        return found[-1] if found else None
 
 
 def _normal(name: str) -> str:

@@ -19,6 +19,7 @@ import urllib.parse
 import urllib.request
 from typing import Any, Mapping
 
+from nodeside import interpreters
 from nodeside.pipconfig import uv_environment
 from nodeside.recipe import Recipe
 
@@ -34,8 +35,10 @@ File = Mapping[str, Any]
 def versions(options: argparse.Namespace, code: str) -> dict[str, Any]:
     """Return the verb's document: the wheels of the line's main package in all sources.
 
+    `pythons` are those of its lock that run here, else all of its lock.
+
     Returns:
-        {"package", "python", "files": [{"name", "requires_python", "yanked"}], "sources",
+        {"package", "pythons", "files": [{"name", "requires_python", "yanked"}], "sources",
         "problems"}: file names of wheels, each once. A source that does not answer is a problem,
         and the others are read all the same.
 
@@ -54,7 +57,8 @@ def versions(options: argparse.Namespace, code: str) -> dict[str, Any]:
     links += [link for link in env.get("UV_FIND_LINKS", "").split(",") if link]
     sources = links + [_joined(index, package) for index in _indexes(env, recipe)]
     found, problems = {}, []
-    for source in sources if recipe.python is not None else ():
+    here = interpreters.those_here(recipe.pythons, interpreters.any_uv(options.root), options.root)
+    for source in sources if recipe.pythons else ():
         try:
             for file in _files(source, env):
                 if _of(package, file["name"]):
@@ -65,7 +69,7 @@ def versions(options: argparse.Namespace, code: str) -> dict[str, Any]:
                 problems.append(_SECRET.sub(r"\1***@", shown))
     return {
         "package": package,
-        "python": recipe.python,
+        "pythons": list(here) or recipe.pythons,
         "files": [found[name] for name in sorted(found)],
         "sources": [_SECRET.sub(r"\1***@", source) for source in sources],
         "problems": problems,

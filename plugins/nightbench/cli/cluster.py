@@ -271,6 +271,14 @@ def download(
             "Those of the cluster's nodes unless given.",
         ),
     ] = None,
+    python: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--python",
+            help="Python of nodes, 3.13 say; may be given several times. "
+            "[default: all that the line's lock supports]",
+        ),
+    ] = None,
 ) -> None:
     """Fill the cluster's wheelhouse with the wheels that lines need, from this machine's index.
 
@@ -307,7 +315,8 @@ def download(
                 have = ", ".join(sorted(able))
                 say(f"{each} {variant}: has wheels for {have}, and none for {chosen}")
                 continue
-            files = download_wheels(Path(house), shipment.benchmarks, each, variant, chosen, say)
+            choice = Path(house), shipment.benchmarks, each, variant, chosen, say
+            files = download_wheels(*choice, python or ())
             size = sum(file.path.stat().st_size for file in files)
             wheels = f"{len(files)} wheels for {chosen}, {size / 1e6:.0f} MB, in {house}"
             say(f"{each} {variant}: {wheels}")

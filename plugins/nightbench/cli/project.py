@@ -2,7 +2,10 @@
 
 import json as jsonlib
 import os
+import shutil
 import subprocess
+import tempfile
+import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import datetime, timedelta
@@ -18,6 +21,7 @@ from nightbench.config import locations
 from nightbench.config.source import one_of
 from nightbench.core.code_digest import layers
 from nightbench.core.errors import UserError
+from nightbench.core.model import Variant
 from nightbench.core.own_files import own_folder
 from nightbench.local.home import uv_env
 
@@ -27,7 +31,6 @@ app.add_typer(db, name="db")
 db.command()(services.migrate)
 
 _ONE_UPGRADE = timedelta(minutes=15)
-_PLATFORM = "x86_64-manylinux_2_28"
 _TEMPLATE = Path(__file__).with_name("template")
 
 
@@ -155,15 +158,17 @@ def lock(
 ) -> None:
     """Resolve the lock of a framework line again, after its `.in` file was edited.
 
-    Interpreter and package index come from its framework.json.
+    It covers all Pythons and CPU architectures that framework.json states for the variant.
     """
     lines = layers("frameworks", locations.benchmarks_folder(), locations.dags_folder())
     if line not in lines:
         raise UserError(f"LINE: {one_of(line, lines)}")
     folder = lines[line][-1]
     described = jsonlib.loads((folder / "framework.json").read_text(encoding="utf-8"))
-    if described["python"] is None or variant not in described["variants"]:
-        have = ", ".join(described["variants"]) if described["python"] else "none: it has no locks"
+    build = described["variants"].get(variant, {})
+    if not build.get("pythons"):
+        locked = [name for name, each in described["variants"].items() if each.get("pythons")]
+        have = ", ".join(locked) or "none: it has no locks"
         raise UserError(f'VARIANT: found "{variant}"; {line} has {have}')
     wanted, made = folder / f"requirements-{variant}.in", folder / f"requirements-{variant}.lock"
     if not wanted.is_file():
@@ -171,20 +176,43 @@ def lock(
     uv = locations.uv_binary()
     if uv is None:
         raise UserError("found no uv; expected it on PATH: pip install uv")
-    index = described["variants"][variant].get("index") or {}
+    index = build.get("index") or {}
     extra = list(index.get("options") or (["--index", index["url"]] if index else []))
+    head = f"# Made from {wanted.name} by\n#   nightbench lock {line} {variant}\n"
     settings = {**os.environ, **uv_env()}
     if "UV_FIND_LINKS" in settings:
         # A folder that holds the wheel takes the place of the variant's index.
         extra = []
-    command = [
-        *(str(uv), "pip", "compile", "-q", "--generate-hashes", "--no-header"),
-        *("--python-version", described["python"], "--python-platform", _PLATFORM, *extra),
-        *(wanted.name, "-o", made.name),
-    ]
-    done = subprocess.run(command, cwd=folder, env=settings, check=False)
+    with tempfile.TemporaryDirectory(prefix="nightbench-lock-") as scratch:
+        for file in (wanted, made):  # versions of the lock stay
+            if file.is_file():
+                shutil.copy(file, scratch)
+        # uv reads the environments of a lock from a pyproject.toml alone.
+        own = folder / "uv.toml"
+        written = tomllib.loads(own.read_text(encoding="utf-8")) if own.is_file() else {}
+        for name in written.get("pip", {}).get("no-emit-package", ()):
+            extra += ["--no-emit-package", name]
+        Path(scratch, "pyproject.toml").write_text(_lock_settings(build), encoding="utf-8")
+        command = [
+            *(str(uv), "pip", "compile", "-q", "--generate-hashes", "--no-header"),
+            *("--universal", "--python-version", build["pythons"][0], *extra),
+            *(wanted.name, "-o", made.name),
+        ]
+        done = subprocess.run(command, cwd=scratch, env=settings, check=False)
+        resolved = Path(scratch, made.name)
+        if done.returncode == 0:
+            made.write_text(head + resolved.read_text(encoding="utf-8"), encoding="utf-8")
     if done.returncode:
         raise typer.Exit(done.returncode)
-    head = f"# Made from {wanted.name} by\n#   nightbench lock {line} {variant}\n"
-    made.write_text(head + made.read_text(encoding="utf-8"), encoding="utf-8")
     say(f"wrote {made}")
+
+
+def _lock_settings(build: Mapping[str, Any]) -> str:
+    """Return the pyproject.toml that says for which Pythons and machines a lock is."""
+    major, minor = build["pythons"][-1].split(".")
+    newest = f"python_full_version < '{major}.{int(minor) + 1}'"
+    places = [
+        f"sys_platform == 'linux' and platform_machine == '{machine}' and {newest}"
+        for machine in build.get("machines", Variant.machines)
+    ]
+    return f"[tool.uv]\nenvironments = {jsonlib.dumps(places)}\n"

@@ -147,14 +147,15 @@ def _framework(folder: Path, tree: _Tree) -> FrameworkInfo:
         document.complain(key, message)
     tree.complain_of_shadow(document, "frameworks", file.replaces)
     shared = tree.benchmarks / "apis" / file.api
-    for name, variant in file.variants.items() if file.python is not None else ():
+    for name, variant in file.variants.items():
         lock = path.with_name(f"requirements-{name}.lock")
-        if lock.is_file():
+        if variant.pythons and lock.is_file():
             package = variant.package or file.package or file.line
             complain_of_version(document, "version", file.version, package, lock)
     complaints = [str(document.error)] if document.problems else []
-    complaints += code_errors(sorted(path.parent.glob("[!.]*.py")), file.python, LINE_NAMES)
-    complaints += code_errors(sorted(shared.glob("[!.]*.py")), file.python, {})
+    oldest = oldest_of(file.variants.values())
+    complaints += code_errors(sorted(path.parent.glob("[!.]*.py")), oldest, LINE_NAMES)
+    complaints += code_errors(sorted(shared.glob("[!.]*.py")), oldest, {})
     return file.to(
         FrameworkInfo,
         line=path.parent.name,
@@ -175,7 +176,7 @@ def _variant(name: str, file: FrameworkFile, document: Document) -> Variant:
     """Return a variant, and why it lacks its lock; a line without environments needs none."""
     written, lock, folder = file.variants[name], f"requirements-{name}.lock", document.path.parent
     problem = unlocked = None
-    if file.python is not None and not (folder / lock).is_file():
+    if written.pythons and not (folder / lock).is_file():
         if written.unlocked:
             unlocked = f"{folder.name} has no lock for its variant {name}: {written.unlocked}"
         else:
@@ -189,7 +190,7 @@ def _variant(name: str, file: FrameworkFile, document: Document) -> Variant:
 def _broken_line(path: Path, error: UserError) -> FrameworkInfo:
     """A line of which nothing is known but its name and what is wrong with it."""
     name = path.parent.name
-    return FrameworkInfo(name, name, "", "", None, {}, {}, {}, problem=str(error))
+    return FrameworkInfo(name, name, "", "", {}, {}, {}, problem=str(error))
 
 
 def _axes(written: Mapping[str, Mapping[str, Any]], kinds: Sequence[str]) -> dict[str, Any]:
@@ -379,7 +380,8 @@ def _words_of(folders: Iterable[Path]) -> set[str]:
 
 def _model_errors(path: Path, api: str, frameworks: Mapping[str, FrameworkInfo]) -> list[str]:
     """What is wrong in a model file for the oldest line that speaks its API."""
-    speaking = [info.python for info in frameworks.values() if info.api == api]
+    lines = [each for each in frameworks.values() if each.api == api]
+    speaking = [variant for each in lines for variant in each.variants.values()]
     return code_errors([path], oldest_of(speaking), {api: MODEL_NAMES}) if speaking else []
 
 

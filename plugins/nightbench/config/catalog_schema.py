@@ -102,6 +102,10 @@ class VariantFile(StrictModel):
 
     device: _Kind
     """Devices that it is for: `cpu` or `gpu`."""
+    pythons: v.Many[v.Series] = ()
+    """Series of Python that its lock supports ("3.11"). A node uses the newest of them that it has,
+    or one that uv downloads. Without this key the variant has no environment: the agent's own
+    interpreter runs it."""
     index: IndexFile | None = None
     """Where it comes from, unless the site has folders of wheels; the default index unless given.
     """
@@ -171,8 +175,6 @@ class FrameworkFile(StrictModel):
     speak one language share it."""
     commands: bool = False
     """It runs the `commands` of suites, by `launch.py` alone, and no workload."""
-    python: v.Series | None
-    """Interpreter series of its environment ("3.11"); null: the agent's own."""
     devices: Annotated[dict[_Kind, _Support], Field(min_length=1)]
     """Device kinds that its runtime knows."""
     variants: Annotated[dict[_Variant, VariantFile], Field(min_length=1)]

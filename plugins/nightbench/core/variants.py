@@ -97,7 +97,7 @@ def machines_for(
     prepared = (of(framework.line, cluster, builds) for of in (prefix_of, image_of))
     variant = variant_of(framework, cluster, builds)
     known = None if isinstance(variant, Refusal) else framework.variants.get(variant)
-    if framework.python is None or known is None or any(place is not None for place in prepared):
+    if known is None or not known.pythons or any(place is not None for place in prepared):
         return None
     return frozenset(known.machines)
 

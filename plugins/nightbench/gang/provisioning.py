@@ -95,8 +95,9 @@ async def _prepare(
         )
     async with connections(job.nodes, targets) as transports:
         await refuse_other_machines(job, transports)
+        found = await _environments(job, transports, shipment, on_event)
         await on_all(
-            _prepare_node(job, node.name, transports[node.name], shipment, on_event)
+            _write_job(job, node.name, found[node.name], transports[node.name])
             for node in job.nodes
         )
 
@@ -111,32 +112,85 @@ async def build_environment(
     """
     async with connections(job.nodes, targets) as transports:
         await refuse_other_machines(job, transports)
-        await on_all(_environment_on(each, job, shipment, ignore) for each in transports.values())
+        await _environments(job, transports, shipment, ignore)
+
+
+@dataclass(frozen=True)
+class _Environment:
+    """The interpreter of a job's framework on a node."""
+
+    agent: Agent
+    interpreter: str
+    python: str | None
+    """Its series; None where the node builds no environment."""
+    pythons: tuple[str, ...]
+    """Series of the lock that run on the node, the newest first."""
+
+
+async def _environments(
+    job: JobSpec,
+    transports: Mapping[str, SshTransport],
+    shipment: Shipment,
+    on_event: OnEvent,
+) -> dict[str, _Environment]:
+    """Build or find the environment on all nodes of a gang, with one Python on all of them.
+
+    Each node takes its newest. Where they differ, all take the newest that each of them has, else
+    one that uv downloads on those without it.
+    """
+
+    async def on_each(python: str | None = None) -> dict[str, _Environment]:
+        work = (_environment_on(each, job, shipment, on_event, python) for each in nodes)
+        return dict(zip(transports, await on_all(work), strict=True))
+
+    nodes = list(transports.values())
+    found = await on_each()
+    if len({each.python for each in found.values()}) == 1:
+        return found
+    having = [each.pythons for each in found.values()]
+    everywhere = [series for series in having[0] if all(series in each for each in having)]
+    somewhere = {each.python: None for each in found.values() if each.python not in everywhere}
+    for python in (*everywhere, *somewhere):
+        try:
+            return await on_each(python)
+        except EnvironmentUnavailable as error:
+            on_event(GangEvent("provision", f"not with Python {python}: {error}"))
+    seen = "; ".join(f"{name}: {', '.join(each.pythons)}" for name, each in found.items())
+    raise EnvironmentUnavailable.of(
+        nodes[0],
+        f"{job.build.line} is unavailable: no Python that its lock supports is on all nodes of the "
+        f"gang ({seen}). Install one of them on all nodes",
+    )
 
 
 async def _environment_on(
-    transport: SshTransport, job: JobSpec, shipment: Shipment, on_event: OnEvent
-) -> tuple[Agent, str]:
-    """Ship what a job's environment needs; return the agent there, and the interpreter."""
+    transport: SshTransport,
+    job: JobSpec,
+    shipment: Shipment,
+    on_event: OnEvent,
+    python: str | None = None,
+) -> _Environment:
+    """Ship what a job's environment needs; build or find it, with a series of Python if given."""
     build = job.build
     wheel = Path(build.location) if build.source == "wheel" and build.location else None
     locked, builds = None, _builds_environment(job, shipment)
     if builds:
         await refuse_without_wheels(transport, job, shipment.benchmarks)
     if builds and shipment.wheelhouse is not None:
-        locked = await _wheels_to_ship(transport, job, shipment, shipment.wheelhouse)
+        choice = transport, job, shipment, shipment.wheelhouse, python
+        python, locked = await _wheels_to_ship(*choice)
     policy = job.environments
     shipped = await ship(transport, policy, shipment, on_event, wheel, locked, with_uv=builds)
-    return shipped.agent, await provision(job, shipped, on_event)
+    return await provision(job, shipped, on_event, python)
 
 
-async def _prepare_node(
-    job: JobSpec, node: str, transport: SshTransport, shipment: Shipment, on_event: OnEvent
+async def _write_job(
+    job: JobSpec, node: str, environment: _Environment, transport: SshTransport
 ) -> None:
-    agent, python = await _environment_on(transport, job, shipment, on_event)
-    folder = agent.layout.job(job, node)
+    folder = environment.agent.layout.job(job, node)
     await transport.make_folders(folder)
-    await transport.write_atomic(posixpath.join(folder, "python"), f"{python}\n".encode())
+    interpreter = f"{environment.interpreter}\n".encode()
+    await transport.write_atomic(posixpath.join(folder, "python"), interpreter)
     document = json.dumps(job.to_json(), indent=1, sort_keys=True) + "\n"
     await transport.write_atomic(posixpath.join(folder, "job.json"), document.encode())
 
@@ -146,27 +200,48 @@ def _builds_environment(job: JobSpec, shipment: Shipment) -> bool:
     build = job.build
     if build.source in ("path", "image"):
         return False
-    series, *_ = line_of(shipment.benchmarks, build.line, build.variant)
-    return bool(series)
+    pythons, *_ = line_of(shipment.benchmarks, build.line, build.variant)
+    return bool(pythons)
 
 
 async def _wheels_to_ship(
-    transport: SshTransport, job: JobSpec, shipment: Shipment, wheelhouse: Path
-) -> list[Wheel]:
-    """Return the wheels that the controller has to ship to a node without an index."""
+    transport: SshTransport,
+    job: JobSpec,
+    shipment: Shipment,
+    wheelhouse: Path,
+    python: str | None,
+) -> tuple[str, list[Wheel]]:
+    """Return a Python and the wheels that the controller has to ship to a node without an index.
+
+    It is the newest on the node for which the wheelhouse is complete, unless `python` is given.
+    """
     build = job.build
-    series, package, lock = line_of(shipment.benchmarks, build.line, build.variant)
+    supported, package, lock = line_of(shipment.benchmarks, build.line, build.variant)
     version = build.version if build.source == "index" else None
     packages = packages_of(lock, package, version, replaced=build.source == "wheel")
     machine = await transport.machine()
-    try:
-        return await asyncio.to_thread(choose_wheels, wheelhouse, packages, series, machine)
-    except GangError as error:
-        raise EnvironmentUnavailable.of(transport, str(error)) from error
+    candidates = [python] if python else list(supported)
+    if len(candidates) > 1:
+        agent = await ship_agent(transport, job.environments, shipment, ignore)
+        words = ["--line", build.line, "--variant", build.variant, "--ask"]
+        answer = await agent.call("provision", *agent.where, *words)
+        candidates = answer.get("pythons") or candidates[::-1]
+    problems = []
+    for series in candidates:
+        try:
+            choice = wheelhouse, packages, series, machine
+            return series, await asyncio.to_thread(choose_wheels, *choice)
+        except GangError as error:
+            problems.append(error)
+    raise EnvironmentUnavailable.of(transport, str(problems[0])) from problems[0]
 
 
-async def provision(job: JobSpec, shipped: Shipped, on_event: OnEvent) -> str:
+async def provision(
+    job: JobSpec, shipped: Shipped, on_event: OnEvent, python: str | None = None
+) -> _Environment:
     """Return the interpreter of the job's framework on a node, building the environment if absent.
+
+    `python` is the series of the environment; the newest that the node has if it is not given.
 
     Raises:
         EnvironmentUnavailable: it cannot be built there; the message says how to get it.
@@ -182,7 +257,7 @@ async def provision(job: JobSpec, shipped: Shipped, on_event: OnEvent) -> str:
                 f"{build.line}: {answer['problem']}; the prefix is given as {build.location!r} in "
                 "the suite's builds or the cluster's environments.paths",
             )
-        return str(answer["python"])
+        return _Environment(shipped.agent, str(answer["python"]), None, ())
     if build.source == "image":
         answer = await _ask(job, shipped, "image", _image_options(job, shipped))
         done = f"{build.line}: pulled {build.location}"
@@ -191,7 +266,7 @@ async def provision(job: JobSpec, shipped: Shipped, on_event: OnEvent) -> str:
             job,
             shipped,
             "provision",
-            _build_options(job, shipped),
+            [*_build_options(job, shipped), *(["--series", python] if python else [])],
             lambda line: on_event(GangEvent("provision", line, transport.node)),
         )
         done = f"{build.line} {build.variant}: built in {answer.get('seconds', 0):.0f} s"
@@ -199,7 +274,8 @@ async def provision(job: JobSpec, shipped: Shipped, on_event: OnEvent) -> str:
         raise RemoteFailure.of(transport, f"provision answered {answer}")
     if answer.get("built"):
         on_event(GangEvent("provision", done, transport.node, data=answer))
-    return str(answer["python"])
+    series, here = answer.get("series"), tuple(answer.get("pythons", ()))
+    return _Environment(shipped.agent, str(answer["python"]), series, here)
 
 
 async def _ask(
@@ -285,8 +361,8 @@ async def installable_versions(
         NodeError: the node cannot be asked.
         GangError: the line has no environment of its own, so it has no versions.
     """
-    series, package, _ = line_of(shipment.benchmarks, line, variant)
-    if not series:
+    pythons, package, _ = line_of(shipment.benchmarks, line, variant)
+    if not pythons:
         raise GangError(f"{line} has no environment of its own, and so no versions to install")
     async with connections([node], targets) as transports:
         transport = transports[node.name]
@@ -294,23 +370,26 @@ async def installable_versions(
         machine = await transport.machine()
         if shipment.wheelhouse is not None:
             files = [{"name": path.name} for path in shipment.wheelhouse.glob("*.whl")]
-            found = versions_of(files, package, series, machine)
+            found = versions_of(files, package, pythons, machine)
             return InstallableVersions(found, (str(shipment.wheelhouse),))
         policy = cluster.environments
         agent = await ship_agent(transport, policy, shipment, ignore)
-        options = ["--line", line, "--variant", variant, *_source_options(policy)]
+        options = ["--root", agent.layout.root, "--line", line, "--variant", variant]
+        options += _source_options(policy)
         answer = await agent.call("versions", *options, timeout_s=VERSIONS_TIMEOUT_S)
     return InstallableVersions(
-        versions_of(answer["files"], package, series, machine),
+        versions_of(answer["files"], package, answer["pythons"], machine),
         tuple(answer["sources"]),
         tuple(answer["problems"]),
     )
 
 
 def versions_of(
-    files: Iterable[Mapping[str, Any]], package: str, series: str, machine: str
+    files: Iterable[Mapping[str, Any]], package: str, pythons: Iterable[str], machine: str
 ) -> tuple[str, ...]:
-    """Return the versions of a package whose wheels run on a machine, ascending.
+    """Return the versions of a package whose wheels run on a machine with one of some Pythons.
+
+    They ascend.
 
     A file is a wheel as simple indexes list it: name and, where known, requires_python and yanked.
     The machine is as `uname -m` prints it.
@@ -323,8 +402,10 @@ def versions_of(
             continue
         if name != canonicalize_name(package) or file.get("yanked"):
             continue
-        if _takes(file.get("requires_python"), series) and any(
-            accepts_tag(tag, series, machine) for tag in tags
+        if any(
+            _takes(file.get("requires_python"), series) and accepts_tag(tag, series, machine)
+            for series in pythons
+            for tag in tags
         ):
             found.add(Version(version.public))
     return tuple(str(version) for version in sorted(found))

@@ -201,8 +201,8 @@ def accepts_tag(tag: Tag, series: str, machine: str) -> bool:
     return tag.abi == "none" and tag.interpreter.startswith(f"py{major}")
 
 
-def line_of(benchmarks: Path, line: str, variant: str) -> tuple[str, str, str]:
-    """Return interpreter series, main package and lock of a framework line (all empty without one).
+def line_of(benchmarks: Path, line: str, variant: str) -> tuple[tuple[str, ...], str, str]:
+    """Return Pythons, main package and lock of a framework line's build (all empty without one).
 
     Raises:
         GangError: there is no such line or variant.
@@ -210,14 +210,18 @@ def line_of(benchmarks: Path, line: str, variant: str) -> tuple[str, str, str]:
     folder = benchmarks / "frameworks" / line
     try:
         described = json.loads((folder / "framework.json").read_text(encoding="utf-8"))
-        series = described["python"]
-        if series is None:
-            return "", "", ""
+        build = described["variants"].get(variant)
+        if build is None:
+            have = ", ".join(described["variants"])
+            raise GangError(f"{line} has no variant {variant}; expected one of {have}")
+        pythons = tuple(build.get("pythons", ()))
+        if not pythons:
+            return (), "", ""
         lock = (folder / f"requirements-{variant}.lock").read_text(encoding="utf-8")
     except OSError as error:
         raise GangError(f"{error.filename}: cannot be read: {error.strerror}") from error
-    package = described["variants"][variant].get("package") or described.get("package")
-    return series, package or line, lock
+    package = build.get("package") or described.get("package")
+    return pythons, package or line, lock
 
 
 # --- filling it ----------------------------------------------------------------------------
@@ -230,8 +234,11 @@ def download_wheels(
     variant: str,
     machine: str,
     say: Callable[[str], None],
+    pythons: Sequence[str] = (),
 ) -> list[Wheel]:
     """Download the wheels of a framework line's lock with pip and its own configuration.
+
+    `pythons` are the series that nodes use; all that the lock supports, if none is given.
 
     Returns:
         The wheels that the line needs.
@@ -239,19 +246,27 @@ def download_wheels(
     Raises:
         GangError: pip is missing or could not download all; the message holds its last lines.
     """
-    series, package, lock = line_of(benchmarks, line, variant)
-    if not series:
+    supported, package, lock = line_of(benchmarks, line, variant)
+    if not supported:
         say(f"{line}: needs no environment")
-        return []
     packages = packages_of(lock, package, None, replaced=False)
-    try:
-        return choose_wheels(folder, packages, series, machine)
-    except MissingWheels as missing:
-        say(f"{line}: {missing.summary}")
-    # pip would evaluate markers for this machine and its own interpreter.
-    needed = (each.as_requirement() for each in packages if each.is_needed(series, machine))
-    download("".join(needed), folder, series, machine)
-    return choose_wheels(folder, packages, series, machine)
+    found: dict[Path, Wheel] = {}
+    for series in pythons or supported:
+        if series not in supported:
+            raise GangError(
+                f"--python: found {series}; expected one that {line} {variant} supports: "
+                + ", ".join(supported)
+            )
+        try:
+            chosen = choose_wheels(folder, packages, series, machine)
+        except MissingWheels as missing:
+            say(f"{line}: {missing.summary}")
+            # pip would evaluate markers for this machine and its own interpreter.
+            needed = (each.as_requirement() for each in packages if each.is_needed(series, machine))
+            download("".join(needed), folder, series, machine)
+            chosen = choose_wheels(folder, packages, series, machine)
+        found.update((each.path, each) for each in chosen)
+    return list(found.values())
 
 
 def _pip(work: Path) -> list[str]:

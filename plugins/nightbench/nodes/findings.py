@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nightbench.core.model import Cluster, FrameworkInfo, Node
-from nightbench.core.variants import machines_for
+from nightbench.core.variants import Refusal, machines_for, variant_of
 from nightbench.nodes import devices, refusals
 from nightbench.nodes.node_preflight import Finding, FindingLevel, NodePreflight, info, warn
 
@@ -218,20 +218,22 @@ def _limits(given: _CheckInput) -> Iterator[Finding]:
 def _interpreters(given: _CheckInput) -> Iterator[Finding]:
     document, prepared = given.document, given.cluster.environments.paths
     built = {env["line"] for env in document["envs"]}
-    missing: dict[str, list[str]] = {}
+    here = {series for series, path in document["interpreters"].items() if path is not None}
+    missing: dict[tuple[str, ...], list[str]] = {}
     for line in given.lines:
-        series = line.python
-        if series is None or line.line in built or line.line in prepared:
+        variant = variant_of(line, given.cluster, {})
+        if isinstance(variant, Refusal) or line.line in built or line.line in prepared:
             continue
-        if document["interpreters"].get(series) is None:
-            missing.setdefault(series, []).append(line.line)
-    for series, lines in sorted(missing.items()):
+        pythons = line.variants[variant].pythons
+        if pythons and here.isdisjoint(pythons):
+            missing.setdefault(pythons, []).append(line.line)
+    for pythons, lines in sorted(missing.items()):
         yield warn(
-            f"Python {series}",
+            f"Python {' or '.join(pythons)}",
             "none on the PATH, among pyenv's or among uv's",
             f"one for {', '.join(sorted(lines))}",
-            "uv downloads one where the network is open; else install it (pyenv install "
-            f"{series}), or prepare the environment yourself and name it under "
+            "uv downloads one if it reaches its server; else install one (pyenv install "
+            f"{pythons[-1]}), or prepare the environment yourself and name it under "
             "environments.paths",
         )
 

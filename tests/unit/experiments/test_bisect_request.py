@@ -36,7 +36,7 @@ def test_versions_are_those_of_wheels_that_run_there() -> None:
         {"name": "torch-2.15.0-py3-none-any.whl", "requires_python": ">=3.12"},
         {"name": "torch-2.16.0-py3-none-any.whl", "requires_python": ">=3.9"},
     ]
-    assert versions_of(files, "torch", "3.11", "x86_64") == ("2.9.0", "2.10.0", "2.16.0")
+    assert versions_of(files, "torch", ["3.11"], "x86_64") == ("2.9.0", "2.10.0", "2.16.0")
 
 
 def test_candidates_lie_between_in_the_order_of_versions() -> None:

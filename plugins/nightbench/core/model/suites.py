@@ -194,6 +194,8 @@ class Variant:
 
     device: str
     """Kind of the devices that it is for."""
+    pythons: tuple[str, ...] = ()
+    """Series of Python that its lock supports ("3.11"); none: the agent's own interpreter."""
     compute_capabilities: tuple[str, ...] = ()
     """Of the GPUs that it is built for; any where empty."""
     driver: str | None = None
@@ -227,8 +229,6 @@ class FrameworkInfo:
     version: str
     api: str
     """Which model file of a workload this line runs: `<api>.py`."""
-    python: str | None
-    """Interpreter series of the environment ("3.7"); None: the agent's own interpreter."""
     devices: Support
     variants: Mapping[str, Variant]
     axes: Mapping[str, Mapping[str, Support]]
