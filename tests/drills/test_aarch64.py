@@ -51,7 +51,6 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "package": "numpy",
         "api": "python",
         "devices": {"cpu": True},
-        "python": "3.11",
         "variants": {
             name: {"device": "cpu", "pythons": ["3.11"], "machines": machines}
             for name, machines in VARIANTS.items()

@@ -65,7 +65,6 @@ class Place:
             "version": "1.0",
             "api": "python",
             "devices": {"cpu": True},
-            "python": "3.11",
             "variants": {"cpu": {"device": "cpu", "pythons": ["3.11"], "machines": list(able)}},
         }
         (self.line / "framework.json").write_text(json.dumps(described))

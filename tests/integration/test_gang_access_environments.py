@@ -59,8 +59,8 @@ class Ground:
         self.benchmarks = shipped(folder)
         line = self.benchmarks / "frameworks" / "tiny"
         line.mkdir()
-        about = {"line": "tiny", "version": "1.0", "package": "tiny_main", "python": SERIES}
-        about |= {"variants": {"cpu": {"device": "cpu"}}, "size_bytes": 1000}
+        about = {"line": "tiny", "version": "1.0", "package": "tiny_main"}
+        about |= {"variants": {"cpu": {"device": "cpu", "pythons": [SERIES]}}, "size_bytes": 1000}
         (line / "framework.json").write_text(json.dumps(about))
         lock = ""
         for name, size in (("tiny_dep", 0), ("tiny_main", 9_000_000)):

@@ -53,7 +53,8 @@ def make_benchmarks(folder: Path, locked: Path) -> Path:
     version = locked.name.split("-")[1]
     fake = json.loads((folder / "frameworks/fake/framework.json").read_text())
     described = {**fake, "line": LINE, "title": "Toy", "version": version, "package": PACKAGE}
-    described |= {"python": SERIES, "size_bytes": 1000, "variants": {"cpu": {"device": "cpu"}}}
+    cpu = {"device": "cpu", "pythons": [SERIES]}
+    described |= {"size_bytes": 1000, "variants": {"cpu": cpu}}
     described.pop("drill_workload")
     (line / "framework.json").write_text(json.dumps(described))
     digest = hashlib.sha256(locked.read_bytes()).hexdigest()

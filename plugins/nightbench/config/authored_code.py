@@ -11,9 +11,8 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from nightbench.config.catalog_schema import CostFile, SpecFile, VariantFile
+from nightbench.config.catalog_schema import CostFile, SpecFile
 from nightbench.config.source import ConfigError, Document, Key, Problem, describe, guess_of
-from nightbench.core.model import Variant
 from nightbench.core.model_flops import evaluate
 
 OLDEST = "3.7"
@@ -79,12 +78,12 @@ def _defined(source: bytes, body: Iterable[ast.stmt]) -> frozenset[str]:
     return frozenset(found)
 
 
-def oldest_of(variants: Iterable[Variant | VariantFile]) -> str | None:
-    """Return the oldest Python of builds; None if one runs in the agent's own interpreter."""
-    pythons = [each.pythons for each in variants]
-    if not all(pythons):
+def oldest_of(series: Iterable[str | None]) -> str | None:
+    """Return the oldest series; None where one is not known, or there is none."""
+    known = list(series)
+    if not known or None in known:
         return None
-    return min((series for each in pythons for series in each), key=_version, default=None)
+    return min((each for each in known if each is not None), key=_version)
 
 
 def _version(series: str) -> tuple[int, int]:

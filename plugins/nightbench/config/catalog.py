@@ -1,7 +1,7 @@
 """Reads the framework lines and workloads that `benchmarks/` holds."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -152,11 +152,7 @@ def _framework(folder: Path, tree: _Tree) -> FrameworkInfo:
         if variant.pythons and lock.is_file():
             package = variant.package or file.package or file.line
             complain_of_version(document, "version", file.version, package, lock)
-    complaints = [str(document.error)] if document.problems else []
-    oldest = oldest_of(file.variants.values())
-    complaints += code_errors(sorted(path.parent.glob("[!.]*.py")), oldest, LINE_NAMES)
-    complaints += code_errors(sorted(shared.glob("[!.]*.py")), oldest, {})
-    return file.to(
+    found = file.to(
         FrameworkInfo,
         line=path.parent.name,
         devices=devices,
@@ -168,12 +164,16 @@ def _framework(folder: Path, tree: _Tree) -> FrameworkInfo:
         },
         refused_combinations=tuple(each.to(Combination) for each in file.refused_combinations),
         launcher_env=frozenset(file.launcher_env),
-        problem="\n".join(complaints) or None,
     )
+    complaints = [str(document.error)] if document.problems else []
+    oldest = found.oldest_python
+    complaints += code_errors(sorted(path.parent.glob("[!.]*.py")), oldest, LINE_NAMES)
+    complaints += code_errors(sorted(shared.glob("[!.]*.py")), oldest, {})
+    return replace(found, problem="\n".join(complaints) or None)
 
 
 def _variant(name: str, file: FrameworkFile, document: Document) -> Variant:
-    """Return a variant, and why it lacks its lock; a line without environments needs none."""
+    """Return a variant, and why it lacks its lock; without `pythons` it needs none."""
     written, lock, folder = file.variants[name], f"requirements-{name}.lock", document.path.parent
     problem = unlocked = None
     if written.pythons and not (folder / lock).is_file():
@@ -380,8 +380,7 @@ def _words_of(folders: Iterable[Path]) -> set[str]:
 
 def _model_errors(path: Path, api: str, frameworks: Mapping[str, FrameworkInfo]) -> list[str]:
     """What is wrong in a model file for the oldest line that speaks its API."""
-    lines = [each for each in frameworks.values() if each.api == api]
-    speaking = [variant for each in lines for variant in each.variants.values()]
+    speaking = [info.oldest_python for info in frameworks.values() if info.api == api]
     return code_errors([path], oldest_of(speaking), {api: MODEL_NAMES}) if speaking else []
 
 

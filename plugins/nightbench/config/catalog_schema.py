@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 from nightbench.config import values as v
 from nightbench.config.source import any_of, describe, one_of
 from nightbench.config.validate import StrictModel
-from nightbench.core.model import LINE_AXES, Strategy
+from nightbench.core.model import LINE_AXES, Strategy, series_key
 
 
 def _one_of(known: Iterable[str]) -> AfterValidator:
@@ -64,6 +64,13 @@ def _several(when: dict[str, Any]) -> dict[str, Any]:
     return when
 
 
+def _ascending(pythons: tuple[str, ...]) -> tuple[str, ...]:
+    expected = tuple(sorted(set(pythons), key=series_key))
+    if pythons != expected:
+        raise ValueError(f"found {', '.join(pythons)}; expected {', '.join(expected)}")
+    return pythons
+
+
 def _pair(values: tuple[float, ...]) -> tuple[float, ...]:
     if len(values) != 2:
         raise ValueError(f"found {len(values)}; expected two, of the first and of the third step")
@@ -102,10 +109,10 @@ class VariantFile(StrictModel):
 
     device: _Kind
     """Devices that it is for: `cpu` or `gpu`."""
-    pythons: v.Many[v.Series] = ()
-    """Series of Python that its lock supports ("3.11"). A node uses the newest of them that it has,
-    or one that uv downloads. Without this key the variant has no environment: the agent's own
-    interpreter runs it."""
+    pythons: Annotated[v.Many[v.Series], AfterValidator(_ascending)] = ()
+    """Series of Python that its lock supports, ascending: `["3.11", "3.12"]`. A node uses the
+    newest of them that it has, or one that uv downloads. Without this key the variant has no
+    environment: the agent's own interpreter runs it."""
     index: IndexFile | None = None
     """Where it comes from, unless the site has folders of wheels; the default index unless given.
     """

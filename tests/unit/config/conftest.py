@@ -28,7 +28,8 @@ ROLES = {
         Role("trainer", "trainers", measured=True, device=True),
     )
 }
-ON_CPUS = {"cpu": Variant("cpu")}
+BUILDS = {"cpu": "cpu", "cu126": "gpu"}
+ON_CPUS = {"cpu": Variant("cpu", ("3.11",))}
 ALL = (Strategy.SINGLE, Strategy.COLLECTIVE, Strategy.PARAMETER_SERVER)
 
 
@@ -38,9 +39,8 @@ def framework(line: str, **changes: object) -> FrameworkInfo:
         "title": line,
         "version": "1.0",
         "api": line,
-        "python": "3.11",
         "devices": EVERYWHERE,
-        "variants": {"cpu": Variant("cpu"), "cu126": Variant("gpu")},
+        "variants": {name: Variant(kind, ("3.11",)) for name, kind in BUILDS.items()},
         "axes": {
             "strategy": {
                 "single": EVERYWHERE,

@@ -24,9 +24,8 @@ LINE = {
     "title": "Thing",
     "version": "1.0",
     "api": "lang",
-    "python": "3.11",
     "devices": {"cpu": True, "gpu": True},
-    "variants": {"cpu": {"device": "cpu"}},
+    "variants": {"cpu": {"device": "cpu", "pythons": ["3.11"]}},
     "axes": {"strategy": {"single": True}},
 }
 SPEC = {
@@ -62,7 +61,8 @@ def tree(tmp_path: Path, line: dict[str, object], spec: dict[str, object]) -> Pa
 
 def test_what_is_in_the_folders_is_in_the_catalog(tmp_path: Path) -> None:
     catalog = load_catalog(tree(tmp_path, LINE, SPEC))
-    assert catalog.frameworks["thing"].python == "3.11"
+    assert catalog.frameworks["thing"].variants["cpu"].pythons == ("3.11",)
+    assert catalog.frameworks["thing"].oldest_python == "3.11"
     assert catalog.workloads["net"].frameworks == ("thing",)
     assert catalog.workloads["net"].scales["full"] == {"size": 224, "layers": [1, 2]}
 
@@ -498,8 +498,26 @@ def test_everything_in_the_repository_is_in_order() -> None:
 
 @pytest.mark.parametrize("series", ["x y", "3", "3.x", "3.11\n", "inf", "3.11.2", ""])
 def test_an_interpreter_is_a_series(tmp_path: Path, series: str) -> None:
-    (found,) = load_catalog(tree(tmp_path, {**LINE, "python": series}, SPEC)).problems
-    assert 'framework.json:6: python: found "' in found
+    line = {**LINE, "variants": {"cpu": {"device": "cpu", "pythons": ["3.7", series]}}}
+    (found,) = load_catalog(tree(tmp_path, line, SPEC)).problems
+    assert "variants.cpu.pythons" in found
+    assert 'found "' in found
+
+
+def test_pythons_are_ascending_and_machines_known(tmp_path: Path) -> None:
+    cpu = {"device": "cpu", "pythons": ["3.11", "3.9"], "machines": ["x86"]}
+    text = "\n".join(
+        load_catalog(tree(tmp_path, {**LINE, "variants": {"cpu": cpu}}, SPEC)).problems
+    )
+    assert "variants.cpu.pythons: found 3.11, 3.9; expected 3.9, 3.11" in text
+    assert "variants.cpu.machines" in text
+
+
+def test_the_oldest_python_of_a_line_is_that_of_all_its_variants(tmp_path: Path) -> None:
+    cpu, gpu = {"device": "cpu", "pythons": ["3.10"]}, {"device": "gpu", "pythons": ["3.9", "3.10"]}
+    for variants, oldest in (({"cpu": cpu, "gpu": gpu}, "3.9"), ({"gpu": {"device": "gpu"}}, None)):
+        benchmarks = tree(tmp_path, {**LINE, "variants": variants}, SPEC)
+        assert load_catalog(benchmarks).frameworks["thing"].oldest_python == oldest
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ commands:
 def with_commands(catalog) -> Catalog:
     from tests.unit.config.conftest import framework
 
-    line = framework("foreign", commands=True, python=None, axes=catalog.frameworks["fake"].axes)
+    line = framework("foreign", commands=True, axes=catalog.frameworks["fake"].axes)
     frameworks = {**catalog.frameworks, "foreign": line}
     return dataclasses.replace(
         catalog, frameworks=frameworks, log_formats=("lines", "megatron", "regex")

@@ -117,7 +117,7 @@ def test_what_needs_no_wheels_is_available() -> None:
     assert problem(1, ARM, NARROW, builds={"net": prefix}) is None
     site = dataclasses.replace(ARM, environments=EnvironmentPolicy(paths={"net": "/opt/net"}))
     assert problem(1, site, NARROW) is None
-    line = dataclasses.replace(NARROW.frameworks["net"], python=None)
+    line = dataclasses.replace(NARROW.frameworks["net"], variants={"cpu": Variant("cpu")})
     assert problem(1, ARM, dataclasses.replace(NARROW, frameworks={"net": line})) is None
 
 

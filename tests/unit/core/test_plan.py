@@ -52,9 +52,8 @@ LINE = FrameworkInfo(
     "Fake",
     "1.0",
     "fake",
-    "3.11",
     EVERYWHERE,
-    {"cpu": Variant("cpu"), "cu126": Variant("gpu")},
+    {"cpu": Variant("cpu", ("3.11",)), "cu126": Variant("gpu", ("3.11",))},
     {"strategy": {str(strategy): EVERYWHERE for strategy in Strategy}},
     {Strategy.PARAMETER_SERVER: SERVERS},
 )

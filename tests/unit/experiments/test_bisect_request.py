@@ -89,9 +89,9 @@ def test_half_of_the_fall_decides(
 def code(tmp_path: Path) -> Path:
     line = tmp_path / "code/frameworks/tiny"
     line.mkdir(parents=True)
-    described = {"line": "tiny", "version": "1.0", "package": "Tiny_Main", "python": "3.11"}
+    described = {"line": "tiny", "version": "1.0", "package": "Tiny_Main"}
     (line / "framework.json").write_text(
-        json.dumps({**described, "variants": {"cpu": {"device": "cpu"}}})
+        json.dumps({**described, "variants": {"cpu": {"device": "cpu", "pythons": ["3.11"]}}})
     )
     (line / "requirements-cpu.lock").write_text("tiny-main==1.0\n")
     return tmp_path / "code"

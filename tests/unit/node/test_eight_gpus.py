@@ -192,7 +192,6 @@ LINE = FrameworkInfo(
     title="PyTorch",
     version="1",
     api="pytorch",
-    python=None,
     devices={"gpu": None},
     variants={"cuda12": Variant("gpu")},
     axes={},

@@ -53,8 +53,7 @@ class Site:
             "line": "tiny",
             "version": "1.0",
             "package": "tiny_main",
-            "python": python,
-            "variants": {"cpu": {"device": "cpu"}},
+            "variants": {"cpu": {"device": "cpu", "pythons": [python]}},
             "size_bytes": 1000,
         }
         self.write_info()
@@ -132,7 +131,7 @@ def test_a_variant_comes_from_its_own_index(site, tmp_path):
 
     def provision(**described: Any) -> dict[str, Any]:
         shutil.rmtree(site.root, ignore_errors=True)
-        site.write_info(variants={"cpu": {"device": "cpu", **described}})
+        site.write_info(variants={"cpu": {"device": "cpu", "pythons": [SERIES], **described}})
         code, answer = site.provision(*default)
         assert code == 0, answer
         return answer
@@ -216,7 +215,7 @@ def test_missing_packages_are_unavailable_with_a_hint(site, tmp_path):
 
 
 def test_missing_interpreter_is_unavailable_with_a_hint(site):
-    site.write_info(python="3.99")
+    site.write_info(variants={"cpu": {"device": "cpu", "pythons": ["3.99"]}})
     code, answer = site.provision(UV_OFFLINE="1")
     assert code == 0
     assert answer["unavailable"].startswith("there is no Python 3.99 on this node")
@@ -314,7 +313,7 @@ def test_of_a_chain_of_causes_the_first_and_the_root_are_told() -> None:
 )
 def test_gpus_that_a_variant_cannot_run_on_are_refused_before_it_is_built(site, gpu, why):
     needs = {"cuda": "13.0", "driver": "580.65.06", "compute_capabilities": ["8.0", "9.0"]}
-    site.write_info(variants={"cpu": {"device": "gpu", **needs}})
+    site.write_info(variants={"cpu": {"device": "gpu", "pythons": [SERIES], **needs}})
     tools = site.folder / "tools"
     tools.mkdir()
     if gpu:

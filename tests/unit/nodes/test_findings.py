@@ -22,15 +22,14 @@ CPU = Cluster("lab", (NODE,))
 GPU = Cluster("gpus", (NODE,), device_kind="gpu", devices_per_node=1)
 
 
-def line(name: str, python: str | None = "3.11", variants: tuple[str, ...] = ("cpu",)):
+def line(name: str, *pythons: str, variants: tuple[str, ...] = ("cpu",)):
     return FrameworkInfo(
         line=name,
         title=name,
         version="1",
         api=name,
-        python=python,
         devices={"cpu": None, "gpu": None},
-        variants={name: Variant("cpu" if name == "cpu" else "gpu") for name in variants},
+        variants={each: Variant("cpu" if each == "cpu" else "gpu", pythons) for each in variants},
         axes={"strategy": {"single": {"cpu": None, "gpu": None}}},
     )
 
@@ -223,13 +222,17 @@ def test_locked_memory_matters_where_there_is_rdma(seen, interface, transport, l
 
 def test_interpreter_matters_only_for_lines_without_an_environment(seen):
     spoil = put("interpreters", {"3.7": None, "3.11": None})
-    lines = [line("paddle1", "3.7"), line("paddle3"), line("pytorch"), line("fake", None)]
+    lines = [line("paddle1", "3.7"), line("paddle3", "3.11"), line("pytorch", "3.11"), line("fake")]
     found = findings(seen(spoil), CPU, lines)
     # The golden node has pytorch's environment already.
     assert [(f.what, f.expected) for f in found] == [
         ("Python 3.11", "one for paddle3"),
         ("Python 3.7", "one for paddle1"),
     ]
+    # A line is usable with any of its Pythons.
+    several = [line("paddle1", "3.7", "3.11"), line("paddle3", "3.11", "3.13")]
+    (found,) = findings(seen(put("interpreters", {"3.7": "/usr/bin/python3.7"})), CPU, several)
+    assert (found.what, found.expected) == ("Python 3.11 or 3.13", "one for paddle3")
     prepared = EnvironmentPolicy(paths={"paddle1": "/opt/p", "paddle3": "/opt/p"})
     assert findings(seen(spoil), dataclasses.replace(CPU, environments=prepared), lines) == ()
 

@@ -79,6 +79,7 @@ from nightbench.core.model.suites import (
     Untried,
     Variant,
     WorkloadInfo,
+    series_key,
 )
 from nightbench.core.model.words import (
     SLUG,

@@ -188,6 +188,11 @@ Support = Mapping[str, Untried | str | None]
 """Device kind -> None where it runs there, else why it does not, or was never tried."""
 
 
+def series_key(series: str) -> tuple[int, ...]:
+    """Return what sorts series of Python by age: "3.9" is older than "3.10"."""
+    return tuple(map(int, series.split(".")))
+
+
 @dataclass(frozen=True)
 class Variant:
     """A build of a framework line, with a lock of its own."""
@@ -255,6 +260,12 @@ class FrameworkInfo:
     """Disk that the environment takes."""
     problem: str | None = None
     """What is wrong with the line's folder, a line for each problem: its cases are unavailable."""
+
+    @property
+    def oldest_python(self) -> str | None:
+        """The oldest series of Python that runs the line; None: the agent's Python may run it."""
+        each = [variant.pythons for variant in self.variants.values()]
+        return min((p[0] for p in each), key=series_key) if each and all(each) else None
 
     def with_axes_of(self, variant: str) -> FrameworkInfo:
         """The line with the axes of one of its builds."""
