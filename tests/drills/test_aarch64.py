@@ -52,8 +52,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "api": "python",
         "devices": {"cpu": True},
         "variants": {
-            name: {"device": "cpu", "pythons": ["3.11"], "machines": machines}
-            for name, machines in VARIANTS.items()
+            name: {"device": "cpu", "machines": machines} for name, machines in VARIANTS.items()
         },
     }
     (folder / "framework.json").write_text(json.dumps(described))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,11 +14,11 @@ from pathlib import Path
 import pytest
 from tests.integration.access_servers import Server, server
 from tests.integration.openssh import with_plugins
-from tests.shipped import shipped
+from tests.shipped import BENCHMARKS, shipped
 from tests.unit.gang.test_uv_binary import OTHER, make_uv
 from tests.wheels import make_wheel
 
-pytestmark = pytest.mark.openssh
+pytestmark = [pytest.mark.openssh, pytest.mark.slow]
 OWN = os.uname().machine
 UV = Path(sys.prefix) / "bin" / "uv"
 
@@ -40,7 +41,7 @@ class Place:
         self.file.with_suffix(".known_hosts").write_text(node.known)
         benchmarks = shipped(folder)
         self.line = benchmarks / "frameworks" / "tiny"
-        self.line.mkdir()
+        shutil.copytree(benchmarks / "frameworks" / "fake", self.line)
         wheel = make_wheel(folder / "index", "tiny", "1.0")
         digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
         (self.line / "requirements-cpu.lock").write_text(f"tiny==1.0 --hash=sha256:{digest}\n")
@@ -59,14 +60,9 @@ class Place:
     def download(
         self, stated: str | None = None, able: tuple[str, ...] = (OWN, OTHER), port: int = 0
     ) -> tuple[int, str]:
-        described = {
-            "line": "tiny",
-            "title": "Tiny",
-            "version": "1.0",
-            "api": "python",
-            "devices": {"cpu": True},
-            "variants": {"cpu": {"device": "cpu", "pythons": ["3.11"], "machines": list(able)}},
-        }
+        variants = {"cpu": {"device": "cpu", "pythons": ["3.11"], "machines": able}}
+        described = json.loads((BENCHMARKS / "frameworks/fake/framework.json").read_text())
+        described |= {"line": "tiny", "variants": variants}
         (self.line / "framework.json").write_text(json.dumps(described))
         self.file.write_text(
             "cluster: lab\nknown_hosts: lab.known_hosts\nnodes:\n"

@@ -182,8 +182,7 @@ class NodeFile(StrictModel):
     env: v.Env = Field({})
     """Environment of this node's processes."""
     machine: Literal["x86_64", "aarch64"] | None = None
-    """CPU architecture, as `uname -m` prints it. With it a plan names lines without wheels for it,
-    and a gang is placed on nodes of one architecture. Needed if a cluster has both."""
+    """CPU architecture, as `uname -m` prints it. Required if nodes differ: it places cases."""
 
 
 class DevicesFile(StrictModel):

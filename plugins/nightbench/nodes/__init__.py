@@ -4,7 +4,8 @@
 counts the faults of a node. Nothing here knows SSH, files or a database.
 """
 
-from nightbench.nodes.findings import compare, findings
+from nightbench.nodes.findings import findings
+from nightbench.nodes.node_differences import compare
 from nightbench.nodes.node_preflight import (
     Control,
     Finding,

@@ -1,7 +1,6 @@
-"""Judges the preflight of one node, and the differences between nodes: findings with advice."""
+"""Judges the preflight of one node: findings with advice."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -380,46 +379,3 @@ def _size(count: float) -> str:
 
 def _duration(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds >= 120 else f"{seconds:.1f} s"
-
-
-# --- differences between nodes: a gang is as fast as its slowest one ---------------------------
-
-_A_CLUSTER_EACH = "make a cluster of its own for each kind of node"
-_STATE_MACHINES = (
-    "state `machine` with all nodes in the cluster's file: then each gang is placed on nodes of "
-    f"one; or {_A_CLUSTER_EACH}"
-)
-_TRAITS: tuple[tuple[str, Callable[[Mapping[str, Any]], str], str], ...] = (
-    ("machine", lambda d: d["cpu"].get("machine", "unknown"), _STATE_MACHINES),
-    (
-        "processor",
-        lambda d: f"{d['cpu']['model']}, {d['cpu']['cores']} cores",
-        _A_CLUSTER_EACH,
-    ),
-    (
-        "GPUs",
-        lambda d: ", ".join(sorted({str(g["name"]) for g in d["gpus"]})) or "none",
-        _A_CLUSTER_EACH,
-    ),
-    (
-        "driver",
-        lambda d: ", ".join(sorted({str(g["driver"]) for g in d["gpus"]})) or "none",
-        _A_CLUSTER_EACH,
-    ),
-    ("governor", lambda d: ", ".join(d["cpu"]["governors"]) or "none", _A_CLUSTER_EACH),
-)
-
-
-def compare(nodes: Iterable[NodePreflight]) -> tuple[Finding, ...]:
-    """Return the differences between nodes that are measured as one cluster."""
-    seen = {each.node: each.document for each in nodes if each.document is not None}
-    found = []
-    for what, trait, advice in _TRAITS:
-        having: dict[str, list[str]] = defaultdict(list)
-        for node, document in sorted(seen.items()):
-            having[trait(document)].append(node)
-        if len(having) > 1:
-            differ = "; ".join(f"{', '.join(names)}: {value}" for value, names in having.items())
-            expected = "the same on all nodes: a case may be placed on any of them"
-            found.append(warn(what, differ, expected, advice))
-    return tuple(found)

@@ -124,7 +124,7 @@ def test_all_wrong_descriptions_are_said_together(
     assert list(load_catalog(tree(tmp_path, line, spec)).problems) == [
         'benchmarks/frameworks/thing/framework.json:2: line: found "thin"; expected the name of '
         'its folder, "thing"',
-        'benchmarks/frameworks/thing/framework.json:17: axes.strategi: found "strategi"; expected '
+        'benchmarks/frameworks/thing/framework.json:19: axes.strategi: found "strategi"; expected '
         "one of compiler, compression, context, data, execution, expert, layout, "
         "micro_batches, precision, recompute, schedule, shard_stage, state_precision, "
         'strategy, sync, tensor, tuning (did you mean "strategy"?)',
@@ -169,7 +169,7 @@ TRAINER = {"count": "trainers", "measured": True}
             {"cpu": {"device": "cpu", "axes": {"precision": {"bf16": {"gpu": True}}}}},
             "variants.cpu.axes.precision.bf16: found an answer for gpu; expected one for each of c",
         ),
-        ("variants", {"x": {"device": "cpu"}}, "variants.x: found no requirements-x.lock in this "),
+        ("variants", {"x": LINE["variants"]["cpu"]}, "variants.x: found no requirements-x.lock in this "),
         ("axes", {"strategy": {"single": 1}}, "axes.strategy.single: found 1; expected true, the "),
         ("axes", {"strategy": {"sngle": True}}, 'axes.strategy.sngle: found "sngle"; expected one'),
         ("axes", {"strategy": {"single": "no"}}, "axes.strategy: found no strategy with true; exp"),
@@ -410,7 +410,7 @@ def test_a_broken_folder_makes_its_own_cases_unavailable_and_no_others(tmp_path:
     assert folder.case(case.case_id).outcome() is None
 
 
-GPU = {"variants": {"cpu": {"device": "cpu"}, "gpu": {"device": "gpu"}}}
+GPU = {"variants": {kind: {"device": kind, "pythons": ["3.11"]} for kind in ("cpu", "gpu")}}
 
 
 @pytest.mark.parametrize(
@@ -439,7 +439,8 @@ def test_a_lock_that_is_missing_makes_the_cases_of_its_variant_unavailable(
 
 
 def test_a_variant_says_why_no_lock_of_it_ships(tmp_path: Path) -> None:
-    gpu = {"device": "gpu", "unlocked": "its wheels lie elsewhere; make lock-line makes one"}
+    said = "its wheels lie elsewhere; make lock-line makes one"
+    gpu = {"device": "gpu", "pythons": ["3.11"], "unlocked": said}
     line = {**LINE, **GPU, "variants": {**GPU["variants"], "gpu": gpu}}
     folder = tree(tmp_path, line, SPEC)
     catalog = load_catalog(folder)
@@ -449,7 +450,7 @@ def test_a_variant_says_why_no_lock_of_it_ships(tmp_path: Path) -> None:
     suite = Suite("s", "me", "c", (case,))
     made = make_plan(suite, cluster, catalog, run_kind=RunKind.ON_DEMAND)
     (why,) = made.unavailable.values()
-    assert str(why.observed).endswith("its wheels lie elsewhere; make lock-line makes one")
+    assert str(why.observed).endswith(said)
     for place in ({"images": {"thing": "thing.sif"}}, {"paths": {"thing": "/opt/thing"}}):
         prepared = dataclasses.replace(
             cluster, environments=dataclasses.replace(cluster.environments, **place)
@@ -475,7 +476,7 @@ def test_a_description_that_is_yaml_and_no_json_is_refused(
     file = benchmarks / "frameworks/thing/framework.json"
     file.write_text(file.read_text().replace('"single": true', '"single": yes'))
     assert list(load_catalog(benchmarks).problems) == [
-        "benchmarks/frameworks/thing/framework.json:18: not valid JSON, in column 17: "
+        "benchmarks/frameworks/thing/framework.json:20: not valid JSON, in column 17: "
         "Expecting value"
     ]
 

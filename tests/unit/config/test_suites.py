@@ -589,8 +589,8 @@ def test_a_line_runs_the_first_variant_that_is_built_for_the_clusters_gpus(
         catalog.frameworks["pytorch"],
         variants={
             "cpu": Variant("cpu"),
-            "cuda12": Variant("gpu", ("8.0", "9.0")),
-            "cuda11": Variant("gpu", ("7.0", "8.0")),
+            "cuda12": Variant("gpu", compute_capabilities=("8.0", "9.0")),
+            "cuda11": Variant("gpu", compute_capabilities=("7.0", "8.0")),
         },
     )
     catalog = dataclasses.replace(catalog, frameworks={**catalog.frameworks, "pytorch": line})

@@ -32,13 +32,13 @@ MIXED = Cluster("mixed", nodes("aarch64", "aarch64", "x86_64", "x86_64", "x86_64
 ARM = Cluster("arm", nodes("aarch64", "aarch64"))
 UNSTATED = Cluster("unstated", nodes(None, None, None))
 BOTH = ("x86_64", "aarch64")
-VARIANTS = {"cpu": Variant("cpu"), "wide": Variant("cpu", machines=BOTH)}
+VARIANTS = {"cpu": Variant("cpu", ("3.11",)), "wide": Variant("cpu", ("3.11",), machines=BOTH)}
 
 
 def catalog(**variants: Variant) -> Catalog:
     strategies = {str(strategy): {"cpu": None} for strategy in Strategy}
     axes = {"strategy": strategies}
-    line = FrameworkInfo("net", "Net", "1.0", "net", "3.11", {"cpu": None}, variants, axes)
+    line = FrameworkInfo("net", "Net", "1.0", "net", {"cpu": None}, variants, axes)
     work = WorkloadInfo("net", "Net", "images", ("net",), tuple(Strategy), {"full": {}}, digest="d")
     return Catalog({"net": line}, {"net": work}, "c0de")
 

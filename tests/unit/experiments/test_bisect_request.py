@@ -104,6 +104,7 @@ def asked(code: Path, monkeypatch: pytest.MonkeyPatch, **env: str) -> dict[str, 
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     words = {"line": "tiny", "variant": "cpu", "index_url": None, "find_links": []}
+    words["root"] = str(code.parent)
     return node_side.versions(argparse.Namespace(**words), str(code))
 
 

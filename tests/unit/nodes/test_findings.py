@@ -388,11 +388,9 @@ ARM = put("cpu", "machine", "aarch64")
 
 
 def test_lines_without_wheels_for_a_node(seen):
-    wide = line("paddle3")
-    wide = dataclasses.replace(
-        wide, variants={"cpu": Variant("cpu", machines=("x86_64", "aarch64"))}
-    )
-    lines = [line("pytorch"), wide, line("mxnet"), line("fake", python=None)]
+    both = {"cpu": Variant("cpu", ("3.11",), machines=("x86_64", "aarch64"))}
+    wide = dataclasses.replace(line("paddle3", "3.11"), variants=both)
+    lines = [line("pytorch", "3.11"), wide, line("mxnet", "3.11"), line("fake")]
     finding = only(findings(seen(ARM), CPU, lines))
     assert finding.title == "wheels"
     assert finding.found == "none for aarch64 of mxnet, pytorch"
