@@ -169,7 +169,11 @@ TRAINER = {"count": "trainers", "measured": True}
             {"cpu": {"device": "cpu", "axes": {"precision": {"bf16": {"gpu": True}}}}},
             "variants.cpu.axes.precision.bf16: found an answer for gpu; expected one for each of c",
         ),
-        ("variants", {"x": LINE["variants"]["cpu"]}, "variants.x: found no requirements-x.lock in this "),
+        (
+            "variants",
+            {"x": LINE["variants"]["cpu"]},
+            "variants.x: found no requirements-x.lock in this ",
+        ),
         ("axes", {"strategy": {"single": 1}}, "axes.strategy.single: found 1; expected true, the "),
         ("axes", {"strategy": {"sngle": True}}, 'axes.strategy.sngle: found "sngle"; expected one'),
         ("axes", {"strategy": {"single": "no"}}, "axes.strategy: found no strategy with true; exp"),
