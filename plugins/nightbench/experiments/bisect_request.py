@@ -25,7 +25,7 @@ from nightbench.experiments.version_search import (
     VersionResult,
     search_state,
 )
-from nightbench.gang.provisioning import installable_versions
+from nightbench.gang.installable_versions import installable_versions
 from nightbench.nodes import NodesOut
 from nightbench.spool import RunSpool, Spool, read_json, write_json
 from nightbench.warehouse import Warehouse, WarehouseRefused, WarehouseUnavailable, opened

@@ -1,24 +1,21 @@
-"""Preparing nodes: code, tools, environments, job files; versions that could be installed."""
+"""Preparing nodes: code, tools, environments, job files."""
 
 import asyncio
 import json
 import posixpath
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
-from packaging.version import Version
-
-from nightbench.core.model import Cluster, EnvironmentPolicy, JobSpec, Node, reasons_from_json
+from nightbench.core.model import JobSpec, reasons_from_json
 from nightbench.gang.errors import (
     Cancelled,
     EnvironmentUnavailable,
     GangError,
     RemoteFailure,
 )
+from nightbench.gang.installable_versions import source_options
 from nightbench.gang.machines import refuse_other_machines, refuse_without_wheels
 from nightbench.gang.node_access import Agent, connections, on_all, repeated_option
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
@@ -28,7 +25,6 @@ from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
 from nightbench.gang.wheels import (
     Wheel,
-    accepts_tag,
     choose_wheels,
     line_of,
     packages_of,
@@ -37,9 +33,6 @@ from nightbench.spool import CaseStore
 
 OUTCOME_POLL_S = 1.0
 """Interval at which a case that is prepared is checked for an outcome."""
-
-VERSIONS_TIMEOUT_S = 180.0
-"""For the indexes that a node asks which versions there are."""
 
 
 async def prepare(
@@ -299,7 +292,7 @@ async def _ask(
 def _build_options(job: JobSpec, shipped: Shipped) -> list[str]:
     build = job.build
     words = [*shipped.agent.where, "--line", build.line, "--variant", build.variant]
-    words += _source_options(job.environments)
+    words += source_options(job.environments)
     if shipped.uv:
         words += ["--uv", shipped.uv]
     if shipped.wheel:
@@ -321,99 +314,3 @@ def _image_options(job: JobSpec, shipped: Shipped) -> list[str]:
     words += ["--engine", policy.engine, "--interpreter", policy.image_python]
     words += [f"--option={option}" for option in policy.engine_options]
     return [*words, *(f"--mount={folder}" for folder in policy.mounts)]
-
-
-def _source_options(policy: EnvironmentPolicy) -> list[str]:
-    index = ["--index-url", policy.index_url] if policy.index_url else []
-    return [*index, *repeated_option("--find-links", policy.find_links)]
-
-
-# --- which versions a node could install ---------------------------------------------------
-
-
-@dataclass(frozen=True)
-class InstallableVersions:
-    """The versions of a package that a node could install."""
-
-    versions: tuple[str, ...]
-    """Ascending, as packages' metadata writes them, without their local part (`+cpu`)."""
-    sources: tuple[str, ...]
-    """The indexes and folders that were asked."""
-    problems: tuple[str, ...] = ()
-    """Sources that did not answer."""
-
-
-async def installable_versions(
-    cluster: Cluster,
-    node: Node,
-    targets: Mapping[str, SshTarget],
-    shipment: Shipment,
-    line: str,
-    variant: str,
-) -> InstallableVersions:
-    """Return the versions of a line's main package that a node could install.
-
-    The node is asked for the wheels that its sources hold, since it is the node that installs;
-    nodes without an index get wheels from the controller's wheelhouse, and then that folder is the
-    answer. Whether a version really installs is seen only when it is tried.
-
-    Raises:
-        NodeError: the node cannot be asked.
-        GangError: the line has no environment of its own, so it has no versions.
-    """
-    pythons, package, _ = line_of(shipment.benchmarks, line, variant)
-    if not pythons:
-        raise GangError(f"{line} has no environment of its own, and so no versions to install")
-    async with connections([node], targets) as transports:
-        transport = transports[node.name]
-        await transport.home()
-        machine = await transport.machine()
-        if shipment.wheelhouse is not None:
-            files = [{"name": path.name} for path in shipment.wheelhouse.glob("*.whl")]
-            found = versions_of(files, package, pythons, machine)
-            return InstallableVersions(found, (str(shipment.wheelhouse),))
-        policy = cluster.environments
-        agent = await ship_agent(transport, policy, shipment, ignore)
-        options = ["--root", agent.layout.root, "--line", line, "--variant", variant]
-        options += _source_options(policy)
-        answer = await agent.call("versions", *options, timeout_s=VERSIONS_TIMEOUT_S)
-    return InstallableVersions(
-        versions_of(answer["files"], package, answer["pythons"], machine),
-        tuple(answer["sources"]),
-        tuple(answer["problems"]),
-    )
-
-
-def versions_of(
-    files: Iterable[Mapping[str, Any]], package: str, pythons: Iterable[str], machine: str
-) -> tuple[str, ...]:
-    """Return the versions of a package whose wheels run on a machine with one of some Pythons.
-
-    They ascend.
-
-    A file is a wheel as simple indexes list it: name and, where known, requires_python and yanked.
-    The machine is as `uname -m` prints it.
-    """
-    found: set[Version] = set()
-    for file in files:
-        try:
-            name, version, _, tags = parse_wheel_filename(file["name"])
-        except InvalidWheelFilename:
-            continue
-        if name != canonicalize_name(package) or file.get("yanked"):
-            continue
-        if any(
-            _takes(file.get("requires_python"), series) and accepts_tag(tag, series, machine)
-            for series in pythons
-            for tag in tags
-        ):
-            found.add(Version(version.public))
-    return tuple(str(version) for version in sorted(found))
-
-
-def _takes(requires: str | None, series: str) -> bool:
-    """Tell whether a file accepts some interpreter of the series (true if it is unreadable)."""
-    try:
-        return SpecifierSet(requires or "").contains(f"{series}.99")
-    except InvalidSpecifier:
-        return True

@@ -128,9 +128,9 @@ def test_all_wrong_descriptions_are_said_together(
         "one of compiler, compression, context, data, execution, expert, layout, "
         "micro_batches, precision, recompute, schedule, shard_stage, state_precision, "
         'strategy, sync, tensor, tuning (did you mean "strategy"?)',
-        'benchmarks/frameworks/thing/framework.json:19: extra: found the unknown key "extra"; '
+        'benchmarks/frameworks/thing/framework.json:21: extra: found the unknown key "extra"; '
         "expected one of api, axes, commands, controls, devices, drill_workload, for_tests, "
-        "keeps_casts, launcher_env, libraries, line, package, python, refused_combinations, "
+        "keeps_casts, launcher_env, libraries, line, package, refused_combinations, "
         "refused_workloads, replaces, roles, shares_ends, size_bytes, title, variants, version, "
         "whole_weights",
         'benchmarks/workloads/net/spec.json:10: scales.full.converges: found "yes"; expected true '

@@ -14,7 +14,7 @@ from nightbench.core.errors import UserError
 from nightbench.experiments.bisect import judged
 from nightbench.experiments.bisect_request import between
 from nightbench.experiments.version_search import VersionResult
-from nightbench.gang.provisioning import versions_of
+from nightbench.gang.installable_versions import versions_of
 
 
 def names(*files: str) -> list[dict[str, Any]]:
