@@ -327,3 +327,62 @@ def test_gpus_that_a_variant_cannot_run_on_are_refused_before_it_is_built(site, 
     else:
         assert answer["unavailable"] == f"tiny cpu cannot run on this node: {why}"
         assert not (site.root / "envs").exists()
+
+
+# --- which Python ---------------------------------------------------------------------------
+
+
+def other_python(folder: Path, series: str, path: str = sys.executable) -> str:
+    """Put an interpreter that says to be of another series into a folder; return a PATH with it."""
+    folder.mkdir(exist_ok=True)
+    file = folder / f"python{series}"
+    file.write_text(f"#!/bin/sh\nprintf '%s\\n' {series} {path}\n")
+    file.chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+def test_the_newest_python_that_a_node_has(site, tmp_path):
+    site.write_info(variants={"cpu": {"device": "cpu", "pythons": [SERIES, "3.98", "3.99"]}})
+    path = other_python(tmp_path / "bin", "3.98")
+    offline = {"UV_OFFLINE": "1"}
+    assert site.provision("--ask")[1] == {"pythons": [SERIES]}
+    assert site.provision("--ask", PATH=path)[1] == {"pythons": ["3.98", SERIES]}
+    answer = site.provision("--wheelhouse", site.wheels, **offline)[1]
+    assert (answer["series"], answer["pythons"]) == (SERIES, [SERIES])
+    newer = site.provision("--wheelhouse", site.wheels, PATH=path, **offline)[1]
+    assert (newer["series"], newer["built"]) == ("3.98", True)
+    assert "-py3.98-" in newer["env"]
+    older = site.provision("--series", SERIES, "--wheelhouse", site.wheels, PATH=path, **offline)[1]
+    assert older["env"] == answer["env"]
+
+
+def test_a_python_without_packages_is_passed_over(site, tmp_path):
+    site.write_info(variants={"cpu": {"device": "cpu", "pythons": [SERIES, "3.98"]}})
+    path = other_python(tmp_path / "bin", "3.98", "/nowhere/python3.98")
+    answer = site.provision("--wheelhouse", site.wheels, PATH=path)[1]
+    assert answer["series"] == SERIES
+    assert site.versions(answer["python"]) == ["1.0", "1.0"]
+    alone = site.provision("--series", "3.98", "--wheelhouse", site.wheels, PATH=path)[1]
+    assert "could not be installed" in alone["unavailable"]
+
+
+def test_no_python_of_several(site):
+    site.write_info(variants={"cpu": {"device": "cpu", "pythons": ["3.98", "3.99"]}})
+    answer = site.provision(UV_OFFLINE="1")[1]
+    assert answer["unavailable"].startswith("there is no Python 3.98 or 3.99 on this node")
+    assert Path(answer["log"]).read_text().count("python install") == 1, "one attempt says enough"
+
+
+def test_a_wheel_decides_which_python(site, tmp_path):
+    site.write_info(variants={"cpu": {"device": "cpu", "pythons": [SERIES, "3.98"]}})
+    path = other_python(tmp_path / "bin", "3.98")
+    tag = f"cp{SERIES.replace('.', '')}"
+    made = make_wheel(tmp_path / "own", "tiny_main", "2.0")
+    own = made.rename(made.with_name(made.name.replace("py3-none", f"{tag}-{tag}")))
+    words = "--wheel", own, "--wheelhouse", site.wheels, "--ask"
+    assert site.provision(*words, PATH=path)[1] == {"pythons": [SERIES]}
+    old = own.rename(own.with_name(own.name.replace(f"{tag}-{tag}", "cp35-cp35m")))
+    refused = site.provision("--wheel", old, PATH=path)[1]
+    assert refused["unavailable"].endswith(
+        f"fits no Python that tiny cpu supports ({SERIES}, 3.98)"
+    )
