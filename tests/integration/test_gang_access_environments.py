@@ -78,12 +78,33 @@ class Ground:
             f'UV_HTTP_RETRIES=0 UV_PYTHON_DOWNLOADS=never\nexec {sys.executable} "$@"\n'
         )
         self.python.chmod(0o755)
+        self.about, self.folder = about, folder
         uv = Path(sys.prefix) / "bin" / "uv"
         found = str(uv) if uv.is_file() else shutil.which("uv")
         if found is None:
             pytest.skip("needs uv: `make setup` brings it")
         self.shipment = Shipment(self.benchmarks, Path(found), "test", self.house)
         self.events: list[GangEvent] = []
+
+    def give_pythons(self, supported: list[str], **of_node: str) -> None:
+        """State the Pythons of the lock; give nodes one more interpreter, by its series.
+
+        `interpreters.find` takes its word; what it names is this test's own interpreter.
+        """
+        described = {"device": "cpu", "pythons": supported}
+        self.about["variants"] = {"cpu": described}
+        line = self.benchmarks / "frameworks" / "tiny"
+        (line / "framework.json").write_text(json.dumps(self.about))
+        text = self.python.read_text()
+        for node, series in of_node.items():
+            bin_folder = self.folder / f"bin-{node}"
+            bin_folder.mkdir()
+            own = bin_folder / f"python{series}"
+            own.write_text(f"#!/bin/sh\nprintf '%s\\n' {series} {sys.executable}\n")
+            own.chmod(0o755)
+            more = f'[ "$NIGHTBENCH_AGENT_NODE" != {node} ] || PATH={bin_folder}:$PATH\n'
+            text = text.replace("#!/bin/sh\n", f"#!/bin/sh\n{more}", 1)
+        self.python.write_text(text)
 
     def job(self, nodes: tuple[Node, ...], **changes: object) -> JobSpec:
         policy = dataclasses.replace(
@@ -345,3 +366,31 @@ async def test_a_builder_that_was_killed_leaves_nothing_in_the_way(ground):
     ground.shipment = dataclasses.replace(ground.shipment, uv=Path(real), uv_version="test")
     await ground.prepare(job)
     assert len(ground.environments()) == 1
+
+
+async def test_a_gang_has_one_python_that_all_its_nodes_have(ground):
+    one, two = ground.nodes.nodes[:2]
+    ground.shipment = dataclasses.replace(ground.shipment, wheelhouse=None)
+    ground.give_pythons([SERIES, "3.98"], **{two.name: "3.98"})
+    policy = dataclasses.replace(ground.nodes.environments, find_links=(str(ground.house),))
+    job = ground.job((one, two), code_digest=ground.shipment.code_digest())
+    job = dataclasses.replace(
+        job,
+        environments=dataclasses.replace(
+            job.environments, find_links=policy.find_links, index_url=ground.house.as_uri()
+        ),
+    )
+    await ground.prepare(job)
+    folder = ground.root / "jobs"
+    interpreters = [path.read_text() for path in folder.rglob("python")]
+    assert len(interpreters) == 2
+    assert all(f"-py{SERIES}-" in each for each in interpreters)
+
+
+async def test_a_wheelhouse_serves_the_newest_python_of_the_node(ground):
+    one = ground.nodes.nodes[0]
+    ground.give_pythons([SERIES, "3.98"], **{one.name: "3.98"})
+    job = ground.job((one,), code_digest=ground.shipment.code_digest())
+    await ground.prepare(job)
+    (env,) = ground.environments()
+    assert "-py3.98-" in env

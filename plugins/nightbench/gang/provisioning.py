@@ -217,7 +217,8 @@ async def _wheels_to_ship(
     if len(candidates) > 1:
         agent = await ship_agent(transport, job.environments, shipment, ignore)
         words = ["--line", build.line, "--variant", build.variant, "--ask"]
-        answer = await agent.call("provision", *agent.where, *words)
+        mark = agent.mark(job.job_id)
+        answer = await agent.call("provision", *agent.where, *words, env=mark)
         candidates = answer.get("pythons") or candidates[::-1]
     problems = []
     for series in candidates:
