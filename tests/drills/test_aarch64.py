@@ -69,15 +69,15 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return benchmarks
 
 
-def numbers_job(lab: Lab, shipment: Shipment, variant: str = "cpu") -> JobSpec:
-    job = make_job(lab, shipment, nodes=["n1"])
+def numbers_job(lab: Lab, shipment: Shipment, variant: str = "cpu", node: str = "n1") -> JobSpec:
+    job = make_job(lab, shipment, nodes=[node])
     case = dataclasses.replace(job.case, framework=LINE)
     return dataclasses.replace(job, case=case, build=Build(LINE, variant))
 
 
-def ssh(lab: Lab, command: str) -> str:
-    """Run a command in a session on n1, by OpenSSH's own client."""
-    target = lab.targets()["n1"]
+def ssh(lab: Lab, command: str, node: str = "n1") -> str:
+    """Run a command in a session on a host, by OpenSSH's own client."""
+    target = lab.targets()[node]
     words = ["ssh", "-i", str(lab.key), "-o", f"UserKnownHostsFile={lab.known_hosts}"]
     done = subprocess.run(
         [*words, "-o", "BatchMode=yes", f"bench@{target.host}", command],
@@ -106,26 +106,32 @@ async def test_a_case_on_an_aarch64_node(lab: Lab, shipment: Shipment, tmp_path:
     assert cpu["threads"] == os.cpu_count()
 
 
-async def test_an_environment_of_arm64_wheels(
+async def test_environments_of_both_architectures_below_one_root(
     lab: Lab, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """uv for aarch64 is fetched once and shipped; a lock for both architectures installs there."""
+    """uv for aarch64 is fetched and shipped; each node builds from one lock what runs there."""
     monkeypatch.setenv("NIGHTBENCH_HOME", str(tmp_path / "home"))
-    arm_host(lab, "n1")
+    machines = {"n1": "aarch64", "n2": "x86_64"}
+    lab.host("n2", shares_home_of=arm_host(lab, "n1"))
     house = tmp_path / "house"
     house.mkdir()
-    wheels = download_wheels(house, tree, LINE, "cpu", "aarch64", print)
-    assert [wheel.path.name.endswith("_aarch64.whl") for wheel in wheels] == [True]
     shipment = local_shipment(str(house), tree)
-    job = numbers_job(lab, shipment)
-    await prepare(job, lab.targets(), shipment)
-    root = "~/.nightbench-node"
-    uv = f"uv-{shipment.uv_version}-aarch64"
-    said = ssh(lab, f"{root}/tools/{uv} --version; ls {root}/tools")
-    assert said.split("\n") == [f"uv {shipment.uv_version} (aarch64-unknown-linux-gnu)", uv]
-    assert (tmp_path / "home/tools" / uv).is_file()
+    root, version = "~/.nightbench-node", shipment.uv_version
+    for node, machine in machines.items():
+        (wheel,) = download_wheels(house, tree, LINE, "cpu", machine, print)
+        assert wheel.path.name.endswith(f"_{machine}.whl")
+        await prepare(numbers_job(lab, shipment, node=node), lab.targets(), shipment)
+        uv = f"{root}/tools/uv-{version}-{machine}"
+        said = ssh(lab, f"{uv} --version", node)
+        assert said == f"uv {version} ({machine}-unknown-linux-gnu)"
+    assert sorted(os.listdir(tmp_path / "home/tools")) == [
+        f".uv-{version}-aarch64.lock",
+        f"uv-{version}-aarch64",
+    ]
+    oldest_first = ssh(lab, f"ls -dtr {root}/envs/{LINE}-*").split()
     script = "import numpy, os; print(int(numpy.arange(5).sum()), os.uname().machine)"
-    assert ssh(lab, f'{root}/envs/{LINE}-*/bin/python -c "{script}"') == "10 aarch64"
+    for (node, machine), environment in zip(machines.items(), oldest_first, strict=True):
+        assert ssh(lab, f'{environment}/bin/python -c "{script}"', node) == f"10 {machine}"
 
 
 async def test_a_line_without_wheels_for_the_node(lab: Lab, tree: Path) -> None:
