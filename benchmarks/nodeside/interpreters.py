@@ -69,9 +69,9 @@ def _candidates(
         path = os.path.join(folder, name)
         if os.path.exists(path):
             yield path
-    for root in (env.get("PYENV_ROOT"), os.path.expanduser("~/.pyenv"), "/opt/pyenv"):
-        if root:
-            pattern = os.path.join(glob.escape(root), "versions", series + "*", "bin", name)
+    for pyenv in (env.get("PYENV_ROOT"), os.path.expanduser("~/.pyenv"), "/opt/pyenv"):
+        if pyenv:
+            pattern = os.path.join(glob.escape(pyenv), "versions", series + "*", "bin", name)
             for path in sorted(glob.glob(pattern), reverse=True):
                 yield path
     folder = env.get("UV_PYTHON_INSTALL_DIR") or (root and downloads(root))
