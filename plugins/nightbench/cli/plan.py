@@ -158,14 +158,18 @@ def _show_cases(chosen: Chosen, *, json: bool) -> None:
         return
     columns = ("case", "processes", "build", "steps", "repeats", "estimate")
     out.print(common.table(columns, (_cells(job, seconds, unavailable) for job in jobs)))
-    for case_id, problem in unavailable.items():
-        say(f"unavailable: {case_id}: {problem}")
-    for word, reasons in (("untried", untried), ("skipped", chosen.suite.skipped)):
-        for reason in dict.fromkeys(reasons.values()):
-            which = [case_id for case_id, why in reasons.items() if why == reason]
-            say(f"{word}: {which[0] if len(which) == 1 else f'{len(which)} cases'}: {reason}")
+    _say_by_reason("unavailable", unavailable)
+    _say_by_reason("untried", untried)
+    _say_by_reason("skipped", chosen.suite.skipped)
     estimates = [seconds.get(case.case_id) for case in cases]
     say(_total(estimates, len(unavailable), chosen.cluster))
+
+
+def _say_by_reason(word: str, reasons: Mapping[str, str]) -> None:
+    """Print one line for each reason: the case that it is given for, or how many cases."""
+    for reason in dict.fromkeys(reasons.values()):
+        which = [case_id for case_id, why in reasons.items() if why == reason]
+        say(f"{word}: {which[0] if len(which) == 1 else f'{len(which)} cases'}: {reason}")
 
 
 def _cells(
@@ -267,8 +271,7 @@ def _show(
     if rows:
         columns = (f"begins ({place})", "case", "on", "takes", "last tried")
         out.print(common.table(columns, rows))
-    for case_id, reason in night.left_out.items():
-        say(f"left out: {case_id}: {sentence(reason)}")
+    _say_by_reason("left out", {name: sentence(why) for name, why in night.left_out.items()})
     chosen = [pair for pair in night.pairs if pair.left_out is None]
     for pair in chosen:
         say(f"reference: {beside(pair)}, {duration(pair.seconds)}")
@@ -280,9 +283,10 @@ def _show(
         many = len({pair.case_id for pair in night.pairs})
         number = len({pair.case_id for pair in chosen})
         say(f"beside a reference build, after all cases: {number} of {many} cases, about {cost}")
-    unavailable = [entry for entry in night.entries if entry.problem is not None]
-    for entry in unavailable:
-        say(f"unavailable: {entry.case_id}: {entry.problem}")
+    unavailable = {
+        entry.case_id: entry.problem for entry in night.entries if entry.problem is not None
+    }
+    _say_by_reason("unavailable", unavailable)
     window = night.window
     count = len(night.entries) - len(night.left_out) - len(unavailable)
     words = f"the night begins at {minute(window.start)}; "
