@@ -269,24 +269,27 @@ order by node, metric, device, backend, at;
 
 -- name: night_controls(cluster, until)
 -- Control measurements of the nights of a cluster up to one, by run; those of a repeated preflight
--- count once, with their median.
+-- count once, with their median. They are made while the run goes on: a run of 180 days ago has none
+-- from before that day.
 select
-    c.run_id,
+    r.run_id,
     c.node,
     c.metric,
     c.device,
     c.backend,
     percentile_cont(0.5) within group (order by c.median) as median
-from raw.control as c
-inner join raw.run as r on c.run_id = r.run_id
+from raw.run as r
+inner join raw.control as c on r.run_id = c.run_id
 where
-    c.cluster = :cluster
-    and r.cluster = :cluster
+    r.cluster = :cluster
     and r.run_kind = 'nightly'
     and r.started_at <= :until
     and r.started_at > :until - interval '180 days'
-group by c.run_id, c.node, c.metric, c.device, c.backend
-order by c.run_id, c.node, c.metric, c.device, c.backend;
+    and c.cluster = :cluster
+    and c.at > :until - interval '181 days'
+-- By its number: to compare names of runs, which begin alike, takes as long as all else.
+group by r.run_key, c.node, c.metric, c.device, c.backend
+order by r.run_key, c.node, c.metric, c.device, c.backend;
 
 -- name: cause_preflights(cluster, since, until)
 -- Preflights of a cluster's nodes in a span of time, oldest first.

@@ -1105,12 +1105,11 @@ aged as (
     group by b.line, m.framework_version
 ),
 
-levels as (
+moves as (
     select
         a.line,
-        a.age,
-        m.series_key,
-        avg(ln(m.throughput)) as level
+        avg(case when a.age = 1 then ln(m.throughput) end)
+        - avg(case when a.age = 2 then ln(m.throughput) end) as difference
     from aged as a
     inner join raw.build as b on a.line = b.line
     inner join raw.measurement as m
@@ -1121,20 +1120,25 @@ levels as (
             and a.last_at >= m.run_at
     where
         a.age <= 2
+        -- PostgreSQL skips older months by this bound, which the join alone does not give.
+        and m.run_at > (
+            select min(w.last_at) - interval '7 days'
+            from aged as w
+            where w.age <= 2
+        )
         and m.is_good
         and not m.is_private_build
         and m.run_kind not in ('drill', 'confirm')
-    group by a.line, a.age, m.series_key
+    group by a.line, m.series_key
 ),
 
 moved as (
     select
-        n.line,
-        avg((n.level - o.level) * (n.level - o.level)) as by_how_much
-    from levels as n
-    inner join levels as o on n.line = o.line and n.series_key = o.series_key
-    where n.age = 1 and o.age = 2
-    group by n.line
+        line,
+        avg(difference * difference) as by_how_much
+    from moves
+    where difference is not null
+    group by line
 )
 
 select
