@@ -101,6 +101,20 @@ def test_a_bad_suite_says_why_and_leaves_the_others_alone(
     assert words in dag["doc"]
 
 
+def test_the_form_stays_and_says_why_the_only_suite_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "suites").mkdir()
+    (tmp_path / "suites" / "only.yaml").write_text("suite: only\n\tmatrix: []\n")
+    parsed = parse(tmp_path, "1", NIGHTBENCH_DAGS=str(tmp_path))
+    assert parsed["import_errors"] == {}
+    dag = parsed["dags"]["on_demand"]
+    assert dag["params"]["suite"]["enum"] == ["only"]
+    for text in (dag["doc"], dag["params"]["suite"]["description_md"]):
+        assert "only.yaml cannot be read" in text
+    # A run that is in progress has all of its tasks.
+    whole = parse(tmp_path, "1")["dags"]["on_demand"]
+    assert dag["tasks"].keys() == whole["tasks"].keys()
+
+
 def test_every_dag_is_described_bounded_and_never_overtakes_itself(parsed: Parsed) -> None:
     for dag_id, dag in parsed["dags"].items():
         assert "nightbench" in dag["tags"], dag_id

@@ -23,7 +23,6 @@ from nightbench.config.suite_heads import (
     framework_names,
     parallel_cases,
     suite_heads,
-    suite_names,
     workload_scales,
 )
 from nightbench.config.suites import case_names
@@ -114,17 +113,25 @@ def nightly_dag(head: SuiteHead) -> DAG:
 
 
 def on_demand_dag() -> DAG | None:
-    """The DAG with the form; None where there is no suite to offer."""
-    names = suite_names(locations.dags_folder())
-    if not names:
+    """Return the DAG with the form; None if the project has no file of a suite.
+
+    If no suite can be read, the form offers them all the same and shows why: without its DAG a run
+    in progress would have no tasks, and people would see no reason.
+    """
+    heads = suite_heads(locations.dags_folder())
+    if not heads:
         return None
+    names = [head.name for head in heads if head.problem is None]
+    problems = "".join(
+        f"**This suite cannot be read:** {h.problem}\n\n" for h in heads if h.problem
+    )
     return suite_dag(
         "on_demand",
         suite=None,
         description="Measure a suite, or a part of it, now",
         tags=["on demand"],
-        doc_md=ON_DEMAND_DOC,
-        params=_form(names),
+        doc_md=problems + ON_DEMAND_DOC,
+        params=_form(names or [head.name for head in heads], problems if not names else ""),
         is_paused_upon_creation=False,
         # A form may choose any cluster, and this number cannot follow: where the chosen one takes
         # fewer at once, the locks of its nodes let the others wait.
@@ -135,8 +142,11 @@ def on_demand_dag() -> DAG | None:
 # --- the form of `on_demand` -----------------------------------------------------------------
 
 
-def _form(suites: Sequence[str]) -> dict[str, Param]:
-    """The fields of the trigger form; the plan checks them once more, against each other."""
+def _form(suites: Sequence[str], problems: str = "") -> dict[str, Param]:
+    """Return the fields of the trigger form; the plan checks them again, against each other.
+
+    `problems` says why none of the suites can be read.
+    """
     scales = workload_scales(locations.benchmarks_folder(), locations.dags_folder())
     return {
         "suite": Param(
@@ -144,7 +154,8 @@ def _form(suites: Sequence[str]) -> dict[str, Param]:
             type="string",
             enum=list(suites),
             title="Suite",
-            description="What is measured: a file of dags/suites.",
+            description="What is measured: a file of suites/.",
+            description_md=problems or None,
         ),
         "cluster": _choice(
             "Cluster",
