@@ -111,8 +111,11 @@ def measured(work: Coroutine[Any, Any, T], refresh: Callable[[], None]) -> T:
 
 
 def base_url() -> str:
-    """The address of Airflow's API server, without a slash at its end."""
-    return str(conf.get("api", "base_url")).rstrip("/")
+    """Return the address of Airflow's UI without a slash at its end; empty if it is not set.
+
+    `[api] base_url` is unset by default. Messages and reports have no links then.
+    """
+    return str(conf.get("api", "base_url", fallback="")).rstrip("/")
 
 
 def triggering_run_ids(context: Mapping[str, Any]) -> list[str]:

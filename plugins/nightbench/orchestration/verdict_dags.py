@@ -105,15 +105,20 @@ def judge(loaded: str) -> str:
         )
         log_refused(result.deliveries)
         count_judged(read_plan(run).run, result, timedelta(seconds=time.monotonic() - began_s))
-        link = f"{base_url()}/nightbench/?run={loaded}"
         with TemporaryDirectory() as folder:
             headline, file = write_run_digest(
-                run, connect, Path(folder), [f"Results page: {link}"], result.graded
+                run, connect, Path(folder), _results_page(loaded), result.graded
             )
             kept = spool.keep_reports(Path(folder)) / file.name
     said = f"{headline}; {len(result.opened)} alerts opened, {len(result.resolved)} resolved"
     log.info("run %s: %s; report %s", loaded, said, kept)
     return said
+
+
+def _results_page(run_id: str) -> list[str]:
+    """Return the line of a report that links to the run's page; none without `[api] base_url`."""
+    site = base_url()
+    return [f"Results page: {site}/nightbench/?run={run_id}"] if site else []
 
 
 @task(
