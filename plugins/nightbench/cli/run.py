@@ -16,6 +16,7 @@ from nightbench.cli.common import FAILED, INTERRUPTED, say, warn
 from nightbench.cli.selection import Chosen, Selection, selecting
 from nightbench.config import find_suites, locations
 from nightbench.config.builds import parse_untrusted_build, stage_wheels
+from nightbench.config.control_plane import how_to_start
 from nightbench.core.budget import duration
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus
@@ -69,8 +70,8 @@ def run(
     api = dag_run.airflow_runs()
     if api is None:
         raise UserError(
-            f"Airflow does not run (state folder {common.home().root}). Start it with "
-            "`nightbench up`, or measure without it: add --direct"
+            f"Airflow does not run (state folder {common.home().root}). {how_to_start()}, or "
+            "measure without it: add --direct"
         )
     builds = stage_wheels(selection.build or ())
     for text in builds:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, JsonOption, out, say, warn
+from nightbench.config.control_plane import ControlPlane, control_plane, log_of
 from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -64,9 +65,14 @@ def down() -> None:
 
 @app.command()
 def status(json: JsonOption = False) -> None:
-    """Show what runs; exit code 1 where something does not."""
+    """Show what runs; exit code 1 where something does not.
+
+    Of a team's Airflow: what its API server reports, without addresses and logs.
+    """
     from nightbench.local import deployment
 
+    if control_plane() is ControlPlane.TEAM:
+        raise typer.Exit(_team_status(json=json))
     services = deployment.status(common.home())
     if json:
         common.print_json([{**vars(service), "log": str(service.log)} for service in services])
@@ -87,6 +93,25 @@ def status(json: JsonOption = False) -> None:
             show_access()
     if any(each.state != "running" for each in services):
         raise typer.Exit(FAILED)
+
+
+def _team_status(*, json: bool) -> int:
+    """Print what a team's API server reports of itself and the others; return the exit code."""
+    from nightbench.cli.dag_run import team_address
+    from nightbench.local.airflow_api import AirflowApi
+
+    # The health check is public: a login is not needed.
+    address = team_address()
+    found = {"api-server": "healthy"} | AirflowApi(address, "", "", trust_env=True).health()
+    # Airflow reports what it does not run, such as a triggerer that was never started, as None.
+    rows = [(name.replace("_", "-"), state) for name, state in found.items()]
+    if json:
+        common.print_json([{"name": name, "state": state} for name, state in rows])
+    else:
+        out.print(common.table(("service", "state"), rows))
+        say(f"Airflow UI:  {address}")
+        say("PostgreSQL, Connections and project: nightbench check")
+    return FAILED if any(state != "healthy" for _, state in rows) else 0
 
 
 @app.command()
@@ -124,6 +149,11 @@ def logs(
     for name, value in given.items():
         if value is not None:
             raise UserError(f"{name} needs --run: it names a part of a run")
+    if control_plane() is ControlPlane.TEAM:
+        if service is not None:
+            raise UserError(f"The logs of a team's Airflow are its own: {log_of(service)}")
+        list_logged_runs(common.spool())
+        return
     if service is None:
         say(f"Services in {common.home().logs}: {', '.join(logfiles.names(common.home()))}")
         list_logged_runs(common.spool())
@@ -140,7 +170,10 @@ def logs(
     },
 )
 def airflow(context: typer.Context) -> None:
-    """Run Airflow's own command on this machine's Airflow, e.g. `nightbench airflow dags list`."""
+    """Run Airflow's own command on this machine's Airflow, e.g. `nightbench airflow dags list`.
+
+    With a team's Airflow it is `airflow` itself, as this terminal configures it.
+    """
     from nightbench.local import lifecycle
 
     lifecycle.run_airflow(common.home(), context.args)
@@ -164,7 +197,10 @@ def migrate(
     where = dsn or common.warehouse_dsn("nightbench_owner")
     if where is None:
         raise UserError(
-            "There is no warehouse yet. Start one with `nightbench up`, or name one with --dsn"
+            f"{common.no_warehouse()}, or by --dsn"
+            if control_plane() is ControlPlane.NONE
+            else "Migrations need the role nightbench_owner, of which a team's Airflow has no "
+            "Connection: name the warehouse with --dsn postgresql://nightbench_owner@…"
         )
     if dsn is None and not os.environ.get(common.WAREHOUSE_VARIABLE):
         lines = lifecycle.migrate_warehouse(_running_stack(), backup)

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import httpx
 
+from nightbench.config.control_plane import how_to_start
 from nightbench.core.errors import UserError
 
 PAGE = 100
@@ -24,12 +25,18 @@ class AirflowApi:
     """Talks to one Airflow as one user; the token is fetched at the first call."""
 
     def __init__(
-        self, base_url: str, username: str, password: str, timeout_s: float = 30.0
+        self,
+        base_url: str,
+        username: str,
+        password: str,
+        timeout_s: float = 30.0,
+        *,
+        trust_env: bool = False,
     ) -> None:
         self.base_url = base_url
         self._login = {"username": username, "password": password}
-        # trust_env off: a proxy of the environment has no business on loopback.
-        self._http = httpx.Client(base_url=base_url, timeout=timeout_s, trust_env=False)
+        # A proxy of the environment has no business on loopback.
+        self._http = httpx.Client(base_url=base_url, timeout=timeout_s, trust_env=trust_env)
         self._token: str | None = None
 
     def __enter__(self) -> Self:
@@ -169,7 +176,7 @@ class AirflowApi:
         except httpx.HTTPError as error:
             raise AirflowUnavailable(
                 f"Airflow does not answer at {self.base_url} ({error}). "
-                "Look: nightbench status; start it: nightbench up"
+                f"Look: nightbench status. {how_to_start()}"
             ) from error
         if answer.status_code not in allow:
             _raise_if_refused(answer, f"Airflow refused {method} {path}")

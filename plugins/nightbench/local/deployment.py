@@ -49,24 +49,16 @@ class Stack:
         return airflow.environment(self.home, self.ports, self.secrets)
 
 
-def find(home: Home) -> Stack | None:
-    """Return the deployment of a home as `up` left it; None where `up` has never run."""
-    ports = load_ports(home)
-    if ports is None or not home.secrets_file.exists():
-        return None
-    return Stack(home, ports, load_or_create_secrets(home))
-
-
 def load(home: Home) -> Stack:
     """Return the deployment of a home as `up` left it.
 
     Raises:
         UserError: `up` has never run here.
     """
-    found = find(home)
-    if found is None:
+    ports = load_ports(home)
+    if ports is None or not home.secrets_file.exists():
         raise UserError(f"Nothing was ever started in {home.root}. Start it: nightbench up")
-    return found
+    return Stack(home, ports, load_or_create_secrets(home))
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,6 @@ from nightbench.config import locations
 from nightbench.core.errors import UserError
 from nightbench.core.whole_files import beside
 
-MARK = "NIGHTBENCH_STACK"
-"""Environment variable that every process started by the stack carries; its value is the home."""
-
 
 class Home:
     """The state folder and the paths in it."""

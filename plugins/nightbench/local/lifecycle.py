@@ -6,13 +6,16 @@ seconds start at the same time: PostgreSQL and the local nodes, then Airflow's f
 
 import fcntl
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from importlib.util import find_spec
 
+from nightbench.config.control_plane import ONLY_LOCAL, ControlPlane, control_plane, how_to_install
 from nightbench.config.locations import dags_folder
 from nightbench.core.errors import UserError
 from nightbench.local import airflow, logfiles, postgres, processes
@@ -49,10 +52,14 @@ def up(
         HomeLocked: it has not ended by then.
         UserError: a service failed; the message holds the end of its log.
     """
+    _require_extra()
     home.make()
-    with _full_disk_named(home), _locked(home, wait_s), ExitStack() as reserved:
+    with ExitStack() as reserved:
+        reserved.enter_context(_full_disk_named(home))
+        reserved.enter_context(_locked(home, wait_s))
         if not home.postgres.is_dir():
             require_disk(home)
+            reserved.enter_context(_nothing_left_of_a_first_start(home))
         stack = _prepare(home, reserved)
         if all(stack.running(name) for name in SERVICES) and not unhealthy(stack):
             yield from migrate_warehouse(stack, backup)  # the code may be newer than what runs
@@ -69,6 +76,40 @@ def up(
         yield from _start_airflow(stack, lacking)
         yield from _await_airflow(stack, lacking, hung)
         yield from start_keepers(home)
+
+
+def _require_extra() -> None:
+    """Refuse to start, before anything is written, without the packages of the extra `local`.
+
+    Raises:
+        UserError: one of them is missing.
+    """
+    missing = [name for name in ONLY_LOCAL if find_spec(name) is None]
+    if missing:
+        raise UserError(
+            f"nightbench up: found no {' and no '.join(missing)}; expected the extra `local` in "
+            f"{sys.prefix}: {how_to_install('local')}. In a team's own Airflow nothing is "
+            "started by `up`: docs/own-airflow.md"
+        )
+
+
+@contextmanager
+def _nothing_left_of_a_first_start(home: Home) -> Iterator[None]:
+    """End and remove what a first `up` has made if it fails: no later command takes it for a stack.
+
+    Logs stay, to be read, and what was downloaded for the nodes.
+    """
+    try:
+        yield
+    except (OSError, UserError):
+        for service in reversed(SERVICES):
+            processes.stop(home.run / f"{service}.pid")
+        processes.end_leftovers(home.root, home.postgres)
+        shutil.rmtree(home.postgres, ignore_errors=True)
+        made = (home.secrets_file, home.ports_file, home.connections_file, home.pgpass_file)
+        for path in made:
+            path.unlink(missing_ok=True)
+        raise
 
 
 def _stop_with_old_port(stack: Stack) -> Iterator[str]:
@@ -274,8 +315,10 @@ def keeper_command(home: Home) -> list[str]:
 
 def run_airflow(home: Home, words: Sequence[str]) -> None:
     """Replace this process by `airflow WORDS` on this home's Airflow."""
+    is_team = control_plane() is ControlPlane.TEAM
+    own = dict(os.environ) if is_team else load(home).airflow_env()
     # Warnings are about Airflow's own code: the reader could do nothing about them.
-    env = {"PYTHONWARNINGS": "ignore", **load(home).airflow_env()}
+    env = {"PYTHONWARNINGS": "ignore", **own}
     argv = airflow.command(*words)
     sys.stdout.flush()
     os.execve(argv[0], argv, env)

@@ -22,6 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nightbench.config.control_plane import how_to_install
 from nightbench.core.errors import UserError
 from nightbench.local import processes
 from nightbench.local.home import Home, Secrets, write_private
@@ -61,7 +62,9 @@ def binaries() -> Path:
         found = sorted(Path(origin).glob("pginstall*/bin/postgres"))
         if found:
             return max(found, key=_version).parent
-    raise UserError("PostgreSQL's binaries are not in this environment. Run: make setup")
+    raise UserError(
+        f"PostgreSQL's binaries are not in this environment. Run: {how_to_install('local')}"
+    )
 
 
 def _version(binary: Path) -> int:

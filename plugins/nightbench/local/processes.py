@@ -19,7 +19,8 @@ from pathlib import Path
 
 import psutil
 
-from nightbench.local.home import MARK, Home, write_private
+from nightbench.config.control_plane import MARK
+from nightbench.local.home import Home, write_private
 
 ROTATE_BYTES = 20 * 1000**2
 

@@ -1,4 +1,8 @@
-"""`nightbench check`: what Nightbench lacks in an Airflow, and how to add it."""
+"""`nightbench check`: what Nightbench lacks in an Airflow, and how to add it.
+
+Each part is tried as it is used later: a load begins and is rolled back, a mart is read, a function
+of triage refuses an alert that does not exist, the project is validated.
+"""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -10,10 +14,20 @@ from importlib import metadata
 from typing import Any
 
 from nightbench.config import find_clusters, load_cluster, locations
+from nightbench.config.control_plane import ControlPlane, control_plane, log_of
+from nightbench.config.project import validated
 from nightbench.config.suite_heads import suite_heads
 from nightbench.core.errors import UserError
+from nightbench.core.own_files import own_folder
 from nightbench.orchestration.airflow_versions import OLDEST, installed, lacking
-from nightbench.orchestration.connections import BY_ROLE, connect, get_connection
+from nightbench.orchestration.connections import (
+    BY_ROLE,
+    WAREHOUSE,
+    WAREHOUSE_READER,
+    WAREHOUSE_TRIAGE,
+    connect,
+    get_connection,
+)
 
 CLOCKS_S = 60.0
 """By how much clocks may differ: leases of a shared spool are read by them."""
@@ -38,11 +52,27 @@ def findings() -> Iterator[Examined]:
     yield _provider()
     yield _plugin()
     yield _executor(conf)
-    yield from _processes(str(conf.get("api", "base_url", fallback="")))
+    yield _links(conf)
+    yield from _processes(address())
     yield from _connections()
     yield _warehouse()
+    yield _tried(f"loads, by {WAREHOUSE}", _load)
+    yield _tried(f"pages, by {WAREHOUSE_READER}", _read)
+    yield _tried(f"alerts, by {WAREHOUSE_TRIAGE}", _triage)
     yield _spool()
-    yield _project()
+    yield from _project()
+    yield _dags()
+
+
+def address() -> str:
+    """Return the address of Airflow's API server, without a slash at its end.
+
+    Without `[api] base_url`, which is unset by default, it is the port of this machine.
+    """
+    from nightbench.orchestration.airflow_versions import conf
+
+    named = str(conf.get("api", "base_url", fallback="")).rstrip("/")
+    return named or f"http://localhost:{conf.get('api', 'port', fallback='8080')}"
 
 
 def _versions() -> Examined:
@@ -93,16 +123,31 @@ def _executor(conf: Any) -> Examined:
     return Examined("executor", "note", name, advice)
 
 
-def _processes(base_url: str) -> Iterator[Examined]:
+def _links(conf: Any) -> Examined:
+    if named := str(conf.get("api", "base_url", fallback="")):
+        return Examined("links", "ok", named)
+    advice = (
+        "messages and reports have no links to pages: set [api] base_url to the address by which "
+        "browsers reach Airflow"
+    )
+    return Examined("links", "note", "[api] base_url is not set", advice)
+
+
+def _processes(site: str) -> Iterator[Examined]:
     import httpx
 
-    url = f"{base_url.rstrip('/')}/api/v2/monitor/health"
+    url = f"{site}/api/v2/monitor/health"
     try:
         answer = httpx.get(url, timeout=10, trust_env=False).raise_for_status().json()
     except (httpx.HTTPError, ValueError) as error:
-        advice = "start `airflow api-server`, or set [api] base_url to its address"
-        yield Examined("api-server", "missing", f"{url}: {error}", advice)
+        advice = (
+            f"start `airflow api-server`; if it runs elsewhere than at {site}, set [api] base_url "
+            "to its address"
+        )
+        found = f"no answer at {url} ({str(error) or type(error).__name__})"
+        yield Examined("api-server", "missing", found, advice)
         return
+    yield Examined("api-server", "ok", site)
     for name in ("scheduler", "dag_processor", "triggerer"):
         status = (answer.get(name) or {}).get("status")
         program = name.replace("_", "-")
@@ -113,7 +158,8 @@ def _processes(base_url: str) -> Iterator[Examined]:
 
 def _connections() -> Iterator[Examined]:
     named = dict.fromkeys(BY_ROLE.values(), "")
-    for path in find_clusters(locations.dags_folder()).values():
+    clusters = {} if _is_the_packages_own() else find_clusters(locations.dags_folder())
+    for path in clusters.values():
         try:
             cluster = load_cluster(path, home=locations.home_folder())
         except UserError as error:
@@ -150,6 +196,33 @@ def _warehouse() -> Examined:
     return _tried("warehouse", ask)
 
 
+def _load() -> str:
+    from nightbench.warehouse import opened
+
+    with opened(partial(connect, WAREHOUSE)) as warehouse:
+        warehouse.runs.rehearse()
+    return "a load begins, and was rolled back"
+
+
+def _read() -> str:
+    from nightbench.warehouse import opened
+
+    with opened(partial(connect, WAREHOUSE_READER)) as warehouse:
+        warehouse.alerts.find(limit=1)
+    return "a mart can be read"
+
+
+def _triage() -> str:
+    from nightbench.warehouse import MoveRefused, Triage
+
+    with closing(connect(WAREHOUSE_TRIAGE)) as connection:
+        try:
+            Triage(connection, "nightbench check").assign(0, "")
+        except MoveRefused:
+            return "alerts can be changed"
+    raise UserError("alert 0 was changed: this warehouse has functions of another version")
+
+
 def _spool() -> Examined:
     from nightbench.spool import open_spool
 
@@ -164,18 +237,76 @@ def _spool() -> Examined:
     return _tried("spool", touch)
 
 
-def _project() -> Examined:
+def _project() -> Iterator[Examined]:
     folder = locations.dags_folder()
     heads = suite_heads(folder)
     said = f"{folder}: {len(heads)} suites, DAG files in {locations.dag_files()}"
-    if heads:
-        return Examined("project", "ok", said)
-    return Examined(
-        "project",
-        "missing",
-        said,
-        "nightbench init; or name its folder: [nightbench] dags in airflow.cfg, NIGHTBENCH_DAGS",
+    elsewhere = (
+        "call `nightbench check` in the project's folder; or name the folder: [nightbench] dags in "
+        "airflow.cfg, NIGHTBENCH_DAGS. nightbench init makes a project"
     )
+    if _is_the_packages_own():
+        found = f"{said}: the suites that the package brings, not a project of yours"
+        yield Examined("project", "missing", found, elsewhere)
+        return
+    yield (
+        Examined("project", "ok", said)
+        if heads
+        else Examined("project", "missing", said, elsewhere)
+    )
+    _, wrong = validated()
+    for line in wrong:
+        yield Examined("project", "missing", line, "correct the file, then: nightbench validate")
+
+
+def _is_the_packages_own() -> bool:
+    """Return whether a team's terminal is outside of a project: there is nothing to examine."""
+    is_team = control_plane() is ControlPlane.TEAM
+    return is_team and locations.dags_folder() == own_folder("dags")
+
+
+def _dags() -> Examined:
+    """Compare the DAGs of the project with those that Airflow has."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        known, broken = _parsed()
+    except SQLAlchemyError as error:
+        found = f"Airflow's database cannot be read: {str(error).splitlines()[0]}"
+        return Examined("DAGs", "missing", found, "call it where `airflow dags list` works")
+    heads = suite_heads(locations.dags_folder())
+    wanted = {"on_demand", *(head.dag_id for head in heads if head.schedule)}
+    absent = sorted(wanted - known)
+    if not absent and not broken:
+        return Examined("DAGs", "ok", f"Airflow has {', '.join(sorted(wanted))}")
+    found = "; ".join([*([f"Airflow has no DAG {', '.join(absent)}"] if absent else []), *broken])
+    advice = (
+        f"name {locations.dags_folder()} as a bundle ([dag_processor] dag_bundle_config_list), or "
+        "have its DAG file in the DAGs folder; Airflow reads a new file within 5 minutes. See "
+        f"{log_of('dag-processor')}"
+    )
+    return Examined("DAGs", "missing", found, advice)
+
+
+def _parsed() -> tuple[set[str], list[str]]:
+    """Return the ids of the DAGs that Airflow has, and the import errors of projects' DAG files.
+
+    From its database, as `airflow dags list`: the API would need the login of a person.
+    """
+    from airflow.models.dag import DagModel
+    from airflow.models.errors import ParseImportError
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        known = set(session.scalars(select(DagModel.dag_id).where(~DagModel.is_stale)))
+        errors = session.execute(select(ParseImportError.filename, ParseImportError.stacktrace))
+        broken = [
+            f"{name}: {str(trace).strip().splitlines()[-1]}"
+            for name, trace in errors
+            if name and name.endswith(locations.DAG_FILE.name)
+        ]
+    return known, broken
 
 
 def _tried(subject: str, ask: Callable[[], str]) -> Examined:

@@ -10,7 +10,6 @@ Nothing here is ever logged: a Connection holds keys, tokens and passwords.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+from nightbench.config.control_plane import ControlPlane, airflow_command, control_plane
 from nightbench.config.locations import home_folder
 from nightbench.core.errors import UserError
 
@@ -47,8 +47,6 @@ _CHANNELS = (
     "slackwebhook with its token as password, or type smtp with from_email and to_email in its "
     "extra"
 )
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -91,16 +89,10 @@ def get_connection(conn_id: str, named: str = "") -> PlainConnection:
     try:
         return PlainConnection.of_airflow(BaseHook.get_connection(conn_id))
     except not_found():
-        found = None if _in_task() else _from_database(conn_id)
+        found = None if _in_task() else _from_database(conn_id, named)
         if found is None:
             raise missing(conn_id, named) from None
         return found
-
-
-def is_configured() -> bool:
-    """Whether this terminal's environment says where an Airflow keeps its Connections."""
-    named = ("AIRFLOW__SECRETS__BACKEND", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN")
-    return any(os.environ.get(name) for name in (*named, _variable(WAREHOUSE)))
 
 
 def not_found() -> tuple[type[BaseException], ...]:
@@ -115,10 +107,11 @@ def not_found() -> tuple[type[BaseException], ...]:
 
 def missing(conn_id: str, named: str = "") -> UserError:
     """The error for a Connection that is missing; `named` says what names it."""
-    made = "`nightbench up` makes it. " if conn_id in MADE_BY_UP else ""
+    is_team = control_plane() is ControlPlane.TEAM
+    made = "`nightbench up` makes it. " if conn_id in MADE_BY_UP and not is_team else ""
     return UserError(
         f"connection {conn_id}{named}: no such Airflow Connection. {made}Add it in the UI (Admin, "
-        f"Connections), with `nightbench airflow connections add {quote(conn_id)} …`, or as "
+        f"Connections), with `{airflow_command()} connections add {quote(conn_id)} …`, or as "
         f"{_variable(conn_id)} in the environment of every Airflow process"
     )
 
@@ -173,9 +166,10 @@ def _plain(entry: Mapping[str, Any]) -> PlainConnection:
     return PlainConnection.of(numbered.get, extra if isinstance(extra, dict) else {})
 
 
-def _from_database(conn_id: str) -> PlainConnection | None:
-    """From Airflow's database, where this terminal's environment names it."""
-    if not os.environ.get("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"):
+def _from_database(conn_id: str, named: str) -> PlainConnection | None:
+    """From Airflow's database, if this terminal's environment or a team's airflow.cfg names it."""
+    is_named = bool(os.environ.get("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"))
+    if not is_named and control_plane() is not ControlPlane.TEAM:
         return None
     from airflow.secrets.metastore import MetastoreBackend
     from sqlalchemy.exc import SQLAlchemyError
@@ -183,8 +177,8 @@ def _from_database(conn_id: str) -> PlainConnection | None:
     try:
         stored = MetastoreBackend().get_connection(conn_id)
     except SQLAlchemyError as error:
-        log.warning("Airflow's database cannot be asked for %s: %s", conn_id, type(error).__name__)
-        return None
+        why = f" (Airflow's database cannot be read: {type(error).__name__})"
+        raise missing(conn_id, named + why) from error
     return None if stored is None else PlainConnection.of_airflow(stored)
 
 

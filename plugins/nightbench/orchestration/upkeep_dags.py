@@ -12,6 +12,7 @@ from typing import Any
 from airflow.sdk import DAG, Param, task
 
 from nightbench.config import locations
+from nightbench.config.control_plane import MARK
 from nightbench.config.suite_heads import find_clusters
 from nightbench.core.errors import UserError
 from nightbench.core.sentences import KEPT_DAYS
@@ -30,9 +31,6 @@ from nightbench.orchestration.dag_common import (
     our_dag,
     user_errors_fail_task,
 )
-
-STACK = "NIGHTBENCH_STACK"
-"""Marks every process of a deployment that `nightbench up` made."""
 
 DAY_S = 86400.0
 
@@ -79,7 +77,7 @@ def maintenance_dag() -> DAG:
         },
         # Where `nightbench up` made the whole deployment, it runs from the start. In an Airflow
         # with other DAGs it starts paused: it removes task logs of all of them.
-        is_paused_upon_creation=False if os.environ.get(STACK) else None,
+        is_paused_upon_creation=False if os.environ.get(MARK) else None,
         description="Retention of spool and logs, orphan sweep",
         doc_md=DOC,
         tags=["maintenance"],

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nightbench.config.control_plane import how_to_install
 from nightbench.core.errors import UserError
 from nightbench.core.model import SuiteTable
 from nightbench.core.tables import Cell, Label
@@ -34,7 +35,7 @@ def write_charts(table: SuiteTable, cells: Sequence[Cell], folder: Path) -> list
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise UserError(
-            "figures need matplotlib, which is not installed: make setup-analysis"
+            f"figures need matplotlib, which is not installed: {how_to_install('analysis')}"
         ) from error
 
     rows = list(dict.fromkeys(cell.row for cell in cells))

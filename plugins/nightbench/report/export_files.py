@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from nightbench.config.control_plane import how_to_install
 from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ class ParquetFile:
             import pyarrow.parquet as pq
         except ModuleNotFoundError as error:
             raise UserError(
-                "Parquet needs pyarrow, which is not installed: make setup-analysis (or write .csv)"
+                "Parquet needs pyarrow, which is not installed: "
+                f"{how_to_install('analysis')} (or write .csv)"
             ) from error
 
         self._arrow = pa

@@ -8,6 +8,7 @@ import psycopg2
 import psycopg2.errors
 import psycopg2.extensions
 
+from nightbench.config.control_plane import how_to_start
 from nightbench.core.errors import UserError
 
 Connection = psycopg2.extensions.connection
@@ -103,13 +104,13 @@ def reported(doing: str) -> Iterator[None]:
     except _OTHER_SCHEMA as error:
         raise WarehouseRefused(
             f"Cannot {doing}: {_first_line(error)}. The migrations of this code have not been "
-            "applied to this database; `nightbench migrate` applies them, and so does `nightbench "
-            "up`."
+            "applied to this database; `nightbench db migrate` applies them, and so does "
+            "`nightbench up`."
         ) from error
     except (psycopg2.OperationalError, psycopg2.InterfaceError) as error:
         raise WarehouseUnavailable(
             f"Cannot {doing}: the connection to PostgreSQL was lost ({_first_line(error)}). "
-            "Nothing was stored; try again when the server answers (`nightbench status`)."
+            "Nothing was stored; try again when the server answers."
         ) from error
     except (psycopg2.IntegrityError, psycopg2.DataError) as error:
         found = error.diag
@@ -136,7 +137,7 @@ def _unreachable(error: psycopg2.OperationalError, parameters: Mapping[str, Any]
     elif "permission denied to set role" in reason:
         hint = "Migrations are applied as nightbench_owner, or by one of its members."
     else:
-        hint = "Start it (`nightbench up`), or correct host and port; results wait in the spool."
+        hint = f"{how_to_start()}, or correct host and port; results wait in the spool."
     return f"{place(parameters)}: {reason}. {hint}"
 
 

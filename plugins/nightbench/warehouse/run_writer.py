@@ -1,8 +1,9 @@
 """Stores runs: what they plan, what they brought, and a site's older results."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from psycopg2.extras import Json
@@ -17,6 +18,7 @@ from nightbench.core.model import (
     RepeatBundle,
     Run,
     RunBundle,
+    RunKind,
 )
 from nightbench.warehouse import to_row
 from nightbench.warehouse.connection import WarehouseRefused
@@ -111,6 +113,10 @@ def _fingerprints(repeats: Sequence[RepeatBundle]) -> dict[str, str | None]:
     return dict(sorted(found.items()))
 
 
+class _RolledBack(Exception):
+    """Ends a transaction that stores nothing."""
+
+
 class RunWriter(Repository):
     """Stores runs; each method in one transaction."""
 
@@ -121,6 +127,19 @@ class RunWriter(Repository):
         self._ensure_months([run.started_at])
         with self._transaction(f"store the plan of run {run.run_id}"):
             self._plan(run, planned, cluster)
+
+    def rehearse(self) -> None:
+        """Begin to load a run, and roll it back: it is refused as a load would be.
+
+        Raises:
+            WarehouseRefused: the role may not load.
+        """
+        now = datetime.now(UTC)
+        run = Run(f"check-{now:%Y%m%dT%H%M%S%f}", "check", "check", RunKind.ON_DEMAND, now)
+        with suppress(_RolledBack), self._transaction("begin a load"):
+            self._rows("ensure_month", at=now)
+            self._plan(run, (), None)
+            raise _RolledBack
 
     def load(self, bundle: RunBundle) -> bool:
         """Store all that a run brought, quarantined results with their reasons.

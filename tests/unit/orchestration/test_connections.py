@@ -170,5 +170,5 @@ def test_the_command_finds_the_warehouse_of_an_airflow_that_it_did_not_start(
     with pytest.raises(WarehouseUnavailable, match="port 1 failed"):
         open_warehouse("nightbench_reader")
     # Migrations have no Connection.
-    with pytest.raises(WarehouseUnavailable, match="There is no warehouse yet"):
+    with pytest.raises(WarehouseUnavailable, match="no Connection of the role nightbench_owner"):
         open_warehouse("nightbench_owner")
