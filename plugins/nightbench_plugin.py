@@ -11,14 +11,35 @@ import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from threading import Lock, Thread
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
+from airflow import __version__ as airflow_version
+from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
 log = logging.getLogger(__name__)
 
 PREFIX = "/nightbench"
-BUNDLE = f".{PREFIX}/static/nightbench.js"
-"""Address of the pages' code, relative to that of the UI."""
+
+OLDEST = (3, 2)
+"""Airflow's UI offers `globalThis.ChakraUI`, which the pages are made of, from 3.2 on."""
+
+
+def bundle_url(site: str) -> str:
+    """Return the address of the pages' code under `[api] base_url`, as all versions import it.
+
+    Airflow 3.3 resolves it against the document, 3.2 against its own script in static/assets/: so
+    it begins at the root of the host, with the path that a proxy gives the UI.
+    """
+    return f"{urlsplit(site).path.rstrip('/')}{PREFIX}/static/nightbench.js"
+
+
+def is_too_old(version: str) -> bool:
+    """Return whether the UI of this Airflow cannot show the pages."""
+    return tuple(int(part) for part in version.split(".")[:2]) < OLDEST
+
+
+BUNDLE = bundle_url(str(conf.get("api", "base_url", fallback="") or ""))
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -65,43 +86,47 @@ class LazyApp:
 pages = LazyApp()
 
 
+REACT_APPS: list[dict[str, Any]] = [
+    {
+        "name": "Benchmarks",
+        "bundle_url": BUNDLE,
+        "destination": "nav",
+        "url_route": "benchmarks",
+        "nav_top_level": True,
+    },
+    {
+        "name": "Results",
+        "bundle_url": BUNDLE,
+        "destination": "dag",
+        "url_route": "results-of-dag",
+    },
+    {
+        "name": "Results",
+        "bundle_url": BUNDLE,
+        "destination": "task_instance",
+        "url_route": "results-of-task",
+    },
+    {
+        "name": "Results",
+        "bundle_url": BUNDLE,
+        "destination": "dag_run",
+        "url_route": "results",
+    },
+    {
+        "name": "Benchmark news",
+        "bundle_url": BUNDLE,
+        "destination": "dashboard",
+    },
+]
+"""`web/ui/src/index.tsx` has a component for each name."""
+
+
 class NightbenchPlugin(AirflowPlugin):
-    """Pages in Airflow's UI; `web/ui/src/index.tsx` has a component for each name below."""
+    """Pages in Airflow's UI; an Airflow that cannot show them has none in its menus."""
 
     name = "nightbench"
     fastapi_apps: ClassVar[list[Any]] = [{"app": pages, "url_prefix": PREFIX, "name": "Nightbench"}]
     fastapi_root_middlewares: ClassVar[list[Any]] = [
         {"middleware": pages.build_soon, "name": "Nightbench"}
     ]
-    react_apps: ClassVar[list[Any]] = [
-        {
-            "name": "Benchmarks",
-            "bundle_url": BUNDLE,
-            "destination": "nav",
-            "url_route": "benchmarks",
-            "nav_top_level": True,
-        },
-        {
-            "name": "Results",
-            "bundle_url": BUNDLE,
-            "destination": "dag",
-            "url_route": "results-of-dag",
-        },
-        {
-            "name": "Results",
-            "bundle_url": BUNDLE,
-            "destination": "task_instance",
-            "url_route": "results-of-task",
-        },
-        {
-            "name": "Results",
-            "bundle_url": BUNDLE,
-            "destination": "dag_run",
-            "url_route": "results",
-        },
-        {
-            "name": "Benchmark news",
-            "bundle_url": BUNDLE,
-            "destination": "dashboard",
-        },
-    ]
+    react_apps: ClassVar[list[Any]] = [] if is_too_old(airflow_version) else REACT_APPS

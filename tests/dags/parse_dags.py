@@ -3,30 +3,17 @@
 Run as a program of its own: what a parse imports can only be seen in a fresh interpreter.
 """
 
-import importlib
 import json
 import sys
 
 
 def main(dags_folder: str) -> None:
     from airflow import plugins_manager
+    from airflow.dag_processing.dagbag import DagBag
+    from airflow.serialization.serialized_objects import DagSerialization
 
-    by_airflow = set()
-    try:
-        from airflow.dag_processing.dagbag import DagBag
-        from airflow.serialization.serialized_objects import DagSerialization
-
-        plugins_manager.get_fastapi_plugins()
-        plugin_errors = dict(plugins_manager.get_import_errors())
-    except ImportError:  # Airflow 3.1
-        from airflow.models.dagbag import DagBag
-        from airflow.serialization.serialized_objects import SerializedDAG as DagSerialization
-
-        plugins_manager.initialize_fastapi_plugins()
-        plugin_errors = dict(plugins_manager.import_errors)
-        # It imports psycopg2 for itself, by a module that a parse needs anyway.
-        importlib.import_module("airflow.sdk.execution_time.task_runner")
-        by_airflow = {"psycopg2"} & set(sys.modules)
+    plugins_manager.get_fastapi_plugins()
+    plugin_errors = dict(plugins_manager.get_import_errors())
     bag = DagBag(dags_folder)
     import email
     import types
@@ -35,7 +22,7 @@ def main(dags_folder: str) -> None:
         "plugin_errors": plugin_errors,
         "plugins": sorted(str(p["name"]) for p in plugins_manager.get_plugin_info(["name"])),
         "import_errors": bag.import_errors,
-        "modules": sorted(set(sys.modules) - by_airflow),
+        "modules": sorted(sys.modules),
         "standard": {"types": types.__file__, "email": email.__file__},
         "dags": {dag_id: describe(dag) for dag_id, dag in sorted(bag.dags.items())},
         "serialized": {

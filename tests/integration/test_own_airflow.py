@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import psycopg2
 import pytest
+from tests.airflows import REPO, UV, build_wheel
 from tests.contained import folder_of_server
 from tests.integration.test_roles import end
 
@@ -22,8 +23,6 @@ from nightbench.local import postgres
 from nightbench.local.home import Home, load_or_create_secrets
 from nightbench.local.ports import choose_ports
 
-REPO = Path(__file__).resolve().parents[2]
-UV = Path(sys.prefix) / "bin" / "uv"
 PAGE = (REPO / "docs" / "own-airflow.md").read_text(encoding="utf-8")
 WAIT = """
 HEALTH="$AIRFLOW__API__BASE_URL/api/v2/monitor/health"
@@ -67,8 +66,7 @@ def server(tmp_path: Path) -> Iterator[tuple[str, str]]:
 def test_the_page_leads_to_an_airflow_that_lacks_nothing(
     server: tuple[str, str], tmp_path: Path
 ) -> None:
-    subprocess.run([UV, "build", "-q", "--wheel", "-o", tmp_path, REPO], check=True)
-    (wheel,) = tmp_path.glob("*.whl")
+    wheel = build_wheel(tmp_path)
     venv = tmp_path / "venv"
     subprocess.run([UV, "venv", "-q", "--seed", "-p", sys.executable, venv], check=True)
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -19,7 +19,7 @@ from nightbench.config.project import validated
 from nightbench.config.suite_heads import suite_heads
 from nightbench.core.errors import UserError
 from nightbench.core.own_files import own_folder
-from nightbench.orchestration.airflow_versions import OLDEST, installed, lacking
+from nightbench.orchestration.airflow_versions import installed, lacking, refuse_too_old
 from nightbench.orchestration.connections import (
     BY_ROLE,
     WAREHOUSE,
@@ -46,9 +46,11 @@ class Examined:
 
 def findings() -> Iterator[Examined]:
     """Examine the Airflow whose configuration this process has, one thing after another."""
-    from nightbench.orchestration.airflow_versions import conf
+    yield (versions := _versions())
+    if versions.state == "missing":
+        return
+    from airflow.sdk.configuration import conf
 
-    yield _versions()
     yield _provider()
     yield _plugin()
     yield _executor(conf)
@@ -69,7 +71,7 @@ def address() -> str:
 
     Without `[api] base_url`, which is unset by default, it is the port of this machine.
     """
-    from nightbench.orchestration.airflow_versions import conf
+    from airflow.sdk.configuration import conf
 
     named = str(conf.get("api", "base_url", fallback="")).rstrip("/")
     return named or f"http://localhost:{conf.get('api', 'port', fallback='8080')}"
@@ -81,8 +83,10 @@ def _versions() -> Examined:
     said = ", ".join(f"{name} {version}" for name, version in found.items())
     said += f", Python {sys.version_info.major}.{sys.version_info.minor}"
     airflow = installed()
-    if airflow < OLDEST:
-        return Examined("versions", "missing", said, f"Airflow {OLDEST} or newer is needed")
+    try:
+        refuse_too_old(airflow)
+    except UserError as error:
+        return Examined("versions", "missing", said, str(error))
     lacks = "; ".join(lacking(airflow))
     return Examined("versions", "note" if lacks else "ok", said, lacks)
 

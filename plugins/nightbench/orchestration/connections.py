@@ -97,10 +97,7 @@ def get_connection(conn_id: str, named: str = "") -> PlainConnection:
 
 def not_found() -> tuple[type[BaseException], ...]:
     """What Airflow raises for a Connection that is missing."""
-    from nightbench.orchestration.airflow_versions import (
-        AirflowNotFoundException,
-        AirflowRuntimeError,
-    )
+    from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError
 
     return (AirflowNotFoundException, AirflowRuntimeError)
 

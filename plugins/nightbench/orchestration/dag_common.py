@@ -10,14 +10,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk import DAG, Asset, AssetAlias, Param
+from airflow.sdk.configuration import conf
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRuntimeError
 
 from nightbench.core.errors import UserError
-from nightbench.orchestration.airflow_versions import (
-    AirflowException,
-    AirflowFailException,
-    AirflowRuntimeError,
-    conf,
-)
 from nightbench.orchestration.connections import connect
 
 if TYPE_CHECKING:

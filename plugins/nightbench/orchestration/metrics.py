@@ -3,13 +3,10 @@
 from collections import Counter
 from datetime import timedelta
 
+from airflow.sdk.observability.stats import Stats
+
 from nightbench.core.model import Run
 from nightbench.night.judge import JudgeResult
-
-try:
-    from airflow.sdk.observability.stats import Stats
-except ImportError:  # Airflow 3.1
-    from airflow.stats import Stats
 
 
 def count_judged(run: Run, result: JudgeResult, duration: timedelta) -> None:

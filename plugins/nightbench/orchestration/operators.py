@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from nightbench.config import locations
 from nightbench.core.errors import UserError
@@ -22,11 +23,6 @@ from nightbench.core.model import (
     reasons_from_json,
 )
 from nightbench.core.sentences import sentence, sentences
-from nightbench.orchestration.airflow_versions import (
-    AirflowException,
-    AirflowFailException,
-    AirflowSkipException,
-)
 from nightbench.orchestration.connections import connect
 from nightbench.orchestration.dag_common import is_last_try, user_errors_fail_task
 

@@ -99,7 +99,9 @@ def check_profile(line: str) -> None:
 
 def build_app() -> FastAPI:
     """The app, guarded by Airflow's own access rules."""
-    from nightbench.orchestration.airflow_versions import conf, installed, lacking
+    from airflow.sdk.configuration import conf
+
+    from nightbench.orchestration.airflow_versions import installed, lacking
 
     for what in lacking(installed()):
         log.warning("Airflow %s: %s", installed(), what)

@@ -14,11 +14,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Param, task
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from nightbench.config import locations
 from nightbench.config.suite_heads import find_clusters, framework_names, suite_names
 from nightbench.core.errors import UserError
-from nightbench.orchestration.airflow_versions import AirflowException, AirflowFailException
 from nightbench.orchestration.connections import connect
 from nightbench.orchestration.dag_common import (
     experiment_context,

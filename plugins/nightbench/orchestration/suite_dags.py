@@ -14,6 +14,7 @@ from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Param, task
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from nightbench.config import locations
 from nightbench.config.run_request import MOST_REPEATS
@@ -27,11 +28,6 @@ from nightbench.config.suite_heads import (
 )
 from nightbench.config.suites import case_names
 from nightbench.core.model import RunKind, Strategy
-from nightbench.orchestration.airflow_versions import (
-    DOUBLING,
-    AirflowFailException,
-    AirflowSkipException,
-)
 from nightbench.orchestration.connections import connect
 from nightbench.orchestration.dag_common import (
     MEDIANS,
@@ -349,7 +345,7 @@ def reference(**context: Any) -> dict[str, int]:
     # Half an hour in all: a warehouse that is restarted or failed over is back by then.
     retries=5,
     retry_delay=timedelta(minutes=1),
-    retry_exponential_backoff=DOUBLING,
+    retry_exponential_backoff=2.0,
     doc_md="Summarises, checks and loads what came back, whatever the cases' end.",
 )
 def ingest(**context: Any) -> dict[str, Any]:

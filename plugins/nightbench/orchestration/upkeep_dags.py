@@ -10,17 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from airflow.sdk import DAG, Param, task
+from airflow.sdk.configuration import conf
+from airflow.sdk.exceptions import AirflowRuntimeError, AirflowSkipException
 
 from nightbench.config import locations
 from nightbench.config.control_plane import MARK
 from nightbench.config.suite_heads import find_clusters
 from nightbench.core.errors import UserError
 from nightbench.core.sentences import KEPT_DAYS
-from nightbench.orchestration.airflow_versions import (
-    AirflowRuntimeError,
-    AirflowSkipException,
-    conf,
-)
 from nightbench.orchestration.connections import channel_url, connect
 from nightbench.orchestration.dag_common import (
     MEDIANS,
@@ -273,15 +270,9 @@ def check_deadlines(**context: Any) -> str:
 
 
 def _is_paused(context: Mapping[str, Any], dag_id: str) -> bool | None:
-    """Whether a DAG is paused; None where Airflow has none.
-
-    Airflow 3.1 does not say: there a DAG counts as paused, as it starts, until its first run.
-    """
-    ti = context["ti"]
+    """Return whether a DAG is paused; None if Airflow has no such DAG."""
     try:
-        if not hasattr(ti, "get_dag"):
-            return bool(ti.get_dr_count(dag_id) == 0)
-        return bool(ti.get_dag(dag_id).is_paused)
+        return bool(context["ti"].get_dag(dag_id).is_paused)
     except AirflowRuntimeError as error:
         log.info("Airflow does not know the DAG %s: %s", dag_id, error)
         return None

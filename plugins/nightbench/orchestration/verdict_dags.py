@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, task
+from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from nightbench.config.airflow_provider import variable
 from nightbench.core.errors import UserError
-from nightbench.orchestration.airflow_versions import AirflowException, AirflowSkipException
 from nightbench.orchestration.connections import WAREHOUSE_READER, channel_url, connect
 from nightbench.orchestration.dag_common import (
     MEDIANS,

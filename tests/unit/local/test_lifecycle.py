@@ -115,3 +115,28 @@ def test_what_a_keeper_saw_hang_is_restarted_without_another_wait(
     assert len(said) == 2
     changed = {s for s in lifecycle.airflow.SERVICES if stack.running(s) != before[s]}
     assert changed == {"triggerer"}
+
+
+def test_without_the_extra_up_starts_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "ONLY_LOCAL", ("psutil", "no_such_package"))
+    home = Home(tmp_path / "state")
+    with pytest.raises(UserError, match="found no no_such_package; expected the extra `local`"):
+        list(lifecycle.up(home))
+    assert not home.root.exists()
+
+
+def test_a_first_up_that_fails_is_not_taken_for_a_stack(tmp_path: Path) -> None:
+    home = Home(tmp_path / "state")
+    home.make()
+    # No folder of data, and no place for one.
+    home.postgres.write_text("in the way")
+    with pytest.raises((UserError, OSError)):
+        list(lifecycle.up(home))
+    assert not home.secrets_file.exists()
+    assert not home.ports_file.exists()
+    assert not home.connections_file.exists()
+    assert processes.leftovers(home.root, home.postgres) == {}
+    with pytest.raises(UserError, match="Nothing was ever started"):
+        deployment.load(home)
