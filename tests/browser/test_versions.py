@@ -64,16 +64,22 @@ def warehouse() -> Iterator[dict[str, str]]:
         }
 
 
+@pytest.fixture(scope="module")
+def airflow(wheel: Path) -> Path:
+    """The command of an Airflow with the wheel beside it."""
+    venv = folder_of_server("nbair-") / "venv"
+    requirement = f"nightbench[airflow] @ {wheel.as_uri()}"
+    done = install(venv, requirement, *AIRFLOWS[of_this_commit()])
+    assert done.returncode == 0, done.stderr
+    return venv / "bin" / "airflow"
+
+
 @pytest.fixture(scope="module", params=["", "/team"], ids=["at the root", "behind a path"])
 def site(
-    request: pytest.FixtureRequest, wheel: Path, warehouse: dict[str, str]
+    request: pytest.FixtureRequest, airflow: Path, warehouse: dict[str, str]
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """The address of an API server with the plugin, and the passwords of its users."""
     place = folder_of_server("nbair-")
-    done = install(
-        place / "venv", f"nightbench[airflow] @ {wheel.as_uri()}", *AIRFLOWS[of_this_commit()]
-    )
-    assert done.returncode == 0, done.stderr
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     address = f"http://127.0.0.1:{port}{request.param}"
@@ -87,12 +93,12 @@ def site(
     if request.param:
         # Unset by default, as at the root.
         env["AIRFLOW__API__BASE_URL"] = address
-    airflow = str(place / "venv" / "bin" / "airflow")
     subprocess.run([airflow, "db", "migrate"], env=env, check=True, capture_output=True)
     log = place / "api-server.log"
     with log.open("w") as out, ExitStack() as ending:
         words = [airflow, "api-server", "--host", "127.0.0.1", "--port", port]
         server = subprocess.Popen(words, env=env, stdout=out, stderr=subprocess.STDOUT)
+        ending.callback(server.wait)
         ending.callback(end, psutil.Process(server.pid))
         until = time.monotonic() + LIMIT_S
         while not _answers(f"{address}/api/v2/version"):

@@ -12,10 +12,10 @@ from tests.sql.given import Given
 from typer.testing import CliRunner
 
 from nightbench.cli.main import app
-from nightbench.core.errors import UserError
+from nightbench.core.errors import UserError, WarehouseRefused
 from nightbench.core.hours import moment
 from nightbench.core.model import Verdict, VerdictKind
-from nightbench.warehouse import Warehouse, WarehouseRefused
+from nightbench.warehouse import Warehouse
 
 
 def said(*words: object) -> str:

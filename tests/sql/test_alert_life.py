@@ -15,11 +15,12 @@ from tests.sql.given import Given
 from tests.sql.nights import FALLS, NIGHTS, STEADY, Inbox, history
 from tests.sql.spooled import spooled
 
+from nightbench.core.errors import WarehouseRefused
 from nightbench.core.model import Case, VerdictKind
 from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
 from nightbench.spool import Spool
-from nightbench.warehouse import Triage, Warehouse, WarehouseRefused, connect
+from nightbench.warehouse import Triage, Warehouse, connect
 from nightbench.warehouse.connection import Connection
 
 SOON = datetime.now(UTC) + timedelta(days=3)

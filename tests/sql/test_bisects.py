@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from nightbench.cli import common
 from nightbench.cli.main import app
-from nightbench.core.errors import UserError
+from nightbench.core.errors import UserError, WarehouseRefused
 from nightbench.core.model import Verdict, VerdictKind
 from nightbench.experiments.bisect_request import (
     BisectGoal,
@@ -27,7 +27,7 @@ from nightbench.experiments.bisect_request import (
 )
 from nightbench.experiments.reporting import BisectReporter
 from nightbench.spool import RunSpool, Spool
-from nightbench.warehouse import Warehouse, WarehouseRefused, connect
+from nightbench.warehouse import Warehouse, connect
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.experiments import BisectRepository
 

@@ -18,6 +18,7 @@ from tests.sql.spooled import case, spooled
 
 from nightbench.alerts.notify import notify_run
 from nightbench.core.documents import from_document
+from nightbench.core.errors import WarehouseRefused
 from nightbench.core.model import MeasuredCase, Run, RunKind
 from nightbench.core.model.alerts import Confirmation, ConfirmationResult
 from nightbench.experiments import confirm
@@ -26,7 +27,7 @@ from nightbench.night.judge import judge_run
 from nightbench.night.suspected_regressions import SuspectedRegression, request_confirmations
 from nightbench.spool import RunSpool, Spool
 from nightbench.spool.plans import read_plan
-from nightbench.warehouse import Warehouse, WarehouseRefused, connect
+from nightbench.warehouse import Warehouse, connect
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.experiments import ConfirmationRepository
 from nightbench.warehouse.runs import RunRepository

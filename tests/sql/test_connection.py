@@ -6,9 +6,9 @@ from contextlib import closing
 
 import pytest
 
-from nightbench.core.errors import UserError
+from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
 from nightbench.local.ports import is_free
-from nightbench.warehouse import Warehouse, WarehouseRefused, WarehouseUnavailable, connect
+from nightbench.warehouse import Warehouse, connect
 from nightbench.warehouse.connection import reported
 
 

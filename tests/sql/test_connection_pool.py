@@ -8,8 +8,9 @@ from contextlib import ExitStack, closing
 import pytest
 from tests.sql.conftest import Database
 
+from nightbench.core.errors import WarehouseUnavailable
 from nightbench.warehouse import connect
-from nightbench.warehouse.connection import Connection, WarehouseUnavailable
+from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.connection_pool import KEPT, LIVES_S, ConnectionPool
 
 

@@ -12,6 +12,7 @@ from tests.sql.given import Given
 from tests.sql.spooled import DIGEST, EXITED, case, plan, spooled
 
 from nightbench.core.budget import CaseHistory
+from nightbench.core.errors import WarehouseUnavailable
 from nightbench.core.model import (
     Case,
     CaseBundle,
@@ -28,7 +29,7 @@ from nightbench.night.judge import judge_run
 from nightbench.night.planning import case_histories
 from nightbench.spool import CaseOutcome, Spool
 from nightbench.spool.plans import mark_ended, read_plan, store_plan
-from nightbench.warehouse import Warehouse, WarehouseUnavailable, connect
+from nightbench.warehouse import Warehouse, connect
 from nightbench.warehouse.connection import Connection
 
 BEFORE, WITHIN, NEVER, MEASURED = (case(batch) for batch in (1, 2, 4, 8))

@@ -13,6 +13,7 @@ from statistics import median
 import psycopg2
 import pytest
 
+from nightbench.core.errors import WarehouseRefused
 from nightbench.core.model import (
     CaseBundle,
     CaseStatus,
@@ -26,7 +27,7 @@ from nightbench.core.model import (
     Verdict,
     VerdictKind,
 )
-from nightbench.warehouse import Warehouse, WarehouseRefused, connect
+from nightbench.warehouse import Warehouse, connect
 from nightbench.warehouse.exports import EXPORTS
 from nightbench.warehouse.statements import SQL, queries
 

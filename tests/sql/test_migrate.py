@@ -12,15 +12,9 @@ import psycopg2
 import pytest
 from tests.sql.given import Given
 
+from nightbench.core.errors import WarehouseRefused, WarehouseUnavailable
 from nightbench.core.model import Case
-from nightbench.warehouse import (
-    Warehouse,
-    WarehouseRefused,
-    WarehouseUnavailable,
-    connect,
-    migrate,
-    statements,
-)
+from nightbench.warehouse import Warehouse, connect, migrate, statements
 
 RELEASED = sorted((Path(__file__).parent / "released").glob("*.sql.gz"))
 MIGRATIONS = sorted(path.stem for path in (statements.SQL / "migrations").glob("*.sql"))

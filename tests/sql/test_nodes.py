@@ -10,10 +10,11 @@ from pathlib import Path
 import psycopg2
 import pytest
 
+from nightbench.core.errors import WarehouseRefused
 from nightbench.core.model import ClockOffset, Cluster, HealthPolicy, Node, Reason, ReasonCode
 from nightbench.nodes import Control, JudgedNode, NodeEvent, NodePreflight, findings
 from nightbench.nodes.quarantine import CLEAN, FAULT, PERSON, QUARANTINED, WORKED
-from nightbench.warehouse import Warehouse, WarehouseRefused, connect
+from nightbench.warehouse import Warehouse, connect
 from nightbench.warehouse.statements import text
 
 POLICY = HealthPolicy(quarantine_after=3)

@@ -10,12 +10,12 @@ from tests.sql.given import Given
 from tests.sql.nights import BREAKS, FALLS, NEW, NIGHTS, RISES, STEADY, VANISHES, Inbox, history
 from tests.sql.spooled import EXITED, STEPS, spooled
 
-from nightbench.core.errors import UserError
+from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.model import Reason, ReasonCode, RunKind, VerdictKind
 from nightbench.night.ingest import ingest_ended, ingest_run, waiting_runs
 from nightbench.night.judge import judge_run
 from nightbench.spool import Spool
-from nightbench.warehouse import Warehouse, WarehouseUnavailable, connect
+from nightbench.warehouse import Warehouse, connect
 from nightbench.warehouse.connection import Connection
 
 

@@ -11,10 +11,11 @@ import psycopg2
 import pytest
 from tests.sql.conftest import Database
 
+from nightbench.core.errors import WarehouseUnavailable
 from nightbench.core.model import HealthPolicy
 from nightbench.nodes import NodeEvent
 from nightbench.nodes.quarantine import FAULT
-from nightbench.warehouse import Warehouse, WarehouseUnavailable, connect, migrate
+from nightbench.warehouse import Warehouse, connect, migrate
 from nightbench.warehouse.statements import text
 
 pytestmark = pytest.mark.usefixtures("own_warehouse")  # rights and roles change

@@ -19,9 +19,9 @@ from nightbench.causes import (
 )
 from nightbench.causes.facts import BUSY, SharedFactor
 from nightbench.causes.field_changes import flat
+from nightbench.core.errors import WarehouseUnavailable
 from nightbench.core.model import Reason, Run, gain_of, reasons_from_json
 from nightbench.detection.factors import FactorKind
-from nightbench.warehouse import WarehouseUnavailable
 from nightbench.warehouse.causes import CauseRepository
 from nightbench.warehouse.repository import Row
 

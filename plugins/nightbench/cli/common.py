@@ -21,7 +21,7 @@ from rich.text import Text
 from nightbench.cli.entry import quiet
 from nightbench.config import load_catalog, run_request
 from nightbench.config.control_plane import ControlPlane, control_plane
-from nightbench.core.errors import UserError
+from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.printable import shown
 from nightbench.local.home import Home, find_home
 
@@ -79,6 +79,8 @@ def catalog() -> Catalog:
 
 def accepting_catalog() -> Catalog:
     """Return the catalog that also knows what the acceptance of clusters has shown."""
+    if not has_warehouse():
+        return catalog()
     from nightbench.night.acceptance import accepting
 
     return accepting(catalog(), open_warehouse)
@@ -249,20 +251,25 @@ def warehouse_dsn(role: str = "nightbench_loader") -> str | None:
     return deployment.load(home()).dsn(role)
 
 
+def has_warehouse() -> bool:
+    """Return whether anything names a warehouse, be it away or not."""
+    return bool(os.environ.get(WAREHOUSE_VARIABLE)) or control_plane() is not ControlPlane.NONE
+
+
 def open_warehouse(role: str = "nightbench_loader") -> Connection:
     """Open a connection to the warehouse.
 
     Raises:
         UserError: it does not answer, or there is none.
     """
+    if not has_warehouse():
+        raise WarehouseUnavailable(no_warehouse())
     from nightbench.orchestration import connections
-    from nightbench.warehouse.connection import WarehouseUnavailable, connect
+    from nightbench.warehouse.connection import connect
 
     dsn = warehouse_dsn(role)
     if dsn is not None:
         return connect(dsn)
-    if control_plane() is ControlPlane.NONE:
-        raise WarehouseUnavailable(no_warehouse())
     if role not in connections.BY_ROLE:
         raise WarehouseUnavailable(
             f"A team's Airflow has no Connection of the role {role}: add --dsn, or name the "
@@ -285,6 +292,8 @@ def past(cluster: str) -> dict[str, CaseHistory]:
 
     From the warehouse; where it does not answer, from the runs that are still in the spool.
     """
+    if not has_warehouse() and not spool().runs():
+        return {}
     from nightbench.night.planning import case_histories
 
     return case_histories(cluster, open_warehouse, spool())

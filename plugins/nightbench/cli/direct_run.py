@@ -15,11 +15,10 @@ from nightbench.cli.live_view import LiveView
 from nightbench.cli.results import is_good, show_run
 from nightbench.cli.selection import Chosen
 from nightbench.core.budget import clock
-from nightbench.core.errors import UserError
+from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.model import JobSpec, RunKind
 from nightbench.core.sentences import sentences
 from nightbench.spool import RunSpool, Spool
-from nightbench.warehouse.connection import WarehouseUnavailable
 
 if TYPE_CHECKING:
     from nightbench.core.run_plan import RunPlan

@@ -92,7 +92,7 @@ def examine(cluster: Cluster, catalog: Catalog, controls: bool) -> ClusterHealth
 
 def _known(cluster: str) -> tuple[Mapping[tuple[str, str, str, str], float], Mapping[str, Any]]:
     """Return the controls' medians and the nodes' states; empty without a warehouse."""
-    from nightbench.warehouse import WarehouseRefused, WarehouseUnavailable
+    from nightbench.core.errors import WarehouseRefused, WarehouseUnavailable
 
     try:
         with common.reader() as warehouse:

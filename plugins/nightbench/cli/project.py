@@ -40,26 +40,48 @@ def init(
 ) -> None:
     """Write a project: suites, clusters and DAG file, for a repository of your own.
 
-    What is there already is left as it is, and named.
+    What is there already is left as it is, and named. In a folder of a larger repository the CI
+    file is written to the .github of its root, where GitHub reads it.
     """
     files = {file.relative_to(_TEMPLATE): file for file in sorted(_TEMPLATE.rglob("*.*"))}
     # The two nodes of `nightbench up`: a first suite runs before there is a cluster.
     files[Path("clusters/local.yaml")] = own_folder("dags") / "clusters" / "local.yaml"
-    left = []
+    left: list[tuple[Path, Path, bytes]] = []
+    root = _repository(folder)
     for name, file in files.items():
-        path = folder / name
         if not file.is_file() or "__pycache__" in name.parts:
             continue
+        path, text = folder / name, file.read_bytes()
+        if root is not None and name.parts[0] == ".pre-commit-config.yaml":
+            say(f"left out: {name}, which pre-commit reads in {root} only; its hook is in {file}")
+            continue
+        if root is not None and name.parts[0] == ".github":
+            path, text = _ci_of_a_folder(root, folder, name, text)
         if path.exists():
-            left.append((path, file))
+            left.append((path, file, text))
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(file.read_bytes())
+        path.write_bytes(text)
         say(f"wrote {path}")
-    for path, file in left:
-        if path.read_bytes() != file.read_bytes():
+    for path, file, text in left:
+        if path.read_bytes() != text:
             say(f"left as it is: {path}; Nightbench's own is {file}")
     say(f"Next: {folder / 'README.md'}")
+
+
+def _repository(folder: Path) -> Path | None:
+    """Return the root of the repository that a folder is a part of; None if it is the root."""
+    place = folder.absolute()
+    roots = [each for each in (place, *place.parents) if (each / ".git").exists()]
+    return roots[0] if roots and roots[0] != place else None
+
+
+def _ci_of_a_folder(root: Path, folder: Path, name: Path, text: bytes) -> tuple[Path, bytes]:
+    """Return path and text of the CI file for a project that is a folder of a repository."""
+    inside = folder.absolute().relative_to(root).as_posix()
+    own = name.with_stem(f"{name.stem}-{inside.replace('/', '-')}")
+    where = f"defaults: {{run: {{working-directory: {jsonlib.dumps(inside)}}}}}\njobs:\n"
+    return root / own, text.replace(b"jobs:\n", where.encode(), 1)
 
 
 @app.command()

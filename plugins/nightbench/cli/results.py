@@ -10,14 +10,13 @@ import typer
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, out, say, warn
 from nightbench.config.control_plane import ControlPlane, control_plane
-from nightbench.core.errors import UserError
+from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.model import CaseStatus, gain_of
 from nightbench.core.printable import shown
 from nightbench.night.bundles import build_bundle
 from nightbench.report import ResultsTable, from_measurements, from_warehouse, verdict_lines
 from nightbench.spool import RunSpool, Spool, SpoolError
 from nightbench.spool.plans import read_plan
-from nightbench.warehouse.connection import WarehouseUnavailable
 
 app = typer.Typer()
 

@@ -24,6 +24,14 @@ class UserError(Exception):
         super().__init__(bounded(message))
 
 
+class WarehouseUnavailable(UserError):
+    """PostgreSQL is away or does not let us in; what waits in the spool can be loaded later."""
+
+
+class WarehouseRefused(UserError):
+    """PostgreSQL answered, and refused the data or the statement; nothing was stored."""
+
+
 def bounded(message: str) -> str:
     """Return a message with long values in quotes, and lines that are longer still, cut."""
     message = _QUOTED.sub(lambda match: f'"{_cut(match[1], LONGEST_VALUE)}"', message)

@@ -14,7 +14,7 @@ from typing import Any
 from packaging.version import InvalidVersion, Version
 
 from nightbench.core.documents import from_document, to_document
-from nightbench.core.errors import UserError
+from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
 from nightbench.core.run_plan import build_of
 from nightbench.experiments.engine import ExperimentContext, unfit_nodes
 from nightbench.experiments.experiment_spool import BISECT, Document, read_request, store_request
@@ -28,7 +28,7 @@ from nightbench.experiments.version_search import (
 from nightbench.gang.installable_versions import installable_versions
 from nightbench.nodes import NodesOut
 from nightbench.spool import RunSpool, Spool, read_json, write_json
-from nightbench.warehouse import Warehouse, WarehouseRefused, WarehouseUnavailable, opened
+from nightbench.warehouse import Warehouse, opened
 from nightbench.warehouse.connection import Connect
 
 DEFAULT_ROUNDS = 5

@@ -17,7 +17,7 @@ from typing import Any
 
 from nightbench.core.budget import PREPARE_S
 from nightbench.core.documents import from_document
-from nightbench.core.errors import UserError
+from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.model import Build, Reason, ReasonCode
 from nightbench.core.model.alerts import Confirmation, ConfirmationResult
 from nightbench.core.run_plan import RunPlan
@@ -43,7 +43,7 @@ from nightbench.night.suspected_regressions import (
 )
 from nightbench.nodes import NodesOut, left_out_because, nodes_out_from_json, nodes_out_to_json
 from nightbench.spool import Spool
-from nightbench.warehouse import WarehouseUnavailable, opened
+from nightbench.warehouse import opened
 from nightbench.warehouse.connection import Connect
 from nightbench.warehouse.experiments import NIGHTBENCH, UNDECIDED
 

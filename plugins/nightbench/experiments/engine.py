@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nightbench.checks import CheckContext, check_repeats
+from nightbench.core.errors import WarehouseUnavailable
 from nightbench.core.model import (
     CaseStatus,
     Catalog,
@@ -62,7 +63,7 @@ from nightbench.night.code_snapshot import shipment_of_now
 from nightbench.night.planning import case_histories, open_now
 from nightbench.nodes import NodesOut, NodeState
 from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome, RunSpool, Spool, open_spool
-from nightbench.warehouse import WarehouseUnavailable, opened
+from nightbench.warehouse import opened
 from nightbench.warehouse.connection import Connect
 
 

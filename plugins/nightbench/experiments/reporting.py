@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from nightbench.core.errors import UserError
+from nightbench.core.errors import UserError, WarehouseRefused
 from nightbench.core.sentences import sentences
 from nightbench.experiments.comparison import ComparedCase, ComparisonPlan
 from nightbench.experiments.experiment_spool import Document
@@ -13,7 +13,6 @@ from nightbench.gang.progress import GangEvent
 from nightbench.nodes import NodesOut
 from nightbench.report.tables import figure
 from nightbench.spool import RunSpool
-from nightbench.warehouse import WarehouseRefused
 
 _QUIET_S = 30.0
 _NOTABLE = ("ship", "provision", "lost", "back", "cancel")

@@ -10,10 +10,10 @@ from typing import Any
 
 from nightbench.checks import checks_digest
 from nightbench.core.acceptance import ModeCell, acceptance_suite
-from nightbench.core.errors import UserError
+from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
 from nightbench.core.model import Accepted, Build, Catalog, Cluster
 from nightbench.core.run_plan import build_of
-from nightbench.warehouse import WarehouseRefused, WarehouseUnavailable, opened
+from nightbench.warehouse import opened
 from nightbench.warehouse.acceptance import PASSED, AcceptedMode
 from nightbench.warehouse.connection import Connect
 

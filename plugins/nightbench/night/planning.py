@@ -3,10 +3,13 @@
 Durations and last tries of cases are read from the warehouse, or else from the spool.
 """
 
+from __future__ import annotations
+
 import logging
 import statistics
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from nightbench.config import load_catalog
 from nightbench.config.run_request import RunRequest, resolve_request
@@ -22,20 +25,19 @@ from nightbench.core.budget import (
     night_window,
 )
 from nightbench.core.capabilities import broken
-from nightbench.core.errors import UserError
+from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
 from nightbench.core.expected_nights import LONGEST_WAIT
 from nightbench.core.hours import Hours, Span, opening
 from nightbench.core.model import CaseStatus, Catalog, Cluster, RunKind, Suite
 from nightbench.core.placement import held_by
 from nightbench.core.run_plan import definition_digest, make_plan, nodes_of
 from nightbench.core.sentences import sentence
-from nightbench.night.acceptance import accepting
-from nightbench.night.code_snapshot import keep_code
 from nightbench.night.night_pairs import beside, plan_pairs
 from nightbench.spool import CaseStore, RunSpool, Spool, SpoolError
 from nightbench.spool.plans import PlannedJob, save_cluster, save_job, store_plan
-from nightbench.warehouse import WarehouseRefused, WarehouseUnavailable, opened
-from nightbench.warehouse.connection import Connect
+
+if TYPE_CHECKING:
+    from nightbench.warehouse.connection import Connect
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +50,9 @@ def case_histories(cluster: str, connect: Connect, spool: Spool) -> dict[str, Ca
 
     Where the warehouse is away, the newest runs in the spool are read.
     """
+    # Imported here: a machine that only plans has no driver of PostgreSQL.
+    from nightbench.warehouse import opened
+
     try:
         with opened(connect) as warehouse:
             return warehouse.runs.case_past(cluster)
@@ -201,6 +206,8 @@ def night_start(request: RunRequest, now: datetime, connect: Connect) -> datetim
     """
     if not request.night:
         return None
+    from nightbench.night.acceptance import accepting
+
     suite, cluster, _ = resolve_request(request, accepting(load_catalog(), connect))
     window = next_night(suite, cluster, now)
     if window.start <= now:
@@ -236,6 +243,10 @@ def plan_run(
         UserError: see `resolve_request`; or the cluster's hours do not hold, and the request does
             not say `outside_hours`.
     """
+    from nightbench.night.acceptance import accepting
+    from nightbench.night.code_snapshot import keep_code
+    from nightbench.warehouse import opened
+
     suite, cluster, catalog = resolve_request(request, accepting(load_catalog(), connect))
     past = case_histories(cluster.name, connect, spool)
     night = deadline = None

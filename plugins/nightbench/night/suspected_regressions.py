@@ -20,12 +20,12 @@ from typing import Any
 from nightbench.core.budget import PREPARE_S, duration, guess_repeat_s
 from nightbench.core.code_digest import file_digest
 from nightbench.core.documents import to_document
-from nightbench.core.errors import UserError
+from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.model import Build, HistoryPoint, VerdictKind
 from nightbench.core.run_plan import RunPlan
 from nightbench.detection.robust import Z_90
 from nightbench.detection.series import repeat_sigma
-from nightbench.warehouse import Warehouse, WarehouseUnavailable
+from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.experiments import NIGHTBENCH
 

@@ -140,7 +140,7 @@ def _request(params: Mapping[str, Any], by: str, dag_run_id: str) -> int:
 
 
 def _of_warehouse(error: UserError) -> bool:
-    from nightbench.warehouse import WarehouseRefused, WarehouseUnavailable
+    from nightbench.core.errors import WarehouseRefused, WarehouseUnavailable
 
     return isinstance(error, (WarehouseRefused, WarehouseUnavailable))
 

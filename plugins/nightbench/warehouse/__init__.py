@@ -5,5 +5,5 @@ tables and views.
 """
 
 from nightbench.warehouse.alerts import MoveRefused, Triage
-from nightbench.warehouse.connection import WarehouseRefused, WarehouseUnavailable, connect
+from nightbench.warehouse.connection import connect
 from nightbench.warehouse.warehouse import Warehouse, opened

@@ -8,14 +8,9 @@ from typing import Any
 import psycopg2.errors
 from psycopg2.extras import Json
 
-from nightbench.core.errors import UserError
+from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
 from nightbench.core.model import Verdict
-from nightbench.warehouse.connection import (
-    LOCK_TIMEOUT_S,
-    Connection,
-    WarehouseRefused,
-    WarehouseUnavailable,
-)
+from nightbench.warehouse.connection import LOCK_TIMEOUT_S, Connection
 from nightbench.warehouse.repository import Repository, Row
 
 LIVE = ("open", "acknowledged")

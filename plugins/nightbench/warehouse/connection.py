@@ -9,7 +9,7 @@ import psycopg2.errors
 import psycopg2.extensions
 
 from nightbench.config.control_plane import how_to_start
-from nightbench.core.errors import UserError
+from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
 
 Connection = psycopg2.extensions.connection
 Connect = Callable[[], Connection]
@@ -26,14 +26,6 @@ _OTHER_SCHEMA = (
     psycopg2.errors.InvalidSchemaName,
 )
 """What a database says that is older than the code."""
-
-
-class WarehouseUnavailable(UserError):
-    """PostgreSQL is away or does not let us in; what waits in the spool can be loaded later."""
-
-
-class WarehouseRefused(UserError):
-    """PostgreSQL answered, and refused the data or the statement; nothing was stored."""
 
 
 def connect(

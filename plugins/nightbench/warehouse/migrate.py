@@ -20,9 +20,9 @@ import psycopg2.errors
 import psycopg2.extensions
 from psycopg2 import sql
 
-from nightbench.core.errors import UserError
+from nightbench.core.errors import UserError, WarehouseRefused
 from nightbench.warehouse import statements
-from nightbench.warehouse.connection import Connection, WarehouseRefused, connect, reported
+from nightbench.warehouse.connection import Connection, connect, reported
 from nightbench.warehouse.dictionary import forget_comments, inherit_comments
 from nightbench.warehouse.references import FILES, load_references
 

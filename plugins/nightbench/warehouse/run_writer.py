@@ -8,6 +8,7 @@ from typing import Any
 
 from psycopg2.extras import Json
 
+from nightbench.core.errors import WarehouseRefused
 from nightbench.core.model import (
     Build,
     Case,
@@ -21,7 +22,6 @@ from nightbench.core.model import (
     RunKind,
 )
 from nightbench.warehouse import to_row
-from nightbench.warehouse.connection import WarehouseRefused
 from nightbench.warehouse.repository import Repository, Row
 
 _FACTS = {

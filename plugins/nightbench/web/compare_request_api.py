@@ -13,10 +13,9 @@ from fastapi.responses import JSONResponse
 
 from nightbench.config.compare_builds import committed
 from nightbench.core.compare_queue import Planned, Shares, Waiting, left_s, ordered
-from nightbench.core.errors import UserError
+from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
 from nightbench.core.hours import Hours, opening
 from nightbench.core.model import Cluster
-from nightbench.warehouse import WarehouseRefused, WarehouseUnavailable
 from nightbench.warehouse.compare_queue import CompareDesk
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row

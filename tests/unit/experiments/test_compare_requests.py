@@ -17,7 +17,7 @@ import pytest
 
 from nightbench.config.compare_builds import fetch_wheel, planned_build
 from nightbench.config.run_request import RunRequest
-from nightbench.core.errors import UserError
+from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.expected_nights import NightSchedule
 from nightbench.core.model import Catalog, Cluster, ComparePolicy, GitRepository, Suite
 from nightbench.experiments import compare_requests
@@ -25,7 +25,6 @@ from nightbench.experiments.compare_measuring import outcome
 from nightbench.experiments.compare_requests import CompareGoal, checked_goal, gap
 from nightbench.night.scheduled_suites import ScheduledSuite
 from nightbench.spool import Spool
-from nightbench.warehouse import WarehouseUnavailable
 
 NOW = datetime(2026, 11, 2, 12, tzinfo=UTC)
 ASKED = {"a": "fake=1.0", "b": "fake=1.1", "suite": "demo"}

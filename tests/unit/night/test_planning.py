@@ -24,12 +24,11 @@ from tests.unit.short_suite import (
 )
 
 from nightbench.config.run_request import RunRequest
-from nightbench.core.errors import UserError
+from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
 from nightbench.core.model import CaseStatus, Reason, ReasonCode, RunKind
 from nightbench.night.planning import TooLateForNight, night_start, plan_run
 from nightbench.spool import Spool
 from nightbench.spool.plans import load_job, read_plan
-from nightbench.warehouse import WarehouseRefused, WarehouseUnavailable
 
 
 @pytest.fixture

@@ -5,14 +5,13 @@ from datetime import UTC, datetime
 import pytest
 from tests.unit.sleeping import sleeping_job
 
-from nightbench.core.errors import UserError
+from nightbench.core.errors import UserError, WarehouseRefused
 from nightbench.core.model import Cluster, HealthPolicy, Node, Reason, ReasonCode
 from nightbench.night.cluster_preflight import ClusterHealth, save
 from nightbench.night.run_preflight import _record, examine_run, place_around_unhealthy
 from nightbench.nodes import JudgedNode, NodePreflight, left_out_because
 from nightbench.spool import Spool
 from nightbench.spool.plans import PlannedJob, load_job, save_cluster, save_job
-from nightbench.warehouse import WarehouseRefused
 
 
 @pytest.mark.parametrize("error", [UserError("no such connection"), KeyError("foreign")])

@@ -158,7 +158,7 @@ def test_the_command_finds_the_warehouse_of_an_airflow_that_it_did_not_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from nightbench.cli.common import open_warehouse
-    from nightbench.warehouse import WarehouseUnavailable
+    from nightbench.core.errors import WarehouseUnavailable
 
     monkeypatch.delenv("NIGHTBENCH_WAREHOUSE", raising=False)
     monkeypatch.delenv("AIRFLOW__SECRETS__BACKEND", raising=False)
