@@ -135,9 +135,13 @@ def test_markdown_says_the_same(run, tmp_path):
 
 
 def test_a_suite_means_its_newest_run(run, given, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    file = tmp_path / f"{run.run_id}.html"
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("NIGHTBENCH_HOME", str(tmp_path / "state"))
+    file = tmp_path / "state" / "reports" / f"{run.run_id}.html"
     assert report("demo") == f"{file}: 6 cases of {run.run_id}\n"
+    assert list(project.iterdir()) == []
     assert file.is_file()
 
 

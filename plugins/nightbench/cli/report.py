@@ -36,7 +36,11 @@ def report(
     ] = ReportFormat.HTML,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="The file; <run>.html or <run>.md unless given."),
+        typer.Option(
+            "--output",
+            "-o",
+            help="The file. [default: <run>.html or <run>.md in reports/ of the state folder]",
+        ),
     ] = None,
     cluster: Annotated[
         str | None, typer.Option("--cluster", "-c", help="Of a suite: its newest run there.")
@@ -68,7 +72,10 @@ def report(
         made = gather(stored, chosen, rows, common.spool().run(chosen.run_id), notes)
     is_page = format_ is ReportFormat.HTML
     text = report_page(made, datetime.now(UTC)) if is_page else report_text(made)
-    path = output or Path(f"{chosen.run_id}.{format_}")
+    # Not the working directory: that is a project, which git watches.
+    path = output or common.home().reports / f"{chosen.run_id}.{format_}"
+    if output is None:
+        path.parent.mkdir(parents=True, exist_ok=True)
     with replaced(path) as beside:
         beside.write_text(text, encoding="utf-8")
     say(f"{path.absolute()}: {len(rows)} cases of {chosen.run_id}")

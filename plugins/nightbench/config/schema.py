@@ -6,7 +6,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from nightbench.config import values as v
 from nightbench.config.commands import CommandFile
-from nightbench.config.source import describe, one_of
+from nightbench.config.source import describe, one_of, unquoted
 from nightbench.config.suite_heads import PRESETS, is_schedule
 from nightbench.config.validate import StrictModel
 from nightbench.core.budget import PRIORITY
@@ -50,7 +50,7 @@ def _number_or(word: str, meaning: str) -> tuple[Any, ...]:
         if value == word or (type(value) is int and value >= 1):
             return value
         expected = f'a number of at least 1, or "{word}": {meaning}'
-        raise ValueError(f"found {describe(value)}; expected {expected}")
+        raise ValueError(f"found {describe(value)}; expected {expected}{unquoted(value)}")
 
     return BeforeValidator(check), v.Words(f"whole number, at least 1, or `{word}`")
 

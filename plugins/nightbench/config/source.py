@@ -105,6 +105,15 @@ def key_path(key: Sequence[str | int]) -> str:
     return text
 
 
+def unquoted(value: Any) -> str:
+    """Return the remedy for numbers that a file has in quotes; empty for any other value."""
+    parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else []
+    if not parts or not all(part.isdecimal() for part in parts):
+        return ""
+    plain = parts[0] if len(parts) == 1 else f"[{', '.join(parts)}]"
+    return f"; write it without quotes: {plain}"
+
+
 def describe(value: Any) -> str:
     """Say what was found, with its type where that helps to see what is wrong."""
     match value:
@@ -168,6 +177,16 @@ def read_document(path: Path) -> Document:
         raise ConfigError(path, [Problem(1, "", said)]) from None
 
 
+_YAML_REMEDIES = {
+    r"character '\t'": "replace the tab by spaces",
+    "found ','": "remove the comma: only a list in [ ] and a mapping in { } have commas",
+    "mapping values are not allowed": "put a text with a colon in it in quotes",
+    "expected ',' or ']'": "close the list with ]",
+    "expected ',' or '}'": "close the mapping with }",
+}
+"""Sign of a mistake in the parser's message -> what corrects it."""
+
+
 def _parsed(path: Path, text: str) -> tuple[dict[str, Any], Mapping[Key, int]]:
     if path.suffix == ".json":
         _expect_json(path, text)
@@ -183,7 +202,8 @@ def _parsed(path: Path, text: str) -> tuple[dict[str, Any], Mapping[Key, int]]:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
         said = " ".join(part for part in (error.context, error.problem) if part)
-        raise ConfigError(path, [Problem(line, "", f"not valid YAML: {said}")]) from None
+        remedy = next((f"; {do}" for sign, do in _YAML_REMEDIES.items() if sign in said), "")
+        raise ConfigError(path, [Problem(line, "", f"not valid YAML: {said}{remedy}")]) from None
     except yaml.YAMLError as error:
         raise ConfigError(path, [Problem(1, "", f"not valid YAML: {error}")]) from None
     finally:

@@ -56,9 +56,14 @@ def load_suite(
         UserError: all that is wrong with the cluster's file.
     """
     scales = scales_of(catalog)
+    plain = read_document(path)
+    own_of_file = plain.data.get("scale")
+    if isinstance(own_of_file, str) and own_of_file not in scales and scale in (None, own_of_file):
+        plain.complain(("scale",), one_of(own_of_file, scales))
+        raise plain.error
     if scale is not None and scale not in scales:
         raise UserError(f"scale: {one_of(scale, scales)}")
-    document = at_scale(read_document(path), scale, scales)
+    document = at_scale(plain, scale, scales)
     context = {
         **lines_of(catalog),
         **{name: _names(document.data.get(name)) for name in ("tables", "commands")},

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
-from nightbench.config.source import Document, Key, any_of, describe, one_of
+from nightbench.config.source import Document, Key, any_of, describe, one_of, unquoted
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -110,7 +110,8 @@ def _complain(model: type[BaseModel], document: Document, at: Key, error: dict[s
         empty = describe(found).replace("a ", "an empty ", 1)
         return document.complain(key, f"found {empty}; expected at least one entry")
     expected = _TYPES.get(kind, error["msg"])
-    return document.complain(key, f"found {describe(found)}; expected {expected}")
+    remedy = unquoted(found) if kind in ("int_type", "float_type") else ""
+    return document.complain(key, f"found {describe(found)}; expected {expected}{remedy}")
 
 
 def _fields_at(model: type[BaseModel], location: Key) -> Mapping[str, FieldInfo]:

@@ -174,6 +174,10 @@ def port_range(value: Any) -> tuple[int, int]:
     if not (dash and first.isdecimal() and last.isdecimal()):
         raise ValueError(f"found {describe(value)}; expected a range of ports such as 20000-29999")
     low, high = int(first), int(last)
+    if low > high:
+        raise ValueError(
+            f"found {describe(value)}, which ends before it begins; expected {last}-{first}"
+        )
     if not 1024 <= low <= high <= 65535:
         raise ValueError(f"found {describe(value)}; expected ports between 1024 and 65535")
     return low, high

@@ -206,6 +206,12 @@ def test_the_state_folder_is_a_variable(cluster_file: Write, tmp_path: Path) -> 
         ),
         (
             "hosts: node[1-2]",
+            "hosts: node[1-2]\n    port_range: 24999-20000",
+            ':4: nodes[0].port_range: found "24999-20000", which ends before it begins; expected '
+            "20000-24999",
+        ),
+        (
+            "hosts: node[1-2]",
             "hosts: node[1-2]\n    devices: [0]",
             ':4: nodes[0].devices: found devices on a cluster of kind "cpu"',
         ),

@@ -304,7 +304,11 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
             "owner: tests\npolicy: {metric: mfu}\nreference: {pytorch: {version: 2.12.0}}",
             ":4: reference: is for the metric throughput; found policy.metric mfu",
         ),
-        ("owner: tests", "owner: tests\nscale: big", ":3: scale: net has no scale big (it has fu"),
+        (
+            "owner: tests",
+            "owner: tests\nscale: big",
+            ':3: scale: found "big"; expected one of full, smoke',
+        ),
         (
             "devices: [1x1, 2x1]",
             "trainers: 2",
@@ -327,6 +331,13 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
         ),
         ("net", "words", ":6: matrix[0].frameworks[0]: words is not written for pytorch (for fa"),
         ("owner: tests", "owner: [a", ": not valid YAML: "),
+        ("owner: tests", "\towner: tests", "any token; replace the tab by spaces"),
+        ("devices: [1x1, 2x1]", "devices: [1x1, 2x1],", "; remove the comma: only a list in [ ]"),
+        (
+            "batch_size_per_device: 2",
+            'batch_size_per_device: "16, 32"',
+            "the largest batch that fits; write it without quotes: [16, 32]",
+        ),
         ("owner: tests", "owner: !!python/name:os.system x", ':2: owner: found the tag "tag:yaml'),
     ],
 )
