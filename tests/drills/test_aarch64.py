@@ -52,7 +52,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "api": "python",
         "devices": {"cpu": True},
         "variants": {
-            name: {"device": "cpu", "machines": machines} for name, machines in VARIANTS.items()
+            name: {"device": "cpu", "pythons": ["3.11"], "machines": machines}
+            for name, machines in VARIANTS.items()
         },
     }
     (folder / "framework.json").write_text(json.dumps(described))
@@ -60,6 +61,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lock = subprocess.run(
         [*uv, "--python-version", "3.11", "-"],
         input="numpy==2.2.6\n",
+        cwd=folder,
         capture_output=True,
         text=True,
         check=True,
