@@ -66,10 +66,11 @@ def sent():
 
 EXCHANGE = re.compile(
     r"= (.*?) (all-gather|all-reduce|reduce-scatter|collective-permute)\("
-    r".*(?:replica_groups|source_target_pairs)={{([\d,]+)}"
+    r".*(?:replica_groups|source_target_pairs)=(?:{{([\d,]+)}|mesh\[(.*?)\] {(.*?)})"
 )
 """Of compiled code by `shard_map`: what it gives, its name, and the first group of ranks, or who
-hands on first to whom."""
+hands on first to whom. Newer versions write the sizes of the mesh's axes, and the axes of the
+groups."""
 
 
 def sent_by_compiled(folder: Path, parts: int, ticks: int) -> float:
@@ -87,8 +88,11 @@ def sent_by_compiled(folder: Path, parts: int, ticks: int) -> float:
 def sent_once(computation: str) -> float:
     """Bytes that rank 0 sends in one computation of a compiled step."""
     sent = 0.0
-    for given, operator, group in EXCHANGE.findall(computation):
+    for given, operator, group, mesh, axes in EXCHANGE.findall(computation):
         ranks = group.count(",") + 1
+        if mesh:
+            sizes = dict(re.findall(r"('\w+')=(\d+)", mesh))
+            ranks = math.prod(int(sizes[axis]) for axis in axes.split(","))
         shapes = re.findall(r"[fs]32\[([\d,]*)\]", given)
         whole = sum(4 * math.prod(map(int, filter(None, shape.split(",")))) for shape in shapes)
         if operator == "collective-permute":
