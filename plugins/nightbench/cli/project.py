@@ -2,6 +2,7 @@
 
 import json as jsonlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -198,14 +199,17 @@ def lock(
     index = build.get("index") or {}
     extra = list(index.get("options") or (["--index", index["url"]] if index else []))
     head = f"# Made from {wanted.name} by\n#   nightbench lock {line} {variant}\n"
-    settings = {**os.environ, **uv_env()}
+    # Extra indexes and folders often hold a part of a release's files; a lock names all of them.
+    partial = {"UV_INDEX", "UV_INDEX_STRATEGY"} | (set() if index else {"UV_FIND_LINKS"})
+    settings = {k: v for k, v in {**uv_env(), **os.environ}.items() if k not in partial}
     if "UV_FIND_LINKS" in settings:
         # A folder that holds the wheel takes the place of the variant's index.
         extra = []
     with tempfile.TemporaryDirectory(prefix="nightbench-lock-") as scratch:
-        for file in (wanted, made):  # versions of the lock stay
-            if file.is_file():
-                shutil.copy(file, scratch)
+        shutil.copy(wanted, scratch)
+        if made.is_file():  # Its versions stay; of its hashes uv would look for no others.
+            pins = re.sub(r" \\$|^ .*\n", "", made.read_text(encoding="utf-8"), flags=re.MULTILINE)
+            Path(scratch, made.name).write_text(pins, encoding="utf-8")
         # uv reads the environments of a lock from a pyproject.toml alone.
         own = folder / "uv.toml"
         written = tomllib.loads(own.read_text(encoding="utf-8")) if own.is_file() else {}
