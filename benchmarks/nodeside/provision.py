@@ -245,7 +245,7 @@ def _build(recipe: Recipe, env: str, interpreter: str, options: argparse.Namespa
             {
                 "line": recipe.line,
                 "variant": recipe.variant,
-                "version": recipe.version or recipe.info["version"],
+                "version": recipe.version or recipe.locked,
                 "wheel": os.path.basename(recipe.wheel) if recipe.wheel else None,
                 "interpreter": interpreter,
                 "host": socket.gethostname(),

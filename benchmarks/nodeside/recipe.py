@@ -51,7 +51,9 @@ class Recipe:
         self.size_bytes: int = self.described.get("size_bytes") or described.get("size_bytes", 0)
         self.libraries: dict[str, str] = described.get("libraries", {})
         self.lock = os.path.join(folder, "requirements-{}.lock".format(variant))
-        self.version = version if version != described["version"] else None
+        self.locked: str = self.described.get("version") or described["version"]
+        """Version of the main package that the lock installs."""
+        self.version = version if version != self.locked else None
         self.wheel = wheel
         if not self.pythons and variant in described["variants"]:
             return

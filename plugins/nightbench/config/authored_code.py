@@ -4,12 +4,13 @@ import ast
 import re
 import symtable
 import sys
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from nightbench.config.catalog_schema import CostFile, SpecFile
 from nightbench.config.source import ConfigError, Document, Key, Problem, describe, guess_of
@@ -92,21 +93,23 @@ def _version(series: str) -> tuple[int, int]:
 
 
 def complain_of_version(
-    document: Document, key: str, version: str, package: str, lock: Path
+    document: Document, key: Sequence[str], version: str, package: str, lock: Path
 ) -> None:
     """Complain where a lock pins another version of the line's main package.
 
-    A lock without the package contradicts nothing.
+    A lock without the package contradicts nothing. One may pin older versions, too, for Pythons
+    that the newest has dropped.
     """
-    pinned = {
-        canonicalize_name(name): found
+    pinned = [
+        found
         for name, found in _PINNED.findall(lock.read_text(encoding="utf-8"))
-    }
-    found = pinned.get(canonicalize_name(package), version)
+        if canonicalize_name(name) == canonicalize_name(package)
+    ]
+    found = max(pinned, key=Version, default=version)
     # A post-release is the same code, built anew: for another CUDA, say.
     if found.partition(".post")[0] != version:
         said = f'found "{version}", but {lock.name} pins {package} {found}; expected the same'
-        document.complain((key,), said)
+        document.complain(key, said)
 
 
 def words_of_code(paths: Iterable[Path]) -> set[str]:

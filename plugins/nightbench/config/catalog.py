@@ -151,7 +151,8 @@ def _framework(folder: Path, tree: _Tree) -> FrameworkInfo:
         lock = path.with_name(f"requirements-{name}.lock")
         if variant.pythons and lock.is_file():
             package = variant.package or file.package or file.line
-            complain_of_version(document, "version", file.version, package, lock)
+            key = ("variants", name, "version") if variant.version else ("version",)
+            complain_of_version(document, key, variant.version or file.version, package, lock)
     found = file.to(
         FrameworkInfo,
         line=path.parent.name,

@@ -118,6 +118,8 @@ class VariantFile(StrictModel):
     """
     package: v.Name | None = None
     """Name of its main package where it is not the line's."""
+    version: v.Text | None = None
+    """Version that its lock installs, if it is not the line's."""
     unlocked: v.Text | None = None
     """Why no lock of it ships, and where a site gets one: the reason for users as long as there is
     none."""

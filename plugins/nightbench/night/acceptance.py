@@ -120,7 +120,7 @@ def _due(known: AcceptedMode | None, build: Build, catalog: Catalog) -> str | No
         return None
     if known.outcome != PASSED:
         return "it did not pass, and the code has changed"
-    wanted = build.version or catalog.frameworks[build.line].version
+    wanted = build.version or catalog.frameworks[build.line].version_of(build.variant)
     version = (known.framework_version or wanted).split("+")[0]
     if build.source == "index" and version != wanted.split("+")[0]:
         return f"version {version} became {wanted}"

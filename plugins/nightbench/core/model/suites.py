@@ -205,6 +205,8 @@ class Variant:
     """Of the GPUs that it is built for; any where empty."""
     driver: str | None = None
     """Least driver that it works with."""
+    version: str | None = None
+    """Version that its lock installs, if it is not the line's."""
     machines: tuple[str, ...] = ("x86_64",)
     """CPU architectures that its lock has wheels for, as `uname -m` prints them."""
     axes: Mapping[str, Mapping[str, Support]] = field(default_factory=dict)
@@ -266,6 +268,10 @@ class FrameworkInfo:
         """The oldest series of Python that runs the line; None: the agent's Python may run it."""
         each = [variant.pythons for variant in self.variants.values()]
         return min((p[0] for p in each), key=series_key) if each and all(each) else None
+
+    def version_of(self, variant: str) -> str:
+        """The version that the lock of one of its builds installs."""
+        return (variant in self.variants and self.variants[variant].version) or self.version
 
     def with_axes_of(self, variant: str) -> FrameworkInfo:
         """The line with the axes of one of its builds."""
