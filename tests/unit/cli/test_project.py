@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from tests.unit.cli.test_command import REPO, SUITE, nightbench
+from tests.wheels import make_wheel
 
 from nightbench.cli.project import upgrades_of
 
@@ -75,6 +77,40 @@ def test_a_lock_is_of_a_line_and_a_variant(tmp_path: Path, words: list[str], sai
     done = nightbench(tmp_path, "lock", *words)
     assert done.returncode == 1
     assert said in done.stderr
+
+
+def test_a_lock_that_gains_a_python_keeps_versions_and_has_the_hashes_of_all_wheels(
+    tmp_path: Path,
+) -> None:
+    line, wheels = tmp_path / "frameworks" / "thing", tmp_path / "main" / "thing"
+    line.mkdir(parents=True)
+    build = {"device": "cpu", "pythons": ["3.11", "3.12"]}
+    (line / "framework.json").write_text(json.dumps({"variants": {"cpu": build}}))
+    (line / "requirements-cpu.in").write_text("thing\n")
+    hashes = {}
+    for version, tag in (("1.0", "cp311"), ("1.0", "cp312"), ("2.0", "cp312")):
+        made = make_wheel(wheels, "thing", version, ballast=8)
+        made = made.rename(wheels / f"thing-{version}-{tag}-none-any.whl")
+        hashes[made.name] = f"sha256:{hashlib.sha256(made.read_bytes()).hexdigest()}"
+    first, second, _ = hashes
+    for folder, names in ((wheels, list(hashes)), (tmp_path / "extra" / "thing", [second])):
+        folder.mkdir(parents=True, exist_ok=True)
+        links = (f'<a href="{wheels}/{x}#{hashes[x].replace(":", "=")}">{x}</a>' for x in names)
+        (folder / "index.html").write_text("<!DOCTYPE html>" + "".join(links))
+    lock = line / "requirements-cpu.lock"
+    lock.write_text(
+        f"thing==1.0 \\\n    --hash={hashes[first]}\n    # via -r requirements-cpu.in\n"
+    )
+    indexes = {
+        "UV_DEFAULT_INDEX": f"file://{tmp_path}/main",
+        "UV_INDEX": f"file://{tmp_path}/extra",
+    }
+    done = nightbench(tmp_path, "lock", "thing", NIGHTBENCH_DAGS=str(tmp_path), **indexes)
+    assert done.returncode == 0, done.stderr
+    text = lock.read_text()
+    assert "thing==1.0" in text
+    assert "thing==2.0" not in text
+    assert {hashes[name] in text for name in (first, second)} == {True}
 
 
 def test_the_way_back_is_told_by_upgrade_with_the_archive_from_before(tmp_path: Path) -> None:

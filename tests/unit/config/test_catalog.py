@@ -384,6 +384,23 @@ def test_what_a_file_lacks_or_contradicts_is_named(
     assert load_catalog(benchmarks).problems == (said,)
 
 
+def test_a_build_may_have_a_version_of_its_own_and_older_ones_for_older_pythons(
+    tmp_path: Path,
+) -> None:
+    line = json.loads(json.dumps(LINE))
+    line["variants"]["cpu"]["version"] = "1.10"
+    benchmarks = tree(tmp_path, line, SPEC)
+    lock = benchmarks / "frameworks/thing/requirements-cpu.lock"
+    lock.write_text("thing==1.9 ; a \\\n    --hash=sha256:00\nthing==1.10 ; b\n")
+    catalog = load_catalog(benchmarks)
+    assert catalog.problems == ()
+    assert catalog.frameworks["thing"].version_of("cpu") == "1.10"
+    assert catalog.frameworks["thing"].version_of("gpu") == "1.0"
+    lock.write_text("thing==1.9 ; a\n")
+    (problem,) = load_catalog(benchmarks).problems
+    assert 'variants.cpu.version: found "1.10", but requirements-cpu.lock pins' in problem
+
+
 @pytest.mark.parametrize(
     "text", ["from other import *\n", "try:\n    model = loss = 1\nfinally: 1\n"]
 )
