@@ -25,7 +25,7 @@ from nightbench.local.ports import choose_ports
 
 PAGE = (REPO / "docs" / "own-airflow.md").read_text(encoding="utf-8")
 WAIT = """
-HEALTH="$AIRFLOW__API__BASE_URL/api/v2/monitor/health"
+HEALTH="http://127.0.0.1:$AIRFLOW__API__PORT/api/v2/monitor/health"
 until curl -sf "$HEALTH" | grep -q '"triggerer":{"status":"healthy"'
 do kill -0 $STANDALONE; sleep 2; done
 """
@@ -37,6 +37,12 @@ def blocks(heading: str, language: str) -> list[str]:
     """The fenced blocks of a section."""
     (section,) = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
     return re.findall(rf"^```{language}\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+
+
+def _when_parsed(check: str) -> str:
+    """The block that checks, once Airflow has read the DAG file."""
+    wait = "until airflow dags details on_demand >/dev/null 2>&1; do sleep 2; done"
+    return f"{wait}\n{check}"
 
 
 @pytest.fixture
@@ -82,14 +88,15 @@ def test_the_page_leads_to_an_airflow_that_lacks_nothing(
         "AIRFLOW_HOME": str(tmp_path / "airflow"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__API__PORT": port,
-        "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{port}",
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
         "AIRFLOW_CONN_NIGHTBENCH_LOCAL": "ssh://bench@127.0.0.2",
     }
     *before, check = blocks("With pip", "console")
     started = ["airflow standalone > standalone.log 2>&1 & STANDALONE=$!", WAIT]
+    # Airflow's settings say nothing else: `[api] base_url` and the executor have their defaults.
     ended = ["airflow dags list", "kill $STANDALONE", "wait $STANDALONE || true"]
-    script = "\n".join(["set -eu", *before, *started, check, *ended])
+    other = ["echo ELSEWHERE", "export AIRFLOW_HOME=$PWD/other", "airflow db migrate", check]
+    script = "\n".join(["set -eu", *before, *started, _when_parsed(check), *ended, *other])
     # The package that no index has yet, and a password that the page cannot know.
     script = script.replace('"nightbench[airflow]"', f'"nightbench[airflow] @ {wheel.as_uri()}"')
     script = script.replace("superuser-password", server[1])
@@ -104,6 +111,11 @@ def test_the_page_leads_to_an_airflow_that_lacks_nothing(
     with ExitStack() as ending:
         ending.callback(end, psutil.Process(done.pid))
         said, _ = done.communicate(timeout=2000)
-        assert done.returncode == 0, said[-6000:]
+        # The last command: an Airflow that has no bundle of the project.
+        assert done.returncode == 1, said[-6000:]
+    said, _, elsewhere = said.partition("ELSEWHERE")
     assert "missing" not in said
+    assert "links: messages and reports have no links" in said
     assert "nightbench_regressions" in said.partition("project")[2]
+    (line,) = [line for line in elsewhere.splitlines() if line.startswith("DAGs ")]
+    assert "Airflow has no DAG on_demand" in line
