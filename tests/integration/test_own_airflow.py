@@ -95,7 +95,13 @@ def test_the_page_leads_to_an_airflow_that_lacks_nothing(
     started = ["airflow standalone > standalone.log 2>&1 & STANDALONE=$!", WAIT]
     # Airflow's settings say nothing else: `[api] base_url` and the executor have their defaults.
     ended = ["airflow dags list", "kill $STANDALONE", "wait $STANDALONE || true"]
-    other = ["echo ELSEWHERE", "export AIRFLOW_HOME=$PWD/other", "airflow db migrate", check]
+    other = [
+        "cd ..",
+        "echo ELSEWHERE",
+        "export AIRFLOW_HOME=$PWD/other",
+        "airflow db migrate",
+        check,
+    ]
     script = "\n".join(["set -eu", *before, *started, _when_parsed(check), *ended, *other])
     # The package that no index has yet, and a password that the page cannot know.
     script = script.replace('"nightbench[airflow]"', f'"nightbench[airflow] @ {wheel.as_uri()}"')
