@@ -17,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group_from_info
 from typer.models import TyperInfo
 
+from nightbench.config.control_plane import take_settings
 from nightbench.core.errors import UserError, bounded
 from nightbench.core.printable import shown, without_controls
 
@@ -179,6 +180,7 @@ def main() -> None:
     """Run the command; a `UserError` is printed without a traceback, with exit code 1."""
     try:
         _refuse_bytes(sys.argv[1:])
+        take_settings()
         app()
     except UserError as error:
         said = f"error: {error}"

@@ -1,9 +1,11 @@
 """Which control plane a process belongs to: all defaults and all advice follow it."""
 
 import os
+from configparser import RawConfigParser
 from enum import StrEnum
 from pathlib import Path
 
+from nightbench.config.airflow_provider import SECTION, SETTINGS, variable
 from nightbench.config.locations import home_folder
 from nightbench.core.own_files import CHECKOUT
 
@@ -41,11 +43,31 @@ def control_plane() -> ControlPlane:
     if (home / "ports.json").is_file() and (home / "secrets.json").is_file():
         return ControlPlane.LOCAL
     # In a checkout an airflow.cfg may belong to any Airflow of the user.
-    settings = Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser() / "airflow.cfg"
     is_configured = any(os.environ.get(name) for name in _CONFIGURES_AIRFLOW)
-    if is_configured or (CHECKOUT is None and settings.is_file()):
+    if is_configured or (CHECKOUT is None and _airflow_cfg().is_file()):
         return ControlPlane.TEAM
     return ControlPlane.NONE
+
+
+def take_settings() -> None:
+    """Set what a team's Airflow has in its section [nightbench] as variables of this process.
+
+    Its own processes do so when they import `nightbench.orchestration`; a command reads the file
+    instead, because the import of Airflow takes seconds.
+    """
+    if control_plane() is not ControlPlane.TEAM:
+        return
+    written = RawConfigParser(strict=False)
+    written.read(_airflow_cfg(), encoding="utf-8")
+    for option in SETTINGS:
+        of_airflow = os.environ.get(f"AIRFLOW__{SECTION}__{option}".upper())
+        value = of_airflow or written.get(SECTION, option, fallback="")
+        if value and not os.environ.get(variable(option)):
+            os.environ[variable(option)] = value
+
+
+def _airflow_cfg() -> Path:
+    return Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser() / "airflow.cfg"
 
 
 def how_to_start() -> str:

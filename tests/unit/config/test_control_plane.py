@@ -9,7 +9,14 @@ import pytest
 
 from nightbench.cli.dag_run import airflow_api, team_api
 from nightbench.config import control_plane as module
-from nightbench.config.control_plane import ControlPlane, airflow_command, control_plane, log_of
+from nightbench.config import locations
+from nightbench.config.control_plane import (
+    ControlPlane,
+    airflow_command,
+    control_plane,
+    log_of,
+    take_settings,
+)
 from nightbench.core.errors import UserError
 from nightbench.orchestration.connections import missing
 
@@ -101,3 +108,24 @@ def test_a_teams_api_is_named_with_its_login(monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(UserError, match="found no address with a login") as refused:
             airflow_api()
         assert wrong not in str(refused.value)
+
+
+def test_a_command_has_the_settings_of_a_teams_airflow(
+    nothing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NIGHTBENCH_HOME")
+    written = "[core]\n[nightbench]\nspool = s3://bucket/nights\ndags = /project\n"
+    (nothing / "airflow" / "airflow.cfg").write_text(written)
+    take_settings()
+    assert "NIGHTBENCH_SPOOL" not in os.environ  # this Airflow is nobody's
+    monkeypatch.setenv("AIRFLOW_CONN_NIGHTBENCH_WAREHOUSE", "{}")
+    monkeypatch.setenv("AIRFLOW__NIGHTBENCH__WHEELS", "/wheels")
+    monkeypatch.setenv("NIGHTBENCH_DAGS", "/mine")
+    try:
+        take_settings()
+        assert locations.spool_root() == "s3://bucket/nights"
+        assert locations.wheels_folder() == Path("/wheels")
+        assert locations.dags_folder() == Path("/mine")
+    finally:
+        for name in ("NIGHTBENCH_SPOOL", "NIGHTBENCH_WHEELS"):
+            os.environ.pop(name, None)
