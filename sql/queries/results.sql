@@ -43,6 +43,7 @@ select
     p.workload,
     p.framework,
     p.framework_version,
+    loaded.python,
     p.strategy,
     p.nodes,
     p.devices_per_node,
@@ -122,6 +123,17 @@ left join lateral (
     order by e.generation desc, e.repeat desc
     limit 1
 ) as failure on true
+left join lateral (
+    select e.versions ->> 'python' as python
+    from raw.repeat_rank as e
+    where
+        e.run_key = p.run_key
+        and e.series_key = p.series_key
+        and e.run_at = p.run_at
+        and e.versions ->> 'python' is not null
+    order by e.generation desc, e.repeat desc
+    limit 1
+) as loaded on true
 left join lateral (
     select
         e.what,

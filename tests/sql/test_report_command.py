@@ -131,7 +131,7 @@ def test_markdown_says_the_same(run, tmp_path):
     text = file.read_text(encoding="utf-8")
     for heading in ("Verdicts", "Before comparing these figures", "Method", "Hardware", "Versions"):
         assert f"\n## {heading}\n" in text
-    assert "- pytorch 2.13.0+cpu (pytorch-cpu-index-2.13.0)" in text
+    assert "- pytorch 2.13.0+cpu, Python 3.11.7 (pytorch-cpu-index-2.13.0)" in text
 
 
 def test_a_suite_means_its_newest_run(run, given, tmp_path, monkeypatch):

@@ -33,7 +33,7 @@ _ChangeBetween = Callable[[CauseFacts, NightFacts, NightFacts], PossibleCause | 
 
 
 def framework_versions(facts: CauseFacts) -> Iterator[PossibleCause]:
-    """Yield a change of the framework's version, build or environment, where there is one."""
+    """Yield a change of the framework's version, build, Python or environment, if there is one."""
     yield from _first_at_boundary(facts, _framework_change)
 
 
@@ -63,6 +63,9 @@ def _framework_change(facts: CauseFacts, good: NightFacts, bad: NightFacts) -> P
         pair = pair_of(good.build, bad.build)
         name, weight = f"{line} build {pair}", 3
         text = f"the framework {line} came from another build ({pair})"
+    elif differ(earlier := good.libraries.get("python"), later := bad.libraries.get("python")):
+        name, weight = f"{line} Python {earlier} -> {later}", 3
+        text = f"the Python of {line} went from {earlier} to {later}"
     elif libraries:
         name, weight = f"{line}: {', '.join(libraries)}", 2
         text = f"the framework {line} stayed, but its environment changed: {shortened(libraries)}"

@@ -38,7 +38,7 @@ app = typer.Typer()
 
 
 @app.command()
-@selecting("suite", "repeats", "build", "untried")
+@selecting("suite", "repeats", "build", "untried", "stand_in")
 def ab(
     selection: Selection,
     build_a: Annotated[

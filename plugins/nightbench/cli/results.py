@@ -226,6 +226,8 @@ def show_run(run_id: str, *, await_verdicts: bool) -> list[Row]:
         say(line)
     for build, version in _special_builds(rows):
         say(f"{'build:':13} {build} ({version})")
+    if pythons := sorted({(row["python"], row["framework"]) for row in rows if row["python"]}):
+        say(f"{'Python:':13} {', '.join(f'{line} {python}' for python, line in pythons)}")
     if note:
         warn(note)
     say(f"report:       {_digest_file(run_id, rows)}")

@@ -21,11 +21,12 @@ from nightbench.core.budget import duration
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus
 from nightbench.core.run_plan import resolve
+from nightbench.core.stand_ins import changed_values, stand_in_lines, with_stand_in
 from nightbench.local.airflow_api import AirflowApi
 from nightbench.local.home import Home
 
 if TYPE_CHECKING:
-    from nightbench.core.model import JobSpec
+    from nightbench.core.model import JobSpec, Suite
     from nightbench.gang import SshTarget
 
 app = typer.Typer()
@@ -170,10 +171,13 @@ def demo(
         say(line)
     chosen = Selection("demo").choose()
     # The nodes answer long before Airflow does: its start and these downloads share the time.
-    ahead = None if has_environments(place) else _EnvironmentsAhead(place, chosen)
-    for line in lifecycle.up(place, on_nodes=ahead.start if ahead else None):
+    ahead = _EnvironmentsAhead(place, chosen, quiet=has_environments(place))
+    for line in lifecycle.up(place, on_nodes=ahead.start):
         say(line)
     show_access()
+    ahead.join()
+    if ahead.stand_ins:
+        chosen = Selection("demo", stand_in=ahead.stand_ins).choose()
     before = None if again else _measured_before(chosen)
     if before:
         show_run(before, await_verdicts=False)
@@ -182,8 +186,6 @@ def demo(
         )
         code = 0
     else:
-        if ahead:
-            ahead.join()
         api = dag_run.airflow_runs()
         if api is None:
             raise UserError("Airflow was started but is not healthy. Look: nightbench status")
@@ -205,12 +207,18 @@ _TO_TRY = (
 
 
 class _EnvironmentsAhead(Thread):
-    """Builds a suite's environments ahead; what fails here the run tries again and reports."""
+    """Builds a suite's environments ahead; what fails here the run tries again and reports.
 
-    def __init__(self, place: Home, chosen: Chosen) -> None:
+    For a line that the nodes cannot install it finds one that can run its cases.
+    """
+
+    def __init__(self, place: Home, chosen: Chosen, *, quiet: bool) -> None:
         super().__init__(daemon=True, name="environments")
         self._place = place
         self._chosen = chosen
+        self._quiet = quiet
+        self.stand_ins: list[str] = []
+        """`LINE=OTHER`, as `nightbench run --stand-in` takes it."""
 
     def run(self) -> None:
         try:
@@ -221,28 +229,64 @@ class _EnvironmentsAhead(Thread):
     async def _build(self) -> None:
         # Imported here: Airflow's start is under way by then.
         from nightbench.gang import EnvironmentUnavailable, GangError
-        from nightbench.gang.provisioning import build_environment
 
-        jobs = self._jobs()
+        jobs = self._jobs(self._chosen.suite)
         left = [f"{job.build.line} ({self._gigabytes(job):.1f} GB)" for job in jobs]
-        say(f"environments: the nodes fetch and build {', '.join(left)} meanwhile")
-        targets, shipment = self._targets(), common.shipment(self._chosen.cluster)
+        self._report(f"the nodes fetch and build {', '.join(left)} meanwhile")
+        missing: dict[str, str] = {}
         for number, job in enumerate(jobs, start=1):
             began = time.monotonic()
             try:
-                await build_environment(job, targets, shipment)
+                await self._build_one(job)
                 done = f"built in {time.monotonic() - began:.0f} s"
-            except EnvironmentUnavailable:
-                done = "not to be had here: the run says why"
+            except EnvironmentUnavailable as error:
+                missing[job.build.line] = error.message
+                done = "cannot be installed here"
             except GangError as error:
                 say(f"environments: {error}; the run tries again")
                 return
             after = f"; left: {', '.join(left[number:])}" if left[number:] else ""
-            say(f"environments: {job.build.line} {done}, {number} of {len(jobs)}{after}")
+            self._report(f"{job.build.line} {done}, {number} of {len(jobs)}{after}")
+        for line, why in missing.items():
+            await self._find_stand_in(line, why)
 
-    def _jobs(self) -> list[JobSpec]:
+    async def _find_stand_in(self, line: str, why: str) -> None:
+        """Find a line that the nodes can install and that can run the cases of another."""
+        from nightbench.gang import EnvironmentUnavailable
+
+        cluster, catalog = self._chosen.cluster, self._chosen.catalog
+        suite = Selection("demo", stand_in=self.stand_ins).choose().suite
+        for other in stand_in_lines(suite, line, cluster, catalog):
+            cases = with_stand_in(suite, line, other, cluster, catalog)
+            if cases is None:
+                continue
+            jobs = self._jobs(dataclasses.replace(suite, cases=cases))
+            try:
+                await self._build_one(next(x for x in jobs if x.build.line == other))
+            except EnvironmentUnavailable:
+                continue
+            self.stand_ins.append(f"{line}={other}")
+            changed = ", ".join(changed_values(suite.cases, cases))
+            say(
+                f"{line} cannot be installed on this machine: {other} runs its cases"
+                f"{f' ({changed})' if changed else ''}. Again by hand: nightbench run demo "
+                + " ".join(f"--stand-in {each}" for each in self.stand_ins)
+            )
+            return
+        say(f"{line} cannot be installed on this machine, and no line can run its cases: {why}")
+
+    async def _build_one(self, job: JobSpec) -> None:
+        from nightbench.gang.provisioning import build_environment
+
+        await build_environment(job, self._targets(), common.shipment(self._chosen.cluster))
+
+    def _report(self, text: str) -> None:
+        if not self._quiet:
+            say(f"environments: {text}")
+
+    def _jobs(self, suite: Suite) -> list[JobSpec]:
         """A job of each line, on as many nodes as any of it."""
-        suite, cluster, catalog = self._chosen.suite, self._chosen.cluster, self._chosen.catalog
+        cluster, catalog = self._chosen.cluster, self._chosen.catalog
         widest = {case.framework: case for case in sorted(suite.cases, key=lambda x: x.nodes)}
         return [resolve(case, suite, cluster, catalog, "demo") for case in widest.values()]
 

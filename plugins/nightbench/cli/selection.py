@@ -54,6 +54,16 @@ UntriedOption = Annotated[
     ),
 ]
 
+StandInOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--stand-in",
+        metavar="LINE=OTHER",
+        help="Run the cases of a line that the nodes cannot install with another line. May be "
+        "given several times.",
+    ),
+]
+
 
 @dataclasses.dataclass(frozen=True)
 class Chosen:
@@ -85,6 +95,7 @@ class Selection:
     scale: ScaleOption = None
     build: BuildOption = None
     untried: UntriedOption = False
+    stand_in: StandInOption = None
 
     def choose(self, *, night: bool = False, outside_hours: bool = False) -> Chosen:
         """Read the suite, its cluster and the catalog, and apply the selection to them.
@@ -105,6 +116,7 @@ class Selection:
             outside_hours=outside_hours,
             cases=tuple(self.case or ()),
             untried=self.untried,
+            stand_ins=tuple(self.stand_in or ()),
         )
         suite, cluster, catalog = resolve_request(request, common.accepting_catalog(), files=True)
         asked = dataclasses.replace(request, suite=suite.name, cluster=cluster.name)

@@ -23,6 +23,7 @@ from nightbench.config.suites import customise, load_suite
 from nightbench.core.errors import UserError
 from nightbench.core.model import Catalog, Cluster, RunKind, Suite
 from nightbench.core.run_plan import select
+from nightbench.core.stand_ins import stand_in_lines, with_stand_in
 
 MOST_REPEATS = 99
 MOST_NAMES = 2000
@@ -50,6 +51,8 @@ class RunRequest:
     """Only these case_ids of the suite."""
     untried: bool = False
     """Measure also what nobody has run on such devices yet."""
+    stand_ins: tuple[str, ...] = ()
+    """`LINE=OTHER`: the cases of a line that nodes cannot install are run by another line."""
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""
@@ -57,7 +60,9 @@ class RunRequest:
             raise UserError(
                 "outside_hours: found it with night, which keeps to the hours; choose one of them"
             )
-        changed = [name for name in ("builds", "repeats", "scale") if getattr(self, name)]
+        changed = [
+            name for name in ("builds", "repeats", "scale", "stand_ins") if getattr(self, name)
+        ]
         if self.run_kind is RunKind.NIGHTLY and changed:
             raise UserError(
                 f"run_kind: found nightly together with {' and '.join(changed)}; a nightly run "
@@ -129,7 +134,7 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "scale": _text,
     "run_kind": _run_kind,
     **dict.fromkeys(("night", "outside_hours", "untried"), _switch),
-    "cases": _several,
+    **dict.fromkeys(("cases", "stand_ins"), _several),
 }
 """Field of a `RunRequest` -> what reads its value from the form."""
 
@@ -157,6 +162,8 @@ def resolve_request(
             f"suite {suite.name} at scale {suite.scale}: found no case that can run on cluster "
             f"{cluster.name}:\n{reasons}"
         )
+    for text in request.stand_ins:
+        suite = _with_stand_in(suite, text, cluster, catalog)
     cases = select(
         suite.cases,
         frameworks=request.frameworks,
@@ -176,6 +183,24 @@ def resolve_request(
         builds={build.line: build for build in builds},
     )
     return chosen, cluster, catalog
+
+
+def _with_stand_in(suite: Suite, text: str, cluster: Cluster, catalog: Catalog) -> Suite:
+    """Return the suite with the cases of one line run by another.
+
+    Raises:
+        UserError: the suite has no such line, or no such line can run its cases.
+    """
+    line, _, other = text.partition("=")
+    catalog = catalog.with_commands(suite)
+    lines = sorted({case.framework for case in suite.cases})
+    if line not in lines:
+        raise UserError(f"stand_ins: {one_of(line, lines)}; write LINE=OTHER")
+    able = stand_in_lines(suite, line, cluster, catalog)
+    cases = with_stand_in(suite, line, other, cluster, catalog) if other in able else None
+    if cases is None:
+        raise UserError(f"stand_ins: {line}: {one_of(other, able)}")
+    return dataclasses.replace(suite, cases=cases)
 
 
 def suite_file(name: str, *, files: bool = False) -> Path:

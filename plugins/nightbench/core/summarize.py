@@ -333,6 +333,7 @@ def summarize_case(
         repeats=tuple(repeats),
         **describe([r.throughput for r in counted if r.throughput is not None]),
         framework_version=_version(case.framework, records),
+        python=_version("python", records),
         time_to_first_step_s=_median(r.time_to_first_step_s for r in counted),
         peak_resident_bytes=_largest(r.peak_resident_bytes for r in counted),
         peak_allocator_bytes=_largest(r.peak_allocator_bytes for r in counted),
@@ -351,11 +352,11 @@ def summarize_case(
     )
 
 
-def _version(line: str, records: Iterable[RepeatRecord]) -> str | None:
+def _version(name: str, records: Iterable[RepeatRecord]) -> str | None:
     for record in records:
         for rank in record.ranks:
-            if line in rank.versions:
-                return rank.versions[line]
+            if name in rank.versions:
+                return rank.versions[name]
     return None
 
 

@@ -194,6 +194,13 @@ def _form(suites: Sequence[str], problems: str = "") -> dict[str, Param]:
             "Untried modes",
             "Measure also what nobody has run on such devices yet; results are marked.",
         ),
+        "stand_ins": optional(
+            "array",
+            "Stand-ins",
+            "One a line, LINE=OTHER: OTHER runs the cases of a line that the nodes cannot install.",
+            items={"type": "string", "pattern": "^[^=]+=.+$"},
+            section="How",
+        ),
         "run_kind": Param(
             RunKind.ON_DEMAND.value,
             type="string",

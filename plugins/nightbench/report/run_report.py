@@ -148,12 +148,13 @@ def _hardware(document: Row) -> str:
     return "; ".join(parts) or "no fingerprint"
 
 
-def version_rows(report: RunReport) -> list[tuple[str, str, str]]:
-    """Return framework line, version as it said itself, and build, each once."""
+def version_rows(report: RunReport) -> list[tuple[str, str, str, str]]:
+    """Return framework line, version as it said itself, Python, and build, each once."""
     found = {
         (
             str(row["framework"]),
             str(row["framework_version"] or "not measured"),
+            str(row["python"] or "-"),
             str(row["build_id"] or "-") + (" (private build)" if row["private_build"] else ""),
         )
         for row in report.rows

@@ -116,6 +116,22 @@ CASES = {
         CauseKind.FRAMEWORK_VERSION,
         "pytorch: cudnn 9.1 -> 9.2",
     ),
+    "another Python": (
+        facts(
+            replace(BAD, libraries={**GOOD.libraries, "python": "3.13.5"}),
+            last_good=replace(GOOD, libraries={**GOOD.libraries, "python": "3.12.3"}),
+        ),
+        CauseKind.FRAMEWORK_VERSION,
+        "pytorch Python 3.12.3 -> 3.13.5",
+    ),
+    "another patch level of Python, and a library": (
+        facts(
+            replace(BAD, libraries={"pytorch": "2.13.0", "cudnn": "9.2", "python": "3.12.4"}),
+            last_good=replace(GOOD, libraries={**GOOD.libraries, "python": "3.12.3"}),
+        ),
+        CauseKind.FRAMEWORK_VERSION,
+        "pytorch Python 3.12.3 -> 3.12.4",
+    ),
     "version and code, others steady": (
         facts(replace(BAD, code_digest="c2", **NEW_VERSION), peers=peers("paddle3", False)),
         CauseKind.FRAMEWORK_VERSION,

@@ -249,6 +249,8 @@ class Measurement:
     efficiency: float | None = None
     baseline_case_id: str | None = None
     framework_version: str | None = None
+    python: str | None = None
+    """Version of the Python that ran the framework, as its ranks reported it."""
     time_to_first_step_s: float | None = None
     peak_resident_bytes: int | None = None
     peak_allocator_bytes: int | None = None
