@@ -289,7 +289,7 @@ def _install(recipe: Recipe, uv: uvtool.Uv, env: str, options: argparse.Namespac
     path = os.path.join(env, "requirements.lock")
     with open(path, "w") as handle:
         handle.write(lock if replaced else recipe.requirements)
-    _say("{}: installing the locked packages".format(recipe.name))
+    _say("{} {}: installing the locked packages".format(recipe.line, recipe.variant))
     # A lock is complete: what it leaves out of what its packages declare, they do without.
     uv.install(python, ["--no-deps", "--require-hashes", "-r", path], recipe.index)
     if not replaced:
@@ -297,7 +297,7 @@ def _install(recipe: Recipe, uv: uvtool.Uv, env: str, options: argparse.Namespac
     what = recipe.wheel or "{}=={}".format(
         recipe.package, uvtool.like_build(str(recipe.version), pinned)
     )
-    _say("{}: installing {}".format(recipe.name, os.path.basename(what)))
+    _say("{} {}: installing {}".format(recipe.line, recipe.variant, os.path.basename(what)))
     uv.install(python, [what], recipe.index)
 
 
@@ -306,7 +306,9 @@ def _why(recipe: Recipe, failure: uvtool.UvFailure, log: str) -> Exception:
     text = failure.said
     if "No space left on device" in text or "os error 28" in text:
         return AgentError(
-            "disk full: No space left on device while building {}".format(recipe.name),
+            "disk full: No space left on device while building {} {}".format(
+                recipe.line, recipe.variant
+            ),
             "make room below `environments.root` (`nightbench clean`)",
             log,
         )

@@ -4,7 +4,7 @@ import ast
 import re
 import symtable
 import sys
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -92,24 +92,18 @@ def _version(series: str) -> tuple[int, int]:
     return min((int(major), int(minor)), sys.version_info[:2])
 
 
-def complain_of_version(
-    document: Document, key: Sequence[str], version: str, package: str, lock: Path
-) -> None:
-    """Complain where a lock pins another version of the line's main package.
+def versions_in(lock: Path, package: str) -> tuple[str, ...]:
+    """Return the versions of a package that a lock pins, the newest last.
 
-    A lock without the package contradicts nothing. One may pin older versions, too, for Pythons
-    that the newest has dropped.
+    Older ones are for Pythons that the newest has dropped. A post-release counts as its release: it
+    is the same code, built for another CUDA, say.
     """
-    pinned = [
-        found
+    pinned = {
+        found.partition(".post")[0]
         for name, found in _PINNED.findall(lock.read_text(encoding="utf-8"))
         if canonicalize_name(name) == canonicalize_name(package)
-    ]
-    found = max(pinned, key=Version, default=version)
-    # A post-release is the same code, built anew: for another CUDA, say.
-    if found.partition(".post")[0] != version:
-        said = f'found "{version}", but {lock.name} pins {package} {found}; expected the same'
-        document.complain(key, said)
+    }
+    return tuple(sorted(pinned, key=Version))
 
 
 def words_of_code(paths: Iterable[Path]) -> set[str]:

@@ -14,8 +14,8 @@ from nightbench.config.authored_code import (
     complain_of_formulas,
     complain_of_parameters,
     complain_of_unread,
-    complain_of_version,
     oldest_of,
+    versions_in,
     words_of_code,
 )
 from nightbench.config.catalog_schema import FrameworkFile, RoleFile, SpecFile
@@ -147,17 +147,12 @@ def _framework(folder: Path, tree: _Tree) -> FrameworkInfo:
         document.complain(key, message)
     tree.complain_of_shadow(document, "frameworks", file.replaces)
     shared = tree.benchmarks / "apis" / file.api
-    for name, variant in file.variants.items():
-        lock = path.with_name(f"requirements-{name}.lock")
-        if variant.pythons and lock.is_file():
-            package = variant.package or file.package or file.line
-            key = ("variants", name, "version") if variant.version else ("version",)
-            complain_of_version(document, key, variant.version or file.version, package, lock)
+    variants = {name: _variant(name, file, document) for name in file.variants}
     found = file.to(
         FrameworkInfo,
         line=path.parent.name,
         devices=devices,
-        variants={name: _variant(name, file, document) for name in file.variants},
+        variants=variants,
         axes=_axes(file.axes, kinds),
         roles={
             Strategy(strategy): tuple(_role(name, role) for name, role in roles.items())
@@ -177,6 +172,7 @@ def _variant(name: str, file: FrameworkFile, document: Document) -> Variant:
     """Return a variant, and why it lacks its lock; without `pythons` it needs none."""
     written, lock, folder = file.variants[name], f"requirements-{name}.lock", document.path.parent
     problem = unlocked = None
+    versions: tuple[str, ...] = ()
     if written.pythons and not (folder / lock).is_file():
         if written.unlocked:
             unlocked = f"{folder.name} has no lock for its variant {name}: {written.unlocked}"
@@ -184,8 +180,15 @@ def _variant(name: str, file: FrameworkFile, document: Document) -> Variant:
             said = f"found no {lock} in this folder; expected the lock"
             said += f" (`nightbench lock {folder.name} {name}`)"
             problem = str(ConfigError(document.path, [document.problem(("variants", name), said)]))
+    elif written.pythons:
+        package, stated = written.package or file.package or file.line, written.version
+        versions = versions_in(folder / lock, package)
+        if versions and versions[-1] != (stated or file.version):
+            said = f'found "{stated or file.version}", but {lock} pins {package} {versions[-1]}'
+            key = ("variants", name, "version") if stated else ("version",)
+            document.complain(key, f"{said}; expected the same")
     axes = _axes(written.axes, [written.device])
-    return written.to(Variant, axes=axes, problem=problem, unlocked=unlocked)
+    return written.to(Variant, axes=axes, versions=versions, problem=problem, unlocked=unlocked)
 
 
 def _broken_line(path: Path, error: UserError) -> FrameworkInfo:

@@ -120,10 +120,11 @@ def _due(known: AcceptedMode | None, build: Build, catalog: Catalog) -> str | No
         return None
     if known.outcome != PASSED:
         return "it did not pass, and the code has changed"
-    wanted = build.version or catalog.frameworks[build.line].version_of(build.variant)
-    version = (known.framework_version or wanted).split("+")[0]
-    if build.source == "index" and version != wanted.split("+")[0]:
-        return f"version {version} became {wanted}"
+    locked = catalog.frameworks[build.line].versions_of(build.variant)
+    wanted = [each.split("+")[0] for each in ((build.version,) if build.version else locked)]
+    version = (known.framework_version or wanted[-1]).split("+")[0]
+    if build.source == "index" and version not in wanted:
+        return f"version {version} became {wanted[-1]}"
     return None
 
 

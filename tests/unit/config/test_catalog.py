@@ -394,8 +394,8 @@ def test_a_build_may_have_a_version_of_its_own_and_older_ones_for_older_pythons(
     lock.write_text("thing==1.9 ; a \\\n    --hash=sha256:00\nthing==1.10 ; b\n")
     catalog = load_catalog(benchmarks)
     assert catalog.problems == ()
-    assert catalog.frameworks["thing"].version_of("cpu") == "1.10"
-    assert catalog.frameworks["thing"].version_of("gpu") == "1.0"
+    assert catalog.frameworks["thing"].versions_of("cpu") == ("1.9", "1.10")
+    assert catalog.frameworks["thing"].versions_of("gpu") == ("1.0",)
     lock.write_text("thing==1.9 ; a\n")
     (problem,) = load_catalog(benchmarks).problems
     assert 'variants.cpu.version: found "1.10", but requirements-cpu.lock pins' in problem

@@ -167,6 +167,21 @@ def test_a_mode_is_due_with_another_build_version_or_driver(
     assert tried.outcome == outcome
 
 
+@pytest.mark.parametrize(
+    ("version", "due"), [("0.9.0", True), ("0.10.2", False), ("0.12.0.1", False)]
+)
+def test_a_lock_for_several_pythons_has_several_versions(
+    catalog: Catalog, version: str, due: bool
+) -> None:
+    """JAX 0.10.2 is what nodes get whose newest Python is 3.11."""
+    locked = dict(line="jax", build_id="jax-cpu-index-locked", framework_version=version)
+    known = dataclasses.replace(KNOWN, **locked)  # type: ignore[arg-type]  # by name
+    cells = [c for c in mode_cells("jax", PAIR, catalog) if c.mode.startswith("single")][:1]
+    known = dataclasses.replace(known, mode=cells[0].mode)
+    (state,) = mode_states(cells, [known], PAIR, catalog)
+    assert state.reason == (f"version {version} became 0.12.0.1" if due else None)
+
+
 def test_what_was_accepted_is_planned_until_it_is_due_and_never_for_another_build(
     catalog: Catalog,
 ) -> None:

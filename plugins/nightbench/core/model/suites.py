@@ -205,8 +205,8 @@ class Variant:
     """Of the GPUs that it is built for; any where empty."""
     driver: str | None = None
     """Least driver that it works with."""
-    version: str | None = None
-    """Version that its lock installs, if it is not the line's."""
+    versions: tuple[str, ...] = ()
+    """Of the main package in its lock, the newest last; older ones are for older Pythons."""
     machines: tuple[str, ...] = ("x86_64",)
     """CPU architectures that its lock has wheels for, as `uname -m` prints them."""
     axes: Mapping[str, Mapping[str, Support]] = field(default_factory=dict)
@@ -269,9 +269,10 @@ class FrameworkInfo:
         each = [variant.pythons for variant in self.variants.values()]
         return min((p[0] for p in each), key=series_key) if each and all(each) else None
 
-    def version_of(self, variant: str) -> str:
-        """The version that the lock of one of its builds installs."""
-        return (variant in self.variants and self.variants[variant].version) or self.version
+    def versions_of(self, variant: str) -> tuple[str, ...]:
+        """The versions that the lock of one of its builds installs, the newest last."""
+        known = self.variants.get(variant)
+        return (known and known.versions) or (self.version,)
 
     def with_axes_of(self, variant: str) -> FrameworkInfo:
         """The line with the axes of one of its builds."""
