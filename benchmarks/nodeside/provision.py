@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import glob
 import os
+import re
 import shutil
 import socket
 import sys
@@ -245,7 +246,7 @@ def _build(recipe: Recipe, env: str, interpreter: str, options: argparse.Namespa
             {
                 "line": recipe.line,
                 "variant": recipe.variant,
-                "version": recipe.version or recipe.locked,
+                "version": _installed(beside, recipe.package) or recipe.version or recipe.locked,
                 "wheel": os.path.basename(recipe.wheel) if recipe.wheel else None,
                 "interpreter": interpreter,
                 "host": socket.gethostname(),
@@ -259,6 +260,17 @@ def _build(recipe: Recipe, env: str, interpreter: str, options: argparse.Namespa
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     _say("{}: ready".format(name))
+
+
+def _installed(env: str, package: str) -> str | None:
+    """Return the version of a package in an environment; None if it is not there."""
+    name = re.sub(r"[-_.]+", "_", package)
+    pattern = os.path.join(glob.escape(env), "lib", "python*", "site-packages", "*.dist-info")
+    for path in glob.glob(pattern):
+        found, _, version = os.path.basename(path)[: -len(".dist-info")].partition("-")
+        if re.sub(r"[-_.]+", "_", found).lower() == name.lower():
+            return version
+    return None
 
 
 def _rename(beside: str, env: str) -> None:

@@ -8,6 +8,7 @@ import platform
 from typing import Any
 
 from nodeside.files import AgentError, read_json
+from nodeside.uvtool import without
 
 
 class RecipeError(AgentError):
@@ -53,7 +54,8 @@ class Recipe:
         self.lock = os.path.join(folder, "requirements-{}.lock".format(variant))
         self.locked: str = self.described.get("version") or described["version"]
         """Version of the main package that the lock installs."""
-        self.version = version if version != self.locked else None
+        self.version = version
+        """Version that takes the place of the locked one."""
         self.wheel = wheel
         if not self.pythons and variant in described["variants"]:
             return
@@ -68,6 +70,9 @@ class Recipe:
             )
         with open(self.lock) as handle:
             self.requirements = handle.read()
+        # A lock of several versions installs older ones for older Pythons.
+        if version == self.locked and len(without(self.requirements, self.package)[1]) < 2:
+            self.version = None
         if wheel:
             self.pythons = [each for each in self.pythons if _fits(os.path.basename(wheel), each)]
         if not self.pythons:

@@ -136,22 +136,24 @@ def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def without(requirements: str, package: str) -> tuple[str, str | None]:
-    """Return a lock without one package (its lines and hashes), and the version it pinned."""
-    kept, pinned, dropping = [], None, False
+def without(requirements: str, package: str) -> tuple[str, list[str]]:
+    """Return a lock without one package (its lines and hashes), and the versions that it pinned.
+
+    They are several where older Pythons get an older version.
+    """
+    kept, pinned, dropping = [], [], False
     for line in requirements.splitlines():
         if line and not line[0].isspace() and not line.startswith("#"):
             found = re.match(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*==\s*([^\s;\\]+)", line)
             dropping = found is not None and _normal(found.group(1)) == _normal(package)
             if found is not None and dropping:
-                pinned = found.group(2)
+                pinned.append(found.group(2))
         if not dropping:
             kept.append(line)
     return "\n".join(kept) + "\n", pinned
 
 
-def like_build(version: str, pinned: str | None) -> str:
+def like_build(version: str, pinned: Sequence[str]) -> str:
     """Return `version` with the local part of the locked one: 2.12.0, 2.13.0+cpu: 2.12.0+cpu."""
-    if pinned and "+" in pinned and "+" not in version:
-        return version + "+" + pinned.partition("+")[2]
-    return version
+    local = pinned[0].partition("+")[2] if pinned else ""
+    return version + "+" + local if local and "+" not in version else version

@@ -293,10 +293,10 @@ def test_lock_without_a_package():
     )
     left, pinned = uvtool.without(lock, "torch")
     assert left == "a==1 \\\n    --hash=sha256:1\n    # via b\nz==3\n"
-    assert pinned == "2.1+cpu"
+    assert pinned == ["2.1+cpu"]
     assert uvtool.like_build("2.0", pinned) == "2.0+cpu"
     assert uvtool.like_build("2.0+cu1", pinned) == "2.0+cu1"
-    assert uvtool.like_build("2.0", None) == "2.0"
+    assert uvtool.like_build("2.0", []) == "2.0"
 
 
 def test_of_a_chain_of_causes_the_first_and_the_root_are_told() -> None:
@@ -376,6 +376,22 @@ def test_a_python_without_packages_is_passed_over(site, tmp_path):
     assert site.versions(answer["python"]) == ["1.0", "1.0"]
     alone = site.provision("--series", "3.98", "--wheelhouse", site.wheels, PATH=path)[1]
     assert "could not be installed" in alone["unavailable"]
+
+
+def test_a_lock_may_have_an_older_version_for_older_pythons(site, tmp_path):
+    site.write_info(version="2.0")
+    newer = make_wheel(site.wheels, "tiny_main", "2.0")
+    digest = hashlib.sha256(newer.read_bytes()).hexdigest()
+    text = site.lock.read_text().replace("==1.0 \\", "==1.0 ; python_version < '3.90' \\", 2)
+    site.lock.write_text(
+        f"{text}tiny-main==2.0 ; python_version >= '3.90' --hash=sha256:{digest}\n"
+    )
+    _, locked = site.provision("--wheelhouse", site.wheels)
+    assert site.versions(locked["python"]) == ["1.0", "1.0"]
+    made = json.loads((Path(locked["env"]) / ".ok.json").read_text())
+    assert made["version"] == "1.0", "the one that was installed, not the newest of the lock"
+    _, asked = site.provision("--version", "2.0", "--wheelhouse", site.wheels)
+    assert site.versions(asked["python"]) == ["2.0", "1.0"]
 
 
 def test_no_python_of_several(site):
