@@ -92,8 +92,18 @@ def unpack(packages: list[str]) -> None:
         found = [UNPACKED / folder / name for folder in ("usr/sbin", "usr/bin", "sbin", "bin")]
         for program in filter(Path.exists, found):
             words = f"LD_LIBRARY_PATH={shlex.quote(libraries)} exec {shlex.quote(str(program))}"
+            if name == "sshd":
+                words += _parts_of_sshd()
             (BIN / name).write_text(f'#!/bin/sh\n{words} "$@"\n')
             (BIN / name).chmod(0o755)
+
+
+def _parts_of_sshd() -> str:
+    """Return the options that name the programs of a newer sshd, which it seeks in /usr/lib."""
+    parts = {"SshdSessionPath": "sshd-session", "SshdAuthPath": "sshd-auth"}
+    places = {option: UNPACKED / "usr/lib/openssh" / name for option, name in parts.items()}
+    there = [f"{option}={place}" for option, place in places.items() if place.exists()]
+    return "".join(f" -o {shlex.quote(each)}" for each in there)
 
 
 def _run(*words: str) -> None:

@@ -286,4 +286,5 @@ def alert_id(loader: Warehouse, reader: Warehouse, given: Given) -> int:
 def roles(warehouse: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command asks for the role that it needs, and gets no other."""
     by_role = {"nightbench_reader": warehouse.reader, "nightbench_triage": warehouse.triage}
+    monkeypatch.setattr(common, "has_warehouse", lambda: True)
     monkeypatch.setattr(common, "warehouse_dsn", by_role.__getitem__)

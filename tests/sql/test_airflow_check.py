@@ -38,6 +38,7 @@ def check(warehouse: Database, tmp_path: Path) -> Check:
     nightbench(tmp_path, "init", "dags")
     right = {
         "AIRFLOW_HOME": str(tmp_path / "airflow"),
+        "AIRFLOW__API__PORT": "1",  # another Airflow may answer at the default
         "AIRFLOW_CONN_NIGHTBENCH_WAREHOUSE": connection(warehouse.loader),
         "AIRFLOW_CONN_NIGHTBENCH_WAREHOUSE_READER": connection(warehouse.reader),
         "AIRFLOW_CONN_NIGHTBENCH_WAREHOUSE_TRIAGE": connection(warehouse.triage),
@@ -70,7 +71,7 @@ def test_what_is_right_lacks_nothing(check: Check) -> None:
     assert missing(found) == set()
     assert found["links"]["state"] == "note"
     assert "[api] base_url" in found["links"]["advice"]
-    assert "no answer at http://localhost:8080" in found["api-server"]["observed"]
+    assert "no answer at http://localhost:1" in found["api-server"]["observed"]
     assert "airflow dags list" in found["DAGs"]["advice"]
 
 

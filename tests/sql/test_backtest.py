@@ -32,6 +32,7 @@ NIGHTS, FELL = 60, 45
 def reading(warehouse: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command asks for the reader's role, and gets no other."""
     by_role = {"nightbench_reader": warehouse.reader}
+    monkeypatch.setattr(common, "has_warehouse", lambda: True)
     monkeypatch.setattr(common, "warehouse_dsn", by_role.__getitem__)
 
 

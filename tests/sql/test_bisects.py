@@ -103,6 +103,7 @@ def test_a_bisect_is_stored_after_each_test_and_shown_on_its_alert(
     assert (found["outcome"], found["last_good"], found["first_bad"]) == ("found", "1.1", "1.2")
     assert found["ratio"] == 0.9
 
+    monkeypatch.setattr(common, "has_warehouse", lambda: True)
     monkeypatch.setattr(common, "warehouse_dsn", lambda role: warehouse.reader)
     shown = CliRunner().invoke(app, ["alert", "show", str(alert_id)])
     assert "bisect-1: 1.2 is the first bad version; 1.1 before it is good" in shown.stdout

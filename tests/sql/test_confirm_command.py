@@ -46,6 +46,7 @@ def run(
     """A night on which a case lost ten per cent."""
     monkeypatch.setenv("NIGHTBENCH_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("NIGHTBENCH_SPOOL", str(spool.root))
+    monkeypatch.setattr(common, "has_warehouse", lambda: True)
     monkeypatch.setattr(common, "warehouse_dsn", lambda role: warehouse.loader)
     history(Warehouse(connection), given, (STEADY, FALLS), nights=NIGHTS)
     run = given.run(NIGHTS, suite="seeded")

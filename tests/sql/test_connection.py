@@ -83,7 +83,7 @@ def test_a_database_without_the_tables(empty):
 def test_a_database_that_is_older_than_the_code(warehouse, asked):
     with (
         closing(connect(warehouse.owner)) as connection,
-        pytest.raises(WarehouseRefused, match="`nightbench migrate` applies them"),
+        pytest.raises(WarehouseRefused, match="`nightbench db migrate` applies them"),
         reported("look"),
         connection.cursor() as cursor,
     ):

@@ -17,7 +17,6 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group_from_info
 from typer.models import TyperInfo
 
-from nightbench.config.control_plane import take_settings
 from nightbench.core.errors import UserError, bounded
 from nightbench.core.printable import shown, without_controls
 
@@ -106,7 +105,10 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the command that is called, which is imported now."""
+        from nightbench.config.control_plane import take_settings
+
         name, _, rest = super().resolve_command(ctx, args)
+        take_settings()
         return name, self.load(str(name)), rest
 
     def load_all(self) -> dict[str, Any]:
@@ -180,7 +182,6 @@ def main() -> None:
     """Run the command; a `UserError` is printed without a traceback, with exit code 1."""
     try:
         _refuse_bytes(sys.argv[1:])
-        take_settings()
         app()
     except UserError as error:
         said = f"error: {error}"
