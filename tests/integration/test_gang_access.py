@@ -238,8 +238,9 @@ async def test_a_throttled_server_is_asked_again(tmp_path, caplog):
         )
         await asyncio.gather(*(t.close() for t in transports))
         assert [d.stdout for d in done] == [f"{i}\n".encode() for i in range(12)]
-        assert "MaxStartups" in busy.log(), "the server has not throttled: this shows nothing"
-        assert "closed the connection before the login" in caplog.text
+        # The server's own log names MaxStartups up to OpenSSH 9.7 alone.
+        closed = [each for each in caplog.messages if "closed the connection before" in each]
+        assert closed, "the server has not throttled: this shows nothing"
 
 
 async def test_a_server_that_goes_on_closing_is_given_up(monkeypatch):
