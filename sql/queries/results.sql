@@ -124,15 +124,13 @@ left join lateral (
     limit 1
 ) as failure on true
 left join lateral (
-    select e.versions ->> 'python' as python
+    select string_agg(distinct e.versions ->> 'python', ' and ') as python
     from raw.repeat_rank as e
     where
         e.run_key = p.run_key
         and e.series_key = p.series_key
         and e.run_at = p.run_at
-        and e.versions ->> 'python' is not null
-    order by e.generation desc, e.repeat desc
-    limit 1
+        and e.generation = p.generation
 ) as loaded on true
 left join lateral (
     select

@@ -25,6 +25,7 @@ def test_steps_are_read_by_keyboard_and_the_address_holds_the_repeat(
     expect(plot.locator("canvas")).to_be_visible(timeout=60_000)
     page.get_by_role("button", name="Repeat 1", exact=True).click()
     expect(page).to_have_url(re.compile("repeat=1"))
+    expect(page.get_by_text(re.compile(r"^fake 1\.0, Python 3\.\d+\.\d+$"))).to_be_visible()
     expect(page.get_by_role("heading", name="Step times of repeat 1")).to_be_visible()
     plot.focus()
     page.keyboard.press("End")

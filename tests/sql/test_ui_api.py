@@ -273,6 +273,30 @@ def test_a_run_has_its_cases_and_their_repeats(app: TestClient, nights: list[str
     assert app.get("/api/runs/nope").status_code == 404
 
 
+def test_a_case_names_each_python_that_its_last_generation_ran_on(
+    app: TestClient, loader: Warehouse, given: Given
+) -> None:
+    run, case, absent = given.run(), given.case(nodes=2), given.case()
+    for generation, pythons in enumerate((("3.10.2", "3.10.2"), ("3.13.5", "3.11.7"))):
+        came = given.came_back(run, case, generation=generation)
+        repeats = []
+        for each in came.repeats:
+            ranks = zip(each.record.ranks, pythons, strict=True)
+            named = tuple(
+                replace(rank, versions={**rank.versions, "python": python})
+                for rank, python in ranks
+            )
+            repeats.append(replace(each, record=replace(each.record, ranks=named)))
+        loader.runs.load(
+            given.bundle(run, replace(came, repeats=tuple(repeats)), missing=(absent,))
+        )
+    cases = {each["case_id"]: each for each in app.get(f"/api/runs/{run.run_id}").json()["cases"]}
+    assert cases[case.case_id]["python"] == "3.11.7 and 3.13.5"
+    assert cases[absent.case_id]["python"] is None
+    one = app.get(f"/api/runs/{run.run_id}/{case.case_id}").json()["case"]
+    assert (one["framework"], one["python"]) == ("pytorch", "3.11.7 and 3.13.5")
+
+
 def test_runs_are_paged_newest_first(app: TestClient, nights: list[str]) -> None:
     first = app.get("/api/runs?size=2").json()
     assert first["has_more"] is True

@@ -9,7 +9,7 @@ time from the step times, which were recorded independently, so that checks can 
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -332,8 +332,8 @@ def summarize_case(
         unit=unit,
         repeats=tuple(repeats),
         **describe([r.throughput for r in counted if r.throughput is not None]),
-        framework_version=_version(case.framework, records),
-        python=_version("python", records),
+        framework_version=next(_versions(case.framework, records), None),
+        python=" and ".join(sorted({*_versions("python", records)})) or None,
         time_to_first_step_s=_median(r.time_to_first_step_s for r in counted),
         peak_resident_bytes=_largest(r.peak_resident_bytes for r in counted),
         peak_allocator_bytes=_largest(r.peak_allocator_bytes for r in counted),
@@ -352,12 +352,9 @@ def summarize_case(
     )
 
 
-def _version(name: str, records: Iterable[RepeatRecord]) -> str | None:
-    for record in records:
-        for rank in record.ranks:
-            if name in rank.versions:
-                return rank.versions[name]
-    return None
+def _versions(name: str, records: Iterable[RepeatRecord]) -> Iterator[str]:
+    ranks = (rank for record in records for rank in record.ranks)
+    return (rank.versions[name] for rank in ranks if name in rank.versions)
 
 
 def _fingerprint(records: Iterable[RepeatRecord]) -> str:

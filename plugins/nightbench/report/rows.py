@@ -24,7 +24,7 @@ FIELDS: dict[str, str] = {
     "cluster": "where it ran",
     "framework": "framework line",
     "framework_version": "as the framework itself said; null where nothing ran",
-    "python": "version of the Python that ran it; null where nothing ran",
+    "python": "version of the Python that ran it; all if ranks differ; null where nothing ran",
     "build_id": "which build of the line",
     "private_build": "true where the build was named for this run and is not the suite's own",
     "untried": "why nobody had run this mode on such devices before; null where it was tried",

@@ -57,6 +57,9 @@ class RunCase(Utilisation):
     alert_change: float | None
     noisy: str | None
     drift: float | None
+    framework: str
+    python: str | None
+    """Version of the Python that ran it; all of them if ranks report different ones."""
 
 
 class RunResults(ApiModel):

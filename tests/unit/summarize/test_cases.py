@@ -147,6 +147,13 @@ def test_version_and_fingerprint_come_from_the_records() -> None:
     turned = dataclasses.replace(both, fingerprints={"n0": "f-n1", "n1": "f-n0"})
     assert mixed not in ("f-n0", "f-n1", "")
     assert summarise(repeat(1, 5.0), records=[turned]).fingerprint_id == mixed
+    assert summarise(repeat(1, 5.0), records=[both]).python is None
+    newer, older = (
+        dataclasses.replace(both.ranks[0], versions={"python": each})
+        for each in ("3.13.5", "3.11.7")
+    )
+    pythons = [record(newer, older), record(newer, newer)]
+    assert summarise(repeat(1, 5.0), records=pythons).python == "3.11.7 and 3.13.5"
 
 
 def test_speed_up_and_efficiency_against_the_smallest_case() -> None:

@@ -31,6 +31,7 @@ def row(night: int, throughput: float | None = 100.0, **changes: Any) -> Row:
         "workload": "resnet50_v1.5",
         "framework": "pytorch",
         "framework_version": "2.13.0",
+        "python": "3.11.7",
         "status": "ok",
         "reasons": [],
         "throughput": throughput,

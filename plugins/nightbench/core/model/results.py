@@ -250,7 +250,7 @@ class Measurement:
     baseline_case_id: str | None = None
     framework_version: str | None = None
     python: str | None = None
-    """Version of the Python that ran the framework, as its ranks reported it."""
+    """Version of the Python that ran the framework; "3.11.7 and 3.13.5" if its ranks differ."""
     time_to_first_step_s: float | None = None
     peak_resident_bytes: int | None = None
     peak_allocator_bytes: int | None = None

@@ -4,7 +4,7 @@ import { useParams } from "react-router-dom";
 
 import { useApi } from "./api";
 import type { CaseChange, CaseDetail, FailedCheck, NodeFingerprint, RepeatResult } from "./api-types";
-import { count, figure, judged, moment, percent, words } from "./format";
+import { count, figure, judged, moment, percent, version, words } from "./format";
 import {
   Answered,
   Change,
@@ -56,7 +56,7 @@ function Figures({ detail }: { detail: CaseDetail }) {
         <Fact name="Speed-up, efficiency">{`${found.speedup.toFixed(2)}, ${percent(found.efficiency, 0)}`}</Fact>
       )}
       {found.throughput !== null && <UseFacts of={found} unit={found.unit} />}
-      <Fact name="Framework">{found.framework_version ?? "–"}</Fact>
+      <Fact name="Framework">{`${found.framework} ${version(found)}`}</Fact>
       <Fact name="Nodes">{detail.nodes.join(", ") || "–"}</Fact>
       <Fact name="Build">{found.build_id ?? "–"}</Fact>
     </Facts>

@@ -58,6 +58,11 @@ export function words(name: string): string {
   return name.replaceAll("_", " ");
 }
 
+/** Version of a framework and of the Python that ran it. */
+export function version(of: { framework_version: string | null; python: string | null }): string {
+  return [of.framework_version, of.python && `Python ${of.python}`].filter(Boolean).join(", ") || "–";
+}
+
 /** Date and time in UTC. */
 export function moment(at: string | number): string {
   return new Date(at).toISOString().slice(0, 16).replace("T", " ");

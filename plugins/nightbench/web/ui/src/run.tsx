@@ -4,7 +4,7 @@ import { useParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
 import type { RunCase, RunResults } from "./api-types";
-import { count, moment, words } from "./format";
+import { count, moment, version, words } from "./format";
 import {
   Answered,
   Choice,
@@ -51,7 +51,7 @@ function caseColumns(runId: string): Column<RunCase>[] {
       ),
     },
     ...FIGURES,
-    { name: "Version", cell: (row) => row.framework_version ?? "–" },
+    { name: "Version", cell: version },
     {
       name: "Because",
       cell: (row) => (

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import type { ComparedPair, CurvePoint, DetectorGrade, NodeNights, NodeUse, OverviewCell, PublishedCell, SeriesHistory, SeriesPoint } from "../src/api-types";
 import { byDay, counts, describe, events, mergeLabels, mustShow, pointState, references, robustRange } from "../src/chart-marks";
 import { panels, sortedRatios } from "../src/figure-cells";
-import { ago, change, count, figure, interval, judged, moment, percent, words } from "../src/format";
+import { ago, change, count, figure, interval, judged, moment, percent, version, words } from "../src/format";
 import { curvePanels } from "../src/curve-panels";
 import { power } from "../src/grades";
 import { loads, nightsOf, nightText } from "../src/node-load";
@@ -34,6 +34,12 @@ function point(night: number, given: Partial<SeriesPoint> = {}): SeriesPoint {
 function series(points: SeriesPoint[], given: Partial<SeriesHistory> = {}): SeriesHistory {
   return { points, alerts: [], published: [], ...given } as unknown as SeriesHistory;
 }
+
+test("a framework's version has its Python", () => {
+  assert.equal(version({ framework_version: "2.13.0+cpu", python: "3.13.5" }), "2.13.0+cpu, Python 3.13.5");
+  assert.equal(version({ framework_version: "2.13.0+cpu", python: null }), "2.13.0+cpu");
+  assert.equal(version({ framework_version: null, python: null }), "–");
+});
 
 test("figures have four digits, percentages their sign", () => {
   assert.equal(figure(1234.5678), "1,235");
