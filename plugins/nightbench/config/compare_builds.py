@@ -104,6 +104,8 @@ def fetch_wheel(text: str, cluster: Cluster, opened: Callable[[str, str], IO[byt
             with urllib.request.build_opener(_NoRedirect).open(url, timeout=TIMEOUT_S) as answer:
                 place = _kept(text, answer, found["name"], found["sha256"])
         except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()
             raise UserError(f"build: {url} cannot be fetched: {error}") from None
     else:
         return text

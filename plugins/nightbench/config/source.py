@@ -169,6 +169,8 @@ def read_document(path: Path) -> Document:
         raise UserError(f"{display(path)}: cannot be read: {error}") from error
     try:
         if path.suffix == ".json" and (plain := _plain_json(text)) is not None:
+            if _is_deep(plain):  # newer Pythons parse it, and fail where it is shown
+                raise RecursionError
             return Document(path, plain, lambda: _parsed(path, text)[1])
         data, lines = _parsed(path, text)
         return Document(path, data, lambda: lines)
@@ -230,6 +232,15 @@ def _plain_json(text: str) -> dict[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
+def _is_deep(data: Any) -> bool:
+    """Return whether lists and mappings are in each other by the hundred."""
+    level = [data]
+    for _ in range(MOST_LEVELS):
+        inner = [each.values() if isinstance(each, dict) else each for each in level]
+        level = [each for values in inner for each in values if isinstance(each, dict | list)]
+    return bool(level)
+
+
 def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     if len(found := dict(pairs)) < len(pairs):
         raise ValueError("a key stands twice")
@@ -266,6 +277,9 @@ for _tag, _pattern, _first in (
         f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})\Z"), list(_first)
     )
 
+
+MOST_LEVELS = 100
+"""Lists and mappings of a JSON file that may be in each other."""
 
 MOST_VALUES = 200_000
 """Of a file; aliases of aliases in a few lines of YAML stand for billions."""

@@ -10,6 +10,7 @@ import functools
 import logging
 import math
 import secrets
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -135,10 +136,12 @@ def _still_there(build: Build) -> None:
         return
     path = Path(build.location)
     try:
-        if not path.is_file():
-            raise BuildGone(f"the wheel {path} is not there any more")
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise FileNotFoundError
         if build.digest and file_digest(path) != build.digest:
             raise BuildGone(f"the wheel {path} is another file now than it was then")
+    except (FileNotFoundError, NotADirectoryError):
+        raise BuildGone(f"the wheel {path} is not there any more") from None
     except OSError as error:
         raise BuildGone(f"the wheel {path} cannot be read: {error.strerror or error}") from None
 

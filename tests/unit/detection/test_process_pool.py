@@ -120,7 +120,7 @@ def test_a_daemonic_process_as_under_celery_has_them_too(monkeypatch: pytest.Mon
 
 
 def test_what_is_raised_there_reaches_the_caller(started: list[Path]) -> None:
-    with pytest.raises(ValueError, match="math domain error") as raised:
+    with pytest.raises(ValueError, match=r"math domain error|nonnegative input") as raised:
         list(process_pool.spread(math.sqrt, [4.0, -1.0], [1, 1]))
     assert "call(item) for item in items" in raised.value.__notes__[0]
     assert [each.exists() for each in started] == [False, False]
