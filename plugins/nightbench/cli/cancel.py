@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from nightbench.cli.common import say, warn
 from nightbench.cli.selection import Selection
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, Reason, ReasonCode
+from nightbench.local.airflow_api import AirflowUnavailable
 from nightbench.spool import RunSpool, Spool
 
 app = typer.Typer()
@@ -45,12 +47,14 @@ def cancel(
         say(f"{found.run_id} had ended at {document['ended_at']}: nothing was changed")
         return
     measured_elsewhere = found.is_steered()
-    # First what has no gang yet: nobody begins it now, and what is being prepared for it ends.
-    _record_cancelled(found, begun=False)
     dag_id, dag_run_id = document.get("dag_id"), document.get("dag_run_id")
     api = None
+    with suppress(AirflowUnavailable):
+        # A team's Airflow whose login is missing is an error before anything is changed.
+        api = dag_run.airflow_runs() if dag_id and dag_run_id else None
+    # First what has no gang yet: nobody begins it now, and what is being prepared for it ends.
+    _record_cancelled(found, begun=False)
     if dag_id and dag_run_id:
-        api = dag_run.airflow_runs()
         if api is None:
             warn("Airflow does not answer: ending the processes on the nodes only")
         elif (api.dag_run(dag_id, dag_run_id) or {}).get("state") in ("queued", "running"):
