@@ -13,7 +13,7 @@ from nightbench.cli.common import say, warn
 from nightbench.cli.selection import Selection
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, Reason, ReasonCode
-from nightbench.local.airflow_api import AirflowUnavailable
+from nightbench.local.airflow_api import AirflowApi, AirflowUnavailable
 from nightbench.spool import RunSpool, Spool
 
 app = typer.Typer()
@@ -48,18 +48,13 @@ def cancel(
         return
     measured_elsewhere = found.is_steered()
     dag_id, dag_run_id = document.get("dag_id"), document.get("dag_run_id")
-    api = None
-    with suppress(AirflowUnavailable):
-        # A team's Airflow whose login is missing is an error before anything is changed.
-        api = dag_run.airflow_runs() if dag_id and dag_run_id else None
+    api = _steering(dag_run_id) if dag_id and dag_run_id else None
+    state = (api.dag_run(dag_id, dag_run_id) or {}).get("state") if api else None
     # First what has no gang yet: nobody begins it now, and what is being prepared for it ends.
     _record_cancelled(found, begun=False)
-    if dag_id and dag_run_id:
-        if api is None:
-            warn("Airflow does not answer: ending the processes on the nodes only")
-        elif (api.dag_run(dag_id, dag_run_id) or {}).get("state") in ("queued", "running"):
-            api.fail_run(dag_id, dag_run_id)
-            say(f"Airflow ends its DAG run {dag_run_id}")
+    if api and state in ("queued", "running"):
+        api.fail_run(dag_id, dag_run_id)
+        say(f"Airflow ends its DAG run {dag_run_id}")
     where = common.cluster_of(document["cluster"])
     report = asyncio.run(gang.cancel_run(found.run_id, where, common.reach(where), CANCEL_REASON))
     for node, pids in report.killed.items():
@@ -68,11 +63,27 @@ def cancel(
     plans.mark_ended(found)
     say(f"{found.run_id} is cancelled: no process with its mark is left on {where.name}")
     # Loaded elsewhere: the checks take seconds of CPU, which another run may be measured with.
-    if api and dag_id and dag_run_id:
+    if api:
         api.run_again(dag_id, dag_run_id, dag_run.LOADING)
         say(f"Airflow loads what was measured; then: nightbench results --run {found.run_id}")
     elif not measured_elsewhere:  # else by the direct run itself
         say(f"What was measured: nightbench results --run {found.run_id}")
+
+
+def _steering(dag_run_id: str) -> AirflowApi | None:
+    """Return the API of the Airflow that steers a DAG run, or None if it does not answer.
+
+    Raises:
+        UserError: it needs a login that this terminal does not have; nothing was changed.
+    """
+    api = None
+    with suppress(AirflowUnavailable):
+        api = dag_run.airflow_runs(
+            f"Without it, mark the DAG run {dag_run_id} as failed in Airflow's UI"
+        )
+    if api is None:
+        warn("Airflow does not answer: ending the processes on the nodes only")
+    return api
 
 
 def _has_ended(run: RunSpool) -> bool:

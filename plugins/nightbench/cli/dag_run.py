@@ -25,6 +25,9 @@ T = TypeVar("T")
 DAG = "on_demand"
 LOADING = ("ingest", "all_measured")
 """Tasks of a run that load what was measured, and say whether that is all of it."""
+EXPECTED = f"{AIRFLOW}=https://USER:PASSWORD@HOST:PORT"
+"""How a terminal names a team's Airflow."""
+TO_MEASURE = f"Without it, trigger the DAG {DAG} in Airflow's UI, or measure from this terminal: add --direct"
 PARSE_TIMEOUT_S = 120.0
 REFRESH_S = 1.0
 STATE_INTERVAL_S = 4.0
@@ -50,8 +53,10 @@ class DagOutcome:
     """What failed, each with the place to look at."""
 
 
-def airflow_api() -> AirflowApi | None:
+def airflow_api(otherwise: str) -> AirflowApi | None:
     """Return the API of this control plane's Airflow, or None if there is none.
+
+    `otherwise` says what a person without a login does instead, without a full stop.
 
     Raises:
         UserError: a team's Airflow is not named, or its address cannot be read.
@@ -62,7 +67,12 @@ def airflow_api() -> AirflowApi | None:
         case ControlPlane.LOCAL:
             return deployment.load(common.home()).api()
         case ControlPlane.TEAM:
-            return team_api(os.environ.get(AIRFLOW, ""))
+            if not (named := os.environ.get(AIRFLOW)):
+                raise UserError(
+                    f"This is a team's Airflow, and its API needs a login: set {EXPECTED}, and "
+                    f"call the command again. {otherwise}"
+                )
+            return team_api(named)
     return None
 
 
@@ -84,28 +94,23 @@ def team_api(named: str) -> AirflowApi:
     Raises:
         UserError: it is no such address.
     """
-    expected = f"{AIRFLOW}=https://USER:PASSWORD@HOST:PORT"
-    if not named:
-        raise UserError(
-            f"This is a team's Airflow, and its API needs a login: set {expected}, and call the "
-            f"command again. Without it, trigger the DAG {DAG} in Airflow's UI, or measure from "
-            "this terminal: add --direct"
-        )
     found = urlsplit(named)
     if found.scheme not in ("http", "https") or not found.hostname or found.password is None:
-        raise UserError(f"{AIRFLOW}: found no address with a login in it; expected {expected}")
+        raise UserError(f"{AIRFLOW}: found no address with a login in it; expected {EXPECTED}")
     site = f"{found.scheme}://{found.netloc.rpartition('@')[2]}{found.path.rstrip('/')}"
     login = (unquote(found.username or ""), unquote(found.password))
     return AirflowApi(site, *login, trust_env=True)
 
 
-def airflow_runs() -> AirflowApi | None:
+def airflow_runs(otherwise: str) -> AirflowApi | None:
     """Return the API of this control plane's Airflow, or None if it does not answer.
+
+    `otherwise` as `airflow_api` has it.
 
     Raises:
         UserError: a team's Airflow is not named, does not answer, or its scheduler does not run.
     """
-    api = airflow_api()
+    api = airflow_api(otherwise)
     if api is None:
         return None
     try:

@@ -68,7 +68,7 @@ def run(
             f"{selection.suite}: lies outside of {locations.dags_folder() / 'suites'}, where "
             "Airflow looks. Put it there, or measure without Airflow: add --direct"
         )
-    api = dag_run.airflow_runs()
+    api = dag_run.airflow_runs(dag_run.TO_MEASURE)
     if api is None:
         raise UserError(
             f"Airflow does not run (state folder {common.home().root}). {how_to_start()}, or "
@@ -112,7 +112,7 @@ def follow_run(name: str) -> int:
             say(f"The run goes on. End it: nightbench cancel {found.run_id}")
             return INTERRUPTED
         return 0 if all(map(is_good, show_run(found.run_id, await_verdicts=True))) else FAILED
-    api = dag_run.airflow_api()
+    api = dag_run.airflow_api("Without it, see the run in Airflow's UI")
     if api is None:
         raise dag_run.unknown_run(spool, name)
     dag_run_id = str(document.get("dag_run_id") or name)
@@ -186,7 +186,7 @@ def demo(
         )
         code = 0
     else:
-        api = dag_run.airflow_runs()
+        api = dag_run.airflow_runs(dag_run.TO_MEASURE)
         if api is None:
             raise UserError("Airflow was started but is not healthy. Look: nightbench status")
         code = through_airflow(api, chosen, allow_unavailable=True)

@@ -102,11 +102,11 @@ def test_a_teams_api_is_named_with_its_login(monkeypatch: pytest.MonkeyPatch) ->
     assert api._login == {"username": "ada", "password": "p@ss"}
     monkeypatch.setenv("AIRFLOW_CONN_NIGHTBENCH_WAREHOUSE", "{}")
     with pytest.raises(UserError, match="set NIGHTBENCH_AIRFLOW=https://USER:PASSWORD"):
-        airflow_api()
+        airflow_api("")
     for wrong in ("a.org", "ftp://a:b@c", "https://a.org", "https://ada@a.org"):
         monkeypatch.setenv("NIGHTBENCH_AIRFLOW", wrong)
         with pytest.raises(UserError, match="found no address with a login") as refused:
-            airflow_api()
+            airflow_api("")
         assert wrong not in str(refused.value)
 
 
