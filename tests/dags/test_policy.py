@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -90,7 +91,7 @@ def test_a_suite_has_a_dag_when_it_has_a_schedule(parsed: Parsed) -> None:
     ("dag_id", "words"),
     [
         ("nightly_bad_schedule", "schedule: found 'at night'"),
-        ("nightly_broken", "broken.yaml cannot be read"),
+        ("nightly_broken", "broken.yaml:2: not valid YAML: "),
     ],
 )
 def test_a_bad_suite_says_why_and_leaves_the_others_alone(
@@ -101,15 +102,26 @@ def test_a_bad_suite_says_why_and_leaves_the_others_alone(
     assert words in dag["doc"]
 
 
-def test_the_form_stays_and_says_why_the_only_suite_cannot_be_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("suite: only\n\tmatrix: []\n", "only.yaml:2: not valid YAML: .*the tab by spaces"),
+        ("[" * 2000, "only.yaml:1: found lists or mappings in each other by the hundred"),
+        ("", "only.yaml:1: found nothing; expected a mapping"),
+    ],
+    ids=["tab", "deep", "empty"],
+)
+def test_the_form_stays_and_says_why_the_only_suite_cannot_be_read(
+    text: str, why: str, tmp_path: Path
+) -> None:
     (tmp_path / "suites").mkdir()
-    (tmp_path / "suites" / "only.yaml").write_text("suite: only\n\tmatrix: []\n")
+    (tmp_path / "suites" / "only.yaml").write_text(text)
     parsed = parse(tmp_path, "1", NIGHTBENCH_DAGS=str(tmp_path))
     assert parsed["import_errors"] == {}
     dag = parsed["dags"]["on_demand"]
     assert dag["params"]["suite"]["enum"] == ["only"]
-    for text in (dag["doc"], dag["params"]["suite"]["description_md"]):
-        assert "only.yaml cannot be read" in text
+    for shown in (dag["doc"], dag["params"]["suite"]["description_md"]):
+        assert re.search(why, shown)
     # A run that is in progress has all of its tasks.
     whole = parse(tmp_path, "1")["dags"]["on_demand"]
     assert dag["tasks"].keys() == whole["tasks"].keys()

@@ -13,7 +13,9 @@ from typing import Any
 
 import yaml
 
+from nightbench.config.source import read_document
 from nightbench.core.code_digest import layers
+from nightbench.core.errors import UserError
 
 PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@midnight")
 
@@ -82,10 +84,10 @@ def parallel_cases(dags: Path) -> dict[str, int]:
 def _read_head(path: Path) -> SuiteHead:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        return SuiteHead(path.stem, problem=f"{path.name} cannot be read: {error}")
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError):
+        document = None
     if not isinstance(document, dict):
-        return SuiteHead(path.stem, problem=f"{path.name} is no mapping; expected `suite: …`")
+        return SuiteHead(path.stem, problem=_why_unreadable(path))
     texts = {name: document.get(name) or "" for name in ("description", "owner", "cluster")}
     head = SuiteHead(
         name=path.stem,
@@ -97,6 +99,15 @@ def _read_head(path: Path) -> SuiteHead:
     expected = f"expected five cron fields or {', '.join(PRESETS)}"
     problem = f"schedule: found {head.schedule!r}; {expected}"
     return dataclasses.replace(head, schedule=None, problem=problem)
+
+
+def _why_unreadable(path: Path) -> str:
+    """Return what `nightbench validate` says of a file: its line, and the remedy."""
+    try:
+        read_document(path)
+    except UserError as error:
+        return str(error)
+    return f"{path.name}: changed while it was read; Airflow reads it again within a minute"
 
 
 def is_schedule(value: object) -> bool:
