@@ -108,18 +108,20 @@ def test_a_bad_suite_says_why_and_leaves_the_others_alone(
         ("suite: only\n\tmatrix: []\n", "only.yaml:2: not valid YAML: .*the tab by spaces"),
         ("[" * 2000, "only.yaml:1: found lists or mappings in each other by the hundred"),
         ("", "only.yaml:1: found nothing; expected a mapping"),
+        (None, "There is no suite:.* add a file to .*/suites"),
     ],
-    ids=["tab", "deep", "empty"],
+    ids=["tab", "deep", "empty", "removed"],
 )
 def test_the_form_stays_and_says_why_the_only_suite_cannot_be_read(
-    text: str, why: str, tmp_path: Path
+    text: str | None, why: str, tmp_path: Path
 ) -> None:
     (tmp_path / "suites").mkdir()
-    (tmp_path / "suites" / "only.yaml").write_text(text)
+    if text is not None:
+        (tmp_path / "suites" / "only.yaml").write_text(text)
     parsed = parse(tmp_path, "1", NIGHTBENCH_DAGS=str(tmp_path))
     assert parsed["import_errors"] == {}
     dag = parsed["dags"]["on_demand"]
-    assert dag["params"]["suite"]["enum"] == ["only"]
+    assert dag["params"]["suite"]["enum"] == ["" if text is None else "only"]
     for shown in (dag["doc"], dag["params"]["suite"]["description_md"]):
         assert re.search(why, shown)
     # A run that is in progress has all of its tasks.

@@ -27,7 +27,9 @@ LOADING = ("ingest", "all_measured")
 """Tasks of a run that load what was measured, and say whether that is all of it."""
 EXPECTED = f"{AIRFLOW}=https://USER:PASSWORD@HOST:PORT"
 """How a terminal names a team's Airflow."""
-TO_MEASURE = f"Without it, trigger the DAG {DAG} in Airflow's UI, or measure from this terminal: add --direct"
+TO_MEASURE = (
+    f"Without it, trigger the DAG {DAG} in the UI, or measure from this terminal: add --direct"
+)
 PARSE_TIMEOUT_S = 120.0
 REFRESH_S = 1.0
 STATE_INTERVAL_S = 4.0

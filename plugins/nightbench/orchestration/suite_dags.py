@@ -108,26 +108,27 @@ def nightly_dag(head: SuiteHead) -> DAG:
     )
 
 
-def on_demand_dag() -> DAG | None:
-    """Return the DAG with the form; None if the project has no file of a suite.
+def on_demand_dag() -> DAG:
+    """Return the DAG with the form.
 
-    If no suite can be read, the form offers them all the same and shows why: without its DAG a run
-    in progress would have no tasks, and people would see no reason.
+    If there is no suite, or none can be read, the form shows why: without its DAG a run in progress
+    would have no tasks, and people would see no reason.
     """
     heads = suite_heads(locations.dags_folder())
-    if not heads:
-        return None
     names = [head.name for head in heads if head.problem is None]
     problems = "".join(
         f"**This suite cannot be read:** {h.problem}\n\n" for h in heads if h.problem
     )
+    if not heads:
+        problems = f"**There is no suite:** add a file to {locations.dags_folder() / 'suites'}\n\n"
+    offered = names or [head.name for head in heads] or [""]
     return suite_dag(
         "on_demand",
         suite=None,
         description="Measure a suite, or a part of it, now",
         tags=["on demand"],
         doc_md=problems + ON_DEMAND_DOC,
-        params=_form(names or [head.name for head in heads], problems if not names else ""),
+        params=_form(offered, problems if not names else ""),
         is_paused_upon_creation=False,
         # A form may choose any cluster, and this number cannot follow: where the chosen one takes
         # fewer at once, the locks of its nodes let the others wait.
@@ -141,7 +142,7 @@ def on_demand_dag() -> DAG | None:
 def _form(suites: Sequence[str], problems: str = "") -> dict[str, Param]:
     """Return the fields of the trigger form; the plan checks them again, against each other.
 
-    `problems` says why none of the suites can be read.
+    `problems` says why no suite can be measured.
     """
     scales = workload_scales(locations.benchmarks_folder(), locations.dags_folder())
     return {
