@@ -98,11 +98,14 @@ def status(json: JsonOption = False) -> None:
 def _team_status(*, json: bool) -> int:
     """Print what a team's API server reports of itself and the others; return the exit code."""
     from nightbench.cli.dag_run import team_address
-    from nightbench.local.airflow_api import AirflowApi
+    from nightbench.local.airflow_api import AirflowApi, AirflowUnavailable
 
     # The health check is public: a login is not needed.
     address = team_address()
-    found = {"api-server": "healthy"} | AirflowApi(address, "", "", trust_env=True).health()
+    try:
+        found = {"api-server": "healthy"} | AirflowApi(address, "", "", trust_env=True).health()
+    except AirflowUnavailable:
+        found = {"api-server": "does not answer"}
     # Airflow reports what it does not run, such as a triggerer that was never started, as None.
     rows = [(name.replace("_", "-"), state) for name, state in found.items()]
     if json:
