@@ -47,7 +47,7 @@ def cancel(
         say(f"{found.run_id} had ended at {document['ended_at']}: nothing was changed")
         return
     measured_elsewhere = found.is_steered()
-    dag_id, dag_run_id = document.get("dag_id"), document.get("dag_run_id")
+    dag_id, dag_run_id = (str(document.get(key) or "") for key in ("dag_id", "dag_run_id"))
     api = _steering(dag_run_id) if dag_id and dag_run_id else None
     state = (api.dag_run(dag_id, dag_run_id) or {}).get("state") if api else None
     # First what has no gang yet: nobody begins it now, and what is being prepared for it ends.
