@@ -56,9 +56,9 @@ def our_dag(
 
     `defaults` of its tasks stand beside `DEFAULTS`, `more` are arguments of `DAG`.
 
-    Airflow checks a run's values at the start of every task, against the form of that moment: in a
-    task the form has no choices, so that a run goes on whose suite was removed or broken meanwhile.
-    The trigger has checked them, and the first task does so against the files.
+    Airflow checks a run's values at the start of every task, against the form of that moment. In a
+    task the form has no choices, so that a run continues if its suite was removed or broken.
+    The trigger has checked the values, and the first task checks them against the files.
     """
     if get_parsing_context().task_id:
         for field in more.get("params", {}).values():
