@@ -14,7 +14,8 @@ FIGURES = (
     "detect",
     "histories",
     "bound",
-    "waiting",
+    "clear",
+    "real",
     "beside",
     "turns",
     "promises",
@@ -23,8 +24,8 @@ FIGURES = (
     "fleet",
     "warehouse",
 )
-NAMED = ("bandwidth", "pages", "pictures")
-"""Run only where they are named: they need root, or start a whole Airflow."""
+NAMED = ("ablations", "bandwidth", "pages", "pictures")
+"""Run only if they are named: they take long, need root, or start a whole Airflow."""
 
 
 def main(words: list[str]) -> int:

@@ -23,7 +23,8 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from tests.performance.histories import HORIZON, KINDS, SAME, STEPS, History, Score, drawn, score_of
+from tests.performance.histories import KINDS, STEPS, drawn
+from tests.performance.scoring import HORIZON, SAME, History, Score, score_of
 
 from nightbench.detection.changes import FEWEST, LOOK_BACK
 from nightbench.detection.levels import estimate_level

@@ -9,29 +9,15 @@ history a line, with the keys of `History`; nights that are missing are left out
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-import multiprocessing
-import os
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from tests.performance import scoring
+from tests.performance.scoring import POLICIES, Event, History, Score, Truth
 
-from nightbench.detection.followers import Follower
 from nightbench.detection.robust import Floats
-from nightbench.detection.series import series_from
 
-POLICIES = {"every change": 0.0, "default policy": 0.01}
-SIZES = ((0, 2), (2, 4), (4, 8), (8, math.inf))
-"""Of a fall, over the noise from night to night."""
-SAME, EARLY, LATE, HORIZON, LASTING, BEFORE = 7, 5, 7, 30, 10, 15
-"""Nights: between alerts of one change; by which an alert may date an event too early or too late;
-until it must be told; that it must last to count in recall; that a level before is taken from."""
 KINDS = (
     *("stable", "hetero", "outliers", "missing", "bimodal", "drift", "weekly", "step", "step"),
     *("step_recover", "step_outliers", "step_missing", "step_bimodal", "step_weekly"),
@@ -39,47 +25,6 @@ KINDS = (
 )
 STEPS = (0.01, 0.02, 0.03, 0.05, 0.07, 0.10, 0.15, 0.20)
 FIRST = 1_700_000_000 // 86400 * 86400 + 7200
-
-
-@dataclass
-class Event:
-    """A change of the true level; `until` is the first night where the new level ends."""
-
-    index: int
-    kind: str
-    """regression, recovery, improvement, or hardware: intended, told or not."""
-    rel: float
-    until: int
-
-
-@dataclass
-class History:
-    """Observed nights of a series, and what really happened."""
-
-    t: list[int]
-    value: list[float]
-    within: list[float]
-    """Relative standard deviation of each night's repeats."""
-    sigma: float
-    """From night to night."""
-    events: list[Event]
-    truth: Truth | None = None
-
-
-@dataclass
-class Truth:
-    """What a history was drawn from, for `bound`; a value a night where it is an array."""
-
-    off: Floats
-    """Distance from the level that would be without regressions, weekdays and drift taken out."""
-    noise: Floats
-    heavy: bool
-    slow: tuple[float, float]
-    """Share and mean depth of slow nights."""
-    modes: tuple[float, float, bool]
-    """How far the other mode lies below, its share, and whether a night in five draws anew."""
-    repeats: Floats
-    """Logarithm of what a night's repeats vary by, over the usual."""
 
 
 class _Maker:
@@ -213,127 +158,24 @@ def drawn(seed: int, number: int) -> History:
     return _Maker(seed, number).make()
 
 
-def alerts_of(history: History, min_change: float) -> list[tuple[int, int]]:
-    """Return night and first night of each fall that is told, judged night by night."""
-    series, _ = series_from(history.t, history.value, history.within)
-    follower, raised, alerts = Follower(min_change), list[int](), []
-    for night in range(1, len(series)):
-        for change in sorted(follower.extend(series.part(0, night + 1)), key=lambda c: c.first):
-            first = change.first
-            if first and all(abs(first - other) > SAME for other in raised):
-                raised.append(first)
-                before = series.level[max(0, first - BEFORE) : first]
-                if np.median(before) > np.median(series.level[first : night + 1]):
-                    alerts.append((night, first))
-    return alerts
-
-
-@dataclass
-class Score:
-    """What was told of histories."""
-
-    nights: int = 0
-    right: int = 0
-    false: int = 0
-    delays: list[int] = field(default_factory=list)
-    lasting: list[tuple[float, bool]] = field(default_factory=list)
-    """Size over noise of each fall that lasts, and whether it was told."""
-
-    def add(self, other: Score) -> None:
-        """Add another's counts."""
-        for name, value in vars(other).items():
-            setattr(self, name, getattr(self, name) + value)
-
-    def line(self) -> str:
-        """Return precision, recall, F1, false alarms, delays and recall by size."""
-
-        def recall(least: float, most: float) -> float:
-            told = [hit for size, hit in self.lasting if least <= size < most]
-            return sum(told) / len(told) if told else math.nan
-
-        precision = self.right / max(self.right + self.false, 1)
-        whole = recall(0, math.inf)
-        middle, late = np.percentile(self.delays, (50, 90)) if self.delays else (math.nan, math.nan)
-        return (
-            f"P {precision:.2f} R {whole:.2f} F1 {2 * precision * whole / (precision + whole):.2f} "
-            f"FA {1000 * self.false / self.nights:.2f} ({self.false} in {self.nights}) "
-            f"delay {middle:.0f}/{late:.0f} recall {' '.join(f'{recall(*s):.2f}' for s in SIZES)}"
-        )
-
-
-def score_of(history: History, alerts: Sequence[tuple[int, int]]) -> Score:
-    """Return the score of a history: each fall counts once, hardware and what is late do not."""
-    falls = [event for event in history.events if event.kind == "regression"]
-    score, delays = Score(len(history.t)), dict[int, int | None]()
-    for night, first in alerts:
-        hit = [
-            event
-            for event in history.events
-            if event.kind in ("regression", "hardware")
-            and event.index - EARLY <= first <= event.index + LATE
-            and event.index <= night < event.until + SAME
-        ]
-        of_falls = [falls.index(event) for event in hit if event.kind == "regression"]
-        if of_falls:
-            delay = night - falls[of_falls[0]].index
-            delays.setdefault(of_falls[0], delay if delay <= HORIZON else None)
-        elif not hit:
-            score.false += 1
-    score.delays = [delay for delay in delays.values() if delay is not None]
-    score.right = len(score.delays)
-    for k, event in enumerate(falls):
-        if min(event.until, len(history.t)) - event.index >= LASTING:
-            told = delays.get(k) is not None
-            score.lasting.append((abs(event.rel) / max(history.sigma, 1e-9), told))
-    return score
-
-
-def _scored(job: tuple[History, float]) -> Score:
-    history, min_change = job
-    return score_of(history, alerts_of(history, min_change))
-
-
-def read(path: Path) -> Iterator[History]:
-    """Yield the histories of a file of JSON lines."""
-    for line in path.read_text(encoding="utf-8").splitlines():
-        raw = json.loads(line)
-        events = [Event(**event) for event in raw["events"]]
-        within = raw.get("within") or [math.nan] * len(raw["t"])
-        yield History(raw["t"], raw["value"], within, raw["sigma"], events)
-
-
 def main(words: list[str]) -> int:
     """Print a line for each set and policy, and one for all seeds."""
-    options = argparse.ArgumentParser(prog="python -m tests.performance histories")
+    options = scoring.options("histories")
     options.add_argument("--seed", type=int, nargs="+", default=[1])
     options.add_argument("--count", type=int, default=144, help="histories of each seed")
     options.add_argument("--file", type=Path, help="judge these instead")
-    options.add_argument("--beside", type=Path, help="another checkout, judged as well")
-    options.add_argument("--processes", type=int, default=2)
     given = options.parse_args(words)
     if given.file:
-        sets = {given.file.name: list(read(given.file))}
+        sets = {given.file.name: list(scoring.read(given.file))}
     else:
         sets = {f"seed {seed}": [drawn(seed, k) for k in range(given.count)] for seed in given.seed}
-    for label, least in POLICIES.items():
-        whole = Score()
-        with multiprocessing.get_context("spawn").Pool(given.processes) as pool:
+    with scoring.worker_pool(given.processes) as workers:
+        for label, least in POLICIES.items():
+            whole = Score()
             for name, histories in sets.items():
-                score = Score()
-                for each in pool.imap(_scored, ((h, least) for h in histories), chunksize=4):
-                    score.add(each)
+                score = scoring.total(workers, histories, least)
                 whole.add(score)
                 print(f"{name}, {label}: {score.line()}", flush=True)
-        if len(sets) > 1:
-            print(f"all, {label}: {whole.line()}", flush=True)
-    if given.beside:
-        print(f"the same by {given.beside.name}:", flush=True)
-        at = words.index("--beside")
-        path = os.pathsep.join([str(given.beside / "plugins"), os.getcwd()])
-        command = [sys.executable, "-m", "tests.performance", "histories"]
-        return subprocess.run(
-            [*command, *words[:at], *words[at + 2 :]],
-            env={**os.environ, "PYTHONPATH": path},
-            check=False,
-        ).returncode
-    return 0
+            if len(sets) > 1:
+                print(f"all, {label}: {whole.line()}", flush=True)
+    return scoring.score_beside("histories", words)
