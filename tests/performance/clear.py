@@ -1,9 +1,10 @@
 """How soon clear steps are reported, in young series and after slow nights.
 
-    python -m tests.performance clear [--seed 5] [--count 8] [--beside CHECKOUT]
+    python -m tests.performance clear [--seed 5] [--count 8] [--step SIZE NOISE] [--beside CHECKOUT]
 
 Each row is a history before a step, repeated with other noise. Delays are nights after the first
-night of the step; a step that is not reported counts as night 30.
+night of the step; a step that is not reported counts as night 30. The night of two steps is that
+of the later report. If the level returns, every alert after the first is a false alarm.
 """
 
 from __future__ import annotations
@@ -65,19 +66,37 @@ ROWS = (*BASE, *FURTHER)
 
 
 @dataclass(frozen=True)
-class Result:
-    """Reports of the repetitions of a row."""
+class Total:
+    """Counts of several rows."""
 
-    row: Row
-    size: float
-    noise: float
     delays: list[int]
-    """Night of the report of each repetition (of both steps where there are two)."""
-    false: list[int]
-    """False alarms of each repetition."""
+    false: int
+
+    @property
+    def soon(self) -> int:
+        """Return the number of steps reported within `SOON` nights."""
+        return sum(delay <= SOON for delay in self.delays)
+
+    @property
+    def night(self) -> float:
+        """Return the median night of the report."""
+        return float(np.median(self.delays))
 
     def __str__(self) -> str:
-        return f"{self.row.name:50s} {_counts([self])}"
+        return (
+            f"reported {sum(delay < AFTER for delay in self.delays):3d} of {len(self.delays)}, "
+            f"median night {self.night:4g}, within {SOON}: {self.soon:3d}, "
+            f"false alarms {self.false}"
+        )
+
+
+@dataclass(frozen=True)
+class Result:
+    """A row that was judged in one setting."""
+
+    row: Row
+    setting: tuple[float, float]
+    total: Total
 
 
 def history_of(row: Row, size: float, noise: float, rng: np.random.Generator) -> History:
@@ -100,43 +119,45 @@ def history_of(row: Row, size: float, noise: float, rng: np.random.Generator) ->
     return History(days(nights), values, [noise / 2] * nights, noise, events)
 
 
-def _judged(job: tuple[int, float, float], seed: int, count: int) -> Result:
-    number, size, noise = job
-    row, delays, false = ROWS[number], [], []
+def _judged(job: tuple[int, tuple[float, float]], seed: int, count: int) -> Result:
+    number, setting = job
+    row, delays, false = ROWS[number], [], 0
     for repetition in range(count):
         rng = np.random.default_rng([seed, number, repetition])
-        history = history_of(row, size, noise, rng)
+        history = history_of(row, *setting, rng)
         alerts = alerts_of(history)
         score = score_of(history, alerts)
         every = len(score.delays) == len(history.events)
         delays.append(max(score.delays) if every else AFTER)
-        false.append(len(alerts) - score.right if row == RECOVERY else score.false)
-    return Result(row, size, noise, delays, false)
+        false += len(alerts) - score.right if row == RECOVERY else score.false
+    return Result(row, setting, Total(delays, false))
 
 
-def judge(workers: ProcessPoolExecutor, seed: int, count: int) -> Iterator[Result]:
+def judge(
+    workers: ProcessPoolExecutor,
+    seed: int = 5,
+    count: int = 8,
+    settings: Sequence[tuple[float, float]] = SETTINGS,
+) -> Iterator[Result]:
     """Yield the result of each row in each setting."""
-    jobs = [(number, *setting) for setting in SETTINGS for number in range(len(ROWS))]
+    jobs = [(number, setting) for setting in settings for number in range(len(ROWS))]
     return workers.map(partial(_judged, seed=seed, count=count), jobs)
 
 
-def _counts(results: Sequence[Result]) -> str:
-    delays = [delay for result in results for delay in result.delays]
-    return (
-        f"reported {sum(delay < AFTER for delay in delays):3d} of {len(delays)}, "
-        f"median night {np.median(delays):4g}, within {SOON}: "
-        f"{sum(delay <= SOON for delay in delays):3d}, "
-        f"false alarms {sum(sum(result.false) for result in results)}"
-    )
-
-
-def groups(results: Sequence[Result]) -> dict[str, list[Result]]:
-    """Return the results that are summed, by the name of their total."""
+def totals(results: Sequence[Result]) -> dict[str, Total]:
+    """Return the totals of the base rows without the burst, the burst, and the further rows."""
+    groups = {
+        "base rows without the burst": [row for row in BASE if row != BURST],
+        "burst of four slow nights": [BURST],
+        "further rows without the recovery": [row for row in FURTHER if row != RECOVERY],
+        "recovery after three nights": [RECOVERY],
+    }
     return {
-        "base rows": [each for each in results if each.row in BASE and each.row != BURST],
-        "burst": [each for each in results if each.row == BURST],
-        "further rows": [each for each in results if each.row in FURTHER and each.row != RECOVERY],
-        "recovery": [each for each in results if each.row == RECOVERY],
+        name: Total(
+            [delay for each in results if each.row in rows for delay in each.total.delays],
+            sum(each.total.false for each in results if each.row in rows),
+        )
+        for name, rows in groups.items()
     }
 
 
@@ -145,14 +166,24 @@ def main(words: list[str]) -> int:
     parser = scoring.options("clear")
     parser.add_argument("--seed", type=int, default=5, help="[default: 5]")
     parser.add_argument("--count", type=int, default=8, help="repetitions [default: 8]")
+    parser.add_argument(
+        "--step",
+        type=float,
+        nargs=2,
+        action="append",
+        metavar=("SIZE", "NOISE"),
+        help="size of the step and night-to-night noise, as in -0.05 0.005 [default: three]",
+    )
     given = parser.parse_args(words)
+    settings = [(size, noise) for size, noise in given.step or SETTINGS]
     results: list[Result] = []
     with scoring.worker_pool(given.processes) as workers:
-        for result in judge(workers, given.seed, given.count):
+        for result in judge(workers, given.seed, given.count, settings):
             if result.row == ROWS[0]:
-                print(f"step {result.size:+.1%}, noise {result.noise:.1%}", flush=True)
-            print(f"  {result}", flush=True)
+                size, noise = result.setting
+                print(f"step {size:+.1%}, noise {noise:.1%}", flush=True)
+            print(f"  {result.row.name:50s} {result.total}", flush=True)
             results.append(result)
-    for name, members in groups(results).items():
-        print(f"{name:52s} {_counts(members)}")
+    for name, total in totals(results).items():
+        print(f"{name:52s} {total}")
     return scoring.score_beside("clear", words)
