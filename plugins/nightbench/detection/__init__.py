@@ -4,7 +4,6 @@ from nightbench.detection.case_verdicts import (
     judge_cases,
     modes_of_cases,
     point_of,
-    siblings_of_cases,
 )
 from nightbench.detection.change_detector import ChangeDetector
 from nightbench.detection.changes import NIGHTS_READ, Change

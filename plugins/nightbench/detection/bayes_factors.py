@@ -7,8 +7,8 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from nightbench.detection.excursions import TAILS
 from nightbench.detection.robust import Z_90, Floats, list_of
-from nightbench.detection.visits import TAILS
 
 SMALLEST = 0.004
 """Smallest relative change that is considered."""
@@ -45,9 +45,9 @@ class BayesFactor:
     """Posterior mean of the change of the logarithm."""
     ends_of: Callable[[], tuple[float, float]]
     """Finds the 90 % interval of it, with the error of the level before; few are asked for."""
-    usual: tuple[float, ...]
+    usual: Floats
     """Log density of each night at the old level."""
-    moved: tuple[float, ...]
+    moved: Floats
     """The same at the new level."""
 
     @cached_property
@@ -57,25 +57,19 @@ class BayesFactor:
 
 
 def bayes_factors(
-    distances: Floats,
-    level_variances: Floats,
-    sign: int,
-    sigma: Floats,
-    slow: Floats,
-    worth: float,
-) -> list[tuple[BayesFactor, float]]:
+    distances: Floats, level_variance: float, sign: int, sigma: Floats, slow: Floats, ess: float
+) -> list[BayesFactor]:
     """Return the evidence for changes of `sign` against none, on a grid of steps.
 
     Args:
-        distances: of each night from the level, of two rows for each change: one for each of two
-            assumptions about the level. Of the second, the logarithm of the factor is returned.
-        level_variances: of the level, of each row.
-        sign: -1 for falls, +1 for rises.
+        distances: of each night from the level, a row for each change.
+        level_variance: of the level.
+        sign: -1 for drops, +1 for increases.
         sigma: noise of each night.
         slow: probability of each night that it is a slow one.
-        worth: of a night, as a part of an independent one.
+        ess: effective sample size of a night.
     """
-    grid, cell = _grid(distances, float(sigma.mean()), level_variances, sign)
+    grid, cell = _grid(distances, float(sigma.mean()), level_variance, sign)
     sigma, slow = sigma[:, None], slow[:, None]
     density = _density(distances, grid, sigma, slow)
     # Noise has tails: a product of eight nights is far from the smallest number.
@@ -83,34 +77,32 @@ def bayes_factors(
     products = [np.multiply.reduce(density[:, k : k + 8], axis=1) for k in eights]
     total = np.log(products).sum(axis=0)
     likelihood = np.exp(total - total.max(axis=1, keepdims=True))
-    nothing = np.exp(-0.5 * grid**2 / level_variances[:, None]) * cell
+    nothing = np.exp(-0.5 * grid**2 / level_variance) * cell
     change = np.where(sign * grid > SMALLEST, cell / np.maximum(np.abs(grid), 1e-9), 0.0)
     change /= _USUAL_RANGE
     posterior = likelihood * change
     evidence = posterior.sum(axis=1) + 1e-300
     none = (likelihood * nothing).sum(axis=1) / nothing.sum(axis=1) + 1e-300
-    log_factors = np.log(evidence) - np.log(none)
-    mean = (posterior / evidence[:, None] * grid).sum(axis=1)
+    factors = list_of(np.log(evidence) - np.log(none))
+    steps = list_of((posterior / evidence[:, None] * grid).sum(axis=1))
     best = np.argmax(np.where(change > 0, total, -np.inf), axis=1)
-    margin = Z_90 * math.sqrt(level_variances[0])
-    first = np.arange(0, len(grid), 2)
-    usual = list_of(np.log(density[first, :, (grid[::2] < 0).sum(axis=1)]))
-    moved = list_of(np.log(density[first, :, best[::2]]))
-    steps, factors = list_of(mean), list_of(log_factors)
+    margin = Z_90 * math.sqrt(level_variance)
+    row = np.arange(len(grid))
+    usual = np.log(density[row, :, (grid < 0).sum(axis=1)])
+    moved = np.log(density[row, :, best])
     found = []
-    for i, k in enumerate(list_of(first)):
-        # Nights that resemble each other say less of the size.
-        ends = partial(_ends, likelihood[k], worth, change[k], grid[k], steps[k], margin)
-        drifting = BayesFactor(factors[k], steps[k], ends, tuple(usual[i]), tuple(moved[i]))
-        found.append((drifting, factors[k + 1]))
+    for k, (factor, step) in enumerate(zip(factors, steps, strict=True)):
+        # Autocorrelated nights say less about the size.
+        ends = partial(_ends, likelihood[k], ess, change[k], grid[k], step, margin)
+        found.append(BayesFactor(factor, step, ends, usual[k], moved[k]))
     return found
 
 
 def _ends(
-    likelihood: Floats, worth: float, change: Floats, grid: Floats, step: float, margin: float
+    likelihood: Floats, ess: float, change: Floats, grid: Floats, step: float, margin: float
 ) -> tuple[float, float]:
     """Return the 90 % interval of a step; the level before is an estimate too."""
-    reached = np.cumsum(likelihood**worth * change)
+    reached = np.cumsum(likelihood**ess * change)
     reached /= reached[-1] + 1e-300
     low, high = list_of(np.interp((0.05, 0.95), reached, grid))
     return (
@@ -144,11 +136,11 @@ def _density(distances: Floats, grid: Floats, sigma: Floats, slow: Floats) -> Fl
 
 
 def _grid(
-    distances: Floats, sigma: float, level_variances: Floats, sign: int
+    distances: Floats, sigma: float, level_variance: float, sign: int
 ) -> tuple[Floats, Floats]:
-    """Return the steps that are tried for each assumption about the level, and their widths.
+    """Return the steps that are tried for each row, and their widths.
 
-    Those of the other sign that the error of the level cannot explain are left out.
+    Steps in the other direction that the error of the level cannot explain are left out.
     """
     nights = distances.shape[1]
     ordered = np.sort(distances, axis=1)
@@ -160,7 +152,7 @@ def _grid(
     cell = np.empty_like(grid)
     cell[:, 1:-1] = (grid[:, 2:] - grid[:, :-2]) / 2
     cell[:, 0], cell[:, -1] = grid[:, 1] - grid[:, 0], grid[:, -1] - grid[:, -2]
-    reach = UNEXPLAINED * math.sqrt(level_variances.max())
+    reach = UNEXPLAINED * math.sqrt(level_variance)
     if sign < 0:
         kept = slice(0, int((grid <= reach).sum(axis=1).max()))
     else:

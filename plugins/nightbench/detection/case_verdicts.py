@@ -1,6 +1,5 @@
 """Makes a verdict for every planned case of a run, measured or not."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -18,8 +17,6 @@ from nightbench.core.sentences import sentences
 from nightbench.detection.change_detector import ChangeDetector, judge_nights
 from nightbench.detection.detector import Judgement, segment
 from nightbench.detection.modes import Modes, modes_of
-from nightbench.detection.series import series_of
-from nightbench.detection.siblings import NIGHTS, YOUNG, Siblings, siblings_of
 
 
 def judge_cases(
@@ -29,7 +26,6 @@ def judge_cases(
     histories: Mapping[str, Sequence[HistoryPoint]],
     policy: RegressionPolicy,
     not_judged: Mapping[str, str] | None = None,
-    siblings: Mapping[str, Siblings] | None = None,
     controls: Mapping[str, Mapping[str, float]] | None = None,
     with_smallest: bool = True,
     placed: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
@@ -45,7 +41,6 @@ def judge_cases(
         histories: good nightly points by case_id, oldest first, without this run's own.
         policy: the suite's.
         not_judged: case_id of what was measured without the policy's metric -> why there is none.
-        siblings: what others say of the spread of young series, by case_id.
         controls: of the nodes, by case_id and run_id.
         with_smallest: look for smallest slowdown and drift, too.
         placed: as of `modes_of_cases`.
@@ -53,7 +48,7 @@ def judge_cases(
     Raises:
         UserError: a process that judges was ended from outside.
     """
-    lacks, lent, measures = not_judged or {}, siblings or {}, controls or {}
+    lacks, measures = not_judged or {}, controls or {}
     found: dict[str, tuple[Verdict, Judgement | None]] = {}
     tonight: dict[str, HistoryPoint] = {}
     case_ids = list(planned)
@@ -84,7 +79,6 @@ def judge_cases(
             ChangeDetector(
                 with_smallest,
                 measures.get(case_id, {}),
-                lent.get(case_id),
                 nodes=(placed or {}).get(case_id, {}),
             ),
             before(case_id),
@@ -126,38 +120,6 @@ def modes_of_cases(
                 points = [by_run.get(point.run_id, point) for point in history]
                 found[case_id] = replace(modes, points=points)
     return found
-
-
-def siblings_of_cases(
-    run: Run,
-    measured: Mapping[str, Measurement],
-    histories: Mapping[str, Sequence[HistoryPoint]],
-    policy: RegressionPolicy,
-) -> dict[str, Siblings]:
-    """Return what siblings lend to the young series of a night, by case_id.
-
-    Siblings are the series of the same line and workload; arguments as of `judge_cases`. Where
-    lower is better by the policy, visits to a higher level are what is lent.
-    """
-    families: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for case_id, each in measured.items():
-        if each.throughput is not None:
-            families[each.case.framework, each.case.workload].append(case_id)
-    lower = policy.judged.lower_is_better
-    lent: dict[str, Siblings] = {}
-    for family in families.values():
-        recent = {
-            case_id: segment(
-                histories.get(case_id, ())[-2 * NIGHTS :], point_of(run, measured[case_id])
-            )[-NIGHTS:]
-            for case_id in family
-        }
-        young = [case_id for case_id, points in recent.items() if len(points) < YOUNG]
-        grown = [points for points in recent.values() if len(points) >= YOUNG] if young else []
-        found = siblings_of([series_of(each, lower_is_better=lower) for each in grown])
-        if found is not None:
-            lent.update(dict.fromkeys(young, found))
-    return lent
 
 
 def point_of(run: Run, measurement: Measurement) -> HistoryPoint:

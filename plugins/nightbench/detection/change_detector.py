@@ -29,7 +29,6 @@ from nightbench.detection.night_findings import (
 from nightbench.detection.process_pool import spread
 from nightbench.detection.robust import Z_90, median
 from nightbench.detection.series import Series, series_of
-from nightbench.detection.siblings import YOUNG, Siblings
 
 WATCHED_NOISE = 4.0
 """A night is `watched` that lies farther off the baseline than so many times the nights' noise."""
@@ -53,9 +52,6 @@ class ChangeDetector:
     controls: Mapping[str, float] = field(default_factory=dict)
     """run_id -> figure of the nodes' control measurements, above 0, higher is better. They become
     `Judgement.control` of a change and do not affect the verdict."""
-
-    siblings: Siblings | None = None
-    """What they say of the spread of a young series."""
 
     by_releases: bool = True
     """A change that begins with a new version is likelier."""
@@ -95,10 +91,8 @@ class ChangeDetector:
             if place >= 0:
                 new_nodes = new_state_odds([point.fingerprint_id for point in recent])
                 joined.known[boundary] = max(joined.known[boundary], new_nodes[place])
-        siblings = self.siblings if len(nights) < YOUNG else None
         numbers = NightNumbers(
             comparable,
-            siblings,
             joined,
             boundary,
             policy.reported_from,
@@ -150,8 +144,6 @@ class ChangeDetector:
             change = change.inverted()
         since = f"since {first.at:%Y-%m-%d}{_coincidence(last_good, first)}"
         evidence = f"{change_evidence(change, *known)}, {since}"
-        if self.siblings is not None and history < YOUNG:
-            evidence += f"; {self.siblings.count} siblings lend their spread"
         if control:
             evidence += f"; {control.sentence}"
         return Judgement(
@@ -174,7 +166,7 @@ class ChangeDetector:
 def change_evidence(change: Change, known_of: str = "", known: float = 0.0) -> str:
     """Return the evidence of a change as a clause; `known` is the part of the score from priors."""
     seen = {0: "a level not seen before", 1: "a level visited once before"}.get(
-        change.visits, f"a level visited {change.visits} times before"
+        change.excursions, f"a level visited {change.excursions} times before"
     )
     return (
         f"{change.after} nights at {seen}, {change.change:+.1%} "

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nightbench.detection.acceptance import log_odds
-from nightbench.detection.evidence import Evidence, evidence_of, nights_before
+from nightbench.detection.evidence import EarlierNoise, Evidence, evidence_of, reference_window
 from nightbench.detection.levels import NOISE_FLOOR, LevelEstimate, estimate_level
+from nightbench.detection.odds import log_odds, odds_of_no_stay
 from nightbench.detection.robust import Floats
 from nightbench.detection.series import Series
-from nightbench.detection.siblings import Siblings
 
 LOOK_BACK = 180
 """Largest window of nights that a judgement reads: bounds its time and memory."""
@@ -49,6 +48,9 @@ UNLIKELY = -3.0
 HOPELESS = -2.0
 """Log odds of a night below which the nights beside it are not tested."""
 
+RETURNED = 0.5
+"""Part of a change that is left where the series has returned: that is no second change."""
+
 UNSURE = 7
 """Nights by which a change may have begun earlier or later than the night that shows it best."""
 
@@ -78,8 +80,8 @@ class Change:
     score: float
     """Log odds of a lasting change against its alternatives; accepted above 0. A rank, no
     calibrated probability: of detected simulated falls, nine in ten were right."""
-    visits: int
-    """Earlier stays at about the new level that ended."""
+    excursions: int
+    """Earlier excursions to about the new level."""
     after: int
     """Nights at the new level when it was detected."""
     reference: int
@@ -114,7 +116,9 @@ class NightExamined:
     """What the last night of a series shows."""
 
     changes: list[Change]
-    """At most one fall and one rise, the highest score first."""
+    """At most one drop and one increase, the highest score first."""
+    since: list[Change]
+    """Changes since the first of them, compared with the level that began with it."""
     past: LevelEstimate
     fall_odds: float
     rise_odds: float
@@ -122,15 +126,15 @@ class NightExamined:
 
 
 def changes_of_last_night(
-    series: Series, known: Floats | None = None, siblings: Siblings | None = None
+    series: Series, known: Floats | None = None, earlier: EarlierNoise | None = None
 ) -> list[Change]:
     """Return the changes of `examine_last_night`."""
-    examined = examine_last_night(series, known, siblings)
+    examined = examine_last_night(series, known, earlier)
     return examined.changes if examined else []
 
 
 def examine_last_night(
-    series: Series, known: Floats | None = None, siblings: Siblings | None = None
+    series: Series, known: Floats | None = None, earlier: EarlierNoise | None = None
 ) -> NightExamined | None:
     """Look for a change among the last nights of a series; None for fewer than `FEWEST` nights.
 
@@ -139,23 +143,45 @@ def examine_last_night(
     Args:
         series: the nights.
         known: prior log odds, for each night, that a change from it on lasts; 0 where None.
-        siblings: what others say of the spread of a young series.
+        earlier: the noise of the segment before, if this one is young.
     """
     offset = max(0, len(series) - LOOK_BACK)
     window = series.part(offset, len(series))
     if len(window) < FEWEST:
         return None
     past = estimate_level(window)
-    prior = np.zeros(len(window)) if known is None else known[offset:]
-    scores = steps_of(past.calm, past)
-    found = {sign: _search(window, past, sign * scores, prior, sign, siblings) for sign in (-1, 1)}
-    changes = [
-        _change(evidence, odds, offset, len(series) - 1)
-        for odds, evidence in found.values()
-        if evidence is not None and odds > 0
-    ]
-    changes.sort(key=lambda change: -change.score)
-    return NightExamined(changes, past, found[-1][0], found[1][0])
+    found, odds = _changes(window, past, None if known is None else known[offset:], earlier)
+    night = len(series) - 1
+    changes = [_change(evidence, score, offset, night) for score, evidence in found]
+    since = list[Change]()
+    if found:
+        # The nights since a change are a young level, with the noise of the level before.
+        before = found[0][1].before
+        young = window.part(before.first, len(window))
+        if len(young) >= FEWEST:
+            lent = EarlierNoise(before.noise, before.nights)
+            later, _ = _changes(young, estimate_level(young), None, lent)
+            step = found[0][1].shift.step
+            since = [
+                _change(evidence, score, offset + before.first, night)
+                for score, evidence in later
+                if abs(step + evidence.shift.step) > RETURNED * abs(step)
+            ]
+    return NightExamined(changes, since, past, odds[-1], odds[1])
+
+
+def _changes(
+    window: Series, past: LevelEstimate, known: Floats | None, earlier: EarlierNoise | None
+) -> tuple[list[tuple[float, Evidence]], dict[int, float]]:
+    """Return the changes of the last night with their log odds, and the largest odds by sign."""
+    scores, prior = steps_of(past.calm, past), np.zeros(len(window)) if known is None else known
+    found, odds = list[tuple[float, Evidence]](), dict[int, float]()
+    for sign in (-1, 1):
+        odds[sign], evidence = _search(window, past, sign * scores, prior, sign, earlier)
+        if evidence is not None:
+            found.append((odds[sign], evidence))
+    found.sort(key=lambda each: -each[0])
+    return found, odds
 
 
 def _search(
@@ -164,45 +190,45 @@ def _search(
     scores: Floats,
     prior: Floats,
     sign: int,
-    siblings: Siblings | None,
+    earlier: EarlierNoise | None,
 ) -> tuple[float, Evidence | None]:
     """Return the largest log odds of a change of one sign, and its evidence; `UNLIKELY` at least.
 
     `scores` are the steps in the direction of `sign`, `prior` the log odds before any evidence.
     """
-    best: tuple[float, Evidence | None] = UNLIKELY, None
     tested: dict[int, Evidence] = {}
+    odds: dict[int, float] = {}
 
     def evidence_at(first: int) -> Evidence:
         if first not in tested:
-            before = nights_before(window, past, first, siblings)
+            before = reference_window(window, past, first, earlier)
             tested[first] = evidence_of(before, past.values[first:], sign)
         return tested[first]
 
     def test(first: int) -> float:
-        nonlocal best
-        evidence = evidence_at(first)
         known = float(prior[first])
-        odds = log_odds(evidence, UNLIKELY - known) + known
-        if odds > best[0]:
-            best = odds, evidence
-        return odds
+        odds[first] = log_odds(evidence_at(first), UNLIKELY - known) + known
+        return odds[first]
+
+    def doubt(evidence: Evidence) -> float:
+        """Return what dates a change: a stay is no likelier because it has lasted longer."""
+        return odds_of_no_stay(evidence) - float(prior[evidence.before.first])
 
     for first in _screened(scores, prior):
         if first in tested:
             continue
-        odds = test(first)
+        found = test(first)
         for beside in (first - 1, first + 1):
-            hopeful = odds > HOPELESS or prior[min(beside, len(prior) - 1)] > 0
+            hopeful = found > HOPELESS or prior[min(beside, len(prior) - 1)] > 0
             if hopeful and beside < len(scores) and scores[beside] and beside not in tested:
                 test(beside)
-    odds, likeliest = best
-    if likeliest is None or odds <= 0:
-        return best
-    first = likeliest.before.first
+    accepted = [tested[first] for first in odds if odds[first] > 0]
+    if not accepted:
+        return max([UNLIKELY, *odds.values()]), None
+    first = min(accepted, key=doubt).before.first
     likely = np.flatnonzero((scores > 0) & (scores**2 > scores[first] ** 2 - NEGLIGIBLE))
-    near = [n for n in map(int, likely) if 0 < abs(n - first) <= UNSURE]
-    return odds, likeliest.averaged([evidence_at(night) for night in near])
+    near = sorted((evidence_at(int(n)) for n in likely if abs(n - first) <= UNSURE), key=doubt)
+    return max(odds.values()), near[0].averaged(near[1:])
 
 
 def steps_of(calm: Floats, past: LevelEstimate) -> Floats:
@@ -252,10 +278,10 @@ def _change(evidence: Evidence, score: float, offset: int, night: int) -> Change
         change=_relative(shift.step),
         low=_relative(low),
         high=_relative(high),
-        baseline=math.exp(min(before.middle + before.line.level, 709.0)),
+        baseline=math.exp(min(before.median + before.line.level, 709.0)),
         noise=before.noise,
         score=score,
-        visits=int(evidence.visits.count),
+        excursions=evidence.past.count,
         after=evidence.after,
-        reference=before.reference,
+        reference=before.nights,
     )

@@ -6,7 +6,6 @@ from datetime import date
 from enum import StrEnum
 
 from nightbench.core.model import HistoryPoint
-from nightbench.detection.siblings import Siblings
 
 APART = 5
 """Nights by which the first nights of one movement may differ, found on several nights."""
@@ -45,8 +44,6 @@ class NightRow:
     is_control: bool = False
     """A control measurement: it belongs to nodes and cluster, and is not counted as a series."""
     usual_nodes: Collection[str] = ()
-    siblings: Siblings | None = None
-    """What they say of the spread of a young series."""
 
     def on(self, run_id: str) -> Collection[str]:
         """Return the nodes that it ran on in a run."""

@@ -17,9 +17,9 @@ from nightbench.detection.changes import (
     steps_of,
 )
 from nightbench.detection.evidence import REFERENCE
+from nightbench.detection.excursions import TAILS
 from nightbench.detection.robust import median
 from nightbench.detection.series import Series
-from nightbench.detection.visits import TAILS
 
 SAME = 7
 """Nights by which the date of a change may move as more nights arrive."""
@@ -81,7 +81,7 @@ class Follower:
             self._examined = examine_last_night(series.part(0, night + 1))
             if self._examined is not None:
                 self._start_waiting(self._examined)
-                for change in self._examined.changes:
+                for change in (*self._examined.changes, *self._examined.since):
                     self._keep(change)
         self._seen = series
         return self.changes

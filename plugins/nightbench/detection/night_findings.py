@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 from nightbench.detection.changes import Change, examine_last_night
 from nightbench.detection.drift import Drift, drift_of
-from nightbench.detection.evidence import REFERENCE
+from nightbench.detection.evidence import REFERENCE, EarlierNoise
 from nightbench.detection.levels import estimate_level
 from nightbench.detection.modes import NewStay
 from nightbench.detection.power import smallest_slowdown, window_before_a_week
 from nightbench.detection.robust import Floats, median
 from nightbench.detection.series import Series
-from nightbench.detection.siblings import Siblings
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,6 @@ class NightNumbers:
 
     comparable: Window | None
     """Tonight's segment; None where its nights are too few."""
-    siblings: Siblings | None
     joined: Window | None
     """The segment before and tonight's; None where it is of no use."""
     boundary: int
@@ -70,14 +68,17 @@ class NightFindings:
 
 def findings_of(night: NightNumbers) -> NightFindings:
     """Return what is found in a night's numbers."""
-    smallest, examined, held, past = None, None, None, None
+    smallest, examined, held, past, earlier = None, None, None, None, None
+    if night.joined is not None:
+        before = night.joined.series.part(0, night.boundary)
+        earlier = EarlierNoise(estimate_level(before).noise, min(len(before), REFERENCE))
     if night.comparable is not None:
         series = night.comparable.series
         if night.with_smallest:
             before = window_before_a_week(series.part(0, len(series) - 1))
             past = estimate_level(before)
-            smallest = smallest_slowdown(before, night.reported_from, night.siblings, past)
-        examined = examine_last_night(series, night.comparable.known, night.siblings)
+            smallest = smallest_slowdown(before, night.reported_from, earlier, past)
+        examined = examine_last_night(series, night.comparable.known, earlier)
         change = _of_tonight(examined.changes, series, night) if examined else None
         if change is not None and night.stay and night.stay.holds(change.first):
             held = change

@@ -1,17 +1,15 @@
-"""The smallest slowdown that the detector would find in a series."""
+"""The minimum detectable slowdown of a series."""
 
 import math
-from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from nightbench.detection.acceptance import log_odds, odds_of_noise
-from nightbench.detection.changes import FEWEST, LEAST_REFERENCE, LOOK_BACK, SCREENING_THRESHOLD
-from nightbench.detection.evidence import Evidence, count_visits, evidence_of_each, nights_before
+from nightbench.detection.changes import FEWEST, LEAST_REFERENCE, LOOK_BACK
+from nightbench.detection.evidence import EarlierNoise, evidence_of_each, reference_window
 from nightbench.detection.levels import LevelEstimate, estimate_level
-from nightbench.detection.robust import median
+from nightbench.detection.odds import log_odds
+from nightbench.detection.robust import Floats, median
 from nightbench.detection.series import Series
-from nightbench.detection.siblings import Siblings
 
 WITHIN = 7
 """Nights within which the slowdown must be detected."""
@@ -24,12 +22,8 @@ estimate. Found by `python -m tests.performance promises`."""
 NINE_OF_TEN = 1.2816
 """Standard normal quantile of 90 %."""
 
-MOST = 2**11
-STEP = 0.6 / MOST
-"""Slowdowns are tried in steps, as a logarithm, up to so many of them."""
-
-AHEAD = 6
-"""Steps of the bisection that are tried at once."""
+FALLS: Floats = np.geomspace(0.002, 0.6, 40)
+"""Slowdowns that are tried, as logarithms: each is larger by 16 % than the one before."""
 
 
 def window_before_a_week(series: Series) -> Series:
@@ -40,23 +34,23 @@ def window_before_a_week(series: Series) -> Series:
 def smallest_slowdown(
     series: Series,
     min_change: float = 0.0,
-    siblings: Siblings | None = None,
+    earlier: EarlierNoise | None = None,
     described: LevelEstimate | None = None,
 ) -> float | None:
-    """Return the smallest relative fall that is reported within a week in nine of ten cases.
+    """Return the minimum detectable slowdown: reported within a week in nine of ten cases.
 
     A week of typical nights below the level is appended to the series and given to the detector;
-    the noise of such a week and of the level is added. It covers both the variance within a night
-    and the variance between nights.
+    the noise of such a week and of the level is added. The result covers both the variance within a
+    night and the variance between nights.
 
     Args:
         series: the nights.
         min_change: a change is reported whose interval holds this relative size or more.
-        siblings: what others say of the spread of a young series.
+        earlier: the noise of the segment before, if this one is young.
         described: `estimate_level` of `window_before_a_week`, where it is known.
 
     Returns:
-        A fraction (0.03: 3 % slower); None for fewer nights than the detector needs, or where no
+        A fraction (0.03: 3 % slower); None for fewer nights than the detector needs, or if no
         slowdown up to 45 % would be detected.
     """
     window = window_before_a_week(series)
@@ -77,72 +71,25 @@ def smallest_slowdown(
         np.concatenate([window.within, np.full(WITHIN, usual)]),
         np.concatenate([window.count, np.full(WITHIN, median(counts) if len(counts) else 1.0)]),
     )
-    # Only the week is tried at several levels.
-    before = nights_before(more, past, nights, siblings)
+    before = reference_window(more, past, nights, earlier)
+    tails = np.repeat(level - FALLS[:, None], WITHIN, axis=1)
+    found = evidence_of_each(before, tails, -1)
+    smallest, odds = len(FALLS), -math.inf
+    # From the largest one down: all slowdowns above the smallest one are detected.
+    for k in reversed(range(len(FALLS))):
+        below = log_odds(found[k])
+        if below <= 0:
+            break
+        smallest, odds = k, below
+    if smallest == len(FALLS):
+        return None
+    fall = float(FALLS[smallest])
+    if smallest:
+        part = -below / (odds - below)
+        fall = float(FALLS[smallest - 1]) * (fall / float(FALLS[smallest - 1])) ** part
     level_error = before.noise * math.sqrt(1 / WITHIN + 1 / min(reference, 90))
-    week = more.level[nights:]
-
-    def evidence(falls: Sequence[int]) -> list[Evidence]:
-        tails = week - STEP * np.array(falls, dtype=float)[:, None]
-        found = evidence_of_each(before, tails, -1)
-        # What noise explains needs no visits.
-        likely = [each for each in found if odds_of_noise(each) < 0]
-        if likely:
-            count_visits(likely)
-        return found
-
-    found = _least_detected(evidence, SCREENING_THRESHOLD * level_error / STEP)
-    if found is None:
-        return None
-    fall, shown = STEP * found[0], found[1].shift
+    shown = found[smallest].shift
     certain = fall + CERTAIN * level_error
-    large = -math.log1p(-min(min_change, 0.99)) + shown.ends[0] + fall + NINE_OF_TEN * level_error
+    width = -shown.ends[0] - float(FALLS[smallest])
+    large = -math.log1p(-min(min_change, 0.99)) - width + NINE_OF_TEN * level_error
     return -math.expm1(-max(certain, large))
-
-
-def _least_detected(
-    evidence_of_falls: Callable[[Sequence[int]], list[Evidence]], screened: float
-) -> tuple[int, Evidence] | None:
-    """Return the fall from which on all are detected, and its evidence; None where `MOST` is not.
-
-    It is bisected. Several falls at once take little longer than one, so that those are tried
-    together that come next if the odds rise with the square of the fall.
-
-    Args:
-        evidence_of_falls: returns the evidence of falls, in `STEP`.
-        screened: fall up to which none is detected, in `STEP`.
-    """
-    low, high, expected = 0, MOST, 1.6 * screened
-    falls = [MOST, *_path(low, high, expected, screened)]
-    tried = dict(zip(falls, evidence_of_falls(falls), strict=True))
-    below, above = -1.0, log_odds(tried[MOST], 0.0)
-    if above <= 0:
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        if middle <= screened:
-            low = middle
-            continue
-        if middle not in tried:
-            if low > screened:
-                part = below / (below - above)
-                expected = math.sqrt(low**2 + part * (high**2 - low**2))
-            falls = _path(low, high, expected, screened)
-            tried.update(zip(falls, evidence_of_falls(falls), strict=True))
-        odds = log_odds(tried[middle], 0.0)
-        if odds > 0:
-            high, above = middle, odds
-        else:
-            low, below = middle, odds
-    return high, tried[high]
-
-
-def _path(low: int, high: int, expected: float, screened: float) -> list[int]:
-    """Return what a bisection tries next, if what it looks for is at `expected`."""
-    path = list[int]()
-    while high - low > 1 and len(path) < AHEAD:
-        middle = (low + high) // 2
-        if middle > screened:
-            path.append(middle)
-        low, high = (low, middle) if middle >= expected else (middle, high)
-    return path

@@ -31,10 +31,8 @@ from nightbench.detection import (
     Judgement,
     judge_cases,
     modes_of_cases,
-    siblings_of_cases,
 )
 from nightbench.detection.factors import NightRow, SharedMovement
-from nightbench.detection.siblings import Siblings
 from nightbench.night.case_controls import controls_of_cases
 from nightbench.night.detector_grade import DetectorGrades, grade_detector
 from nightbench.night.paired_night import after, paired_cases
@@ -242,7 +240,6 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
     placed = placements(warehouse, run, list(measured)) if is_shared else {}
     modes = modes_of_cases(run, measured, histories, placed)
     histories = {**histories, **{case_id: list(each.points) for case_id, each in modes.items()}}
-    siblings = siblings_of_cases(run, measured, histories, plan.policy)
     cases = judge_cases(
         run,
         list(by_id),
@@ -250,12 +247,11 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
         histories,
         plan.policy,
         not_judged=lacks,
-        siblings=siblings,
         # A ratio to a reference build beside it does not know the node.
         placed={case_id: nodes for case_id, nodes in placed.items() if case_id not in paired},
     )
     if by_throughput:
-        cases = _with_controls(warehouse, plan, cases, measured, histories, siblings)
+        cases = _with_controls(warehouse, plan, cases, measured, histories)
     judged = JudgedCases(cases, histories)
     if is_shared:
         shared = judge_shared(
@@ -267,7 +263,6 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
             cases,
             plan.policy,
             placed,
-            siblings,
             {case_id: each.machine for case_id, each in paired.items()},
         )
         told = [
@@ -318,7 +313,6 @@ def _with_controls(
     cases: Sequence[JudgedCase],
     measured: Mapping[str, Measurement],
     histories: Mapping[str, Sequence[HistoryPoint]],
-    siblings: Mapping[str, Siblings],
 ) -> list[JudgedCase]:
     """Judge changed cases again with the controls of their nodes, which add evidence only."""
     changed = {v.case_id: v for v, _ in cases if v.kind in CHANGES}
@@ -329,7 +323,6 @@ def _with_controls(
         measured,
         histories,
         plan.policy,
-        siblings=siblings,
         controls=controls,
         with_smallest=False,
     )

@@ -33,7 +33,6 @@ from nightbench.detection.factors import (
     without_shared,
 )
 from nightbench.detection.shared_movements import shared_movements
-from nightbench.detection.siblings import Siblings
 from nightbench.warehouse import Warehouse
 
 CHANGES = (VerdictKind.REGRESSED, VerdictKind.IMPROVED)
@@ -65,7 +64,6 @@ def judge_shared(
     cases: Sequence[JudgedCase],
     policy: RegressionPolicy,
     placed: Placements,
-    siblings: Mapping[str, Siblings],
     machines: Mapping[str, Sequence[HistoryPoint]],
 ) -> SharedNight:
     """Find the movements that cases of a nightly run share, and judge what is left of each.
@@ -79,10 +77,7 @@ def judge_shared(
     """
     judged = {verdict.case_id: each for verdict, each in cases if each is not None}
     rows = {
-        case_id: replace(
-            _row(run, planned[case_id], measured[case_id], histories.get(case_id, ()), placed),
-            siblings=siblings.get(case_id),
-        )
+        case_id: _row(run, planned[case_id], measured[case_id], histories.get(case_id, ()), placed)
         for case_id in judged
     }
     days = {p.run_id: p.at for row in rows.values() for p in row.points}
@@ -97,7 +92,6 @@ def judge_shared(
                 points=machines[case_id],
                 factors={*row.factors} - own,
                 is_control=True,
-                siblings=None,
             )
         )
         rows[case_id] = replace(row, factors=own, nodes={}, usual_nodes=())
@@ -199,7 +193,7 @@ def _judge_again(
     """Judge nights by case_id, whose versions make no change likelier."""
     nights = (
         (
-            ChangeDetector(False, siblings=rows[case_id].siblings, by_releases=False),
+            ChangeDetector(False, by_releases=False),
             points[:-1],
             points[-1],
         )

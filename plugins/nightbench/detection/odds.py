@@ -1,0 +1,83 @@
+"""Weighs a lasting change of the level against its alternatives.
+
+Three alternatives explain the last nights without a lasting change:
+
+* noise: the nights belong to the present level, whose drift continues;
+* scattered nights: the series is at the other level on single nights, at its usual rate;
+* an excursion: the series is at the other level for several nights and returns.
+
+The odds against a change are the sum of the odds of the three. The constants are the same for all
+series; `docs/evaluation.md` shows by which histories they were chosen and checked.
+"""
+
+import math
+
+import numpy as np
+
+from nightbench.detection.evidence import Evidence
+
+RARE = 6.2
+"""A lasting change starts on one night in 500 (e^6.2): logarithm of the prior odds against it."""
+
+SCATTERED = 11.0
+"""The same against scattered nights. Their likelihood takes the size of the change that fits best,
+the change's own averages over all sizes; the difference is this much larger."""
+
+SINGLE_NIGHTS, SINGLE_WEIGHT = 0.5, 30.0
+"""Prior of nights at the other level: 0.5 in 30."""
+
+EXCURSIONS, EXCURSIONS_WEIGHT = 0.06, 30.0
+"""Prior of excursions: as rare as changes, 0.06 in 30 nights."""
+
+STAYS, RETURNS = 0.5, 1.0
+"""Prior of a night of an excursion: 0.5 stay, 1 returns."""
+
+CLEAR, OVERLOOKED = 5.0, 1.2
+"""Excursions that are not deeper than so many noise scales may have been overlooked: for each scale
+less, excursions are likelier by this logarithm."""
+
+
+def log_odds(evidence: Evidence, least: float = -math.inf) -> float:
+    """Return the log odds of a lasting change; the change is reported above 0.
+
+    If noise alone holds the odds at `least` or below, the result is an upper bound: the
+    alternatives that take longer to compute can only lower it.
+    """
+    noise = odds_of_noise(evidence)
+    if noise >= -least:
+        return -noise
+    return -float(np.logaddexp(odds_of_no_stay(evidence), _odds_of_excursion(evidence)))
+
+
+def odds_of_no_stay(evidence: Evidence) -> float:
+    """Return the log odds of noise and scattered nights, against any stay at the new level.
+
+    They date a change: the odds of an excursion also depend on how long the stay has lasted.
+    """
+    return float(np.logaddexp(odds_of_noise(evidence), _odds_of_scattered_nights(evidence)))
+
+
+def odds_of_noise(evidence: Evidence) -> float:
+    """Return the log odds that nothing changed, against a lasting change."""
+    return RARE - evidence.factor
+
+
+def _odds_of_scattered_nights(evidence: Evidence) -> float:
+    past = evidence.past
+    rate = (SINGLE_NIGHTS + past.away) / (SINGLE_WEIGHT + past.away + past.elsewhere)
+    at_old_level = np.minimum(evidence.shift.usual - evidence.shift.moved, 60.0)
+    return SCATTERED + float(np.log(rate + (1 - rate) * np.exp(at_old_level)).sum())
+
+
+def _odds_of_excursion(evidence: Evidence) -> float:
+    past = evidence.past
+    rate = (EXCURSIONS + past.count) / (EXCURSIONS_WEIGHT + past.elsewhere)
+    stays, returns = STAYS + past.nights - past.count, RETURNS + past.count
+    nights = evidence.after - 1
+    lasts = (
+        math.lgamma(stays + nights)
+        - math.lgamma(stays)
+        + math.lgamma(stays + returns)
+        - math.lgamma(stays + returns + nights)
+    )
+    return RARE + math.log(rate) + lasts + OVERLOOKED * max(0.0, CLEAR - evidence.distinct)
