@@ -31,10 +31,10 @@ from nightbench.detection.series import Series
 REFERENCE = 90
 """Largest number of nights of the present level that a later night is compared with."""
 
-UNCERTAIN = 16.0
-"""A window of so many nights underestimates the variance by a factor of two at worst: the variance
-that is assumed is larger by 1 + UNCERTAIN / nights, as the quantiles of Student's t distribution
-are wider than those of the normal distribution."""
+UNCERTAIN = 12.0
+"""The noise of a window is widened by the factor hypot(1, UNCERTAIN / nights), since its estimate is
+uncertain: by 1.8 for 8 nights, 1.2 for 20 and 1.01 for 90. So are the quantiles of Student's t
+distribution wider than those of the normal distribution."""
 
 SLOPE = 0.0002
 """Usual drift per night (one standard deviation), relative: 3 % in half a year."""
@@ -89,6 +89,8 @@ class ReferenceWindow:
     """Effective sample size of a night; autocorrelated nights count less."""
     distances: Floats
     """Distance of each earlier night from the level of its time."""
+    is_unsettled: bool
+    """True if the level changed within the nights that are read."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ def reference_window(
     if earlier is not None:
         noise = max(earlier.pooled(noise, known), NOISE_FLOOR)
         known += earlier.nights
-    wide = noise * math.sqrt(1 + UNCERTAIN / known)
+    wide = noise * math.hypot(1, UNCERTAIN / known)
     then = past.values[:first] - middle
     distances = np.where(np.isnan(past.aligned[:first]), then, past.aligned[:first])
     sigma, slow = _noise(series, past, first, wide, is_known, usual_within)
@@ -170,6 +172,7 @@ def reference_window(
         slow=slow,
         ess_per_night=1 / variance_inflation(distances[-ALIKE_NIGHTS:]),
         distances=distances,
+        is_unsettled=past.base > 0,
     )
 
 

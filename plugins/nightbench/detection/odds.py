@@ -16,25 +16,31 @@ import numpy as np
 
 from nightbench.detection.evidence import Evidence
 
-RARE = 6.2
-"""A lasting change starts on one night in 500 (e^6.2): logarithm of the prior odds against it."""
+RARE = 7.0
+"""Logarithm of the prior odds against a lasting change, compared with noise: one night in 1,100."""
 
-SCATTERED = 11.0
+SCATTERED = 11.5
 """The same against scattered nights. Their likelihood takes the size of the change that fits best,
-the change's own averages over all sizes; the difference is this much larger."""
+the change's own averages over all sizes; the difference is the larger part of this constant."""
 
 SINGLE_NIGHTS, SINGLE_WEIGHT = 0.5, 30.0
 """Prior of nights at the other level: 0.5 in 30."""
 
-EXCURSIONS, EXCURSIONS_WEIGHT = 0.06, 30.0
-"""Prior of excursions: as rare as changes, 0.06 in 30 nights."""
+LASTING = 6.2
+"""The logarithm of the nights in which one lasting change is expected, compared with excursions."""
+
+EXCURSIONS, EXCURSIONS_WEIGHT = 0.02, 60.0
+"""Prior of excursions: 0.02 in 60 nights."""
 
 STAYS, RETURNS = 0.5, 1.0
 """Prior of a night of an excursion: 0.5 stay, 1 returns."""
 
-CLEAR, OVERLOOKED = 5.0, 1.2
+CLEAR, OVERLOOKED = 5.0, 0.7
 """Excursions that are not deeper than so many noise scales may have been overlooked: for each scale
 less, excursions are likelier by this logarithm."""
+
+UNSETTLED = 4.0
+"""Excursions are likelier by this logarithm if the level changed within the nights that are read."""
 
 
 def log_odds(evidence: Evidence, least: float = -math.inf) -> float:
@@ -80,4 +86,6 @@ def _odds_of_excursion(evidence: Evidence) -> float:
         + math.lgamma(stays + returns)
         - math.lgamma(stays + returns + nights)
     )
-    return RARE + math.log(rate) + lasts + OVERLOOKED * max(0.0, CLEAR - evidence.distinct)
+    overlooked = OVERLOOKED * max(0.0, CLEAR - evidence.distinct)
+    unsettled = UNSETTLED if evidence.before.is_unsettled else 0.0
+    return LASTING + math.log(rate) + lasts + overlooked + unsettled
