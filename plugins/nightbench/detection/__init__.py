@@ -1,4 +1,4 @@
-"""Finds lasting changes in the history of a series. Pure: no database, no files but one reader."""
+"""Finds lasting changes in the history of a series. Pure: no database, no files."""
 
 from nightbench.detection.case_verdicts import (
     judge_cases,
