@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json as jsonlib
 import math
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 STANDARD_INPUT = Path("/dev/stdin")
+
+FOLLOWED = 256
+"""Series of a stream that are followed at once; another one is judged from its start again."""
 
 
 @app.command()
@@ -127,10 +131,10 @@ def answer_stream(source: TextIO, sink: TextIO) -> None:
     Raises:
         UserError: a line is malformed.
     """
-    from nightbench.detection.followers import Followers
+    from nightbench.detection.followers import Follower
     from nightbench.detection.series import series_from
 
-    followers = Followers()
+    follower_of = functools.lru_cache(FOLLOWED)(lambda _: Follower())
     for number, line in enumerate(source, start=1):
         if number == 1:
             # A byte order mark, which some editors and shells write.
@@ -139,7 +143,7 @@ def answer_stream(source: TextIO, sink: TextIO) -> None:
             continue
         name, seconds, values, within = _question(number, line)
         series, usable = series_from(seconds, values, within)
-        found = [usable[change.first] for change in followers.extend(name, series)]
+        found = [usable[change.first] for change in follower_of(name).extend(series)]
         sink.write(f"{jsonlib.dumps(found)}\n")
         sink.flush()
 

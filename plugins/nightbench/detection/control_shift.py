@@ -12,7 +12,7 @@ import numpy as np
 
 from nightbench.detection.evidence import REFERENCE
 from nightbench.detection.levels import NOISE_FLOOR
-from nightbench.detection.robust import MAD_TO_SIGMA, median, noise_of_differences
+from nightbench.detection.robust import median, noise_of_differences, scale
 
 FEWEST_BEFORE, FEWEST_SINCE = 5, 2
 """Fewest nights with a control, before a change and since."""
@@ -78,8 +78,7 @@ def control_shift(figures: Sequence[float | None], first: int, step: float) -> C
     if len(earlier) < FEWEST_BEFORE or len(since) < FEWEST_SINCE:
         return None
     level = median(earlier)
-    spread = MAD_TO_SIGMA * median(np.abs(earlier - level))
-    noise = max(spread, noise_of_differences(earlier), NOISE_FLOOR)
+    noise = max(scale(earlier), noise_of_differences(earlier), NOISE_FLOOR)
     # A median's variance is pi / 2 of the mean's; of two nights it is their mean.
     after = (1.0 if len(since) < 3 else math.pi / 2) / len(since)
     error = noise * math.sqrt(math.pi / 2 / len(earlier) + after)

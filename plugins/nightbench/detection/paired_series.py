@@ -8,21 +8,11 @@ machine.
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from statistics import median
 
 from nightbench.core.model import HistoryPoint, PairNight
-
-
-@dataclass(frozen=True)
-class PairedSeries:
-    """The nights of a series that were measured beside a reference build, oldest first."""
-
-    points: Sequence[HistoryPoint]
-    """By their ratio."""
-    machine: Sequence[HistoryPoint]
-    """Of the reference."""
 
 
 def rebased(nights: Iterable[PairNight]) -> dict[str, PairNight]:
@@ -50,22 +40,23 @@ def rebased(nights: Iterable[PairNight]) -> dict[str, PairNight]:
     return found
 
 
-def paired_series(history: Sequence[HistoryPoint], beside: Mapping[str, PairNight]) -> PairedSeries:
-    """Return the nights of a history that were measured beside a reference.
+def paired_series(
+    history: Sequence[HistoryPoint], beside: Mapping[str, PairNight]
+) -> tuple[list[HistoryPoint], list[HistoryPoint]]:
+    """Return the nights that were measured next to a reference: by their ratio, and the reference.
 
     Args:
         history: good nights, oldest first, tonight last.
-        beside: run_id -> the night beside its reference, see `rebased`.
+        beside: run_id -> the night with its reference, see `rebased`.
     """
     kept = [(point, beside[point.run_id]) for point in history if point.run_id in beside]
     usual = median([night.level for _, night in kept]) if kept else 1.0
-    return PairedSeries(
-        points=[
-            replace(point, value=night.ratio * usual, n=night.n, spread=night.spread)
-            for point, night in kept
-        ],
-        machine=[
-            replace(point, value=night.level, n=night.n, spread=None, framework_version=None)
-            for point, night in kept
-        ],
-    )
+    by_ratio = [
+        replace(point, value=night.ratio * usual, n=night.n, spread=night.spread)
+        for point, night in kept
+    ]
+    reference = [
+        replace(point, value=night.level, n=night.n, spread=None, framework_version=None)
+        for point, night in kept
+    ]
+    return by_ratio, reference

@@ -72,11 +72,11 @@ def paired_cases(
         if run.run_id not in beside or tonight.throughput is None or tonight.quarantined:
             continue
         past = [p for p in histories[case_id] if p.run_id != run.run_id and p.at < run.started_at]
-        series = paired_series([*past, point_of(run, tonight)], beside)
-        *before, now = series.points
+        by_ratio, machine = paired_series([*past, point_of(run, tonight)], beside)
+        *before, now = by_ratio
         if len(segment(before, now)) < policy.min_history:
             continue
-        *machine_before, machine_now = series.machine
+        *machine_before, machine_now = machine
         detector = ChangeDetector(with_smallest=False)
         judged = detector.judge(machine_before, machine_now, policy)
         if judged.kind in (VerdictKind.REGRESSED, VerdictKind.IMPROVED):
@@ -88,7 +88,7 @@ def paired_cases(
         found[case_id] = PairedCase(
             measured=replace(tonight, throughput=now.value, n=now.n or 0, spread=now.spread),
             history=before,
-            machine=series.machine,
+            machine=machine,
             tonight=beside[run.run_id],
             judged=judged,
         )
