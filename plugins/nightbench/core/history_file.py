@@ -179,7 +179,8 @@ class HistoryFile:
         reader = csv.reader(self._lines(), strict=True)
         begins = 1
         try:
-            header = [name.strip() for name in next(reader, [])]
+            next(reader, None)
+            header = self.columns
             known = [name for name in header if name in model.model_fields]
             self._refuse("missing", lacking(model, header), model)
             self._refuse("unknown", _unknown(model, header), model)

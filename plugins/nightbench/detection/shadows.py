@@ -6,7 +6,6 @@ nights are resampled in blocks (the stationary bootstrap of Politis and Romano, 
 the correlation of neighbouring nights. A shadow is seeded by its name, so it can be made again.
 """
 
-import calendar
 import hashlib
 import itertools
 import math
@@ -91,9 +90,7 @@ class Shadow:
     @property
     def ends(self) -> datetime:
         """Midnight after the month's last day."""
-        return self.begins + timedelta(
-            days=calendar.monthrange(self.month.year, self.month.month)[1]
-        )
+        return (self.begins + timedelta(days=31)).replace(day=1)
 
     def random(self) -> np.random.Generator:
         """Return a generator that is seeded by the name, the same at every call."""

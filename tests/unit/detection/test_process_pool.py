@@ -56,7 +56,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     class Recorded(process_pool._Process):
         def __init__(self) -> None:
             super().__init__()
-            known.append(Path("/proc", str(self._process.pid)))
+            known.append(Path("/proc", str(self.pid)))
 
     monkeypatch.setattr(process_pool, "ALONE_S", 0.0)
     monkeypatch.setattr(process_pool, "processors", lambda: 2)
