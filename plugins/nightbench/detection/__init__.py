@@ -3,6 +3,7 @@
 from nightbench.detection.case_verdicts import (
     judge_cases,
     modes_of_cases,
+    nights_before,
     point_of,
     siblings_of_cases,
 )
