@@ -2,7 +2,8 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date
 
 import numpy as np
@@ -28,24 +29,20 @@ from nightbench.detection.series import Series, series_of
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
+@dataclass(frozen=True)
 class Group:
-    """The rows of a factor.
+    """The rows of a factor."""
 
-    Args:
-        rows: their indices in the matrix.
-        mask: on which nights each of them had the factor.
-        values: their logarithms, NaN where there is no night.
-    """
-
-    def __init__(self, rows: Indices, mask: Mask, values: Floats) -> None:
-        self.rows = rows
-        self.mask = mask
-        self.partial = np.flatnonzero((np.isfinite(values) & ~mask).any(axis=1))
-        """Places in `rows` of those that had the factor on some of their nights only."""
-        self.prior: Floats = np.zeros(mask.shape[1])
-        """What new versions or new hardware add to the log odds of each night."""
-        self.repeats: tuple[Floats, Floats] = self.prior, self.prior
-        """Of each night, median scatter within it, relative to usual, and median count."""
+    rows: Indices
+    """Their indices in the matrix."""
+    mask: Mask
+    """On which nights each of them had the factor."""
+    partial: Indices
+    """Places in `rows` of those that had the factor on some of their nights only."""
+    prior: Floats
+    """What new versions or new hardware add to the log odds of each night."""
+    repeats: tuple[Floats, Floats]
+    """Of each night, median scatter within it, relative to usual, and median count."""
 
 
 class NightMatrix:
@@ -80,11 +77,15 @@ class NightMatrix:
             at = np.array(list(masked))
             if (~self.is_control[at]).sum() >= SMALLEST_GROUP:
                 mask = np.stack(list(masked.values()))
-                group = self.groups[factor] = Group(at, mask, self.values[at])
-                group.prior = prior + self._new_states(factor, group)
-                group.repeats = (
-                    column_median(np.where(mask, within[at], np.nan)),
-                    column_median(np.where(mask, count[at], np.nan)),
+                self.groups[factor] = Group(
+                    at,
+                    mask,
+                    np.flatnonzero((np.isfinite(self.values[at]) & ~mask).any(axis=1)),
+                    prior + self._new_states(factor, at, mask),
+                    (
+                        column_median(np.where(mask, within[at], np.nan)),
+                        column_median(np.where(mask, count[at], np.nan)),
+                    ),
                 )
         self._medians: dict[tuple[int, int], tuple[Floats, Indices]] = {}
 
@@ -185,9 +186,9 @@ class NightMatrix:
                     self._names.append(text)
             states[i, columns] = [codes[text] for text in texts]
 
-    def _new_states(self, factor: Factor, group: Group) -> Floats:
+    def _new_states(self, factor: Factor, rows: Indices, mask: Mask) -> Floats:
         states = self._versions if factor.kind is FactorKind.LINE else self._nodes
-        known = np.where(group.mask, states[group.rows], 0)
+        known = np.where(mask, states[rows], 0)
         codes = [commonest(known[:, k]) for k in range(len(self.dates))]
         return new_state_odds([self._names[code] for code in codes])
 
@@ -196,20 +197,13 @@ def _factors(
     row: NightRow, columns: Sequence[int], nights: Sequence[HistoryPoint], total: int
 ) -> dict[Factor, Mask]:
     """Return on which nights a row had each factor; its nodes are factors, too."""
-    always: Mask = np.zeros(total, dtype=bool)
-    always[list(columns)] = True
-    found: dict[Factor, Mask] = dict.fromkeys(row.factors, always)
-
-    def nodes(names: Collection[str]) -> list[Factor]:
-        return [Factor(FactorKind.NODE, name) for name in names]
-
-    usual = nodes(row.usual_nodes)
-    found |= {node: always.copy() for node in usual}
-    if row.nodes:
-        for k, point in zip(columns, nights, strict=True):
-            if point.run_id in row.nodes:
-                for node in usual:
-                    found[node][k] = False
-                for node in nodes(row.nodes[point.run_id]):
-                    found.setdefault(node, np.zeros(total, dtype=bool))[k] = True
-    return {factor: mask for factor, mask in found.items() if mask.any()}
+    places: dict[str, list[int]] = defaultdict(list)
+    for column, point in zip(columns, nights, strict=True):
+        for node in row.on(point.run_id):
+            places[node].append(column)
+    found: dict[Factor, Sequence[int]] = dict.fromkeys(row.factors, columns)
+    found |= {Factor(FactorKind.NODE, node): on for node, on in places.items()}
+    masks: dict[Factor, Mask] = {factor: np.zeros(total, dtype=bool) for factor in found}
+    for factor, mask in masks.items():
+        mask[found[factor]] = True
+    return masks if columns else {}

@@ -8,6 +8,7 @@ may have none.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import pickle
@@ -62,8 +63,8 @@ def spread(
     for place, size in enumerate(sizes):
         spent = time.monotonic() - begun
         if processes > 1 and spent > ALONE_S and spent * (whole - done) > ALONE_S * done:
-            tasks = _tasks(rest, sizes[place:], math.ceil(whole / processes / TASKS))
-            yield from _in_processes(call, tasks, processes)
+            together = math.ceil((len(sizes) - place) / processes / TASKS)
+            yield from _in_processes(call, rest, together, processes)
             return
         yield call(next(rest))
         done += size
@@ -149,22 +150,10 @@ def _inherited_as_blocked(number: signal.Signals) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _tasks(items: Iterable[Item], sizes: Sequence[int], least: int) -> Iterator[list[Item]]:
-    """Yield items together that are so much work."""
-    task, work = list[Item](), 0
-    for item, size in zip(items, sizes, strict=True):
-        task.append(item)
-        work += size
-        if work >= least:
-            yield task
-            task, work = [], 0
-    if task:
-        yield task
-
-
 def _in_processes(
-    call: Callable[[Item], Result], tasks: Iterable[list[Item]], processes: int
+    call: Callable[[Item], Result], items: Iterator[Item], together: int, processes: int
 ) -> Iterator[Result]:
+    """Yield `call` of each item; a task has so many items `together`."""
     started, free = list[_Process](), SimpleQueue[_Process]()
 
     def answer(task: list[Item]) -> list[Result]:
@@ -180,7 +169,7 @@ def _in_processes(
             started.append(_Process())
             free.put(started[-1])
         asked = deque[Future[list[Result]]]()
-        for task in tasks:
+        while task := list(itertools.islice(items, together)):
             asked.append(threads.submit(answer, task))
             if len(asked) > 2 * processes:
                 yield from asked.popleft().result()
