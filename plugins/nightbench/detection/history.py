@@ -111,10 +111,12 @@ def judge_history(
     usable = [i for i, night in enumerate(nights) if not math.isnan(night.value)]
     points = [nights[i] for i in usable]
     fingerprints = [point.fingerprint_id for point in points]
-    series = series_of(points, lower_is_better=lower_is_better)
     groups = _groups(fingerprints)
     last = max(groups, key=lambda group: group[-1:])
     since = 0
+
+    def series_at(members: Sequence[int]) -> Series:
+        return series_of([points[i] for i in members], lower_is_better=lower_is_better)
 
     def reported(change: Change, members: Sequence[int]) -> HistoryChange:
         own = [points[i] for i in members]
@@ -123,17 +125,17 @@ def judge_history(
     def step_at(start: int, group: Sequence[int]) -> HistoryChange | None:
         before = next(other for other in groups if start - 1 in other)
         joined = [*(i for i in before if i < start), *group]
-        step = _step_at_boundary(series, fingerprints, joined, start)
+        step = _step_at_boundary(series_at(joined), fingerprints, joined, start)
         return reported(step, joined) if step and step.may_reach(min_change) else None
 
     found: list[HistoryChange] = []
     for group in groups:
-        changes = find_changes(series.take(group), min_change)
+        changes = find_changes(series_at(group), min_change)
         found += [reported(change, group) for change in changes]
         if group is last:
             since = max([0, *(change.first for change in changes)])
     found.sort(key=lambda each: each.index)
-    present = series.take(last)
+    present = series_at(last)
     drift = drift_of(present) or (drift_of(present, since) if since else None)
     if drift and lower_is_better:
         drift = drift.inverted()
@@ -211,7 +213,7 @@ def _step_at_boundary(
         oldest = max(0, joined[night] + 1 - LOOK_BACK)
         if start >= oldest:
             odds[first] = new_state_odds(fingerprints[oldest : joined[night] + 1])[start - oldest]
-        for change in changes_of_last_night(series.take(joined[: night + 1]), known=odds):
+        for change in changes_of_last_night(series.part(0, night + 1), known=odds):
             if earliest <= change.first <= first:
                 return change
     return None

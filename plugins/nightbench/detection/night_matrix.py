@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -57,9 +57,13 @@ class NightMatrix:
         shape = len(rows), len(self.dates)
         self.values, within, count = (np.full(shape, np.nan) for _ in range(3))
         self._versions, self._nodes = (np.zeros(shape, dtype=np.int64) for _ in range(2))
-        self._names: list[str | None] = [None]
         masks: dict[Factor, dict[int, Mask]] = defaultdict(dict)
-        codes: dict[str | None, int] = {None: 0, "": 0}
+        codes: dict[str | None, int] = {None: 0}
+
+        def coded(texts: Iterable[str | None]) -> list[int]:
+            """Return versions or fingerprints as numbers, 0 where unknown."""
+            return [codes.setdefault(text or None, len(codes)) for text in texts]
+
         for i, row in enumerate(rows):
             nights = [point for point in points[i] if point.at in column]
             columns = [column[point.at] for point in nights]
@@ -67,9 +71,11 @@ class NightMatrix:
             self.values[i, columns] = series.level
             within[i, columns] = series.within / (known_median(series.within) or math.nan)
             count[i, columns] = series.count
-            self._fill_states(i, columns, nights, codes)
+            self._versions[i, columns] = coded(point.framework_version for point in nights)
+            self._nodes[i, columns] = coded(point.fingerprint_id for point in nights)
             for factor, on in _factors(row, columns, nights, shape[1]).items():
                 masks[factor][i] = on
+        self._names = list(codes)
         self.is_control = np.array([row.is_control for row in rows], dtype=bool)
         self.noise = row_noise(self.values)
         self.groups: dict[Factor, Group] = {}
@@ -167,24 +173,6 @@ class NightMatrix:
             self._medians[window] = nan_median(self.values[:, start:stop], axis=1)
         middle, count = self._medians[window]
         return middle[rows], count[rows]
-
-    def _fill_states(
-        self,
-        i: int,
-        columns: Sequence[int],
-        nights: Sequence[HistoryPoint],
-        codes: dict[str | None, int],
-    ) -> None:
-        """Fill a row's versions and fingerprints as numbers, 0 where unknown."""
-        for states, texts in (
-            (self._versions, [point.framework_version for point in nights]),
-            (self._nodes, [point.fingerprint_id for point in nights]),
-        ):
-            for text in dict.fromkeys(texts):
-                if text not in codes:
-                    codes[text] = len(self._names)
-                    self._names.append(text)
-            states[i, columns] = [codes[text] for text in texts]
 
     def _new_states(self, factor: Factor, rows: Indices, mask: Mask) -> Floats:
         states = self._versions if factor.kind is FactorKind.LINE else self._nodes

@@ -36,11 +36,6 @@ class Series:
         cut = slice(start, stop)
         return Series(self.day[cut], self.level[cut], self.within[cut], self.count[cut])
 
-    def take(self, nights: Sequence[int]) -> Series:
-        """Return the nights of these indices, in their order."""
-        chosen = np.asarray(nights, dtype=int)
-        return Series(self.day[chosen], self.level[chosen], self.within[chosen], self.count[chosen])
-
 
 def series_of(points: Sequence[HistoryPoint], *, lower_is_better: bool = False) -> Series:
     """Return points of a history as a series; all values must be positive and finite.
