@@ -22,7 +22,7 @@ from tests.sql.conftest import Database, Rows, connection, rows, server, shared_
 from tests.sql.conftest import warehouse as warehouse
 
 from nightbench.core.model import HistoryPoint, VerdictKind
-from nightbench.detection.paired_series import paired_series, rebased
+from nightbench.night.paired_night import paired_series, rebased
 from nightbench.warehouse import Warehouse, connect
 
 __all__ = ["connection", "rows", "server", "shared_database", "template"]
@@ -94,7 +94,7 @@ def series_of(
         cluster, now = nights.cluster.name, nights.at(nights.count)
         raw = known.history(case_id, cluster)
         pairs = known.night_pairs(cluster, [case_id], "", now)[case_id]
-    return list(raw), list(paired_series(raw, rebased(pairs)).points)
+    return list(raw), paired_series(raw, rebased(pairs))[0]
 
 
 def spread_of(points: Sequence[HistoryPoint]) -> float:

@@ -25,7 +25,7 @@ from nightbench.core.model import (
     VerdictKind,
 )
 from nightbench.detection import ChangeDetector
-from nightbench.detection.paired_series import paired_series, rebased
+from nightbench.night.paired_night import paired_series, rebased
 
 START = datetime(2026, 1, 1, 1, tzinfo=UTC)
 FALLS = (0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.07, 0.10, 0.15, 0.20, 0.30)
@@ -65,7 +65,7 @@ class Machine:
             assert pair.medians is not None
             usual = pair.medians[1]
             beside.append(PairNight(name, REFERENCE.build_id, pair.ratio, pair.spread, n, usual))
-        return raw, list(paired_series(raw, rebased(beside[::-1])).points)
+        return raw, paired_series(raw, rebased(beside[::-1]))[0]
 
 
 def is_told(points: list[HistoryPoint]) -> bool:

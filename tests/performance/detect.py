@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
+from nightbench.core.detect_file import read_nights
 from nightbench.core.history_file import HistoryFile
-from nightbench.detection.observations import read_observations
 
 FIRST = 1_609_466_400
 """2021-01-01 02:00 UTC."""
@@ -60,7 +60,7 @@ def main(words: list[str]) -> int:
         path = Path(folder) / "histories.csv"
         write_histories(path, asked.series, asked.nights)
         start = time.perf_counter()
-        read_observations(HistoryFile(path))
+        read_nights(HistoryFile(path))
         reading = time.perf_counter() - start
         start = time.perf_counter()
         command = [str(Path(sys.executable).with_name("nightbench")), "detect", str(path), "--json"]

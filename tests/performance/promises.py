@@ -21,7 +21,6 @@ from nightbench.detection.changes import changes_of_last_night
 from nightbench.detection.grading import wilson
 from nightbench.detection.history import HistoryReport, judge_history
 from nightbench.detection.modes import modes_of
-from nightbench.detection.observations import Observation
 from nightbench.detection.robust import Floats
 from nightbench.detection.series import series_from, series_of
 from nightbench.detection.siblings import siblings_of
@@ -34,7 +33,8 @@ REPEATS = 7
 
 def report(logs: Floats) -> HistoryReport:
     """Return what `nightbench detect` says of a history of logarithms."""
-    nights = [Observation(DAY * (20_000 + k), float(v)) for k, v in enumerate(np.exp(logs))]
+    first = datetime.fromtimestamp(20_000 * DAY, UTC)
+    nights = [HistoryPoint(first + timedelta(days=k), float(v)) for k, v in enumerate(np.exp(logs))]
     return judge_history("series", nights)
 
 

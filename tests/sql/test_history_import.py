@@ -9,7 +9,7 @@ import pytest
 from nightbench.core.errors import UserError
 from nightbench.core.history_file import HistoryFile
 from nightbench.core.model import RunKind
-from nightbench.warehouse.history_import import COLUMNS, read_history
+from nightbench.warehouse.history_import import MedianRow, read_history
 
 HEADER = "at,cluster,workload,framework,strategy,throughput,unit"
 GOOD = "2026-02-01T01:00:00Z,local,resnet50_v1.5,pytorch,single,18.5,images"
@@ -136,4 +136,4 @@ def test_the_analysts_page_documents_every_column():
     from nightbench.warehouse.statements import SQL
 
     page = (SQL.parent / "docs" / "warehouse.md").read_text()
-    assert [name for name in COLUMNS if f"`{name}`" not in page] == []
+    assert [name for name in MedianRow.model_fields if f"`{name}`" not in page] == []

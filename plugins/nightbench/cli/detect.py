@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json as jsonlib
 import math
@@ -10,7 +11,6 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -23,14 +23,17 @@ from nightbench.cli import common
 from nightbench.cli.common import out, say
 from nightbench.core.errors import UserError
 from nightbench.core.history_file import HistoryFile, lacking, shown
+from nightbench.core.model import HistoryPoint
 
 if TYPE_CHECKING:
     from nightbench.detection.history import History, HistoryChange, HistoryReport
-    from nightbench.detection.observations import Observation
 
 app = typer.Typer()
 
 STANDARD_INPUT = Path("/dev/stdin")
+
+FOLLOWED = 256
+"""Series of a stream that are followed at once; another one is judged from its start again."""
 
 
 @app.command()
@@ -102,21 +105,21 @@ def _share(text: str) -> float:
 
 def _read_histories(path: Path) -> list[History]:
     """Return the series of a file for `nightbench detect` or for `nightbench import`."""
-    from nightbench.detection import observations
+    from nightbench.core.detect_file import NightRow, read_nights
 
     file = HistoryFile(STANDARD_INPUT if str(path) == "-" else path)
-    if lacking(observations.COLUMNS, file.columns):
+    if lacking(NightRow, file.columns):
         # Costs the import of the warehouse's driver, which files of this command do not need.
         from nightbench.alerts.backtest import pasts_in
         from nightbench.warehouse.history_import import is_import_file
 
         if is_import_file(file):
             return [
-                (f"{case_id} on {cluster}", observations.observations_of(past.points))
+                (f"{case_id} on {cluster}", past.points)
                 for past in pasts_in(file)
                 for case_id, cluster in [past.series]
             ]
-    return list(observations.read_observations(file).items())
+    return list(read_nights(file).items())
 
 
 def answer_stream(source: TextIO, sink: TextIO) -> None:
@@ -128,10 +131,10 @@ def answer_stream(source: TextIO, sink: TextIO) -> None:
     Raises:
         UserError: a line is malformed.
     """
-    from nightbench.detection.followers import Followers
+    from nightbench.detection.followers import Follower
     from nightbench.detection.series import series_from
 
-    followers = Followers()
+    follower_of = functools.lru_cache(FOLLOWED)(lambda _: Follower())
     for number, line in enumerate(source, start=1):
         if number == 1:
             # A byte order mark, which some editors and shells write.
@@ -140,7 +143,7 @@ def answer_stream(source: TextIO, sink: TextIO) -> None:
             continue
         name, seconds, values, within = _question(number, line)
         series, usable = series_from(seconds, values, within)
-        found = [usable[change.first] for change in followers.extend(name, series)]
+        found = [usable[change.first] for change in follower_of(name).extend(series)]
         sink.write(f"{jsonlib.dumps(found)}\n")
         sink.flush()
 
@@ -157,7 +160,7 @@ def document(report: HistoryReport) -> dict[str, Any]:
         "segments": [
             {
                 "t": _iso(segment.first),
-                "fingerprint": segment.first.fingerprint,
+                "fingerprint": segment.first.fingerprint_id,
                 "step": _change_document(segment.step) if segment.step else None,
             }
             for segment in report.segments
@@ -187,14 +190,18 @@ def _change_document(found: HistoryChange) -> dict[str, Any]:
         plain
         | control
         | {
-            name: {"t": _iso(night), "value": night.value, "fingerprint": night.fingerprint}
+            name: {"t": _iso(night), "value": night.value, "fingerprint": night.fingerprint_id}
             for name, night in ((name, getattr(found, name)) for name in sorted(nights))
         }
     )
 
 
-def _iso(night: Observation) -> str:
-    return datetime.fromtimestamp(night.seconds, UTC).isoformat()
+def _iso(night: HistoryPoint) -> str:
+    return night.at.isoformat()
+
+
+def _day(night: HistoryPoint) -> str:
+    return f"{night.at:%Y-%m-%d}"
 
 
 def print_documents(reports: Iterable[HistoryReport]) -> None:
@@ -244,23 +251,23 @@ def _print_indented(line: str) -> None:
 def _explanations(report: HistoryReport) -> Iterator[str]:
     for found in report.changes:
         yield (
-            f"{found.kind} on {found.first_bad.day} (last good {found.last_good.day}): "
+            f"{found.kind} on {_day(found.first_bad)} (last good {_day(found.last_good)}): "
             f"{found.sentence}"
         )
     for segment in report.segments:
         first, step = segment.first, segment.step
         began = f"; it began with a step: {step.sentence}" if step else ""
-        yield f"judged anew from {first.day}: fingerprint {first.fingerprint}{began}"
+        yield f"judged anew from {_day(first)}: fingerprint {first.fingerprint_id}{began}"
     if report.drift and report.drift_since:
         yield (
             f"drifts by {report.drift.change:+.1%} (± {2 * report.drift.error:.1%}) since "
-            f"{report.drift_since.day}, over its last {report.drift.nights} nights"
+            f"{_day(report.drift_since)}, over its last {report.drift.nights} nights"
         )
 
 
 def _question(number: int, line: str) -> tuple[str, list[float], list[Any], list[Any]]:
     """Return id, times, values and the repeats' sigma of one line of a stream."""
-    from nightbench.detection.observations import EARLIEST, LATEST
+    from nightbench.core.detect_file import EARLIEST, LATEST
 
     place = f"standard input:{number}"
     try:

@@ -1,19 +1,24 @@
 """One reader of history files: CSV with a header, or one JSON object a line.
 
-`nightbench detect` and `nightbench import` hand in their columns. All that is wrong with a file is
-collected and told at once, each problem with file, line, column, what was found and what was
-expected.
+Each format is a model of its rows, whose fields are the columns. The reader collects all that is
+wrong with a file and reports it at once: file, line, column, the value found, what was expected.
 """
 
 import csv
 import io
 import json
-import math
-import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+)
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import SLUG
@@ -21,58 +26,63 @@ from nightbench.core.printable import escaped, has_control_characters
 
 SHOWN_PROBLEMS = 50
 
-_SEEN = 1000
-"""Cells of a column whose values are remembered."""
-
-_NOTHING = frozenset({"nan", "null", "none", "na", "n/a"})
-"""What tables write where they have no value, besides NaN."""
+_NOTHING = frozenset({"", "nan", "null", "none", "na", "n/a"})
+"""Cells without a value, besides NaN."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of a format."""
+class FileRow(BaseModel):
+    """A row of a format; the description of a field says what its cells hold.
 
-    parse: Callable[[Any], Any]
-    """Value of a cell, which is text or a number; raises ValueError where it is none."""
-    expected: str
-    """What a cell holds, for messages."""
-    is_required: bool = False
-    """The file has to have the column."""
-    may_be_empty: bool = False
-    """A required column's cell may be empty."""
+    A field without a default is a required column. A file may have more columns, unless the model
+    forbids them.
+    """
 
-    def value_of(self, cell: Any) -> Any:
-        """Return the value of a cell; None for an empty one.
+    model_config = ConfigDict(coerce_numbers_to_str=True, str_strip_whitespace=True)
 
-        Raises:
-            ValueError, OverflowError: it holds something else than expected.
-        """
-        may_lack = self.may_be_empty or not self.is_required
-        if isinstance(cell, str):
-            cell = cell.strip()
-            if cell and not (may_lack and cell.lower() in _NOTHING):
-                return self.parse(cell)
-        elif cell is not None and not (may_lack and cell != cell):
-            if isinstance(cell, bool) or not isinstance(cell, (int, float)):
-                raise ValueError
-            return self.parse(cell)
-        if may_lack:
-            return None
-        raise ValueError
+    @field_validator("*", mode="before")
+    @classmethod
+    def _cell(cls, cell: Any) -> Any:
+        if isinstance(cell, bool):
+            raise ValueError("pydantic takes a boolean for a number")
+        return cell.strip() if isinstance(cell, str) else cell
 
 
-class Row(NamedTuple):
-    """One row of a file."""
+Row = TypeVar("Row", bound=FileRow)
 
-    line: int
-    values: dict[str, Any]
-    """By column; empty cells are left out."""
+
+def _printable(text: str) -> str:
+    if not text.isprintable() and (has_control_characters(text) or "\n" in text or "\t" in text):
+        raise ValueError("a control character")
+    return text
+
+
+def _name(text: str) -> str:
+    if not SLUG.match(text):
+        raise ValueError("no name")
+    return text
+
+
+Plain = Annotated[str, AfterValidator(_printable)]
+"""Printable text on one line."""
+
+PLAIN = "characters, none of them a control character"
+
+Name = Annotated[
+    str, AfterValidator(_name), Field(description="a name of letters, digits, `.`, `_` and `-`")
+]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, description="a number above 0")]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, description="a number from 0")]
+Whole = Annotated[int, Field(ge=1, lt=2**31, description="a whole number from 1")]
+"""`3.0` is one, as tables write it where other rows have none."""
+
+UNKNOWN: Any = None
+"""Default of a column that may be absent or empty."""
 
 
 class HistoryFile:
-    """Reads one file; `rows` yields its valid rows, `close` raises where anything was wrong.
+    """Reads one file; `rows` yields its valid rows, `close` raises if anything was wrong.
 
-    A file is JSON lines where it is named `*.jsonl` or begins with `{`, else CSV.
+    A file is JSON lines if it is named `*.jsonl` or begins with `{`, else CSV.
     """
 
     def __init__(self, path: Path) -> None:
@@ -113,7 +123,8 @@ class HistoryFile:
     def _names(self) -> tuple[str, ...]:
         if not self._is_json:
             try:
-                return tuple(self._header(csv.reader(self._lines(), strict=True)))
+                header = next(csv.reader(self._lines(), strict=True), [])
+                return tuple(name.strip() for name in header)
             except csv.Error as error:
                 raise UserError(
                     f"{self.path}:1: found what is no CSV ({error}), expected a header"
@@ -127,38 +138,24 @@ class HistoryFile:
                 return tuple(row)
         return ()
 
-    def rows(self, columns: Mapping[str, Column], *, others: bool) -> Iterator[Row]:
-        """The valid rows, in the file's order.
-
-        Columns that the format does not know are left alone with `others`, else refused.
+    def rows(self, model: type[Row]) -> Iterator[tuple[int, Row]]:
+        """Yield line and content of the valid rows, in the file's order.
 
         Raises:
             UserError: the header is not the format's, or there are no rows.
         """
-        rows = self._json_rows if self._is_json else self._csv_rows
-        present = [name for name in columns if self._is_json or name in self.columns]
-        # Most cells of most columns have few values: those seen first are parsed once.
-        plan: list[tuple[str, Column, dict[str, Any]]]
-        plan = [(name, columns[name], {}) for name in present]
-        line = 0
-        for line, cells in rows(columns, present, others):
-            values, is_right = {}, True
-            for (name, column, seen), cell in zip(plan, cells, strict=True):
-                is_text = isinstance(cell, str)
-                value = seen.get(cell, seen) if is_text else seen
-                if value is seen:
-                    try:
-                        value = column.value_of(cell)
-                    except (ValueError, OverflowError):
-                        self.wrong(line, name, cell, column.expected)
-                        is_right = False
-                        continue
-                    if is_text and len(seen) < _SEEN:
-                        seen[cell] = value
-                if value is not None:
-                    values[name] = value
-            if is_right:
-                yield Row(line, values)
+        columns, required, line = model.model_fields, lacking(model, ()), 0
+        for line, cells in self._json_rows(model) if self._is_json else self._csv_rows(model):
+            found = ((name, cells.get(name)) for name in columns)
+            try:
+                row = model.model_validate(
+                    {name: x for name, x in found if name in required or not is_nothing(x)}
+                )
+            except ValidationError as error:
+                for name in dict.fromkeys(str(each["loc"][0]) for each in error.errors()):
+                    self.wrong(line, name, cells.get(name), columns[name].description or "")
+                continue
+            yield line, row
         if line == 0 and not self._problems:
             raise UserError(f"{self.path}: found no rows, expected at least one")
 
@@ -178,60 +175,42 @@ class HistoryFile:
         else:
             self._unlisted += 1
 
-    def _csv_rows(
-        self, columns: Mapping[str, Column], present: Sequence[str], others: bool
-    ) -> Iterator[tuple[int, Sequence[Any]]]:
+    def _csv_rows(self, model: type[FileRow]) -> Iterator[tuple[int, dict[str, Any]]]:
         reader = csv.reader(self._lines(), strict=True)
         begins = 1
         try:
-            header = self._header(reader)
-            self._check(header, columns, others)
-            places = [header.index(name) for name in present]
+            next(reader, None)
+            header = self.columns
+            known = [name for name in header if name in model.model_fields]
+            self._refuse("missing", lacking(model, header), model)
+            self._refuse("unknown", _unknown(model, header), model)
+            self._refuse("named twice", sorted({n for n in known if known.count(n) > 1}), model)
             begins = reader.line_num + 1
             for cells in reader:
                 if len(cells) == len(header):
-                    yield reader.line_num, [cells[place] for place in places]
+                    yield reader.line_num, dict(zip(header, cells, strict=True))
                 elif any(cell.strip() for cell in cells):
-                    self._problem(
-                        reader.line_num,
-                        f"found {len(cells)} cells, expected {len(header)} as in the header",
-                    )
+                    expected = f"{len(header)} as in the header"
+                    self._problem(reader.line_num, f"found {len(cells)} cells, expected {expected}")
                 begins = reader.line_num + 1
         except csv.Error as error:
             self._problem(begins, f"found what is no CSV ({error}), expected one row")
 
-    @staticmethod
-    def _header(reader: Any) -> list[str]:
-        return [name.strip() for name in next(reader, [])]
-
-    def _check(self, header: list[str], columns: Mapping[str, Column], others: bool) -> None:
-        found = {
-            "missing": lacking(columns, header),
-            "unknown": [] if others else [name for name in header if name not in columns],
-            "named twice": sorted({n for n in header if n in columns and header.count(n) > 1}),
-        }
-        for what, names in found.items():
-            if names:
-                self._refuse(1, what, names, columns)
-
-    def _refuse(
-        self, line: int, what: str, names: Iterable[str], columns: Mapping[str, Column]
-    ) -> None:
-        listed = ", ".join(map(repr, names))
+    def _refuse(self, what: str, names: Collection[str], model: type[FileRow]) -> None:
+        if not names:
+            return
         found = escaped(cut(", ".join(self.columns))) or "none"
         if len(self.columns) == 1 and any(mark in self.columns[0] for mark in ";\t"):
             found = f"{found} (columns have commas between them)"
         raise UserError(
-            f"{self.path}:{line}: column {listed} {what}. Found columns: {found}; "
-            f"expected columns: {', '.join(columns)}"
+            f"{self.path}:1: column {', '.join(map(repr, names))} {what}. Found columns: {found}; "
+            f"expected columns: {', '.join(model.model_fields)}"
         )
 
-    def _json_rows(
-        self, columns: Mapping[str, Column], present: Sequence[str], others: bool
-    ) -> Iterator[tuple[int, Sequence[Any]]]:
-        required = lacking(columns, ())
-        if self.columns and lacking(columns, self.columns) == required:
-            self._refuse(1, "missing", required, columns)
+    def _json_rows(self, model: type[FileRow]) -> Iterator[tuple[int, dict[str, Any]]]:
+        required = lacking(model, ())
+        if self.columns and lacking(model, self.columns) == required:
+            self._refuse("missing", required, model)
         for line, content in enumerate(self._lines(), start=1):
             if content.isspace():
                 continue
@@ -247,83 +226,28 @@ class HistoryFile:
                 continue
             if not isinstance(row, dict):
                 self._problem(line, f"found {shown(row)}, expected one JSON object a line")
-            elif unknown := [] if others else sorted(row.keys() - columns.keys()):
+            elif unknown := _unknown(model, row):
                 self._problem(line, f"column {', '.join(map(repr, unknown))} unknown")
             else:
-                yield line, [row.get(name) for name in present]
+                yield line, row
 
 
-def lacking(columns: Mapping[str, Column], found: Collection[str]) -> list[str]:
+def lacking(model: type[FileRow], found: Collection[str]) -> list[str]:
     """Return the required columns that were not found."""
-    return [name for name, each in columns.items() if each.is_required and name not in found]
+    columns = model.model_fields.items()
+    return [name for name, column in columns if column.is_required() and name not in found]
 
 
-def text(expected: str, *, required: bool = False, longest: int = 200) -> Column:
-    """A column of printable text on one line; the same text of several rows is one object."""
-
-    def parse(cell: Any) -> str:
-        value = str(cell)
-        is_plain = value.isprintable() or not (
-            has_control_characters(value) or "\n" in value or "\t" in value
-        )
-        if not is_plain or len(value) > longest:
-            raise ValueError
-        return sys.intern(value)
-
-    plain = f"{expected} of at most {longest} characters, none of them a control character"
-    return Column(parse, plain, required)
+def _unknown(model: type[FileRow], found: Collection[str]) -> list[str]:
+    forbidden = model.model_config.get("extra") == "forbid"
+    return sorted(name for name in found if forbidden and name not in model.model_fields)
 
 
-def slug(*, required: bool = False) -> Column:
-    """A column of names."""
-
-    def parse(cell: Any) -> str:
-        if not SLUG.match(str(cell)):
-            raise ValueError
-        return str(cell)
-
-    return Column(parse, "a name of letters, digits, `.`, `_` and `-`", required)
-
-
-def one_of(values: Iterable[str], *, required: bool = False) -> Column:
-    """A column of some words."""
-    words = tuple(values)
-
-    def parse(cell: Any) -> str:
-        if cell not in words:
-            raise ValueError
-        return str(cell)
-
-    return Column(parse, f"one of {', '.join(words)}", required)
-
-
-def number(
-    smallest: float, *, exclusive: bool = False, required: bool = False, may_be_empty: bool = False
-) -> Column:
-    """A column of finite numbers from `smallest` on, or above it."""
-
-    def parse(cell: Any) -> float:
-        value = float(cell)
-        if not math.isfinite(value) or value < smallest or (exclusive and value == smallest):
-            raise ValueError
-        return value
-
-    expected = f"a number {'above' if exclusive else 'from'} {smallest:g}"
-    if may_be_empty:
-        expected = f"{expected}, or nothing"
-    return Column(parse, expected, required, may_be_empty)
-
-
-def whole(smallest: int) -> Column:
-    """A column of whole numbers; `3.0` is one, as tables write it where other rows have none."""
-
-    def parse(cell: Any) -> int:
-        value = float(cell)
-        if not value.is_integer() or not smallest <= value < 2**31:
-            raise ValueError
-        return int(value)
-
-    return Column(parse, f"a whole number from {smallest}")
+def is_nothing(cell: object) -> bool:
+    """Return whether a cell is empty, or says that there is no value."""
+    if isinstance(cell, str):
+        return cell.strip().lower() in _NOTHING
+    return cell is None or cell != cell
 
 
 def shown(found: object) -> str:

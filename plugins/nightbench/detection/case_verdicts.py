@@ -53,18 +53,13 @@ def judge_cases(
     tonight: dict[str, HistoryPoint] = {}
     case_ids = list(planned)
 
-    def before(case_id: str) -> list[HistoryPoint]:
-        # A run that is judged again must not be its own baseline.
-        history = histories.get(case_id, ())
-        return [p for p in history if p.run_id != run.run_id and p.at < run.started_at]
-
     for case_id in case_ids:
         each = measured.get(case_id)
         lacking = _lacking(each, lacks.get(case_id))
         if each is not None and lacking is None:
             tonight[case_id] = point_of(run, each)
         elif lacking is not None:
-            history = before(case_id)
+            history = nights_before(run, histories.get(case_id, ()))
             verdict = Verdict(
                 case_id,
                 run.cluster,
@@ -81,7 +76,7 @@ def judge_cases(
                 measures.get(case_id, {}),
                 nodes=(placed or {}).get(case_id, {}),
             ),
-            before(case_id),
+            nights_before(run, histories.get(case_id, ())),
             point,
         )
         for case_id, point in tonight.items()
@@ -93,6 +88,11 @@ def judge_cases(
         (replace(verdict, metric=policy.metric), each)
         for verdict, each in (found[case_id] for case_id in case_ids)
     ]
+
+
+def nights_before(run: Run, history: Iterable[HistoryPoint]) -> list[HistoryPoint]:
+    """Return the nights before a run: one that is judged again must not be its own baseline."""
+    return [p for p in history if p.run_id != run.run_id and p.at < run.started_at]
 
 
 def modes_of_cases(

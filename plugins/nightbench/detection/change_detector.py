@@ -135,10 +135,8 @@ class ChangeDetector:
         policy: RegressionPolicy,
     ) -> Judgement:
         tonight, first, last_good = points[-1], points[change.first], points[change.first - 1]
-        figures = [self.controls.get(point.run_id, math.nan) for point in points]
-        control = control_shift(
-            np.log(np.array(figures, dtype=float)), change.first, math.log1p(change.change)
-        )
+        figures = [self.controls.get(point.run_id) for point in points]
+        control = control_shift(figures, change.first, math.log1p(change.change))
         kind = VerdictKind.REGRESSED if change.falls else VerdictKind.IMPROVED
         if policy.judged.lower_is_better:
             change = change.inverted()

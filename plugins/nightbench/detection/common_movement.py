@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nightbench.detection.levels import NOISE_FLOOR
-from nightbench.detection.robust import MAD_TO_SIGMA, Floats, Indices, median
+from nightbench.detection.robust import Floats, Indices, median, noise_of_differences
 
 Mask = NDArray[np.bool_]
 Name = TypeVar("Name")
@@ -232,11 +232,7 @@ def discoveries(log_e: Mapping[Name, float], tests: int, rate: float, nights: in
 
 def row_noise(values: Floats) -> Floats:
     """Standard deviation of each row, from differences of its neighbouring nights."""
-    noise = np.full(len(values), 0.02)
-    for i, row in enumerate(values):
-        known = row[np.isfinite(row)]
-        if len(known) >= 5:
-            noise[i] = MAD_TO_SIGMA * np.median(np.abs(np.diff(known))) / math.sqrt(2)
+    noise = [noise_of_differences(row[np.isfinite(row)]) for row in values]
     return np.maximum(noise, NOISE_FLOOR)
 
 

@@ -5,13 +5,14 @@ node is suspected before the framework. The verdict does not change: this is add
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from nightbench.detection.evidence import REFERENCE
 from nightbench.detection.levels import NOISE_FLOOR
-from nightbench.detection.robust import MAD_TO_SIGMA, Floats, median, noise_of_differences
+from nightbench.detection.robust import median, noise_of_differences, scale
 
 FEWEST_BEFORE, FEWEST_SINCE = 5, 2
 """Fewest nights with a control, before a change and since."""
@@ -61,23 +62,23 @@ class ControlShift:
         return f"the controls of the same nights did not move with it, {size}"
 
 
-def control_shift(control: Floats, first: int, step: float) -> ControlShift | None:
+def control_shift(figures: Sequence[float | None], first: int, step: float) -> ControlShift | None:
     """Return the shift of the control at a change; None where too few nights have a control.
 
     Args:
-        control: logarithm of each night's control figure, oldest first, up to the night of the
-            judgement; NaN where there is none. Higher is better, as for the series.
+        figures: each night's control measurement, oldest first, up to the night of the judgement;
+            None where there is none. Higher is better, as for the series.
         first: the first night at the new level.
         step: the series' change, as a logarithm.
     """
+    control = np.log(np.array(figures, dtype=float))
     earlier, since = control[:first], control[first:]
     earlier = earlier[np.isfinite(earlier)][-REFERENCE:]
     since = since[np.isfinite(since)]
     if len(earlier) < FEWEST_BEFORE or len(since) < FEWEST_SINCE:
         return None
     level = median(earlier)
-    spread = MAD_TO_SIGMA * median(np.abs(earlier - level))
-    noise = max(spread, noise_of_differences(earlier), NOISE_FLOOR)
+    noise = max(scale(earlier), noise_of_differences(earlier), NOISE_FLOOR)
     # A median's variance is pi / 2 of the mean's; of two nights it is their mean.
     after = (1.0 if len(since) < 3 else math.pi / 2) / len(since)
     error = noise * math.sqrt(math.pi / 2 / len(earlier) + after)

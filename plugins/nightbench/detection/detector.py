@@ -130,8 +130,8 @@ def release_odds(points: Sequence[HistoryPoint]) -> Floats:
 
 def new_state_odds(states: Sequence[str | None]) -> Floats:
     """Return the same for any state of the nights; None is an unknown state."""
-    known = [bool(one and other) for one, other in pairwise(states)]
-    moved = [is_known and a != b for is_known, (a, b) in zip(known, pairwise(states), strict=True)]
-    rate = (sum(moved) + 1) / (sum(known) + 1)
+    moved = [differ(one, other) for one, other in pairwise(states)]
+    known = sum(bool(one and other) for one, other in pairwise(states))
+    rate = (sum(moved) + 1) / (known + 1)
     new = np.array([False, *moved][: len(states)])
     return np.where(new, max(0.0, math.log(SHARE / rate)), 0.0)

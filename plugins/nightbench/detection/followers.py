@@ -1,7 +1,6 @@
 """Follows series night by night and keeps the changes that were detected."""
 
 import math
-from collections import OrderedDict
 from dataclasses import replace
 
 import numpy as np
@@ -147,22 +146,6 @@ class Follower:
                 self.changes[i] = self._detected[i]
             self.changes.append(change)
             self._detected.append(change)
-
-
-class Followers:
-    """Cache of followers by series name; the least recently used one is dropped."""
-
-    def __init__(self, most: int = 256) -> None:
-        self._most = most
-        self._by_name: OrderedDict[str, Follower] = OrderedDict()
-
-    def extend(self, name: str, series: Series) -> list[Change]:
-        """See `Follower.extend`."""
-        follower = self._by_name.setdefault(name, Follower())
-        self._by_name.move_to_end(name)
-        while len(self._by_name) > self._most:
-            self._by_name.popitem(last=False)
-        return follower.extend(series)
 
 
 def find_changes(series: Series, min_change: float = 0.0) -> list[Change]:

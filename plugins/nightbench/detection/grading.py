@@ -6,14 +6,13 @@ detected on that night has a delay of 0.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
+from nightbench.core.model import RegressionPolicy, VerdictKind
 from nightbench.detection.detector import Detector, Judgement
-from nightbench.detection.shadows import Fall, QuietCopy
+from nightbench.detection.shadows import ShadowSeries
 
 WATCHED = 14
 """Nights within which a planted fall must be detected."""
@@ -72,18 +71,14 @@ class ShadowVerdict:
 
 
 def judge_fall(
-    fall: Fall,
-    real: Sequence[HistoryPoint],
-    night: int,
-    policy: RegressionPolicy,
-    detector: Detector,
+    fall: ShadowSeries, night: int, policy: RegressionPolicy, detector: Detector
 ) -> ShadowVerdict:
     """Judge one night of a planted fall, knowing nothing of later ones.
 
-    `real` is the same series as it was measured; `night` counts from the first slow one, and no
-    earlier one was detected.
+    `night` counts from the first slow one, and no earlier one was detected.
     """
     index = fall.first + night
+    real = [*fall.points[: fall.first], *fall.nights]
     judgement = detector.judge(fall.points[:index], fall.points[index], policy)
     detected = (
         judgement.kind is VerdictKind.REGRESSED
@@ -99,11 +94,11 @@ def judge_fall(
         moved = plain.kind in (VerdictKind.REGRESSED, VerdictKind.IMPROVED)
         if moved and plain.since and plain.since >= real[max(0, fall.first - APART)].at:
             outcome = TrialOutcome.SPOILED
-    return _verdict(night, real[index], judgement, outcome)
+    return _verdict(fall, night, judgement, outcome)
 
 
 def judge_quiet(
-    copy: QuietCopy,
+    copy: ShadowSeries,
     night: int,
     policy: RegressionPolicy,
     detector: Detector,
@@ -113,28 +108,24 @@ def judge_quiet(
 
     `regressed_at` is the latest earlier night of the copy that was `regressed`.
     """
-    index = copy.lead + night
+    index = copy.first + night
     judgement = detector.judge(copy.points[:index], copy.points[index], policy)
     outcome = None
     if judgement.kind is VerdictKind.REGRESSED:
-        if night == 0 and _was_regressed(copy, policy, detector):
-            regressed_at = copy.points[index - 1].at
-        at = copy.points[index].at
+        before, at = copy.points[index - 1], copy.points[index].at
+        if night == 0:
+            # A copy that was regressed before its first counted night raises no alarm.
+            earlier = detector.judge(copy.points[: index - 1], before, policy)
+            regressed_at = before.at if earlier.kind is VerdictKind.REGRESSED else regressed_at
         if regressed_at is None or at - regressed_at > timedelta(days=APART):
             outcome = TrialOutcome.ALARM
-    return _verdict(night, copy.nights[night], judgement, outcome)
-
-
-def _was_regressed(copy: QuietCopy, policy: RegressionPolicy, detector: Detector) -> bool:
-    """Return whether the copy was regressed before its first counted night: then it is no alarm."""
-    before = copy.lead - 1
-    judgement = detector.judge(copy.points[:before], copy.points[before], policy)
-    return judgement.kind is VerdictKind.REGRESSED
+    return _verdict(copy, night, judgement, outcome)
 
 
 def _verdict(
-    night: int, real: HistoryPoint, judgement: Judgement, outcome: TrialOutcome | None
+    copy: ShadowSeries, night: int, judgement: Judgement, outcome: TrialOutcome | None
 ) -> ShadowVerdict:
+    real = copy.nights[night]
     return ShadowVerdict(
         night, real.at, real.run_id, judgement.kind, judgement.change, judgement.since, outcome
     )

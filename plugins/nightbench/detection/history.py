@@ -7,18 +7,18 @@ from functools import partial
 
 import numpy as np
 
+from nightbench.core.model import HistoryPoint
 from nightbench.detection.change_detector import change_evidence
 from nightbench.detection.changes import FEWEST, LOOK_BACK, TAIL, Change, changes_of_last_night
 from nightbench.detection.control_shift import ControlShift, control_shift
 from nightbench.detection.detector import APART, new_state_odds
 from nightbench.detection.drift import Drift, drift_of
 from nightbench.detection.followers import find_changes
-from nightbench.detection.observations import Observation
 from nightbench.detection.power import smallest_slowdown
 from nightbench.detection.process_pool import spread
-from nightbench.detection.series import Series, repeat_sigma
+from nightbench.detection.series import Series, series_of
 
-History = tuple[str, Sequence[Observation]]
+History = tuple[str, Sequence[HistoryPoint]]
 """Name and nights of a series."""
 
 ENOUGH = 10
@@ -33,11 +33,11 @@ class HistoryChange:
     """regressed or improved."""
     index: int
     """Of the first night at the new level, among all nights of the series."""
-    first_bad: Observation
+    first_bad: HistoryPoint
     """First night at the new level, also of an improvement."""
-    last_good: Observation
+    last_good: HistoryPoint
     """Last measured night at the old one."""
-    detected: Observation
+    detected: HistoryPoint
     """Night with which it was detected."""
     change: float
     low: float
@@ -53,7 +53,7 @@ class HistoryChange:
 class Segment:
     """A stretch of nights that begins with another fingerprint and is judged separately."""
 
-    first: Observation
+    first: HistoryPoint
     step: HistoryChange | None
     """The step of the level at its beginning, where one is detected. It is no change of the
     series, since it may be intended."""
@@ -76,7 +76,7 @@ class HistoryReport:
     segments: tuple[Segment, ...]
     """Those after the first."""
     drift: Drift | None
-    drift_since: Observation | None
+    drift_since: HistoryPoint | None
     """First night of the drift."""
     smallest_slowdown: float | None
 
@@ -94,46 +94,49 @@ def judge_histories(
 
 
 def judge_history(
-    name: str, nights: Sequence[Observation], lower_is_better: bool = False, min_change: float = 0.0
+    name: str,
+    nights: Sequence[HistoryPoint],
+    lower_is_better: bool = False,
+    min_change: float = 0.0,
 ) -> HistoryReport:
     """Judge a history night by night, as if each night had been judged when it was measured.
 
     Args:
         name: of the series.
-        nights: oldest first; nights without a value are missing ones.
+        nights: oldest first; nights with the value NaN are missing ones.
         lower_is_better: for times and sizes: a rise is the regression.
         min_change: smallest relative change that is reported.
     """
-    usable = [i for i, night in enumerate(nights) if night.value is not None]
-    groups = _groups([nights[i].fingerprint for i in usable])
-    series = _series([nights[i] for i in usable], lower_is_better)
-    found: list[HistoryChange] = []
-    segments: list[Segment] = []
+    nights = _with_work_in_fingerprint(nights)
+    usable = [i for i, night in enumerate(nights) if not math.isnan(night.value)]
+    points = [nights[i] for i in usable]
+    fingerprints = [point.fingerprint_id for point in points]
+    groups = _groups(fingerprints)
+    last = max(groups, key=lambda group: group[-1:])
     since = 0
 
-    def reported(change: Change, members: Sequence[int]) -> HistoryChange:
-        own = [usable[i] for i in members]
-        control = _control(nights, own[: change.detected + 1], change)
-        return _history_change(change, nights, own, lower_is_better, control)
+    def series_at(members: Sequence[int]) -> Series:
+        return series_of([points[i] for i in members], lower_is_better=lower_is_better)
 
-    for number, group in enumerate(groups):
-        changes = find_changes(series.take(group), min_change)
-        found += (reported(change, group) for change in changes)
-        if number:
-            before = next(other for other in groups if group[0] - 1 in other)
-            joined = [*(i for i in before if i < group[0]), *group]
-            boundary_step = _step_at_boundary(
-                series, [nights[i].fingerprint for i in usable], joined, group[0]
-            )
-            step = None
-            if boundary_step is not None and boundary_step.may_reach(min_change):
-                step = reported(boundary_step, joined)
-            segments.append(Segment(nights[usable[group[0]]], step))
-        if not group or group[-1] == len(usable) - 1:
+    def reported(change: Change, members: Sequence[int]) -> HistoryChange:
+        own = [points[i] for i in members]
+        return _history_change(change, own, usable[members[change.first]], lower_is_better)
+
+    def step_at(start: int, group: Sequence[int]) -> HistoryChange | None:
+        before = next(other for other in groups if start - 1 in other)
+        joined = [*(i for i in before if i < start), *group]
+        step = _step_at_boundary(series_at(joined), fingerprints, joined, start)
+        return reported(step, joined) if step and step.may_reach(min_change) else None
+
+    found: list[HistoryChange] = []
+    for group in groups:
+        changes = find_changes(series_at(group), min_change)
+        found += [reported(change, group) for change in changes]
+        if group is last:
             since = max([0, *(change.first for change in changes)])
-            last, members = series.take(group), group
     found.sort(key=lambda each: each.index)
-    drift = drift_of(last) or (drift_of(last, since) if since else None)
+    present = series_at(last)
+    drift = drift_of(present) or (drift_of(present, since) if since else None)
     if drift and lower_is_better:
         drift = drift.inverted()
     return HistoryReport(
@@ -141,12 +144,12 @@ def judge_history(
         nights=len(nights),
         missing=len(nights) - len(usable),
         absent=_absent(nights),
-        status=_status(found, drift, len(last), nights, usable),
+        status=_status(found, drift, len(present), len(nights)),
         changes=tuple(found),
-        segments=tuple(segments),
+        segments=tuple(Segment(points[own[0]], step_at(own[0], own)) for own in groups[1:]),
         drift=drift,
-        drift_since=nights[usable[members[drift.first]]] if drift else None,
-        smallest_slowdown=smallest_slowdown(last, min_change),
+        drift_since=points[last[drift.first]] if drift else None,
+        smallest_slowdown=smallest_slowdown(present, min_change),
     )
 
 
@@ -154,48 +157,41 @@ def _judge_named(history: History, lower_is_better: bool, min_change: float) -> 
     return judge_history(*history, lower_is_better, min_change)
 
 
-def _series(nights: Sequence[Observation], lower_is_better: bool) -> Series:
-    """Return the nights as a series, inverted where lower is better: a fall is the regression."""
-    sign = -1.0 if lower_is_better else 1.0
-    return Series(
-        np.array([night.seconds / 86400 for night in nights], dtype=float),
-        sign * np.log(np.array([night.value for night in nights], dtype=float)),
-        np.array([repeat_sigma(night.spread, night.n) for night in nights], dtype=float),
-        np.array([math.nan if night.n is None else night.n for night in nights], dtype=float),
-    )
+def _with_work_in_fingerprint(nights: Sequence[HistoryPoint]) -> Sequence[HistoryPoint]:
+    """Return the nights; of several works, each work has a fingerprint of its own."""
+    if len({night.definition_digest for night in nights} - {None}) < 2:
+        return nights
+    texts = [(night.fingerprint_id, night.definition_digest) for night in nights]
+    return [
+        replace(night, fingerprint_id=" ".join(filter(None, both)) or None)
+        for night, both in zip(nights, texts, strict=True)
+    ]
 
 
-def _absent(nights: Sequence[Observation]) -> int | None:
+def _absent(nights: Sequence[HistoryPoint]) -> int | None:
     """Return how many nights have no row; None unless most rows follow a day after another."""
-    days = np.diff([night.seconds for night in nights]) / 86400
+    days = np.diff([night.at.timestamp() for night in nights]) / 86400
     if np.count_nonzero(np.abs(days - 1) < 0.25) <= len(days) / 2:
         return None
     return int(np.maximum(np.round(days) - 1, 0).sum())
 
 
 def _groups(fingerprints: Sequence[str | None]) -> list[list[int]]:
-    """Return groups of comparable nights, ordered by their first night.
+    """Return groups of comparable nights, ordered by their first night; an empty one of no nights.
 
     A night without a fingerprint belongs to the group of the night before it.
     """
-    groups: list[list[int]] = [[]]
-    names: list[str | None] = [None]
-    present = 0
+    groups: list[list[int]] = []
+    newest: dict[str | None, list[int]] = {}
+    present = next(filter(None, fingerprints), None)
     for i, fingerprint in enumerate(fingerprints):
-        if fingerprint is not None and names[present] is None:
-            names[present] = fingerprint
-        if fingerprint is not None and names[present] != fingerprint:
-            known = [
-                k
-                for k, name in enumerate(names)
-                if name == fingerprint and i - groups[k][-1] - 1 <= APART
-            ]
-            if not known:
-                groups.append([])
-                names.append(fingerprint)
-            present = known[-1] if known else len(groups) - 1
-        groups[present].append(i)
-    return groups
+        present = fingerprint or present
+        group = newest.get(present)
+        if group is None or i - group[-1] - 1 > APART:
+            group = newest[present] = []
+            groups.append(group)
+        group.append(i)
+    return groups or [[]]
 
 
 def _step_at_boundary(
@@ -217,29 +213,19 @@ def _step_at_boundary(
         oldest = max(0, joined[night] + 1 - LOOK_BACK)
         if start >= oldest:
             odds[first] = new_state_odds(fingerprints[oldest : joined[night] + 1])[start - oldest]
-        for change in changes_of_last_night(series.take(joined[: night + 1]), known=odds):
+        for change in changes_of_last_night(series.part(0, night + 1), known=odds):
             if earliest <= change.first <= first:
                 return change
     return None
 
 
-def _control(
-    nights: Sequence[Observation], until_detected: Sequence[int], change: Change
-) -> ControlShift | None:
-    figures = [nights[i].control for i in until_detected]
-    known = np.array([math.nan if f is None else math.log(f) for f in figures], dtype=float)
-    return control_shift(known, change.first, math.log1p(change.change))
-
-
 def _history_change(
-    change: Change,
-    nights: Sequence[Observation],
-    usable: Sequence[int],
-    lower_is_better: bool,
-    control: ControlShift | None,
+    change: Change, points: Sequence[HistoryPoint], index: int, lower_is_better: bool
 ) -> HistoryChange:
-    first, last_good = nights[usable[change.first]], nights[usable[change.first - 1]]
-    detected = nights[usable[change.detected]]
+    """Return a change of some nights; `index` is that of its first night in the history."""
+    first, detected = change.first, points[change.detected]
+    figures = [point.control for point in points[: change.detected + 1]]
+    control = control_shift(figures, first, math.log1p(change.change))
     kind = "regressed" if change.falls else "improved"
     if lower_is_better:
         change = change.inverted()
@@ -248,29 +234,23 @@ def _history_change(
     evidence = f"; {control.sentence}" if control else ""
     return HistoryChange(
         kind=kind,
-        index=usable[change.first],
-        first_bad=first,
-        last_good=last_good,
+        index=index,
+        first_bad=points[first],
+        last_good=points[first - 1],
         detected=detected,
         change=change.change,
         low=change.low,
         high=change.high,
         baseline=change.baseline,
         score=change.score,
-        sentence=f"{change_evidence(change)}{evidence}; detected on {detected.day}.",
+        sentence=f"{change_evidence(change)}{evidence}; detected on {detected.at:%Y-%m-%d}.",
         control=control,
     )
 
 
-def _status(
-    found: Sequence[HistoryChange],
-    drift: Drift | None,
-    last: int,
-    nights: Sequence[Observation],
-    usable: Sequence[int],
-) -> str:
-    if last < max(ENOUGH, FEWEST):
+def _status(found: Sequence[HistoryChange], drift: Drift | None, present: int, nights: int) -> str:
+    if present < max(ENOUGH, FEWEST):
         return "insufficient_data"
-    if found and len(nights) - found[-1].index <= 30:
+    if found and nights - found[-1].index <= 30:
         return found[-1].kind
     return "drift" if drift else "ok"

@@ -6,11 +6,11 @@ falls into one of them at most, moves no mode. While there are too few, what beg
 other nodes is no change before that has lasted.
 """
 
-import itertools
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
 
 import numpy as np
 
@@ -105,17 +105,14 @@ def new_stay(points: Sequence[HistoryPoint], nodes: Mapping[str, Sequence[str]])
         points: comparable nights, oldest first; tonight's the last.
         nodes: as of `modes_of`.
     """
-    places = _places(points, nodes)
-    first = len(places) - 1
-    while first and places[first - 1] == places[-1]:
-        first -= 1
-    if not first or len(places) - first >= HELD:
+    stays = _stays(_places(points, nodes))
+    if len(stays) < 2 or len(stays[-1][1]) >= HELD:
         return None
-    pair = {places[first - 1], places[-1]}
-    moves = sum(a != b and {a, b} == pair for a, b in itertools.pairwise(places[: first + 1]))
-    if moves > KNOWN or "" in pair:
+    (before, _), (place, nights) = stays[-2:]
+    moves = sum({one, other} == {before, place} for (one, _), (other, _) in pairwise(stays))
+    if moves > KNOWN or "" in (before, place):
         return None
-    return NewStay(first, places[-1], places[first - 1])
+    return NewStay(nights[0], place, before)
 
 
 def _places(points: Sequence[HistoryPoint], nodes: Mapping[str, Sequence[str]]) -> list[str]:
@@ -123,14 +120,18 @@ def _places(points: Sequence[HistoryPoint], nodes: Mapping[str, Sequence[str]]) 
     return ["+".join(nodes.get(point.run_id, usual)) for point in points]
 
 
+def _stays(places: Sequence[str]) -> list[tuple[str, list[int]]]:
+    """Return each stay at a place with its nights."""
+    return [
+        (place, [night for night, _ in stay])
+        for place, stay in groupby(enumerate(places), key=lambda each: each[1])
+    ]
+
+
 def _jumps(logs: Floats, places: Sequence[str], tonight: str) -> dict[str, list[float]]:
     """Return for each place how much higher it lay at each change between it and tonight's."""
-    stays = [
-        (place, [k for k, _ in group])
-        for place, group in itertools.groupby(enumerate(places), key=lambda each: each[1])
-    ]
     jumps: dict[str, list[float]] = defaultdict(list)
-    for (one, before), (other, after) in itertools.pairwise(stays):
+    for (one, before), (other, after) in pairwise(_stays(places)):
         if tonight in (one, other):
             jump = median(logs[after[:STAY]]) - median(logs[before[-STAY:]])
             place, sign = (other, 1) if one == tonight else (one, -1)

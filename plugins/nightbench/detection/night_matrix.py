@@ -2,7 +2,8 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import date
 
 import numpy as np
@@ -28,24 +29,20 @@ from nightbench.detection.series import Series, series_of
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
+@dataclass(frozen=True)
 class Group:
-    """The rows of a factor.
+    """The rows of a factor."""
 
-    Args:
-        rows: their indices in the matrix.
-        mask: on which nights each of them had the factor.
-        values: their logarithms, NaN where there is no night.
-    """
-
-    def __init__(self, rows: Indices, mask: Mask, values: Floats) -> None:
-        self.rows = rows
-        self.mask = mask
-        self.partial = np.flatnonzero((np.isfinite(values) & ~mask).any(axis=1))
-        """Places in `rows` of those that had the factor on some of their nights only."""
-        self.prior: Floats = np.zeros(mask.shape[1])
-        """What new versions or new hardware add to the log odds of each night."""
-        self.repeats: tuple[Floats, Floats] = self.prior, self.prior
-        """Of each night, median scatter within it, relative to usual, and median count."""
+    rows: Indices
+    """Their indices in the matrix."""
+    mask: Mask
+    """On which nights each of them had the factor."""
+    partial: Indices
+    """Places in `rows` of those that had the factor on some of their nights only."""
+    prior: Floats
+    """What new versions or new hardware add to the log odds of each night."""
+    repeats: tuple[Floats, Floats]
+    """Of each night, median scatter within it, relative to usual, and median count."""
 
 
 class NightMatrix:
@@ -60,9 +57,13 @@ class NightMatrix:
         shape = len(rows), len(self.dates)
         self.values, within, count = (np.full(shape, np.nan) for _ in range(3))
         self._versions, self._nodes = (np.zeros(shape, dtype=np.int64) for _ in range(2))
-        self._names: list[str | None] = [None]
         masks: dict[Factor, dict[int, Mask]] = defaultdict(dict)
-        codes: dict[str | None, int] = {None: 0, "": 0}
+        codes: dict[str | None, int] = {None: 0}
+
+        def coded(texts: Iterable[str | None]) -> list[int]:
+            """Return versions or fingerprints as numbers, 0 where unknown."""
+            return [codes.setdefault(text or None, len(codes)) for text in texts]
+
         for i, row in enumerate(rows):
             nights = [point for point in points[i] if point.at in column]
             columns = [column[point.at] for point in nights]
@@ -70,9 +71,11 @@ class NightMatrix:
             self.values[i, columns] = series.level
             within[i, columns] = series.within / (known_median(series.within) or math.nan)
             count[i, columns] = series.count
-            self._fill_states(i, columns, nights, codes)
+            self._versions[i, columns] = coded(point.framework_version for point in nights)
+            self._nodes[i, columns] = coded(point.fingerprint_id for point in nights)
             for factor, on in _factors(row, columns, nights, shape[1]).items():
                 masks[factor][i] = on
+        self._names = list(codes)
         self.is_control = np.array([row.is_control for row in rows], dtype=bool)
         self.noise = row_noise(self.values)
         self.groups: dict[Factor, Group] = {}
@@ -80,11 +83,15 @@ class NightMatrix:
             at = np.array(list(masked))
             if (~self.is_control[at]).sum() >= SMALLEST_GROUP:
                 mask = np.stack(list(masked.values()))
-                group = self.groups[factor] = Group(at, mask, self.values[at])
-                group.prior = prior + self._new_states(factor, group)
-                group.repeats = (
-                    column_median(np.where(mask, within[at], np.nan)),
-                    column_median(np.where(mask, count[at], np.nan)),
+                self.groups[factor] = Group(
+                    at,
+                    mask,
+                    np.flatnonzero((np.isfinite(self.values[at]) & ~mask).any(axis=1)),
+                    prior + self._new_states(factor, at, mask),
+                    (
+                        column_median(np.where(mask, within[at], np.nan)),
+                        column_median(np.where(mask, count[at], np.nan)),
+                    ),
                 )
         self._medians: dict[tuple[int, int], tuple[Floats, Indices]] = {}
 
@@ -167,27 +174,9 @@ class NightMatrix:
         middle, count = self._medians[window]
         return middle[rows], count[rows]
 
-    def _fill_states(
-        self,
-        i: int,
-        columns: Sequence[int],
-        nights: Sequence[HistoryPoint],
-        codes: dict[str | None, int],
-    ) -> None:
-        """Fill a row's versions and fingerprints as numbers, 0 where unknown."""
-        for states, texts in (
-            (self._versions, [point.framework_version for point in nights]),
-            (self._nodes, [point.fingerprint_id for point in nights]),
-        ):
-            for text in dict.fromkeys(texts):
-                if text not in codes:
-                    codes[text] = len(self._names)
-                    self._names.append(text)
-            states[i, columns] = [codes[text] for text in texts]
-
-    def _new_states(self, factor: Factor, group: Group) -> Floats:
+    def _new_states(self, factor: Factor, rows: Indices, mask: Mask) -> Floats:
         states = self._versions if factor.kind is FactorKind.LINE else self._nodes
-        known = np.where(group.mask, states[group.rows], 0)
+        known = np.where(mask, states[rows], 0)
         codes = [commonest(known[:, k]) for k in range(len(self.dates))]
         return new_state_odds([self._names[code] for code in codes])
 
@@ -196,20 +185,13 @@ def _factors(
     row: NightRow, columns: Sequence[int], nights: Sequence[HistoryPoint], total: int
 ) -> dict[Factor, Mask]:
     """Return on which nights a row had each factor; its nodes are factors, too."""
-    always: Mask = np.zeros(total, dtype=bool)
-    always[list(columns)] = True
-    found: dict[Factor, Mask] = dict.fromkeys(row.factors, always)
-
-    def nodes(names: Collection[str]) -> list[Factor]:
-        return [Factor(FactorKind.NODE, name) for name in names]
-
-    usual = nodes(row.usual_nodes)
-    found |= {node: always.copy() for node in usual}
-    if row.nodes:
-        for k, point in zip(columns, nights, strict=True):
-            if point.run_id in row.nodes:
-                for node in usual:
-                    found[node][k] = False
-                for node in nodes(row.nodes[point.run_id]):
-                    found.setdefault(node, np.zeros(total, dtype=bool))[k] = True
-    return {factor: mask for factor, mask in found.items() if mask.any()}
+    places: dict[str, list[int]] = defaultdict(list)
+    for column, point in zip(columns, nights, strict=True):
+        for node in row.on(point.run_id):
+            places[node].append(column)
+    found: dict[Factor, Sequence[int]] = dict.fromkeys(row.factors, columns)
+    found |= {Factor(FactorKind.NODE, node): on for node, on in places.items()}
+    masks: dict[Factor, Mask] = {factor: np.zeros(total, dtype=bool) for factor in found}
+    for factor, mask in masks.items():
+        mask[found[factor]] = True
+    return masks if columns else {}

@@ -36,16 +36,16 @@ class Variation:
     """Within a night: median over the nights; None where unknown."""
 
     @property
-    def most(self) -> float | None:
+    def most(self) -> float:
         """The larger one."""
-        return max((x for x in (self.nights, self.repeats) if x is not None), default=None)
+        return max(self.nights or 0.0, self.repeats or 0.0)
 
     def sentence(self, limit: float) -> str:
         """Return a clause that names which of the two exceeds a limit, and their values."""
         parts = []
-        if self.nights is not None and self.nights > limit:
+        if self.nights and self.nights > limit:
             parts.append(f"its nights vary by {self.nights:.1%}")
-        if self.repeats is not None and self.repeats > limit:
+        if self.repeats and self.repeats > limit:
             parts.append(f"the repeats within a night vary by {self.repeats:.1%}")
         return " and ".join(parts)
 
@@ -81,21 +81,21 @@ def noise_change(
     """
     points = [*segment(history, tonight), tonight]
     steady = RETURN_BELOW * limit
-    seen = []
-    for back in range(IN_A_ROW):
+    worst = 0.0
+    for back in reversed(range(IN_A_ROW)):
         night = variation(points[: len(points) - back])
         # With too few nights the variation is unknown: no event.
-        if night.nights is None or night.most is None:
+        if night.nights is None:
             return None
         if night.most > steady if was_noisy else night.most <= limit:
             return None
-        seen.append(night)
-    now, worst = seen[0], max(night.most or 0.0 for night in seen)
+        worst = max(worst, night.most)
     if was_noisy:
-        said = f"it varied by no more than {worst:.1%} on {IN_A_ROW} nights running"
-        return NoiseChange(
-            False, worst, limit, f"{said}, below {steady:.1%} ({RETURN_BELOW:.0%} of the limit)"
+        sentence = (
+            f"it varied by no more than {worst:.1%} on {IN_A_ROW} nights running, below "
+            f"{steady:.1%} ({RETURN_BELOW:.0%} of the limit)"
         )
+        return NoiseChange(False, worst, limit, sentence)
     return NoiseChange(
-        True, now.most or 0.0, limit, f"{now.sentence(limit)}; the limit is {limit:.1%}"
+        True, night.most, limit, f"{night.sentence(limit)}; the limit is {limit:.1%}"
     )

@@ -8,6 +8,7 @@ may have none.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import pickle
@@ -19,6 +20,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeVar
@@ -32,10 +34,7 @@ costs about as much."""
 TASKS = 50
 """Tasks that a process is given in the mean, where items are many."""
 
-_PROGRAM = (
-    "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
-    "from nightbench.detection.process_pool import serve; serve()"
-)
+_PROGRAM = "from nightbench.detection.process_pool import serve; serve({})"
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -64,8 +63,8 @@ def spread(
     for place, size in enumerate(sizes):
         spent = time.monotonic() - begun
         if processes > 1 and spent > ALONE_S and spent * (whole - done) > ALONE_S * done:
-            tasks = _tasks(rest, sizes[place:], math.ceil(whole / processes / TASKS))
-            yield from _in_processes(call, tasks, processes)
+            together = math.ceil((len(sizes) - place) / processes / TASKS)
+            yield from _in_processes(call, rest, together, processes)
             return
         yield call(next(rest))
         done += size
@@ -81,51 +80,41 @@ def processors(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
     return allowed if quota == "max" else min(allowed, math.ceil(int(quota) / int(period)))
 
 
-def serve() -> None:
-    """Answer tasks from standard input until its end; the program of a process."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what is printed is no answer
-    while True:
-        try:
-            call, items = pickle.load(sys.stdin.buffer)
-        except EOFError:
-            return
-        raised, found = None, []
-        try:
-            found = [call(item) for item in items]
-        except Exception as error:
-            raised = _portable(error)
-        try:
-            answers.write(pickle.dumps((found, raised)))
-            answers.flush()
-        except BrokenPipeError:  # who asked is gone
-            os._exit(1)
+def serve(descriptor: int) -> None:
+    """Answer tasks from a pipe until its end; the program of a process."""
+    with Connection(descriptor) as pipe, contextlib.suppress(EOFError, OSError):
+        while True:
+            call, items = pipe.recv()
+            raised, found = None, []
+            try:
+                found = [call(item) for item in items]
+            except Exception as error:
+                raised = _portable(error)
+            pipe.send((found, raised))
 
 
-class _Process:
+class _Process(subprocess.Popen[bytes]):
     """A process that answers one task at a time."""
 
     def __init__(self) -> None:
-        pipe = subprocess.PIPE
+        self._pipe, theirs = Pipe()
+        number, path = theirs.fileno(), {"PYTHONPATH": os.pathsep.join(sys.path)}
         # A terminal interrupts the whole group; whoever asks ends this process.
-        with _inherited_as_blocked(signal.SIGINT):
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM], stdin=pipe, stdout=pipe, bufsize=0
+        with theirs, _inherited_as_blocked(signal.SIGINT):
+            super().__init__(
+                [sys.executable, "-P", "-c", _PROGRAM.format(number)],
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # what is printed there is no answer
+                pass_fds=[number],
+                env=os.environ | path,
             )
-        self._start = pickle.dumps(sys.path)
 
     def answer(self, call: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """Return the results; raises what was raised there."""
-        tasks, answers = self._process.stdin, self._process.stdout
-        assert tasks is not None
-        assert answers is not None
         try:
-            with open(tasks.fileno(), "wb", closefd=False) as file:
-                file.write(self._start + pickle.dumps((call, items)))
-            self._start = b""
-            with open(answers.fileno(), "rb", closefd=False) as file:
-                found, error = pickle.load(file)
-        except (OSError, EOFError, pickle.UnpicklingError) as ended:
+            self._pipe.send((call, items))
+            found, error = self._pipe.recv()
+        except (OSError, EOFError) as ended:
             raise UserError(
                 "A process that judges histories was ended from outside; was there too little "
                 "memory?"
@@ -135,14 +124,10 @@ class _Process:
         results: list[Result] = found
         return results
 
-    def kill(self) -> None:
-        """End it, whatever it does."""
-        self._process.kill()
-
     def close(self) -> None:
-        """Wait for its end, and close its pipes."""
-        with self._process:
-            pass
+        """Wait for its end, and close its pipe."""
+        self.wait()
+        self._pipe.close()
 
 
 def _portable(error: Exception) -> Exception:
@@ -165,22 +150,10 @@ def _inherited_as_blocked(number: signal.Signals) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _tasks(items: Iterable[Item], sizes: Sequence[int], least: int) -> Iterator[list[Item]]:
-    """Yield items together that are so much work."""
-    task, work = list[Item](), 0
-    for item, size in zip(items, sizes, strict=True):
-        task.append(item)
-        work += size
-        if work >= least:
-            yield task
-            task, work = [], 0
-    if task:
-        yield task
-
-
 def _in_processes(
-    call: Callable[[Item], Result], tasks: Iterable[list[Item]], processes: int
+    call: Callable[[Item], Result], items: Iterator[Item], together: int, processes: int
 ) -> Iterator[Result]:
+    """Yield `call` of each item; a task has so many items `together`."""
     started, free = list[_Process](), SimpleQueue[_Process]()
 
     def answer(task: list[Item]) -> list[Result]:
@@ -196,7 +169,7 @@ def _in_processes(
             started.append(_Process())
             free.put(started[-1])
         asked = deque[Future[list[Result]]]()
-        for task in tasks:
+        while task := list(itertools.islice(items, together)):
             asked.append(threads.submit(answer, task))
             if len(asked) > 2 * processes:
                 yield from asked.popleft().result()

@@ -6,11 +6,10 @@ nights are resampled in blocks (the stationary bootstrap of Politis and Romano, 
 the correlation of neighbouring nights. A shadow is seeded by its name, so it can be made again.
 """
 
-import calendar
 import hashlib
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
@@ -91,9 +90,7 @@ class Shadow:
     @property
     def ends(self) -> datetime:
         """Midnight after the month's last day."""
-        return self.begins + timedelta(
-            days=calendar.monthrange(self.month.year, self.month.month)[1]
-        )
+        return (self.begins + timedelta(days=31)).replace(day=1)
 
     def random(self) -> np.random.Generator:
         """Return a generator that is seeded by the name, the same at every call."""
@@ -103,28 +100,19 @@ class Shadow:
 
 
 @dataclass(frozen=True)
-class Fall:
-    """A series with a planted fall."""
+class ShadowSeries:
+    """A copy of a series: a fall, or a quiet one."""
 
-    size: float
-    """Every value from `first` on is the real one * (1 - size)."""
+    points: Sequence[HistoryPoint]
     first: int
-    """Index of the first slow night."""
-    points: Sequence[HistoryPoint]
-
-
-@dataclass(frozen=True)
-class QuietCopy:
-    """A series without a change."""
-
-    points: Sequence[HistoryPoint]
-    lead: int
-    """Index of the first night that is judged; one for each real night from then on."""
+    """Index of the first night that is judged; of a fall, the first slow one."""
     nights: Sequence[HistoryPoint]
-    """Those real nights."""
+    """The real nights from then on."""
+    size: float | None = None
+    """Of a fall: every value from `first` on is the real one * (1 - size)."""
 
 
-def plant(shadow: Shadow, sizes: SizeClass, points: Sequence[HistoryPoint]) -> Fall | None:
+def plant(shadow: Shadow, sizes: SizeClass, points: Sequence[HistoryPoint]) -> ShadowSeries | None:
     """Return a real series, oldest night first, with a planted fall.
 
     None where its night is not measured yet, or has too few comparable nights before it.
@@ -140,7 +128,7 @@ def plant(shadow: Shadow, sizes: SizeClass, points: Sequence[HistoryPoint]) -> F
         return None
     size = min(LARGEST, share * noise_of(before) if sizes.in_noise else share)
     slower = [replace(point, value=point.value * (1 - size)) for point in points[first:]]
-    return Fall(size, first, [*points[:first], *slower])
+    return ShadowSeries([*points[:first], *slower], first, points[first:], size)
 
 
 def noise_of(points: Sequence[HistoryPoint]) -> float:
@@ -148,7 +136,7 @@ def noise_of(points: Sequence[HistoryPoint]) -> float:
     return estimate_level(series_of(points[-LOOK_BACK:])).noise
 
 
-def quiet_copy(shadow: Shadow, points: Sequence[HistoryPoint]) -> QuietCopy | None:
+def quiet_copy(shadow: Shadow, points: Sequence[HistoryPoint]) -> ShadowSeries | None:
     """Return a copy without a change for the nights of the shadow's month.
 
     `points` is the real series, oldest first, up to any night of the month or later. None where the
@@ -165,7 +153,7 @@ def quiet_copy(shadow: Shadow, points: Sequence[HistoryPoint]) -> QuietCopy | No
     if pool is None:
         return None
     real = [points[i] for i in month if i >= start]
-    drawn = [*_blocks(shadow.random(), len(pool.nights), LEAD + len(real))]
+    drawn = _blocks(shadow.random(), len(pool.nights), LEAD + len(real))
     dates = [real[0].at - timedelta(days=days) for days in range(LEAD, 0, -1)]
     dates += [night.at for night in real]
     weekdays = weekday_of(np.array([at.timestamp() / 86400 for at in dates]))
@@ -178,7 +166,7 @@ def quiet_copy(shadow: Shadow, points: Sequence[HistoryPoint]) -> QuietCopy | No
         )
         for index, at, weekday in zip(drawn, dates, weekdays, strict=True)
     ]
-    return QuietCopy(copy, LEAD, real)
+    return ShadowSeries(copy, LEAD, real)
 
 
 @dataclass(frozen=True)
@@ -258,12 +246,10 @@ def _weekly(residual: Floats, series: Series) -> Floats:
     )
 
 
-def _blocks(random: np.random.Generator, among: int, count: int) -> Iterator[int]:
-    """Yield `count` indices below `among` in blocks of geometric length, wrapping at the end."""
-
-    def endless() -> Iterator[int]:
-        while True:
-            start, length = int(random.integers(among)), int(random.geometric(1 / BLOCK))
-            yield from ((start + step) % among for step in range(length))
-
-    return itertools.islice(endless(), count)
+def _blocks(random: np.random.Generator, among: int, count: int) -> list[int]:
+    """Return `count` indices below `among` in blocks of geometric length, wrapping at the end."""
+    drawn: list[int] = []
+    while len(drawn) < count:
+        start, length = int(random.integers(among)), int(random.geometric(1 / BLOCK))
+        drawn += [(start + step) % among for step in range(length)]
+    return drawn[:count]

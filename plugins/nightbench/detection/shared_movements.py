@@ -26,6 +26,7 @@ from nightbench.detection.changes import (
 )
 from nightbench.detection.common_movement import (
     SMALLEST_GROUP,
+    Mask,
     TwoGroups,
     changes_of_several,
     discoveries,
@@ -113,23 +114,22 @@ class _Candidate:
     start: _Start
     rows: Indices
     """Of the factor, those with nights on both sides."""
-    moved: Floats
-    """Probability that each of them moved with it."""
-    steps: Floats
-    """Each one's own step, shrunk towards the common one."""
-    step: float
+    groups: TwoGroups
     gain: float
     """Log likelihood ratio of the two-groups model against no common movement, with the prior."""
-    error: float
-    """Standard error of `step` by the spread between series."""
     log_e: float
     """Logarithm of the Bayes factor against no movement, by Schwarz's approximation (1978), over
     all nights on which it may have begun."""
 
     @property
+    def moved(self) -> Mask:
+        """Which of the rows moved with it."""
+        return self.groups.moved > 0.5
+
+    @property
     def members(self) -> set[int]:
         """Rows that moved with it."""
-        return set(map(int, self.rows[self.moved > 0.5]))
+        return set(map(int, self.rows[self.moved]))
 
 
 class _Night:
@@ -176,7 +176,7 @@ class _Night:
             return None
         # Several movements of a night are not one of all their series, unless all of them moved.
         one, *rivals = ranked[: 1 + MOST_RIVALS]
-        if one.moved[~self._matrix.is_control[one.rows]].mean() > ALL:
+        if one.groups.moved[~self._matrix.is_control[one.rows]].mean() > ALL:
             return one
         members = [each.members for each in rivals]
         apart = [
@@ -193,35 +193,33 @@ class _Night:
         rows, since = found.rows, max(0, len(self._matrix.dates) - TAIL)
         first = found.start.first
         values = self._matrix.distances(found.factor, rows, first, since)
-        steps = np.where(found.moved > 0.5, found.steps, 0.0)
+        steps = np.where(found.moved, found.groups.steps, 0.0)
         return fit_of_step(values, steps, self._matrix.noise[rows], first - since)
 
     def take_out(self, found: _Candidate) -> None:
         """Take a movement out of the series that moved with it."""
-        moved = found.moved > 0.5
-        rows, steps = found.rows[moved], found.steps[moved]
+        rows, steps = found.rows[found.moved], found.groups.steps[found.moved]
         self._stale = self._matrix.take_out(found.factor, rows, steps, found.start.first)
         self._told[rows] = -np.inf
 
     def movement(self, found: _Candidate) -> SharedMovement:
         """Return a candidate as the night's verdict on its factor."""
         matrix, first = self._matrix, found.start.first
-        moved, control = found.moved > 0.5, matrix.is_control[found.rows]
+        moved, control = found.moved, matrix.is_control[found.rows]
+        groups, series = found.groups, moved & ~control
         below, above = (
-            math.hypot(half, Z_90 * found.error) for half in (found.start.below, found.start.above)
+            math.hypot(half, Z_90 * groups.error) for half in (found.start.below, found.start.above)
         )
         before, since = (matrix.states(found.factor, found.rows, first, side) for side in (-1, 0))
         return SharedMovement(
             factor=found.factor,
             since=matrix.dates[first],
-            change=math.expm1(found.step),
-            low=math.expm1(found.step - below),
-            high=math.expm1(found.step + above),
+            change=math.expm1(groups.step),
+            low=math.expm1(groups.step - below),
+            high=math.expm1(groups.step + above),
             members={
                 self._rows[i].name: math.expm1(step)
-                for i, step in zip(
-                    found.rows[moved & ~control], found.steps[moved & ~control], strict=True
-                )
+                for i, step in zip(found.rows[series], groups.steps[series], strict=True)
             },
             series=int((~control).sum()),
             controls=(int((moved & control).sum()), int(control.sum())),
@@ -277,23 +275,10 @@ class _Night:
                 each.moved[is_told & (same >= square / ALIKE) & (same <= square * ALIKE)] = 1.0
                 members = int(((each.moved > 0.5) & counted).sum())
                 if members >= max(SMALLEST_GROUP, MAJORITY * int(counted.sum())):
-                    found.append(self._candidate(factor, start, rows, each))
+                    prior = float(self._matrix.groups[factor].prior[start.first])
+                    log_e = each.gain - FITTED / 2 * math.log(len(rows)) - math.log(TAIL)
+                    found.append(_Candidate(factor, start, rows, each, each.gain + prior, log_e))
         return sorted(found, key=lambda candidate: starts.index(candidate.start))
-
-    def _candidate(
-        self, factor: Factor, start: _Start, rows: Indices, moved: TwoGroups
-    ) -> _Candidate:
-        return _Candidate(
-            factor,
-            start,
-            rows,
-            moved.moved,
-            moved.steps,
-            moved.step,
-            moved.gain + float(self._matrix.groups[factor].prior[start.first]),
-            moved.error,
-            moved.gain - FITTED / 2 * math.log(len(rows)) - math.log(TAIL),
-        )
 
 
 def _worth(movements: Sequence[_Candidate]) -> float:

@@ -214,7 +214,7 @@ def _judge(
         if fall is None:
             return None, []
         while fall.first + night < len(points) and night < WATCHED:
-            verdicts.append(judge_fall(fall, points, night, policy, detector))
+            verdicts.append(judge_fall(fall, night, policy, detector))
             night += 1
             if verdicts[-1].outcome is not None:
                 break

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from nightbench.alerts.explain import explain_alerts
 from nightbench.core.model import HistoryPoint, Verdict, VerdictKind
 from nightbench.detection.history import HistoryReport, judge_histories
-from nightbench.detection.observations import observations_of
 from nightbench.warehouse import Warehouse
 
 
@@ -27,7 +26,7 @@ def judge_imported(
     names = sorted(series)
     nights = [warehouse.series.history(*name) for name in names]
     histories = [
-        (f"{case_id} on {cluster}", observations_of(points))
+        (f"{case_id} on {cluster}", points)
         for (case_id, cluster), points in zip(names, nights, strict=True)
     ]
     reports = judge_histories(histories, min_change=min_change)
@@ -65,8 +64,6 @@ def open_alerts(
 
 def _verdict(series: ImportedSeries) -> Verdict:
     change, last = series.report.changes[-1], series.nights[-1]
-    by_time = {night.at.timestamp(): night for night in series.nights}
-    first_bad = by_time[change.first_bad.seconds]
     return Verdict(
         series.case_id,
         series.cluster,
@@ -81,7 +78,7 @@ def _verdict(series: ImportedSeries) -> Verdict:
         smallest_slowdown=series.report.smallest_slowdown,
         low=change.low,
         high=change.high,
-        since=first_bad.at,
-        first_bad_run_id=first_bad.run_id,
-        last_good_run_id=by_time[change.last_good.seconds].run_id,
+        since=change.first_bad.at,
+        first_bad_run_id=change.first_bad.run_id,
+        last_good_run_id=change.last_good.run_id,
     )

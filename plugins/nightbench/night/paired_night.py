@@ -1,7 +1,15 @@
-"""Judges the cases of a run that were measured beside a reference build by their paired ratio."""
+"""Judges the cases of a run that were measured next to a reference build by their paired ratio.
 
-from collections.abc import Mapping, Sequence
+A night's ratio to the build that ran in turn with it shows what the build did; the reference's own
+throughput shows what the machine did. Both become series like any other, in the unit of the work:
+the ratio times the reference's usual throughput is the night's throughput on a usual machine.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
+from statistics import median
 
 from nightbench.core.model import (
     HistoryPoint,
@@ -12,9 +20,8 @@ from nightbench.core.model import (
     Verdict,
     VerdictKind,
 )
-from nightbench.detection import ChangeDetector, Judgement, point_of
+from nightbench.detection import ChangeDetector, Judgement, nights_before, point_of
 from nightbench.detection.detector import segment
-from nightbench.detection.paired_series import paired_series, rebased
 from nightbench.night.case_controls import controls_of_cases
 from nightbench.warehouse import Warehouse
 
@@ -51,6 +58,53 @@ class PairedCase:
         return replace(verdict, sentence=f"{verdict.sentence.rstrip('.')}{said}.")
 
 
+def rebased(nights: Iterable[PairNight]) -> dict[str, PairNight]:
+    """Return nights by run_id as if all were beside the newest reference.
+
+    A night that measured two references says how many times as fast one is as the other. What
+    cannot be converted so is left out.
+
+    Args:
+        nights: the newest first; of each run the reference first, and then the one before.
+    """
+    found: dict[str, PairNight] = {}
+    factors: dict[str, float] = {}
+    """build_id -> its throughput as a multiple of the newest reference's."""
+    for run_id, group in itertools.groupby(nights, attrgetter("run_id")):
+        both = list(group)
+        factors = factors or {both[0].reference: 1.0}
+        known = next((each for each in both if each.reference in factors), None)
+        if known is None:
+            continue
+        factor = factors[known.reference]
+        for each in both:
+            factors.setdefault(each.reference, known.ratio * factor / each.ratio)
+        found[run_id] = replace(known, ratio=known.ratio * factor, level=known.level / factor)
+    return found
+
+
+def paired_series(
+    history: Sequence[HistoryPoint], beside: Mapping[str, PairNight]
+) -> tuple[list[HistoryPoint], list[HistoryPoint]]:
+    """Return the nights that were measured next to a reference: by their ratio, and the reference.
+
+    Args:
+        history: good nights, oldest first, tonight last.
+        beside: run_id -> the night with its reference, see `rebased`.
+    """
+    kept = [(point, beside[point.run_id]) for point in history if point.run_id in beside]
+    usual = median([night.level for _, night in kept]) if kept else 1.0
+    by_ratio = [
+        replace(point, value=night.ratio * usual, n=night.n, spread=night.spread)
+        for point, night in kept
+    ]
+    reference = [
+        replace(point, value=night.level, n=night.n, spread=None, framework_version=None)
+        for point, night in kept
+    ]
+    return by_ratio, reference
+
+
 def paired_cases(
     warehouse: Warehouse,
     run: Run,
@@ -71,12 +125,12 @@ def paired_cases(
         beside, tonight = rebased(pairs), measured[case_id]
         if run.run_id not in beside or tonight.throughput is None or tonight.quarantined:
             continue
-        past = [p for p in histories[case_id] if p.run_id != run.run_id and p.at < run.started_at]
-        series = paired_series([*past, point_of(run, tonight)], beside)
-        *before, now = series.points
+        past = nights_before(run, histories[case_id])
+        by_ratio, machine = paired_series([*past, point_of(run, tonight)], beside)
+        *before, now = by_ratio
         if len(segment(before, now)) < policy.min_history:
             continue
-        *machine_before, machine_now = series.machine
+        *machine_before, machine_now = machine
         detector = ChangeDetector(with_smallest=False)
         judged = detector.judge(machine_before, machine_now, policy)
         if judged.kind in (VerdictKind.REGRESSED, VerdictKind.IMPROVED):
@@ -88,7 +142,7 @@ def paired_cases(
         found[case_id] = PairedCase(
             measured=replace(tonight, throughput=now.value, n=now.n or 0, spread=now.spread),
             history=before,
-            machine=series.machine,
+            machine=machine,
             tonight=beside[run.run_id],
             judged=judged,
         )

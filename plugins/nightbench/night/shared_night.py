@@ -17,7 +17,7 @@ from nightbench.core.model import (
     Verdict,
     VerdictKind,
 )
-from nightbench.detection import ChangeDetector, Judgement, point_of
+from nightbench.detection import ChangeDetector, Judgement, nights_before, point_of
 from nightbench.detection.case_verdicts import verdict_of
 from nightbench.detection.change_detector import judge_nights
 from nightbench.detection.changes import LEAST_REFERENCE, TAIL
@@ -279,7 +279,7 @@ def _row(
     placed: Placements,
 ) -> NightRow:
     tonight = point_of(run, measured)
-    past = [p for p in history if p.run_id != run.run_id and p.at < run.started_at]
+    past = nights_before(run, history)
     nights = segment(past, tonight)
     if len(nights) < TAIL:
         # New hardware or a new driver: what came before shows what it moved.

@@ -25,7 +25,7 @@ from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.model import Build, HistoryPoint, VerdictKind
 from nightbench.core.run_plan import RunPlan
 from nightbench.detection.robust import Z_90
-from nightbench.detection.series import repeat_sigma
+from nightbench.detection.series import series_of
 from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.experiments import NIGHTBENCH
@@ -206,7 +206,7 @@ def suspected_regression(
 
 
 def _noise(tonight: HistoryPoint | None) -> float | None:
-    sigma = repeat_sigma(tonight.spread, tonight.n) if tonight else math.nan
+    sigma = float(series_of([tonight]).within[0]) if tonight else math.nan
     return None if math.isnan(sigma) else sigma
 
 

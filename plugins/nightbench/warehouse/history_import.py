@@ -1,9 +1,8 @@
 """`nightbench import`: a site's older results from a file, so that series start with a past.
 
-One line is one median of one series. Columns (in any order; `COLUMNS` says which are required):
-`at`, `cluster`, `throughput`, `unit`, the axes of the case (`workload`, `framework`, `strategy`,
-`nodes`, ...; an axis that is left out has its default), and what is known beside them. Either the
-whole file is stored or nothing; importing it again changes nothing.
+One line is one median of one series. Columns, in any order, are the fields of `MedianRow`: those
+without a default are required. Either the whole file is stored or nothing; importing it again
+changes nothing.
 """
 
 import hashlib
@@ -11,22 +10,25 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
+from pydantic import BeforeValidator, Field, create_model
+
+from nightbench.core.detect_file import NightRow
 from nightbench.core.errors import UserError
 from nightbench.core.history_file import (
-    Column,
+    PLAIN,
+    UNKNOWN,
+    FileRow,
     HistoryFile,
-    Row,
+    Name,
+    NotNegative,
+    Plain,
+    Positive,
+    Whole,
     lacking,
-    number,
-    one_of,
-    slug,
-    text,
-    whole,
 )
 from nightbench.core.model import Build, Case, Measurement, PlannedCase, Run, RunKind, Strategy
-from nightbench.detection import observations
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.runs import RunRepository
 
@@ -60,10 +62,9 @@ def import_history(connection: Connection, entries: Sequence[Entry]) -> ImportRe
 
 def is_import_file(file: HistoryFile) -> bool:
     """Return whether a file is one for `nightbench import`, not one for `nightbench detect`."""
-    if not lacking(observations.COLUMNS, file.columns):
-        return False
     found = set(file.columns)
-    return len(found & COLUMNS.keys()) > len(found & observations.COLUMNS.keys())
+    ours, others = (found & model.model_fields.keys() for model in (MedianRow, NightRow))
+    return bool(lacking(NightRow, found)) and len(ours) > len(others)
 
 
 def read_history(file: HistoryFile) -> list[Entry]:
@@ -73,8 +74,8 @@ def read_history(file: HistoryFile) -> list[Entry]:
         UserError: it is a file for `nightbench detect`, or lines are wrong: every one is named with
             its column, the value found and what was expected.
     """
-    missing = lacking(COLUMNS, file.columns)
-    if missing and not lacking(observations.COLUMNS, file.columns):
+    missing = lacking(MedianRow, file.columns)
+    if missing and not lacking(NightRow, file.columns):
         raise UserError(
             f"{file.path}: a history for `nightbench detect {file.path}`, which judges it without "
             f"storing it; for an import it lacks the columns {', '.join(missing)}"
@@ -82,15 +83,15 @@ def read_history(file: HistoryFile) -> list[Entry]:
     entries: list[Entry] = []
     now = datetime.now(UTC)
     seen: dict[tuple[str, str], int] = {}
-    for row in file.rows(COLUMNS, others=False):
-        entry = _parse(file, row, now)
+    for line, row in file.rows(MedianRow):
+        entry = _parse(file, line, row.model_dump(exclude_none=True), now)
         if entry is None:
             continue
         run, planned, _ = entry
-        known = seen.setdefault((run.run_id, planned.case_id), row.line)
-        if known != row.line:
+        known = seen.setdefault((run.run_id, planned.case_id), line)
+        if known != line:
             expected = f"another time than line {known} of {planned.case_id}"
-            file.wrong(row.line, "at", run.started_at.isoformat(), expected)
+            file.wrong(line, "at", run.started_at.isoformat(), expected)
         entries.append(entry)
     file.close()
     return entries
@@ -103,46 +104,57 @@ def _instant(cell: Any) -> datetime:
     return at.astimezone(UTC)
 
 
-def _axis(kind: Any) -> Column:
-    """The column of an axis, by the type of its values."""
+Plain200 = Annotated[Plain, Field(max_length=200, description=f"a text of at most 200 {PLAIN}")]
+
+
+class _Median(FileRow, extra="forbid"):
+    """Columns besides the axes of the case. docs/warehouse.md has meanings and defaults."""
+
+    at: Annotated[
+        datetime,
+        BeforeValidator(_instant),
+        Field(description="an ISO-8601 time with its zone, as 2026-03-31T01:00:00Z"),
+    ]
+    cluster: Name
+    workload: Name
+    framework: Name
+    strategy: Annotated[Strategy, Field(description=f"one of {', '.join(Strategy)}")]
+    throughput: Positive
+    unit: Name
+    suite: Name = UNKNOWN
+    run_kind: Annotated[RunKind, Field(description=f"one of {', '.join(RunKind)}")] = UNKNOWN
+    case_id: Name = UNKNOWN
+    framework_version: Plain200 = UNKNOWN
+    n: Whole = UNKNOWN
+    minimum: Positive = UNKNOWN
+    maximum: Positive = UNKNOWN
+    mad: NotNegative = UNKNOWN
+    spread: NotNegative = UNKNOWN
+    time_to_first_step_s: Positive = UNKNOWN
+    peak_resident_bytes: Annotated[
+        float, Field(ge=1, allow_inf_nan=False, description="a number from 1")
+    ] = UNKNOWN
+    definition_digest: Plain200 = UNKNOWN
+    fingerprint_id: Plain200 = UNKNOWN
+    pservers: Annotated[int, Field(ge=0, lt=2**31, description="a whole number from 0")] = UNKNOWN
+    sync: Annotated[
+        Literal["sync", "async", "half_async", "geo"],
+        Field(description="one of sync, async, half_async, geo"),
+    ] = UNKNOWN
+
+
+def _axis(kind: Any) -> Any:
+    """Return the type of an axis in a file."""
     kinds = get_args(kind) or (kind,)
-    if str in kinds:
-        return slug()
-    return number(0) if float in kinds else whole(1)
+    return Name if str in kinds else NotNegative if float in kinds else Whole
 
 
 _AXES = get_type_hints(Case)
-_WORK = ("workload", "framework", "strategy")
-"""Axes that a file has to name."""
 
-COLUMNS = {
-    "at": Column(
-        _instant, "an ISO-8601 time with its zone, as 2026-03-31T01:00:00Z", is_required=True
-    ),
-    "cluster": slug(required=True),
-    "workload": slug(required=True),
-    "framework": slug(required=True),
-    "strategy": one_of(Strategy, required=True),
-    "throughput": number(0, exclusive=True, required=True),
-    "unit": slug(required=True),
-    "suite": slug(),
-    "run_kind": one_of(RunKind),
-    "case_id": slug(),
-    **{axis: _axis(kind) for axis, kind in _AXES.items() if axis not in _WORK},
-    "pservers": whole(0),
-    "sync": one_of(("sync", "async", "half_async", "geo")),
-    "framework_version": text("a text"),
-    "n": whole(1),
-    "minimum": number(0, exclusive=True),
-    "maximum": number(0, exclusive=True),
-    "mad": number(0),
-    "spread": number(0),
-    "time_to_first_step_s": number(0, exclusive=True),
-    "peak_resident_bytes": number(1),
-    "definition_digest": text("a text"),
-    "fingerprint_id": text("a text"),
+_OTHERS: dict[str, Any] = {
+    axis: (_axis(kind), UNKNOWN) for axis, kind in _AXES.items() if axis not in _Median.model_fields
 }
-"""What the columns mean, and their defaults, is said in docs/warehouse.md."""
+MedianRow = create_model("MedianRow", __base__=_Median, **_OTHERS)
 
 _FIGURES = (
     *("minimum", "maximum", "mad", "spread", "time_to_first_step_s", "peak_resident_bytes"),
@@ -150,13 +162,13 @@ _FIGURES = (
 )
 
 
-def _parse(file: HistoryFile, row: Row, now: datetime) -> Entry | None:
-    values, is_right = row.values, True
+def _parse(file: HistoryFile, line: int, values: dict[str, Any], now: datetime) -> Entry | None:
+    is_right = True
 
     def wrong(column: str, found: object, expected: str) -> None:
         nonlocal is_right
         is_right = False
-        file.wrong(row.line, column, found, expected)
+        file.wrong(line, column, found, expected)
 
     if values["at"] > now:
         wrong("at", values["at"].isoformat(), "a time that has passed")

@@ -222,7 +222,7 @@ class SeriesRepository(Repository):
 
 def point_of(row: Row, metric: MetricInfo = THROUGHPUT) -> HistoryPoint:
     """A point of a series' history from a row of `marts.fct_measurement`."""
-    named = {"at": row["started_at"], **row, "value": row[metric.name]}
+    named = {"at": row["started_at"], "control": None, **row, "value": row[metric.name]}
     if not metric.has_spread:
         named["spread"] = None
     return HistoryPoint(**{field.name: named[field.name] for field in fields(HistoryPoint)})

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 from nightbench.cli.detect import answer_stream, print_documents
 from nightbench.cli.main import app
 from nightbench.core.errors import UserError
+from nightbench.core.model import HistoryPoint
 from nightbench.core.own_files import CHECKOUT
 from nightbench.detection.history import HistoryReport, judge_history
-from nightbench.detection.observations import Observation
 
 DAY = 86400
 FIRST = 20_000 * DAY
@@ -175,7 +175,10 @@ def test_a_file_for_detect_is_not_imported(tmp_path: Path, name: str) -> None:
 def test_answers_are_a_json_list_that_is_written_as_they_come(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    report = judge_history("a", [Observation(FIRST + DAY * k, v) for k, v in enumerate(FALLEN)])
+    nights = [
+        HistoryPoint(datetime.fromtimestamp(FIRST + DAY * k, UTC), v) for k, v in enumerate(FALLEN)
+    ]
+    report = judge_history("a", nights)
 
     def reports() -> Iterator[HistoryReport]:
         yield report

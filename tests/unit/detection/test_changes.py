@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nightbench.detection.changes import LOOK_BACK, changes_of_last_night
 from nightbench.detection.drift import drift_of
 from nightbench.detection.evidence import evidence_of, nights_before
-from nightbench.detection.followers import Follower, Followers, find_changes
+from nightbench.detection.followers import Follower, find_changes
 from nightbench.detection.levels import SHORTEST, cheapest_partition, estimate_level
 from nightbench.detection.series import series_from
 
@@ -344,11 +344,9 @@ def test_batch_and_replay_agree_whatever_the_nights_were_handed_over_in(history,
         assert [(c.first, c.detected) for c in some] == told
 
 
-def test_a_name_whose_past_was_rewritten_is_replayed():
-    followers = Followers(most=2)
+def test_a_past_that_was_rewritten_is_replayed():
+    follower = Follower()
     fallen = series_of(noisy([100] * 40 + [90] * 6))
-    assert len(followers.extend("a", fallen)) == 1
-    assert followers.extend("a", series_of(noisy([100] * 46))) == []
-    for name in ("b", "c", "d"):
-        followers.extend(name, fallen)
-    assert len(followers.extend("a", fallen)) == 1
+    assert len(follower.extend(fallen)) == 1
+    assert follower.extend(series_of(noisy([100] * 46))) == []
+    assert len(follower.extend(fallen)) == 1

@@ -1,20 +1,22 @@
 """A control beside a series: what it explains of a change, and what it does not."""
 
 import math
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
+from nightbench.core.model import HistoryPoint
 from nightbench.detection.control_shift import control_shift
 from nightbench.detection.history import judge_history
-from nightbench.detection.observations import Observation
 
-DAY = 86400
+FIRST = datetime(2024, 10, 4, tzinfo=UTC)
 
 
 def controls(*levels, noise=0.003, seed=1):
     rng = np.random.default_rng(seed)
-    return np.log(np.array(levels, dtype=float) * np.exp(noise * rng.standard_normal(len(levels))))
+    return np.array(levels, dtype=float) * np.exp(noise * rng.standard_normal(len(levels)))
 
 
 def test_a_control_that_fell_as_far_explains_the_fall():
@@ -69,15 +71,15 @@ def test_a_history_says_what_its_control_did_and_keeps_the_change(lower_is_bette
     if lower_is_better:
         value = 1e4 / value
     nights = [
-        Observation(DAY * (20_000 + k), float(value[k]), control=control[k]) for k in range(48)
+        HistoryPoint(FIRST + timedelta(days=k), float(value[k]), control=control[k])
+        for k in range(48)
     ]
     (found,) = judge_history("a", nights, lower_is_better).changes
     assert found.kind == "regressed"
     assert found.control.explains
     assert found.control.remains == pytest.approx(0, abs=0.01)
     assert "the node is suspected" in found.sentence
-    (alone,) = judge_history(
-        "a", [Observation(n.seconds, n.value) for n in nights], lower_is_better
-    ).changes
+    without = [replace(night, control=None) for night in nights]
+    (alone,) = judge_history("a", without, lower_is_better).changes
     assert alone.control is None
     assert (alone.kind, alone.index, alone.change) == (found.kind, found.index, found.change)

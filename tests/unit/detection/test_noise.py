@@ -97,7 +97,7 @@ def test_repeats_that_disagree_are_noise_though_their_medians_agree() -> None:
 
 def test_too_few_nights_say_nothing() -> None:
     points = nights(varying(0.5, 30))
-    assert variation(points[:7]).most is None
+    assert variation(points[:7]).nights is None
     assert noise_change(points[:6], points[6], LIMIT, False) is None
     # Another definition begins anew: what varied before is not held against it.
     fresh = [dataclasses.replace(p, definition_digest="new") for p in points[20:26]]

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,15 +21,14 @@ import pytest
 from histories import nights
 
 from nightbench.core.errors import UserError
-from nightbench.core.model import RegressionPolicy
+from nightbench.core.model import HistoryPoint, RegressionPolicy
 from nightbench.detection import ChangeDetector, Judgement, process_pool
 from nightbench.detection.change_detector import judge_nights
 from nightbench.detection.history import History, judge_histories, judge_history
-from nightbench.detection.observations import Observation
 from nightbench.detection.siblings import Siblings
 from nightbench.detection.visits import Visits
 
-DAY = 86400
+FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def histories(number: int, nights: int = 60) -> list[History]:
@@ -37,7 +37,10 @@ def histories(number: int, nights: int = 60) -> list[History]:
         (
             f"series {k}",
             [
-                Observation(DAY * i, (90 if k % 2 and i > 45 else 100) * (1 + rng.gauss(0, 0.005)))
+                HistoryPoint(
+                    FIRST + timedelta(days=i),
+                    (90 if k % 2 and i > 45 else 100) * (1 + rng.gauss(0, 0.005)),
+                )
                 for i in range(nights)
             ],
         )
@@ -53,7 +56,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     class Recorded(process_pool._Process):
         def __init__(self) -> None:
             super().__init__()
-            known.append(Path("/proc", str(self._process.pid)))
+            known.append(Path("/proc", str(self.pid)))
 
     monkeypatch.setattr(process_pool, "ALONE_S", 0.0)
     monkeypatch.setattr(process_pool, "processors", lambda: 2)
@@ -193,7 +196,7 @@ def test_an_end_in_the_middle_ends_all_processes(
 ) -> None:
     # More answers than a pipe holds, so that it cannot end by itself.
     path = tmp_path / "many.csv"
-    rows = [f"series {k},{DAY * i},1\n" for k in range(2000) for i in range(10)]
+    rows = [f"series {k},{86400 * i},1\n" for k in range(2000) for i in range(10)]
     path.write_text("".join(["series,t,value\n", *rows]))
     command = [sys.executable, "-c", AT_ONCE, "detect", str(path), "--json"]
     process = subprocess.Popen(

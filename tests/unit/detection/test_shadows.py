@@ -90,6 +90,7 @@ def test_a_fall_has_the_size_that_was_said(
     assert fall is not None
     assert [replace(p, value=0) for p in fall.points] == [replace(p, value=0) for p in points]
     ratios = [now.value / was.value for now, was in zip(fall.points, points, strict=True)]
+    assert fall.size is not None
     assert ratios[: fall.first] == [1.0] * fall.first
     assert ratios[fall.first :] == pytest.approx([1 - fall.size] * (len(points) - fall.first))
     unit = noise_of(points[: fall.first]) if sizes.in_noise else 1.0
@@ -212,7 +213,7 @@ def decided(
     fall = plant(shadow(name), BY_NAME[name], points)
     assert fall is not None
     for night in range(WATCHED):
-        verdict = judge_fall(fall, points, night, POLICY, detector)
+        verdict = judge_fall(fall, night, POLICY, detector)
         if verdict.outcome:
             return verdict.outcome, night
     raise AssertionError("never decided")
@@ -275,7 +276,7 @@ def test_an_alarm_that_goes_on_is_one() -> None:
     points = nights(*STEADY, noise=0.01)
     copy = quiet_copy(shadow("quiet-1"), points)
     assert copy is not None
-    loud, at = Says(VerdictKind.REGRESSED), copy.points[copy.lead + 5].at
+    loud, at = Says(VerdictKind.REGRESSED), copy.points[copy.first + 5].at
     assert judge_quiet(copy, 6, POLICY, loud, None).outcome is TrialOutcome.ALARM
     assert judge_quiet(copy, 6, POLICY, loud, at).outcome is None
     assert judge_quiet(copy, 6 + APART, POLICY, loud, at).outcome is TrialOutcome.ALARM
@@ -286,7 +287,7 @@ def test_who_sees_large_falls_catches_them_on_the_first_night() -> None:
     fall = plant(shadow("10%"), BY_NAME["10%"], points)
     assert fall is not None
     slow = replace(fall, points=[*points[: fall.first], *_scaled(points[fall.first :], 0.8)])
-    said = judge_fall(slow, points, 0, POLICY, NeedsAFall())
+    said = judge_fall(slow, 0, POLICY, NeedsAFall())
     assert (said.outcome, said.run_id) == (TrialOutcome.CAUGHT, points[fall.first].run_id)
 
 

@@ -318,12 +318,15 @@ class HistoryPoint:
 
     at: datetime
     value: float
+    """NaN: a missing night of a file."""
     run_id: str = ""
     n: int | None = None
     spread: float | None = None
     fingerprint_id: str | None = None
     definition_digest: str | None = None
     framework_version: str | None = None
+    control: float | None = field(default=None, kw_only=True)
+    """The control measurement of the same nodes in the same night, if a file names it."""
 
 
 @dataclass(frozen=True)

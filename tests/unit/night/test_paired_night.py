@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nightbench.core.model import HistoryPoint, PairNight
-from nightbench.detection.paired_series import paired_series, rebased
+from nightbench.night.paired_night import paired_series, rebased
 
 OLD, NEW = "pytorch-cpu-index-2.12.0", "pytorch-cpu-index-2.13.0"
 
@@ -49,9 +49,9 @@ def test_what_the_machine_did_is_in_the_reference_and_not_in_the_ratio() -> None
         # Night 2 was left out of the night's budget.
         "night-3": night(3, NEW, 0.95, 90.0),
     }
-    series = paired_series(history, beside)
-    assert [p.run_id for p in series.points] == ["night-0", "night-1", "night-3"]
-    assert [p.value for p in series.points] == pytest.approx([90.0, 90.0, 85.5])
-    assert {(p.n, p.spread) for p in series.points} == {(5, 0.002)}
-    assert [p.value for p in series.machine] == [100.0, 90.0, 90.0]
-    assert {p.framework_version for p in series.machine} == {None}
+    by_ratio, machine = paired_series(history, beside)
+    assert [p.run_id for p in by_ratio] == ["night-0", "night-1", "night-3"]
+    assert [p.value for p in by_ratio] == pytest.approx([90.0, 90.0, 85.5])
+    assert {(p.n, p.spread) for p in by_ratio} == {(5, 0.002)}
+    assert [p.value for p in machine] == [100.0, 90.0, 90.0]
+    assert {p.framework_version for p in machine} == {None}
