@@ -9,6 +9,7 @@ worker process. `clear` and `real` print the columns in full.
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Mapping
 from typing import Any
 from unittest import mock
@@ -16,7 +17,7 @@ from unittest import mock
 import numpy as np
 from tests.performance import clear, histories, real, scoring
 
-from nightbench.detection.visits import Visits
+from nightbench.detection.excursions import Excursions
 
 HEAD = (
     "switched off",
@@ -25,8 +26,8 @@ HEAD = (
 )
 
 
-def _no_visits(depth: Any, distinct: float) -> Visits:
-    return Visits(0, 0, len(depth), 0)
+def _no_excursions(depth: Any, distinct: float) -> Excursions:
+    return Excursions(0, 0, 0, len(depth))
 
 
 Patches = Mapping[str, Any]
@@ -34,17 +35,17 @@ Patches = Mapping[str, Any]
 
 ABLATIONS: list[tuple[str, Patches]] = [
     ("nothing", {}),
-    (
-        "transient excursions",
-        {
-            "evidence.earlier_visits": _no_visits,
-            "evidence.earlier_visits_of_each": lambda depths, distinct: [
-                _no_visits(depth, distance)
-                for depth, distance in zip(depths, distinct, strict=True)
-            ],
-        },
-    ),
+    ("past excursions", {"evidence.past_excursions": _no_excursions}),
+    ("alternative: excursion", {"odds._odds_of_excursion": lambda _: -math.inf}),
+    ("alternative: scattered nights", {"odds._odds_of_scattered_nights": lambda _: -math.inf}),
+    ("overlooked excursions", {"odds.OVERLOOKED": 0.0}),
+    ("unsettled levels", {"odds.UNSETTLED": 0.0}),
+    ("wider noise of short windows", {"evidence.UNCERTAIN": 0.0}),
+    ("bursts of slow nights", {"evidence.BURST": 0.0}),
+    ("autocorrelation", {"evidence.variance_inflation": lambda _: 1.0}),
+    ("continued drift", {"evidence.SLOPE": 1e-9}),
     ("weekday pattern", {"levels.weekday_effects": lambda *_: np.zeros(7)}),
+    ("changes since a change", {"changes.RETURNED": math.inf}),
 ]
 """Mechanisms; patch a function where it is used, not where it is defined."""
 

@@ -27,10 +27,10 @@ from tests.performance.histories import KINDS, STEPS, drawn
 from tests.performance.scoring import HORIZON, SAME, History, Score, score_of
 
 from nightbench.detection.changes import FEWEST, LOOK_BACK
+from nightbench.detection.excursions import TAILS
 from nightbench.detection.levels import estimate_level
 from nightbench.detection.robust import Floats, median
 from nightbench.detection.series import Series, series_from
-from nightbench.detection.visits import TAILS
 
 Density = Callable[[Floats], Floats]
 

@@ -45,7 +45,7 @@ SCREENED_NIGHTS = 3
 UNLIKELY = -3.0
 """Log odds of what screening rules out."""
 
-HOPELESS = -2.0
+HOPELESS = -5.0
 """Log odds of a night below which the nights beside it are not tested."""
 
 RETURNED = 0.5

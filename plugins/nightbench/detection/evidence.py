@@ -32,9 +32,9 @@ REFERENCE = 90
 """Largest number of nights of the present level that a later night is compared with."""
 
 UNCERTAIN = 12.0
-"""The noise of a window is widened by the factor hypot(1, UNCERTAIN / nights), since its estimate is
-uncertain: by 1.8 for 8 nights, 1.2 for 20 and 1.01 for 90. So are the quantiles of Student's t
-distribution wider than those of the normal distribution."""
+"""The estimated noise of a window is widened by the factor hypot(1, UNCERTAIN / nights): by 1.8 for
+8 nights, 1.2 for 20 and 1.01 for 90. The quantiles of Student's t distribution are wider than those
+of the normal distribution for the same reason."""
 
 SLOPE = 0.0002
 """Usual drift per night (one standard deviation), relative: 3 % in half a year."""
@@ -267,7 +267,7 @@ def _noise(
     slow = np.full(nights, (SLOW_NIGHTS + count) / (SLOW_WEIGHT + first))
     for night in np.flatnonzero(is_slow[-BURST_NIGHTS:]) + max(0, first - BURST_NIGHTS):
         slow[: night + BURST_NIGHTS + 1 - first] += BURST
-    slow = np.minimum(0.9, slow)
+    slow.clip(max=0.9, out=slow)
     if not known:
         return np.full(nights, noise), slow
     from_here = max(0, first - 3)

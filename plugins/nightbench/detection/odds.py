@@ -40,7 +40,7 @@ CLEAR, OVERLOOKED = 5.0, 0.7
 less, excursions are likelier by this logarithm."""
 
 UNSETTLED = 4.0
-"""Excursions are likelier by this logarithm if the level changed within the nights that are read."""
+"""Excursions are likelier by this logarithm if the level changed within the window."""
 
 
 def log_odds(evidence: Evidence, least: float = -math.inf) -> float:

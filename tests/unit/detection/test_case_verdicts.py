@@ -1,11 +1,8 @@
 """One run of which every planned case gets another of the six verdicts."""
 
-import math
-import random
 from dataclasses import replace
 from datetime import timedelta
 
-import numpy as np
 import pytest
 from histories import FIRST, nights
 
@@ -24,9 +21,7 @@ from nightbench.core.model import (
     Strategy,
     VerdictKind,
 )
-from nightbench.detection import judge_cases, point_of, siblings_of_cases
-from nightbench.detection.series import series_from
-from nightbench.detection.siblings import siblings_of
+from nightbench.detection import judge_cases, point_of
 
 RUN = Run("demo-20260301T010000-0000", "demo", "local", RunKind.NIGHTLY, FIRST + timedelta(days=59))
 POLICY = RegressionPolicy()
@@ -129,73 +124,3 @@ def test_point_keeps_what_segments_a_history():
     assert (point.definition_digest, point.fingerprint_id) == ("d", "f")
     with pytest.raises(ValueError, match="has no throughput"):
         point_of(RUN, measurement(None))
-
-
-def test_the_siblings_of_a_young_series_lend_it_their_spread():
-    rng = random.Random(3)
-    levels = {"young": [100] * 12 + [95] * 2, **{f"sibling{n}": [50 * n] * 60 for n in range(1, 5)}}
-    histories = {
-        case_id: nights(*(level * math.exp(rng.gauss(0, 0.01)) for level in each))
-        for case_id, each in levels.items()
-    }
-    run = replace(RUN, started_at=max(each[-1].at for each in histories.values()) + timedelta(1))
-    measured = {case_id: measurement(each[-1]) for case_id, each in levels.items()}
-    lent = siblings_of_cases(run, measured, histories, POLICY)
-    assert set(lent) == {"young"}
-
-    def kind(siblings):
-        cases = judge_cases(run, ["young"], measured, histories, POLICY, siblings=siblings)
-        return cases[0][0].kind, cases[0][0].sentence
-
-    assert kind({})[0] is not VerdictKind.REGRESSED
-    told, sentence = kind(lent)
-    assert told is VerdictKind.REGRESSED
-    assert "4 siblings lend their spread" in sentence
-    # Series of another line or workload are none.
-    others = {
-        case_id: each
-        if case_id == "young"
-        else replace(each, case=replace(each.case, workload="other"))
-        for case_id, each in measured.items()
-    }
-    assert siblings_of_cases(run, others, histories, POLICY) == {}
-
-
-def test_where_lower_is_better_siblings_lend_their_visits_to_a_higher_level():
-    rng = random.Random(3)
-    visited = [100] * 20 + [112] * 5 + [100] * 20 + [112] * 5 + [100] * 10
-    levels = {"young": [100] * 12, **{f"sibling{n}": visited for n in range(1, 5)}}
-    histories = {
-        case_id: nights(*(level * math.exp(rng.gauss(0, 0.01)) for level in each))
-        for case_id, each in levels.items()
-    }
-    run = replace(RUN, started_at=max(each[-1].at for each in histories.values()) + timedelta(1))
-    measured = {case_id: measurement(each[-1]) for case_id, each in levels.items()}
-    times = siblings_of_cases(run, measured, histories, replace(POLICY, metric="joules_per_unit"))[
-        "young"
-    ]
-    rates = siblings_of_cases(run, measured, histories, POLICY)["young"]
-    assert times.visits.count >= 2 > 0.5 > rates.visits.count
-
-
-def test_siblings_that_differ_much_or_go_to_another_level_lend_less():
-    rng = np.random.default_rng(1)
-
-    def lend(noises, visit=0.0):
-        logs = [noise * rng.standard_normal(90) for noise in noises]
-        for each in logs:
-            each[20:24] += visit
-            each[60:65] += visit
-        times = range(0, 90 * 86400, 86400)
-        return siblings_of([series_from(times, np.exp(each))[0] for each in logs])
-
-    alike, apart, visited = (
-        lend([0.01] * 5),
-        lend([0.003, 0.01, 0.03, 0.05]),
-        lend([0.01] * 5, -0.1),
-    )
-    assert alike.nights > 20 > 5 > apart.nights
-    assert alike.moderate(0.02, 12) < 0.016 < 0.019 < apart.moderate(0.02, 12)
-    assert alike.visits.count < 0.5
-    assert visited.visits.count >= 2
-    assert lend([0.01, 0.01]) is None

@@ -176,8 +176,9 @@ def test_a_case_that_goes_back_and_forth_has_a_history_on_each(attribute):
     kinds = [judge(steady[:k]).kind for k in range(1, len(steady) + 1)]
     assert set(kinds) == {VerdictKind.INSUFFICIENT_DATA, VerdictKind.OK}
     assert set(kinds[30:]) == {VerdictKind.OK}
-    fallen = swapped(*([100] * 2 + [80] * 2) * 15, *([90] * 2 + [72] * 2) * 2)
-    assert {judge(fallen[: 64 + k]).kind for k in range(5)} == {VerdictKind.REGRESSED}
+    fallen = swapped(*([100] * 2 + [80] * 2) * 15, *([90] * 2 + [72] * 2) * 3)
+    # The third night on each kind of nodes is the 65th and the 67th of all.
+    assert {judge(fallen[:k]).kind for k in (65, 66, 67, 68)} == {VerdictKind.REGRESSED}
 
 
 def test_what_lies_behind_a_month_on_other_hardware_is_another_time():
