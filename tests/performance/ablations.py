@@ -41,7 +41,6 @@ ABLATIONS: list[tuple[str, Patches]] = [
     ("overlooked excursions", {"odds.OVERLOOKED": 0.0}),
     ("unsettled levels", {"odds.UNSETTLED": 0.0}),
     ("wider noise of short windows", {"evidence.UNCERTAIN": 0.0}),
-    ("bursts of slow nights", {"evidence.BURST": 0.0}),
     ("autocorrelation", {"evidence.variance_inflation": lambda _: 1.0}),
     ("continued drift", {"evidence.SLOPE": 1e-9}),
     ("weekday pattern", {"levels.weekday_effects": lambda *_: np.zeros(7)}),

@@ -61,6 +61,7 @@ FURTHER = (
     RECOVERY := Row("the level returns after three nights", returns_after=3),
     Row("a second step 20 nights later, both reported", again_after=20),
     *(Row(f"5 times the noise, {n} nights before", n, over_noise=5) for n in YOUNG),
+    *(Row(f"a second step {n} nights later, both reported", again_after=n) for n in (8, 12)),
 )
 ROWS = (*BASE, *FURTHER)
 

@@ -163,8 +163,8 @@ class ChangeDetector:
 
 def change_evidence(change: Change, known_of: str = "", known: float = 0.0) -> str:
     """Return the evidence of a change as a clause; `known` is the part of the score from priors."""
-    seen = {0: "a level not seen before", 1: "a level visited once before"}.get(
-        change.excursions, f"a level visited {change.excursions} times before"
+    seen = {0: "a level not seen before", 1: "a level with one earlier excursion"}.get(
+        change.excursions, f"a level with {change.excursions} earlier excursions"
     )
     return (
         f"{change.after} nights at {seen}, {change.change:+.1%} "
@@ -242,7 +242,7 @@ def _unchanged(
     if held:
         sentence += f"; {held}"
     elif watched:
-        sentence += "; one such night is watched, two are a change"
+        sentence += "; a single slow or fast night is watched and is no change"
     drift = level.drift
     if drift is not None:
         if policy.judged.lower_is_better:

@@ -42,10 +42,6 @@ SLOPE = 0.0002
 SLOW_NIGHTS, SLOW_WEIGHT = 0.3, 60.0
 """Prior of slow nights: 0.3 in 60."""
 
-BURST, BURST_NIGHTS = 0.2, 7
-"""Slow nights come in bursts: each adds this probability that one of so many nights after it
-is slow, too."""
-
 FEWEST_REPEATED = 5
 """Fewest nights with known repeats from which slow nights are recognised by their repeats."""
 
@@ -261,15 +257,11 @@ def _noise(
     series: Series, past: LevelEstimate, first: int, noise: float, known: bool, usual_within: float
 ) -> tuple[Floats, Floats]:
     """Return the noise of each night that is tested, and the probability that it is slow."""
-    is_slow = past.residual[:first] < -4 * noise
-    count = min(int(is_slow.sum()), 0.1 * first)
+    deep = int((past.residual[:first] < -4 * noise).sum())
+    slow = (SLOW_NIGHTS + min(deep, 0.1 * first)) / (SLOW_WEIGHT + first)
     nights = len(series) - first
-    slow = np.full(nights, (SLOW_NIGHTS + count) / (SLOW_WEIGHT + first))
-    for night in np.flatnonzero(is_slow[-BURST_NIGHTS:]) + max(0, first - BURST_NIGHTS):
-        slow[: night + BURST_NIGHTS + 1 - first] += BURST
-    slow.clip(max=0.9, out=slow)
     if not known:
-        return np.full(nights, noise), slow
+        return np.full(nights, noise), np.full(nights, slow)
     from_here = max(0, first - 3)
     within = series.within[from_here:] / usual_within
     within = np.where(np.isfinite(within), within, 1.0)

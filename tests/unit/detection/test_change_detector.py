@@ -39,7 +39,7 @@ def test_one_night_is_watched():
     assert judgement.kind is VerdictKind.WATCHED
     assert judgement.level_change == judgement.change
     assert judgement.low < judgement.change < judgement.high < -0.2
-    assert "one such night is watched" in judgement.sentence
+    assert "a single slow or fast night is watched" in judgement.sentence
 
 
 def test_a_night_that_is_back_is_no_regression():

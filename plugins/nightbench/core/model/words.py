@@ -35,7 +35,7 @@ class VerdictKind(StrEnum):
 
     OK = "ok"
     WATCHED = "watched"
-    """Far off the baseline, for one night: a second one like it makes it a change."""
+    """Far off the baseline, and not reported as a change: a single night may be an outlier."""
     REGRESSED = "regressed"
     IMPROVED = "improved"
     INSUFFICIENT_DATA = "insufficient_data"
