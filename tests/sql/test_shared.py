@@ -88,7 +88,7 @@ class Lab:
         )
 
     def load_disturbed(
-        self, until: int = 24, first: int = 0, since: int = 22, noise: float = 0.004
+        self, until: int = 25, first: int = 0, since: int = 22, noise: float = 0.004
     ) -> str:
         """Load nights of which the last have a slow node, a slow link and a slow build at once."""
         alone, toy = sleeping(1), replace(sleeping(1), framework="toy")

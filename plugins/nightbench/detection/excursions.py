@@ -38,6 +38,8 @@ class Excursions:
     """All nights at the other level, single ones included."""
     elsewhere: int
     """Nights that were not at the other level."""
+    longest: int = 0
+    """Nights of the longest excursion."""
 
 
 def past_excursions(depth: Floats, distinct: float) -> Excursions:
@@ -68,7 +70,11 @@ def past_excursions(depth: Floats, distinct: float) -> Excursions:
     lengths = (edges[1:] - edges[:-1])[path[edges[:-1]]]
     long = lengths[lengths > 1]
     return Excursions(
-        len(long), int(long.sum()), int(lengths.sum()), int(len(path) - np.count_nonzero(path))
+        len(long),
+        int(long.sum()),
+        int(lengths.sum()),
+        int(len(path) - np.count_nonzero(path)),
+        int(long.max(initial=0)),
     )
 
 

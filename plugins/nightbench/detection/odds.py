@@ -15,6 +15,7 @@ import math
 import numpy as np
 
 from nightbench.detection.evidence import Evidence
+from nightbench.detection.excursions import Excursions
 
 RARE = 7.0
 """Logarithm of the prior odds against a lasting change, compared with noise: one night in 1,100."""
@@ -38,6 +39,11 @@ STAYS, RETURNS = 0.5, 1.0
 CLEAR, OVERLOOKED = 5.0, 0.7
 """Excursions that are not deeper than so many noise scales may have been overlooked: for each scale
 less, excursions are likelier by this logarithm."""
+
+EPISODE, ALIKE, OUTLASTED, WEEKS = 6.0, 1.4, 1.5, 14
+"""Two excursions and more are episodes of one length if they last so many nights on average, and the
+longest is longer than the average by this factor at most. A stay is not one of them if it has lasted
+OUTLASTED times as long as the longest, and WEEKS nights."""
 
 UNSETTLED = 4.0
 """Excursions are likelier by this logarithm if the level changed within the window."""
@@ -77,6 +83,8 @@ def _odds_of_scattered_nights(evidence: Evidence) -> float:
 
 def _odds_of_excursion(evidence: Evidence) -> float:
     past = evidence.past
+    if _outlasts_episodes(past, evidence.after):
+        return -math.inf
     rate = (EXCURSIONS + past.count) / (EXCURSIONS_WEIGHT + past.elsewhere)
     stays, returns = STAYS + past.nights - past.count, RETURNS + past.count
     nights = evidence.after - 1
@@ -89,3 +97,17 @@ def _odds_of_excursion(evidence: Evidence) -> float:
     overlooked = OVERLOOKED * max(0.0, CLEAR - evidence.distinct)
     unsettled = UNSETTLED if evidence.before.is_unsettled else 0.0
     return LASTING + math.log(rate) + lasts + overlooked + unsettled
+
+
+def _outlasts_episodes(past: Excursions, nights: int) -> bool:
+    """Return whether a stay is longer than episodes of about one length.
+
+    Two slow weeks, twice, do not make a month an excursion.
+    """
+    usual = past.nights / max(past.count, 1)
+    return (
+        past.count >= 2
+        and usual >= EPISODE
+        and past.longest <= ALIKE * usual
+        and nights >= max(OUTLASTED * past.longest, WEEKS)
+    )

@@ -16,9 +16,9 @@ def depths(text):
     [
         ("....................", Excursions(0, 0, 0, 20)),
         ("...#.....#.......#..", Excursions(0, 0, 3, 17)),
-        (".....#.........###..", Excursions(1, 3, 4, 16)),
-        ("####......##........", Excursions(1, 2, 2, 14)),
-        ("..........##......##", Excursions(1, 2, 2, 16)),
+        (".....#.........###..", Excursions(1, 3, 4, 16, 3)),
+        ("####......##........", Excursions(1, 2, 2, 14, 2)),
+        ("..........##......##", Excursions(1, 2, 2, 16, 2)),
     ],
 )
 def test_excursions_of_two_nights_and_more_are_counted_if_levels_are_distinct(past, expected):
