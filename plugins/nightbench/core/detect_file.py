@@ -51,7 +51,7 @@ def _missing(cell: Any) -> Any:
     return None if is_nothing(cell) else cell
 
 
-class NightRow(FileRow):
+class DetectRow(FileRow):
     """One night of one series."""
 
     series: Annotated[
@@ -88,7 +88,7 @@ def read_nights(file: HistoryFile) -> dict[str, list[HistoryPoint]]:
             column, the value found and what was expected.
     """
     series: dict[str, list[tuple[datetime, int, HistoryPoint]]] = {}
-    for line, row in file.rows(NightRow):
+    for line, row in file.rows(DetectRow):
         point = HistoryPoint(
             row.t,
             math.nan if row.value is None else row.value,
