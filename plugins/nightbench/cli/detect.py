@@ -105,10 +105,10 @@ def _share(text: str) -> float:
 
 def _read_histories(path: Path) -> list[History]:
     """Return the series of a file for `nightbench detect` or for `nightbench import`."""
-    from nightbench.core.detect_file import NightRow, read_nights
+    from nightbench.core.detect_file import DetectRow, read_nights
 
     file = HistoryFile(STANDARD_INPUT if str(path) == "-" else path)
-    if lacking(NightRow, file.columns):
+    if lacking(DetectRow, file.columns):
         # Costs the import of the warehouse's driver, which files of this command do not need.
         from nightbench.alerts.backtest import pasts_in
         from nightbench.warehouse.history_import import is_import_file

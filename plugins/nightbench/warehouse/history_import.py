@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from pydantic import BeforeValidator, Field, create_model
 
-from nightbench.core.detect_file import NightRow
+from nightbench.core.detect_file import DetectRow
 from nightbench.core.errors import UserError
 from nightbench.core.history_file import (
     PLAIN,
@@ -63,8 +63,8 @@ def import_history(connection: Connection, entries: Sequence[Entry]) -> ImportRe
 def is_import_file(file: HistoryFile) -> bool:
     """Return whether a file is one for `nightbench import`, not one for `nightbench detect`."""
     found = set(file.columns)
-    ours, others = (found & model.model_fields.keys() for model in (MedianRow, NightRow))
-    return bool(lacking(NightRow, found)) and len(ours) > len(others)
+    ours, others = (found & model.model_fields.keys() for model in (MedianRow, DetectRow))
+    return bool(lacking(DetectRow, found)) and len(ours) > len(others)
 
 
 def read_history(file: HistoryFile) -> list[Entry]:
@@ -75,7 +75,7 @@ def read_history(file: HistoryFile) -> list[Entry]:
             its column, the value found and what was expected.
     """
     missing = lacking(MedianRow, file.columns)
-    if missing and not lacking(NightRow, file.columns):
+    if missing and not lacking(DetectRow, file.columns):
         raise UserError(
             f"{file.path}: a history for `nightbench detect {file.path}`, which judges it without "
             f"storing it; for an import it lacks the columns {', '.join(missing)}"
