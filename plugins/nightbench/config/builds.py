@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from nightbench.config import locations, values
-from nightbench.config.cluster_schema import PINNED
+from nightbench.config import locations
 from nightbench.config.clusters import relative_to_file
 from nightbench.config.schema import BuildFile
 from nightbench.config.source import Document, Key
 from nightbench.core.code_digest import file_digest
 from nightbench.core.errors import UserError
-from nightbench.core.model import Build, Cluster
+from nightbench.core.model import Build, Cluster, values
+from nightbench.core.model.clusters import PINNED
 from nightbench.core.whole_files import beside
 
 _DIGEST_LENGTH = 16

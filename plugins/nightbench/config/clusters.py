@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from socket import gethostname
 
-from nightbench.config import locations, values
-from nightbench.config.cluster_schema import ClusterFile, EnvironmentsFile, JumpFile, NodeFile
+from nightbench.config import locations
+from nightbench.config.cluster_schema import ClusterFile, NodeFile
 from nightbench.config.source import Document, Key, display, read_document
 from nightbench.config.suite_heads import find_clusters
 from nightbench.config.validate import validate
@@ -18,14 +18,13 @@ from nightbench.core.model import (
     Cluster,
     ComparePolicy,
     EnvironmentPolicy,
-    GitRepository,
-    HealthPolicy,
     JumpHost,
     KubernetesPolicy,
     NeighbourPolicy,
     Node,
     SlurmPolicy,
     Strategy,
+    values,
 )
 
 HOME = "${NIGHTBENCH_HOME}"
@@ -78,33 +77,34 @@ def load_cluster(
     if file is None:
         raise document.error
     environments = file.environments
+    house = paths.find(environments.wheelhouse, ("environments", "wheelhouse"))
     _check_images(environments, document)
     nodes = tuple(_nodes(file, document))
     _check_machines(file, document)
-    cluster = file.to(
-        Cluster,
+    cluster = Cluster(
         name=file.cluster,
         nodes=nodes,
+        description=file.description,
         device_kind=file.devices.kind,
         devices_per_node=file.devices.per_node,
         compute_capability=file.devices.compute_capability,
         device_memory_bytes=file.devices.memory,
         peak_flops={name: peak * 1e12 for name, peak in file.devices.peak_tflops.items()},
-        environments=environments.to(
-            EnvironmentPolicy,
-            wheelhouse=paths.find(environments.wheelhouse, ("environments", "wheelhouse")),
-        ),
+        environments=environments.model_copy(update={"wheelhouse": house}),
         known_hosts=paths.find(file.known_hosts, ("known_hosts",), new=new_known_hosts),
-        jump=_jump(file.jump),
+        env=file.env,
+        role_env=file.role_env,
+        shared=file.shared,
+        jump=file.jump,
+        transport=file.transport,
+        lock=file.lock,
+        binding=file.binding,
+        data=file.data,
         parallel_cases=file.limits.parallel_cases,
         window=file.limits.hours,
         compare=_compare(file, nodes, document),
-        # Nodes that share hardware are never alone: waiting for quiet would wait for ever.
-        neighbours=file.neighbours.to(
-            NeighbourPolicy,
-            action=file.neighbours.action or ("record" if file.shared else "wait"),
-        ),
-        health=file.health.to(HealthPolicy),
+        neighbours=_neighbours(file),
+        health=file.health,
         slurm=_slurm(file, document),
         kubernetes=_kubernetes(file, document),
         link_command=file.link.command,
@@ -120,7 +120,7 @@ def without_paths(cluster: Cluster) -> Cluster:
     return dataclasses.replace(
         cluster,
         known_hosts=cluster.known_hosts and OF_FILE,
-        environments=dataclasses.replace(cluster.environments, wheelhouse=house),
+        environments=cluster.environments.model_copy(update={"wheelhouse": house}),
     )
 
 
@@ -147,13 +147,11 @@ def on_this_machine(cluster: Cluster, project: str = "") -> Cluster:
     document = read_document(path)
     paths = _Paths(document, locations.home_folder())
     environments = document.data.get("environments") or {}
+    house = paths.find(environments.get("wheelhouse"), ("environments", "wheelhouse"))
     found = dataclasses.replace(
         cluster,
         known_hosts=paths.find(document.data.get("known_hosts"), ("known_hosts",)),
-        environments=dataclasses.replace(
-            cluster.environments,
-            wheelhouse=paths.find(environments.get("wheelhouse"), ("environments", "wheelhouse")),
-        ),
+        environments=cluster.environments.model_copy(update={"wheelhouse": house}),
     )
     if document.problems:
         raise document.error
@@ -217,7 +215,7 @@ class _Paths:
         return str(found)
 
 
-def _check_images(environments: EnvironmentsFile, document: Document) -> None:
+def _check_images(environments: EnvironmentPolicy, document: Document) -> None:
     if (environments.kind == "container") != bool(environments.images):
         message = (
             f"found {len(environments.images)} beside `kind: {environments.kind}`; expected images "
@@ -256,9 +254,7 @@ def _slurm(file: ClusterFile, document: Document) -> SlurmPolicy | None:
             "job for itself"
         )
         document.complain(("lock",), message)
-    return written.to(
-        SlurmPolicy, login=values.hosts(written.login)[0], warning_s=round(written.warning_s)
-    )
+    return written
 
 
 def _kubernetes(file: ClusterFile, document: Document) -> KubernetesPolicy | None:
@@ -271,7 +267,7 @@ def _kubernetes(file: ClusterFile, document: Document) -> KubernetesPolicy | Non
     if gpus and not any("gpu" in name for name in written.resources):
         message = 'found no GPU on a cluster of kind "gpu"; expected nvidia.com/gpu, say'
         document.complain(("kubernetes", "resources"), message)
-    return written.to(KubernetesPolicy)
+    return written
 
 
 def _compare(file: ClusterFile, nodes: Iterable[Node], document: Document) -> ComparePolicy:
@@ -282,12 +278,15 @@ def _compare(file: ClusterFile, nodes: Iterable[Node], document: Document) -> Co
     if written.build_node not in (None, *(node.name for node in nodes)):
         message = f'found "{written.build_node}"; expected a node of the cluster'
         document.complain(("compare", "build_node"), message)
-    repositories = {name: each.to(GitRepository) for name, each in written.repositories.items()}
-    return written.to(ComparePolicy, repositories=repositories)
+    return written
 
 
-def _jump(hops: Iterable[JumpFile]) -> tuple[JumpHost, ...]:
-    return tuple(hop.to(JumpHost) for hop in hops)
+def _neighbours(file: ClusterFile) -> NeighbourPolicy:
+    written = file.neighbours
+    if file.shared and "action" not in written.model_fields_set:
+        # Nodes that share hardware are never alone: a wait for quiet would never end.
+        return written.model_copy(update={"action": "record"})
+    return written
 
 
 def _check_machines(file: ClusterFile, document: Document) -> None:
@@ -344,7 +343,7 @@ def _nodes(file: ClusterFile, document: Document) -> list[Node]:
 
 def _expand(
     entry: NodeFile,
-    jump: Iterable[JumpFile],
+    jump: tuple[JumpHost, ...],
     key: Key,
     document: Document,
 ) -> list[Node]:
@@ -361,14 +360,21 @@ def _expand(
             document.complain((*key, field), message)
             return []
     return [
-        entry.to(
-            Node,
+        Node(
             name=name,
             host=host,
             ssh_conn_id=entry.ssh_conn_id or "",
+            port=entry.port,
             data_address=address if entry.data_address else None,
+            interface=entry.interface,
+            port_range=entry.port_range,
+            cpus=entry.cpus,
+            devices=entry.devices,
+            env=entry.env,
+            user=entry.user,
             # On every node, so that a job's nodes say all that a login needs.
-            jump=_jump(jump if entry.jump is None else entry.jump),
+            jump=jump if entry.jump is None else entry.jump,
+            machine=entry.machine,
         )
         for host, name, address in zip(hosts, beside["name"], beside["data_address"], strict=True)
     ]

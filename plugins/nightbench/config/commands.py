@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from nightbench.config import values as v
 from nightbench.config.scales import scales_of
-from nightbench.config.source import ConfigError, Document, display, one_of, read_document
-from nightbench.config.validate import StrictModel
+from nightbench.config.source import ConfigError, Document, display, read_document
+from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
 from nightbench.core.model import Case, Catalog, Role, Strategy, Suite, WorkloadInfo, digest_of
+from nightbench.core.model import values as v
 from nightbench.core.model_flops import evaluate
 
 PLACEHOLDERS = (
@@ -54,7 +54,7 @@ def _pattern(text: str) -> str:
 Word = Annotated[str, AfterValidator(_known_placeholders), v.Words("text with placeholders")]
 
 
-class LogFile(StrictModel):
+class LogFile(v.StrictModel):
     """The log of a script, and what its figures mean."""
 
     format: v.Name
@@ -78,7 +78,7 @@ class LogFile(StrictModel):
     """Steps from line to line, for a log that does not number them."""
 
 
-class ModelFile(StrictModel):
+class ModelFile(v.StrictModel):
     """The model that a script trains, by a workload whose formulas count its FLOPs."""
 
     workload: v.Name
@@ -89,7 +89,7 @@ class ModelFile(StrictModel):
     """Those of them that differ in the script: `sequence_length`, `vocabulary`, `layers`, …"""
 
 
-class CommandFile(StrictModel):
+class CommandFile(v.StrictModel):
     """A script of others: how it is started, and how its log is read."""
 
     argv: Annotated[list[Word], Field(min_length=1)]

@@ -9,8 +9,8 @@ from nightbench.config.scales import own_scale
 from nightbench.config.schema import AS_DEVICES, AS_TRAINERS, BlockFile, SuiteFile
 from nightbench.config.source import Document, Key
 from nightbench.config.validate import fields_of, validate
-from nightbench.config.values import FIT
 from nightbench.core.model import LATER_AXES, Case, Strategy
+from nightbench.core.model.values import FIT
 
 T = TypeVar("T")
 

@@ -17,9 +17,9 @@ from nightbench.config import locations
 from nightbench.config.builds import parse_build, parse_untrusted_build
 from nightbench.config.catalog import load_catalog
 from nightbench.config.clusters import clusters_for, load_cluster
-from nightbench.config.source import one_of
 from nightbench.config.suite_heads import find_suites
 from nightbench.config.suites import customise, load_suite
+from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
 from nightbench.core.model import Catalog, Cluster, RunKind, Suite
 from nightbench.core.run_plan import select

@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from nightbench.config.source import ConfigError, Document, Key, Problem, any_of
+from nightbench.config.source import ConfigError, Document, Key, Problem
+from nightbench.core.complaints import any_of
 from nightbench.core.model import Catalog
 
 FULL = "full"

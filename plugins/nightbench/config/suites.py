@@ -13,11 +13,12 @@ from nightbench.config.commands import read_commands
 from nightbench.config.matrix import WrittenCase, read_cases
 from nightbench.config.scales import at_scale, own_scale, scales_of
 from nightbench.config.schema import ProtocolFile, SuiteFile, TableFile
-from nightbench.config.source import Document, Key, display, one_of, read_document
+from nightbench.config.source import Document, Key, display, read_document
 from nightbench.config.suite_heads import command_lines, find_suites, workload_scales
 from nightbench.config.validate import validate
 from nightbench.core.budget import PRIORITY
 from nightbench.core.capabilities import refusal_of
+from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
 from nightbench.core.hours import Hours, meet
 from nightbench.core.model import (
@@ -25,14 +26,9 @@ from nightbench.core.model import (
     Case,
     Catalog,
     Cluster,
-    NightPolicy,
     Protocol,
-    Publication,
-    RegressionPolicy,
-    Route,
     Suite,
     SuiteTable,
-    VerdictKind,
 )
 from nightbench.core.variants import Refusal, variant_of
 
@@ -89,32 +85,34 @@ def load_suite(
     if file is None or document.problems or cluster is None:
         raise document.error
     cases = [each for each in written if each.case.case_id not in skipped]
-    return file.to(
-        Suite,
+    return Suite(
         name=file.suite,
+        owner=file.owner,
         cluster=cluster.name,
         scale=own_scale(document),
         commands=own,
         cases=tuple(dict.fromkeys(placed.case for placed in cases)),
         skipped=skipped,
+        description=file.description,
+        schedule=file.schedule,
+        env=file.env,
+        role_env=file.role_env,
+        alerts=file.alerts,
         untried=untried,
         tables=tuple(_table(name, each, written) for name, each in file.tables.items()),
         protocol=_protocol(file.protocol),
         builds=builds,
         reference=reference,
-        policy=file.policy.to(RegressionPolicy),
+        policy=file.policy,
         repeat_timeout_s=file.timeouts.repeat,
         progress_timeout_s=file.timeouts.progress,
         source=str(path),
-        night=file.night.to(NightPolicy),
-        publish=None if file.publish is None else file.publish.to(Publication),
+        night=file.night,
+        publish=file.publish,
         priorities={
             placed.case.case_id: placed.priority for placed in cases if placed.priority != PRIORITY
         },
-        routes=tuple(
-            route.to(Route, verdicts=tuple(map(VerdictKind, route.verdicts)))
-            for route in file.routes
-        ),
+        routes=file.routes,
     )
 
 
@@ -124,9 +122,13 @@ def _names(value: Any) -> list[str]:
 
 def _table(name: str, file: TableFile, written: Iterable[WrittenCase]) -> SuiteTable:
     published = file.published
-    return file.to(
-        SuiteTable,
+    return SuiteTable(
         name=name,
+        title=file.title,
+        rows=file.rows,
+        columns=file.columns,
+        metric=file.metric,
+        chart=file.chart,
         document=published.document if published else None,
         figures=published.figures if published else (),
         published_only=published.only if published else {},
@@ -136,8 +138,10 @@ def _table(name: str, file: TableFile, written: Iterable[WrittenCase]) -> SuiteT
 
 def _protocol(file: ProtocolFile) -> Protocol:
     repeats = file.repeats
-    return file.to(
-        Protocol,
+    return Protocol(
+        warmup_steps=file.warmup_steps,
+        measured_steps=file.measured_steps,
+        min_seconds=file.min_seconds,
         repeats=repeats.max,
         min_repeats=repeats.min if repeats.confidence is not None else None,
         confidence=repeats.confidence,

@@ -1,7 +1,6 @@
 """Validates a document by a pydantic model; each error becomes a `Problem` with its line."""
 
 import ast
-import dataclasses
 import inspect
 import types
 import typing
@@ -10,24 +9,13 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from nightbench.config.source import Document, Key, any_of, describe, one_of, unquoted
+from nightbench.config.source import Document, Key
+from nightbench.core.complaints import any_of, describe, one_of, unquoted
 
 M = TypeVar("M", bound=BaseModel)
-T = TypeVar("T")
-
-
-class StrictModel(BaseModel):
-    """Base of the models of files: no unknown keys, no silent conversions."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    def to(self, kind: type[T], **others: Any) -> T:
-        """Return a dataclass of the model, with the fields of the same names and these others."""
-        names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-        return kind(**{k: x for k, x in self if k in names} | others)
 
 
 @cache
@@ -76,7 +64,7 @@ def validate(
     for part in at:
         data = data[part]
     try:
-        return model.model_validate(data, context=dict(context or {}))
+        return model.model_validate(data, context=dict(context or {}), by_alias=True, by_name=False)
     except ValidationError as error:
         for each in error.errors(include_url=False):
             _complain(model, document, at, dict(each))

@@ -124,7 +124,7 @@ def test_a_suite_says_what_a_night_may_hold(suite_file: Write, catalog: Catalog)
         ("matrix:\n", f"matrix:\n{PS}    priority: 9\n"),
     )
     suite = load_suite(path, catalog)
-    assert suite.night == NightPolicy("22:00-06:00 Europe/Berlin", 3 * 3600.0)
+    assert suite.night == NightPolicy(window="22:00-06:00 Europe/Berlin", budget_s=3 * 3600.0)
     served = [case.case_id for case in suite.cases if case.pservers]
     assert suite.priorities == dict.fromkeys(served, 9)
 
