@@ -120,8 +120,7 @@ def _framework(folder: Path, tree: _Tree) -> FrameworkInfo:
         document = read_document(path)
     except UserError as error:
         return _broken_line(path, error)
-    file = validate(FrameworkFile, document)
-    document.complain_of_name("line", path.parent.name, "its folder")
+    file = validate(FrameworkFile, document, named="line")
     _complain_of_absent(document, "launch.py")
     if document.data.get("commands") is not True:
         _complain_of_absent(document, "runtime.py", "trainer.py")
@@ -223,8 +222,7 @@ def _workload(
         document = read_document(path)
     except UserError as error:
         return _broken_workload(path, error)
-    file = validate(SpecFile, document)
-    document.complain_of_name("name", path.parent.name, "its folder")
+    file = validate(SpecFile, document, named="name")
     _complain_of_absent(document, "data.py")
     written = {each.stem for own in (folder, *added) for each in own.glob("[!.]*.py")}
     if file is None:

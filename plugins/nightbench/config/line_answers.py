@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from nightbench.config.catalog_schema import FrameworkFile
-from nightbench.config.source import Key
-from nightbench.core.complaints import any_of, one_of
+from nightbench.core.complaints import Key, any_of, one_of
 from nightbench.core.model import LINE_AXES, SEVERAL, Strategy, Support, Untried
 
 ModelOf = Callable[[str, str], Path | None]

@@ -11,15 +11,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import yaml
 
-from nightbench.core.complaints import describe
+from nightbench.core.complaints import Complaint, Key, describe
 from nightbench.core.errors import UserError
-
-Key: TypeAlias = tuple[str | int, ...]
-"""Where something stands in a document: `("matrix", 1, "frameworks", 0)`."""
 
 
 @dataclass(frozen=True, order=True)
@@ -70,16 +67,30 @@ class Document:
         """Add what is wrong at a key to the problems."""
         self.problems.append(self.problem(key, message))
 
+    def add(self, complaints: Iterable[Complaint]) -> None:
+        """Add what was found after the validation to the problems."""
+        for each in complaints:
+            if each.is_missing:
+                self.complain_of_missing(each.key, each.message)
+                continue
+            first = f" (first on line {self.lines[each.first]})" if each.first is not None else ""
+            tried = (each.key, *each.others)
+            key = next((key for key in tried if key in self.lines), each.key)
+            self.complain(key, each.message + first)
+
     def complain_of_missing(self, key: Sequence[str | int], meaning: str | None) -> None:
         """Add that a key is missing, with what is expected there."""
         line = self.problem(key[:-1], "").line
         message = f"is missing; expected: {meaning}"
         self.problems.append(Problem(line, key_path(key), message))
 
-    def complain_of_name(self, key: str, name: str, what: str = "the file") -> None:
+    def complain_of_name(self, key: str) -> None:
         """Add that the file calls itself otherwise than it is named, where it does."""
         found = self.data.get(key)
+        of_folder = self.path.suffix == ".json"
+        name = self.path.parent.name if of_folder else self.path.stem
         if isinstance(found, str) and found != name:
+            what = "its folder" if of_folder else "the file"
             message = f'found {describe(found)}; expected the name of {what}, "{name}"'
             self.complain((key,), message)
 

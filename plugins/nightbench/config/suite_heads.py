@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from nightbench.config.locations import find_clusters, find_suites
 from nightbench.config.source import read_document
 from nightbench.core.code_digest import layers
 from nightbench.core.errors import UserError
@@ -38,17 +39,6 @@ class SuiteHead:
         return f"nightly_{self.name}"
 
 
-def find_suites(dags: Path) -> dict[str, Path]:
-    """Return the suite files below a `dags` folder by the names of their suites.
-
-    They lie in `suites/` or in a folder of it (`suites/recipes/`); of two of one name it is the
-    former. Hidden files are none: an editor's lock, what macOS adds to a copy.
-    """
-    folder = dags / "suites"
-    paths = [*sorted(folder.glob("[!.]*/[!.]*.yaml")), *folder.glob("[!.]*.yaml")]
-    return dict(sorted((path.stem, path) for path in {each.stem: each for each in paths}.values()))
-
-
 def suite_heads(dags: Path) -> list[SuiteHead]:
     """The heads of all suites below a `dags` folder, by name."""
     return [_read_head(path) for path in find_suites(dags).values()]
@@ -57,11 +47,6 @@ def suite_heads(dags: Path) -> list[SuiteHead]:
 def suite_names(dags: Path) -> list[str]:
     """Return the names of all suites that can be read."""
     return [head.name for head in suite_heads(dags) if head.problem is None]
-
-
-def find_clusters(dags: Path) -> dict[str, Path]:
-    """Return the cluster files below a `dags` folder by the names of their clusters."""
-    return {path.stem: path for path in sorted((dags / "clusters").glob("[!.]*.yaml"))}
 
 
 def parallel_cases(dags: Path) -> dict[str, int]:

@@ -12,10 +12,27 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from nightbench.config.source import Document, Key
-from nightbench.core.complaints import any_of, describe, one_of, unquoted
+from nightbench.config.source import Document
+from nightbench.core.complaints import Key, any_of, describe, one_of, unquoted
+from nightbench.core.model import Catalog, Strategy
 
 M = TypeVar("M", bound=BaseModel)
+
+
+def lines_of(catalog: Catalog | None) -> dict[str, object]:
+    """Return what validators of names need to know of the catalog."""
+    if catalog is None:
+        return {}
+    lines = catalog.frameworks.values()
+    return {
+        "frameworks": catalog.frameworks,
+        "workloads": catalog.workloads,
+        "roles": {role.name for line in lines for each in Strategy for role in line.roles_of(each)},
+        "launcher_env": {
+            variable: [line.line for line in lines if variable in line.launcher_env]
+            for variable in sorted(set().union(*(line.launcher_env for line in lines)))
+        },
+    }
 
 
 @cache
@@ -55,11 +72,15 @@ def validate(
     document: Document,
     at: Key = (),
     context: Mapping[str, Any] | None = None,
+    named: str | None = None,
 ) -> M | None:
     """Return the part of a document as the model; None where something is wrong with it.
 
-    The model's validators get the context: the catalog, for names.
+    The model's validators get the context: the catalog, for names. `named` is the key that holds
+    the file's own name.
     """
+    if named is not None:
+        document.complain_of_name(named)
     data: Any = document.data
     for part in at:
         data = data[part]

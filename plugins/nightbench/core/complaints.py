@@ -2,7 +2,25 @@
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Key: TypeAlias = tuple[str | int, ...]
+"""Where something stands in a document: `("matrix", 1, "frameworks", 0)`."""
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """Something wrong in a file, found after its validation."""
+
+    key: Key
+    message: str
+    others: tuple[Key, ...] = ()
+    """Keys that are tried in turn where the file does not have `key`."""
+    first: Key | None = None
+    """Where the file says the same before."""
+    is_missing: bool = False
+    """The key is missing; the message says what is expected there."""
 
 
 def unquoted(value: Any) -> str:

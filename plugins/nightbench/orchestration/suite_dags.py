@@ -17,10 +17,10 @@ from airflow.sdk import DAG, Param, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from nightbench.config import locations
+from nightbench.config.locations import find_clusters
 from nightbench.config.run_request import MOST_REPEATS
 from nightbench.config.suite_heads import (
     SuiteHead,
-    find_clusters,
     framework_names,
     parallel_cases,
     suite_heads,

@@ -355,7 +355,7 @@ def test_a_case_that_is_made_twice_names_both_blocks(suite_file: Write, catalog:
     found = complaints(suite_file(("matrix:\n", f"matrix:\n{block}")), catalog)
     assert found == [
         "dags/suites/trial.yaml:6: matrix[1]: makes the case net-pytorch-collective-1x1-bs2 again "
-        "(first from line 5)"
+        "(first on line 5)"
     ]
 
 
