@@ -96,7 +96,7 @@ class LimitsFile(v.StrictModel):
 class ClusterFile(v.StrictModel):
     """A cluster: `dags/clusters/<cluster>.yaml`."""
 
-    cluster: v.Name
+    cluster: v.DagName
     """Name of the cluster: the file's name without `.yaml`."""
     nodes: v.Some[NodeFile]
     """Its nodes, in the order in which gangs fill them."""

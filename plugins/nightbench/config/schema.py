@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from nightbench.config.commands import CommandFile
-from nightbench.config.suite_heads import PRESETS, is_schedule
+from nightbench.config.suite_heads import A_SCHEDULE, is_schedule
 from nightbench.core.budget import PRIORITY
 from nightbench.core.complaints import describe, unquoted
 from nightbench.core.model import (
@@ -22,10 +22,7 @@ from nightbench.core.model import values as v
 
 def _schedule(value: str) -> str:
     if not is_schedule(value):
-        raise ValueError(
-            f'found "{value}"; expected a cron expression of five fields such as "0 1 * * *", or '
-            + ", ".join(sorted(PRESETS))
-        )
+        raise ValueError(f'found "{value}"; expected {A_SCHEDULE}')
     return value
 
 
@@ -275,11 +272,11 @@ class TimeoutsFile(v.StrictModel):
 class SuiteFile(v.StrictModel):
     """A suite: `dags/suites/<suite>.yaml`."""
 
-    suite: v.Name
+    suite: v.DagName
     """Name of the suite: the file's name without `.yaml`."""
     owner: v.Text
     """Who looks after it; owner of its DAG."""
-    cluster: v.Name
+    cluster: v.DagName
     """The cluster that it runs on: a file of `dags/clusters`."""
     description: str = ""
     """What it is for, in a sentence."""

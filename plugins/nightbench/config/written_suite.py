@@ -6,6 +6,7 @@ from typing import Any
 
 from nightbench.config.schema import BlockFile, SuiteFile
 from nightbench.config.source import Document
+from nightbench.config.suite_heads import name_problem
 from nightbench.config.validate import fields_of, lines_of, validate
 from nightbench.core.complaints import Complaint, Key
 from nightbench.core.model import Catalog
@@ -41,7 +42,11 @@ def validate_suite(
         **lines_of(catalog),
         **{name: _names(document.data.get(name)) for name in ("tables", "commands")},
     }
-    file = validate(SuiteFile, document, context=context, named="suite")
+    problem = name_problem(document.path.stem)
+    if problem is not None:
+        document.complain(("suite",), problem)
+    named = "suite" if problem is None else None
+    file = validate(SuiteFile, document, context=context, named=named)
     scale, cluster, blocks = (document.data.get(key) for key in ("scale", "cluster", "matrix"))
     found, complaints = [], list[Complaint]()
     for position in range(len(blocks) if isinstance(blocks, list) else 0):

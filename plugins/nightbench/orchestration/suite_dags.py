@@ -102,7 +102,7 @@ def nightly_dag(head: SuiteHead) -> DAG:
         schedule=head.schedule,
         owner=head.owner,
         description=head.description or f"The suite {head.name}, every night",
-        tags=["nightly", head.name, *([head.cluster] if head.cluster else [])],
+        tags=head.tags,
         doc_md=doc,
         at_once=at_once,
     )

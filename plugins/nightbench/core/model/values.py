@@ -272,6 +272,20 @@ def slug(value: str) -> str:
     return value
 
 
+LONGEST_DAG_NAME = 100
+"""Of a tag in Airflow: suites and clusters are tags of DAGs."""
+
+
+def dag_name(value: str) -> str:
+    """A name that DAGs and their tags can bear."""
+    if len(slug(value)) > LONGEST_DAG_NAME:
+        raise ValueError(
+            f"found a name of {len(value)} characters; expected {LONGEST_DAG_NAME} at most, "
+            "because DAGs in Airflow bear it"
+        )
+    return value
+
+
 def not_empty(value: str) -> str:
     """Text on one line that is not blank."""
     if not value.strip():
@@ -350,6 +364,7 @@ Axis = Annotated[
 Text = Annotated[str, AfterValidator(not_empty), Words("text")]
 Version = Annotated[str, AfterValidator(version), Words("version")]
 Name = Annotated[str, AfterValidator(slug), Words("name")]
+DagName = Annotated[str, AfterValidator(dag_name), Words("name")]
 Series = Annotated[
     str, fits(_SERIES, 'a series of Python, such as "3.11"'), Words("series of Python")
 ]
