@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -127,6 +128,19 @@ def test_the_form_stays_and_says_why_the_only_suite_cannot_be_read(
     # A run that is in progress has all of its tasks.
     whole = parse(tmp_path, "1")["dags"]["on_demand"]
     assert dag["tasks"].keys() == whole["tasks"].keys()
+
+
+def test_a_file_whose_name_no_dag_can_have_leaves_the_others_alone(tmp_path: Path) -> None:
+    shutil.copytree(HERE / "fixtures", tmp_path / "dags")
+    suites = tmp_path / "dags" / "suites"
+    for name in ("base copy", "a+b", "base (1)", "n" * 101, "n" * 243):
+        shutil.copy(suites / "nightly_cpu.yaml", suites / f"{name}.yaml")
+    parsed = parse(tmp_path, "1", NIGHTBENCH_DAGS=str(tmp_path / "dags"))
+    assert parsed["import_errors"] == {}
+    assert parsed["dags"]["nightly_nightly_cpu"]["schedule"] == "CronTriggerTimetable"
+    said = "**This suite is not scheduled:** the name of the file:"
+    refused = [dag for dag in parsed["dags"].values() if said in dag["doc"]]
+    assert [dag["schedule"] for dag in refused] == ["NullTimetable"] * 5
 
 
 def test_every_dag_is_described_bounded_and_never_overtakes_itself(parsed: Parsed) -> None:

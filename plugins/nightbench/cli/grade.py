@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
@@ -22,8 +21,7 @@ from rich.table import Table
 from nightbench.cli import common
 from nightbench.cli.common import out, say, warn
 from nightbench.config import find_clusters, find_suites, load_suite, locations
-from nightbench.config.schema import PolicyFile
-from nightbench.config.source import one_of
+from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
 from nightbench.core.history_file import HistoryFile
 from nightbench.core.model import RegressionPolicy
@@ -205,7 +203,7 @@ def policy_changes(text: str) -> dict[str, Any]:
             )
         given[key] = int(value) if value.isdigit() and key == "min_history" else value
     try:
-        file = PolicyFile.model_validate(given)
+        file = RegressionPolicy.model_validate(given, context={})
     except ValidationError as error:
         first = error.errors()[0]
         key, said = str(first["loc"][0]), first["msg"].removeprefix("Value error, ")
@@ -222,7 +220,9 @@ def _policies(pasts: Sequence[PastSeries]) -> tuple[dict[str, RegressionPolicy],
     for name in sorted({past.suite for past in pasts}):
         if name in files:
             # Histories are those of throughput, whatever the suite is judged by.
-            policies[name] = replace(load_suite(files[name], catalog).policy, metric="throughput")
+            policies[name] = load_suite(files[name], catalog).policy.model_copy(
+                update={"metric": "throughput"}
+            )
         else:
             policies[name] = RegressionPolicy()
             unknown.append(name)

@@ -19,8 +19,8 @@ from nightbench.cli import common, services
 from nightbench.cli.common import FAILED, JsonOption, out, say
 from nightbench.cli.entry import quiet
 from nightbench.config import locations
-from nightbench.config.source import one_of
 from nightbench.core.code_digest import layers
+from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
 from nightbench.core.model import Variant
 from nightbench.core.own_files import own_folder

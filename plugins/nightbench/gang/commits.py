@@ -7,7 +7,7 @@ import tempfile
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from nightbench.config.compare_builds import MOST_BYTES, WHEEL
@@ -60,8 +60,7 @@ class CommitBuild:
     @property
     def build(self) -> str:
         """Name of its build: another recipe is another build of the same commit."""
-        recipe = asdict(self.recipe)
-        del recipe["branch"], recipe["timeout_s"]
+        recipe = self.recipe.model_dump(mode="json", exclude={"branch", "timeout_s"})
         digest = digest_of({**recipe, "line": self.line, "cluster": self.cluster.name})
         return f"{self.repository[:60]}-{self.commit}-{digest[:12]}"
 

@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nightbench.config import find_clusters, load_catalog, load_cluster, load_suite, locations
+from nightbench.config import find_suites, load_catalog, locations
 from nightbench.config.suite_heads import SuiteHead, suite_heads
+from nightbench.config.suites import suite_and_cluster
 from nightbench.core.errors import UserError
 from nightbench.core.expected_nights import NightSchedule
 from nightbench.core.hours import Clock, Hours
@@ -46,8 +47,7 @@ def _scheduled_suite(head: SuiteHead, catalog: Catalog) -> ScheduledSuite:
     if head.problem or not head.schedule:
         return broken
     try:
-        suite = load_suite(dags / "suites" / f"{head.name}.yaml", catalog)
-        cluster = load_cluster(find_clusters(dags)[suite.cluster], catalog=catalog)
+        suite, cluster = suite_and_cluster(find_suites(dags)[head.name], catalog)
     except UserError as error:
         # Planning its run fails with the same message, so there will be no result.
         return dataclasses.replace(broken, problem=f"its file is refused: {error}")

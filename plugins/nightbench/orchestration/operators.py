@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
+from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from nightbench.config import locations
@@ -137,6 +138,7 @@ class PlanOperator(BaseOperator):
                 spool,
                 connect,
                 requested_by=dag_run.triggering_user_name or "",
+                most_cases=conf.getint("core", "max_map_length", fallback=1024),
                 dag_id=dag_run.dag_id,
                 dag_run_id=dag_run.run_id,
             )

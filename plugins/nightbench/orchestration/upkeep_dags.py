@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError, AirflowSkipException
 
 from nightbench.config import locations
 from nightbench.config.control_plane import MARK
-from nightbench.config.suite_heads import find_clusters
+from nightbench.config.locations import find_clusters
 from nightbench.core.errors import UserError
 from nightbench.core.sentences import KEPT_DAYS
 from nightbench.orchestration.connections import channel_url, connect
@@ -198,7 +198,7 @@ def sweep(cluster: str, **context: Any) -> dict[str, Any]:
     """End orphans and remove what is old on the nodes of one cluster."""
     import asyncio
 
-    from nightbench.config.run_request import cluster_of
+    from nightbench.config.clusters import cluster_of
     from nightbench.gang.cleanup import sweep_and_clean
     from nightbench.night.code_snapshot import shipment_of_now
     from nightbench.orchestration.ssh_targets import ssh_targets

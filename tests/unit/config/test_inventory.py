@@ -76,7 +76,7 @@ def test_nodes_to_which_slurm_brings_gangs(tmp_path: Path) -> None:
         ("g1", "g1", "10.1.0.1"),
         ("g2", "g2", "10.1.0.2"),
     ]
-    assert cluster.slurm == SlurmPolicy("login.example.org", options=("--gres=gpu:8",))
+    assert cluster.slurm == SlurmPolicy(login="login.example.org", options=("--gres=gpu:8",))
 
 
 def test_ansible_has_no_login_node() -> None:

@@ -1,21 +1,32 @@
 """Types of the values in YAML files: durations, percentages, host ranges, environments.
 
 Every function takes what the file says and returns what the program works with, or raises a
-ValueError that says what was found and what was expected.
+ValueError that says what was found and what was expected. A model is read from a file with a
+context; without one its values are those of the program, and have no units to be read.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from ipaddress import IPv6Address
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 
-from nightbench.config import env
-from nightbench.config.source import describe
+from nightbench.core.complaints import describe, one_of
 from nightbench.core.hours import Clock, Hours
-from nightbench.core.model import SLUG
+from nightbench.core.model import env
+from nightbench.core.model.words import SLUG
 from nightbench.core.printable import shown
+
+
+class StrictModel(BaseModel):
+    """Base of the models of files: no unknown keys, no silent conversions.
+
+    A field with a unit in its name has its key in files as alias: `wait_s` is written `wait`.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, validate_by_name=True)
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,38 @@ _BANDWIDTH = re.compile(r"(?:full|[1-9][0-9]{0,4}[kmg]bit)\Z")
 _SERIES = re.compile(r"[1-9][0-9]?\.[0-9]{1,3}\Z")
 _NODE_PATH = re.compile(r"(?:/|~/)[^\x00-\x1f\x7f]{0,1000}\Z")
 _MOST_HOSTS = 10_000
+
+
+def written(read: Callable[[Any], Any]) -> BeforeValidator:
+    """A check that reads a value of a file; a value of the program stays as it is."""
+
+    def check(value: Any, info: ValidationInfo) -> Any:
+        return value if info.context is None else read(value)
+
+    return BeforeValidator(check)
+
+
+def known(kind: str) -> AfterValidator:
+    """A check that the context knows a name, where it has names of this kind."""
+
+    def check(name: str, info: ValidationInfo) -> str:
+        names = (info.context or {}).get(kind)
+        if names is not None and name not in names:
+            raise ValueError(one_of(name, names))
+        return name
+
+    return AfterValidator(check)
+
+
+def among(choices: Iterable[str]) -> AfterValidator:
+    """A check that a text is one of some."""
+
+    def check(value: str) -> str:
+        if value not in choices:
+            raise ValueError(one_of(value, choices))
+        return value
+
+    return AfterValidator(check)
 
 
 def _match(pattern: re.Pattern[str], value: Any, expected: str) -> re.Match[str]:
@@ -150,7 +193,27 @@ def readable_hosts(pattern: str) -> str:
                 f"found {shown(name)}; expected names or addresses of letters, digits, "
                 '".", "-", "_", ":" and "%" (write an international name as xn--…)'
             )
+        if ":" in name and not _is_ipv6(name):
+            raise ValueError(
+                f"found {shown(name)}; expected a host, or an IPv6 address; the key `port` takes "
+                "a port"
+            )
     return pattern
+
+
+def _is_ipv6(name: str) -> bool:
+    try:
+        IPv6Address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def readable_host(name: str) -> str:
+    """The name itself, once it is known to be that of one host."""
+    if len(hosts(readable_hosts(name))) > 1:
+        raise ValueError(f"found {shown(name)}; expected one host")
+    return name
 
 
 def _numbers(text: str, pattern: str) -> Iterable[str]:
@@ -205,6 +268,20 @@ def slug(value: str) -> str:
         raise ValueError(
             f'found {shown(value)}; expected a name of letters, digits, ".", "_" and "-" that '
             "starts with a letter or digit"
+        )
+    return value
+
+
+LONGEST_DAG_NAME = 100
+"""Of a tag in Airflow: suites and clusters are tags of DAGs."""
+
+
+def dag_name(value: str) -> str:
+    """A name that DAGs and their tags can bear."""
+    if len(slug(value)) > LONGEST_DAG_NAME:
+        raise ValueError(
+            f"found a name of {len(value)} characters; expected {LONGEST_DAG_NAME} at most, "
+            "because DAGs in Airflow bear it"
         )
     return value
 
@@ -266,6 +343,14 @@ def some(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
+def url(value: str) -> str:
+    """A channel of alerts, as Apprise writes it."""
+    scheme, separator, rest = value.partition("://")
+    if not (scheme and separator and rest):
+        raise ValueError(f'found "{value}"; expected an Apprise URL such as apprise://conn/team')
+    return value
+
+
 # Lists of files become tuples. Of their length pydantic would complain beside the items' errors.
 Many = Annotated[tuple[T, ...], Field(strict=False)]
 Some = Annotated[tuple[T, ...], Field(strict=False), AfterValidator(some)]
@@ -279,6 +364,7 @@ Axis = Annotated[
 Text = Annotated[str, AfterValidator(not_empty), Words("text")]
 Version = Annotated[str, AfterValidator(version), Words("version")]
 Name = Annotated[str, AfterValidator(slug), Words("name")]
+DagName = Annotated[str, AfterValidator(dag_name), Words("name")]
 Series = Annotated[
     str, fits(_SERIES, 'a series of Python, such as "3.11"'), Words("series of Python")
 ]
@@ -287,15 +373,15 @@ Capability = Annotated[
     fits(re.compile(r"\d+\.\d$"), 'a compute capability in quotes, "9.0" say'),
     Words("compute capability"),
 ]
-Duration = Annotated[float, BeforeValidator(duration), Words("duration")]
-PositiveDuration = Annotated[float, BeforeValidator(positive_duration), Words("duration")]
-Percentage = Annotated[float, BeforeValidator(percentage), Words("percentage")]
+Duration = Annotated[float, written(duration), Words("duration")]
+PositiveDuration = Annotated[float, written(positive_duration), Words("duration")]
+Percentage = Annotated[float, written(percentage), Words("percentage")]
 PercentageOrAuto = Annotated[
-    float | Literal["auto"], BeforeValidator(percentage_or_auto), Words("percentage or `auto`")
+    float | Literal["auto"], written(percentage_or_auto), Words("percentage or `auto`")
 ]
 Bandwidth = Annotated[str, BeforeValidator(bandwidth), Words("bandwidth")]
-Size = Annotated[int, BeforeValidator(size), Words("size")]
-LinkSpeed = Annotated[int, BeforeValidator(link_speed), Words("speed of a link")]
+Size = Annotated[int, written(size), Words("size")]
+LinkSpeed = Annotated[int, written(link_speed), Words("speed of a link")]
 ClockText = Annotated[str, AfterValidator(clock), Words("time of day")]
 HoursText = Annotated[str, AfterValidator(hours), Words("hours")]
 Whole = Annotated[int, Field(ge=0), Words("whole number")]
@@ -304,6 +390,7 @@ Port = Annotated[int, Field(ge=1, le=65535), Words("port")]
 PortRange = Annotated[tuple[int, int], BeforeValidator(port_range), Words("range of ports")]
 Shape = Annotated[Any, BeforeValidator(shape), Words(f"nodes x devices on each, or `{FIT}`")]
 Hosts = Annotated[str, AfterValidator(readable_hosts), Words("hosts")]
+Host = Annotated[str, AfterValidator(readable_host), Words("host")]
 Cores = Annotated[
     Many[Whole], BeforeValidator(cores), AfterValidator(no_duplicates), Words("cores")
 ]
@@ -332,3 +419,7 @@ Source = Annotated[str, AfterValidator(not_empty), AfterValidator(without_passwo
 EnvName = Annotated[str, AfterValidator(env.name)]
 EnvValue = Annotated[str, BeforeValidator(env.value)]
 Env = Annotated[dict[EnvName, EnvValue], Words("variables")]
+FrameworkName = Annotated[str, known("frameworks"), Words("framework line")]
+WorkloadName = Annotated[str, known("workloads"), Words("workload")]
+RoleName = Annotated[str, known("roles"), Words("role")]
+Url = Annotated[str, AfterValidator(url), Words("URL")]

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationInfo
 
-from nightbench.config.source import describe
+from nightbench.core.complaints import describe
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}\Z")
 _SECRET_NAME = re.compile(
