@@ -16,9 +16,9 @@ import psycopg2.errors
 import pytest
 from typer.testing import CliRunner
 
-from nightbench.cli import services
+from nightbench.cli import db
+from nightbench.cli.db import upgrades_of
 from nightbench.cli.main import app
-from nightbench.cli.project import upgrades_of
 from nightbench.core.errors import UserError
 from nightbench.core.model import Verdict, VerdictKind
 from nightbench.local import backup
@@ -273,14 +273,14 @@ def test_what_cannot_be_archived_is_not_migrated_unless_told_to(
 def test_the_commands_back_up_and_restore_this_machines_warehouse(
     stack, server, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(services, "_running_stack", lambda: stack)
+    monkeypatch.setattr(db, "_running_stack", lambda: stack)
     migrate.apply(server.dsn("nightbench_owner", WAREHOUSE))
     file = tmp_path / "of a day" / "warehouse.backup"
     said = [
-        CliRunner().invoke(app, [word, str(file)], catch_exceptions=False).output
+        CliRunner().invoke(app, ["db", word, str(file)], catch_exceptions=False).output
         for word in ("backup", "restore")
     ]
-    assert f"put it back: nightbench restore {file}" in said[0]
+    assert f"put it back: nightbench db restore {file}" in said[0]
     kept = re.search(r"what was there is the database (\w+)", said[1])
     assert kept
     assert answers(server.dsn("nightbench_reader", WAREHOUSE), "select * from staging.run") == []
@@ -300,6 +300,6 @@ def test_the_commands_are_for_the_warehouse_of_this_machine(tmp_path, monkeypatc
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(UserError, match=said):
-        CliRunner().invoke(app, ["backup", str(tmp_path / "x")], catch_exceptions=False)
+        CliRunner().invoke(app, ["db", "backup", str(tmp_path / "x")], catch_exceptions=False)
     with pytest.raises(UserError, match="found no such file"):
-        CliRunner().invoke(app, ["restore", str(tmp_path / "x")], catch_exceptions=False)
+        CliRunner().invoke(app, ["db", "restore", str(tmp_path / "x")], catch_exceptions=False)

@@ -206,7 +206,7 @@ def test_what_no_channel_took_is_told_by_the_next_try(
 
 def test_the_command_lists_them(roles: None, nights: Nights, reader: Warehouse) -> None:
     def run(*words: str) -> str:
-        return CliRunner().invoke(app, ["drifts", *words], catch_exceptions=False).stdout
+        return CliRunner().invoke(app, ["series", "drifts", *words], catch_exceptions=False).stdout
 
     assert run() == "No series drifts.\n"
     nights(*slowed(0, 150))

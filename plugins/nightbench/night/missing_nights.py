@@ -15,7 +15,6 @@ from nightbench.core.budget import clock
 from nightbench.core.errors import UserError
 from nightbench.core.expected_nights import (
     LONGEST_RUN,
-    UNCHECKED,
     ExpectedNight,
     NightRun,
     NightSchedule,
@@ -23,7 +22,6 @@ from nightbench.core.expected_nights import (
     NightStatus,
     expected_nights,
     night_status,
-    unchecked,
 )
 from nightbench.core.model import RunKind
 from nightbench.night.scheduled_suites import ScheduledSuite
@@ -369,18 +367,3 @@ def require_delivered(checked: DeadlineCheck) -> None:
             f"No channel took {'; '.join(checked.refusals)}. What is missing is stored; the next "
             "check sends it again."
         )
-
-
-def require_recent_check(connect: Connect, now: datetime) -> None:
-    """Raise where deadlines are not checked, so that a missing night would go unnoticed.
-
-    Raises:
-        UserError: the last check is more than an hour old, or the warehouse is away.
-    """
-    with opened(connect) as warehouse:
-        last, first = warehouse.nights.first("deadline_check"), warehouse.nights.first_run_at()
-    if last is None and (first is None or now - first <= UNCHECKED):
-        return  # A new deployment: its first check is about to run.
-    problem = unchecked(last["checked_at"] if last else None, now)
-    if problem is not None:
-        raise UserError(problem)

@@ -92,7 +92,7 @@ def _conn_ids(cluster: Cluster) -> list[str]:
     if cluster.kubernetes is not None:
         raise UserError(
             f"cluster {cluster.name}: its nodes are pods, which have no SSH; expected "
-            f"`nightbench k8s render SUITE --cluster {cluster.name}`"
+            f"`nightbench offline k8s SUITE --cluster {cluster.name}`"
         )
     hops = {hop.ssh_conn_id for node in cluster.nodes for hop in _hops(cluster, node)}
     return sorted(hops | {node.ssh_conn_id for node in cluster.nodes})

@@ -62,7 +62,7 @@ Measures every case of the suite `{name}` on the cluster `{cluster}` at `{schedu
    case again; clear its task to measure it anew. A skipped one had no room in the night.
 4. **reference** measures cases a second time, in turn with the suite's reference build, where it
    names one and the night has time left. Else it is skipped.
-5. **ingest** checks and loads whatever came back; `nightbench_regressions` judges it.
+5. **ingest** checks and loads whatever came back; `nightbench_verdicts` judges it.
 
 Results: *Benchmarks* in the navigation, or the tab *Results* of a run.
 """

@@ -103,7 +103,7 @@ def pending(dsn: str | Mapping[str, Any]) -> list[str]:
 def _connect(dsn: str | Mapping[str, Any]) -> Connection:
     return connect(
         dsn,
-        application_name="nightbench migrate",
+        application_name="nightbench db migrate",
         statement_timeout_s=_TIMEOUT_S,
         lock_timeout_s=_TIMEOUT_S,
         role=OWNER,

@@ -99,8 +99,3 @@ class NightRepository(Repository):
         return self.read(
             "nights", suite=suite, cluster=cluster, states=states, since=since, max_rows=limit
         )
-
-    def first_run_at(self) -> datetime | None:
-        """Start of the first run that was not imported."""
-        at: datetime | None = self.read("first_run")[0]["at"]
-        return at

@@ -153,7 +153,7 @@ SPOILED = [
         CPU,
         "orphans",
         FindingLevel.WARN,
-        "nightbench sweep lab --kill",
+        "nightbench clean --cluster lab --orphans",
     ),
     (
         put("lock_holders", [{"job_id": "r/c/g0", "user": "anna", "since": "2026"}]),

@@ -341,6 +341,6 @@ class Cluster:
     slurm: SlurmPolicy | None = None
     """Gangs are jobs of Slurm, and nodes are Slurm's; each is reached over SSH when None."""
     kubernetes: KubernetesPolicy | None = None
-    """Gangs are Jobs that `nightbench k8s render` writes; nothing is reached over SSH."""
+    """Gangs are Jobs that `nightbench offline k8s` writes; nothing is reached over SSH."""
     link_command: tuple[str, ...] = ()
     """What limits the link of a node, given a bandwidth as its last word; empty: nothing can."""

@@ -1,4 +1,4 @@
-"""load, k8s: runs that are measured without SSH, in an exported directory or as Kubernetes Jobs."""
+"""offline: runs that are measured without SSH, in an exported folder or as Kubernetes Jobs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import RunKind
 from nightbench.core.run_plan import RunPlan, make_plan
 
-app = typer.Typer()
-k8s = typer.Typer(help="Measure by Jobs of Kubernetes.", no_args_is_help=True)
-app.add_typer(k8s, name="k8s")
+app = typer.Typer(help="Measure without SSH: export a run, load its results.", no_args_is_help=True)
 
 
 def _plan(
@@ -45,17 +43,27 @@ def _plan(
     return plan, dropped
 
 
-def export_plan(chosen: Chosen, folder: Path, *, shared: bool) -> None:
-    """Plan a run of the cases that are measured without SSH, and write its directory.
+@app.command()
+@selecting()
+def export(
+    selection: Selection,
+    folder: Annotated[Path, typer.Argument(help="A new folder.")],
+    shared: Annotated[
+        bool,
+        typer.Option(
+            "--shared",
+            help="Several machines share the folder, and measure cases of several nodes.",
+        ),
+    ] = False,
+) -> None:
+    """Write a run into a folder, with the code: a job for each case, for a machine without SSH.
 
-    Only a `shared` directory, for several machines, has cases of several nodes in it.
-
-    Raises:
-        UserError: there is no such case, or the folder cannot be written.
+    There, `python3 FOLDER/code/agent.py run FOLDER` measures it; `nightbench offline load`
+    takes the results.
     """
     from nightbench.night import exported_run
 
-    plan, dropped = _plan(chosen, shared=shared)
+    plan, dropped = _plan(selection.choose(), shared=shared)
     exported_run.export(plan, common.spool(), folder)
     for case_id in dropped:
         warn(f"left out, it has several nodes: {case_id}")
@@ -66,7 +74,7 @@ def export_plan(chosen: Chosen, folder: Path, *, shared: bool) -> None:
         say(f"there, on each machine ({', '.join(nodes)}): {there} --node NAME")
     else:
         say(f"there: {there}")
-    say(f"then here: nightbench load {folder}")
+    say(f"then here: nightbench offline load {folder}")
 
 
 @app.command()
@@ -89,14 +97,9 @@ def load(
         raise typer.Exit(FAILED)
 
 
-@k8s.callback()
-def group() -> None:
-    """Measure by Jobs of Kubernetes."""
-
-
-@k8s.command()
+@app.command()
 @selecting("build")
-def render(
+def k8s(
     selection: Selection,
     directory: Annotated[
         Path | None,
@@ -105,8 +108,8 @@ def render(
 ) -> None:
     """Write a run and its manifests: an indexed Job for each case, a pod for each of its nodes.
 
-    Nothing is sent to Kubernetes. What to do with the folder is printed; `nightbench load` takes
-    the results back.
+    Nothing is sent to Kubernetes. What to do with the folder is printed; `nightbench offline load`
+    takes the results.
     """
     from nightbench.night import exported_run
 
@@ -138,4 +141,4 @@ def render(
     say("    kubectl wait --for=condition=Complete --timeout=12h -f $job || break; done")
     say(f"  kubectl cp {files}:{mount}/jobs {folder}/jobs")
     say(f"  kubectl delete -f {there}")
-    say(f"then here: nightbench load {folder}")
+    say(f"then here: nightbench offline load {folder}")
