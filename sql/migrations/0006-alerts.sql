@@ -16,8 +16,6 @@ create table raw.alert (
     last_run_id text not null references raw.run (run_id),
     resolved_run_id text references raw.run (run_id),
     closed_at timestamptz,
-    told_at timestamptz,
-    end_told_at timestamptz,
     dismissed_as text check (dismissed_as in ('false_alarm', 'intended', 'wont_fix')),
     snoozed_until timestamptz,
     owner text check (owner <> '' and raw.is_plain(owner, 200)),
@@ -52,17 +50,13 @@ comment on column raw.alert.last_run_id is 'Latest run that said the same';
 comment on column raw.alert.resolved_run_id is
 'Run that confirmed the recovery; on a dismissed alert: its event is over';
 comment on column raw.alert.closed_at is 'When it was resolved or dismissed; null while it lives';
-comment on column raw.alert.told_at is
-'When a channel took its message, or when it was found to have no channel; null: still to be sent';
-comment on column raw.alert.end_told_at is
-'When its recovery was told, or found to have no channel; null: not ended by a run, or to be told';
 comment on column raw.alert.dismissed_as is 'Why a person dismissed it';
 comment on column raw.alert.snoozed_until is 'No message before; then it is told again if it lives';
 comment on column raw.alert.owner is 'Who looks after it; null: nobody yet';
 comment on column raw.alert.news_run_id is
 'Run that has to tell of it: it opened, reopened or woke it, or saw it grow';
 comment on column raw.alert.grown_from is
-'Change that was notified before it grew; null once its growth has been notified';
+'Change that was notified before the growth that is its news; null if its news is another';
 comment on column raw.alert.suspect is
 'What one night said and a second has to confirm: recovered, or worse than what was dismissed';
 comment on column raw.alert.suspect_run_id is 'Run of that night';
@@ -349,7 +343,7 @@ begin
         return false;
     end if;
     if found.snoozed_until <= now() then
-        update raw.alert set snoozed_until = null, told_at = null, news_run_id = p_run_id
+        update raw.alert set snoozed_until = null, grown_from = null, news_run_id = p_run_id
         where alert_id = p_alert_id;
         insert into raw.alert_event (
             alert_id, what, from_state, to_state, by_whom, why, run_id
@@ -440,7 +434,7 @@ begin
         change = p_change,
         last_run_id = p_run_id,
         news_run_id = p_run_id,
-        told_at = null
+        grown_from = null
     where alert_id = p_alert_id;
     return true;
 end
@@ -502,7 +496,12 @@ declare
 begin
     select * into found from raw.alert where alert_id = p_alert_id for update;
     if found.alert_id is null or found.state not in ('open', 'acknowledged')
-        or found.told_at is null or found.news_run_id = p_run_id then
+        or found.news_run_id = p_run_id
+        or not exists (
+            select from raw.delivery
+            where kind = 'alert' and subject = p_alert_id::text and news = found.news_run_id
+                and channel = ''
+        ) then
         return false;
     end if;
     select v.change into notified
@@ -511,7 +510,7 @@ begin
     inner join raw.verdict as v
         on v.run_key = r.run_key and v.series_key = s.series_key and v.run_at = r.started_at
     where r.run_id = found.news_run_id;
-    update raw.alert set told_at = null, news_run_id = p_run_id, grown_from = notified
+    update raw.alert set news_run_id = p_run_id, grown_from = notified
     where alert_id = p_alert_id;
     insert into raw.alert_event (alert_id, what, from_state, to_state, by_whom, why, run_id)
     values (
@@ -529,7 +528,6 @@ comment on function triage.grow_alert is
 -- Rights -----------------------------------------------------------------------------------
 
 revoke insert, update on raw.alert, raw.alert_event from nightbench_loader;
-grant update (told_at, end_told_at, grown_from) on raw.alert to nightbench_loader;
 revoke execute on all functions in schema triage from public;
 grant usage on schema triage to nightbench_loader, nightbench_triage;
 grant execute on function
