@@ -144,6 +144,7 @@ async def _login(
                 login_timeout=CONNECT_TIMEOUT_S,
                 keepalive_interval=KEEPALIVE_S,
                 keepalive_count_max=3,
+                utf8_decode_errors="backslashreplace",  # of a banner in another encoding
                 **options,
             )
     except (asyncssh.ConnectionLost, ConnectionResetError) as error:
