@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nightbench.core.model import ClockOffset, EnvironmentPolicy, JobSpec, Node
+from nightbench.gang.conversation import as_document, no_document
 from nightbench.gang.errors import (
     AgentCrashed,
     GangError,
     PythonUnusable,
     remote_failure,
 )
-from nightbench.gang.ssh_connection import OnLine, as_document, no_document
+from nightbench.gang.ssh_connection import OnLine
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport, shared_transport
 

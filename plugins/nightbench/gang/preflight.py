@@ -12,11 +12,11 @@ from typing import Any
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, Node
+from nightbench.gang.conversation import Conversation, as_document
 from nightbench.gang.errors import NodeError, RemoteFailure, reason_of
 from nightbench.gang.node_access import Agent, connections, repeated_option
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, ship_agent
-from nightbench.gang.ssh_connection import Conversation, as_document
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
 from nightbench.nodes import Control, NodePreflight

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import asyncssh
 
 from nightbench.core.errors import UserError
-from nightbench.gang.errors import DamagedAnswer, DiskFull, NodeUnreachable, Place, RemoteFailure
+from nightbench.gang.conversation import FILE_TIMEOUT_S, Conversation
+from nightbench.gang.errors import DiskFull, NodeUnreachable, RemoteFailure
 from nightbench.gang.ssh_login import connect
 from nightbench.gang.ssh_target import SshTarget
 
@@ -28,9 +28,6 @@ Channel = TypeVar("Channel")
 
 LOST = (asyncssh.DisconnectError, asyncssh.SFTPConnectionLost, asyncssh.SFTPNoConnection, OSError)
 """Errors that asyncssh raises in any operation when the connection is lost."""
-
-FILE_TIMEOUT_S = 30.0
-"""For an operation on a small file; uploads have their own."""
 
 SESSIONS = 7
 """Commands at once on a node: OpenSSH allows ten sessions over one connection (MaxSessions), and
@@ -43,9 +40,6 @@ command and conversation."""
 MARK = "nightbench: output follows"
 """Printed on a line of its own before a command's output; what stands before it comes from
 login files (`.zshenv`, `config.fish`, `BASH_ENV`)."""
-
-NOISE_LINES = 50
-"""Lines that a node's Python may print before its first answer: of a wrapper, or sitecustomize."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_/.,:+-]+\Z")
 _PIECES = re.compile(r"['\\]|[^'\\]+")
@@ -373,68 +367,6 @@ class SshConnection:
         taken = [*self._more, *([self._connection] if self._connection else [])]
         self._connection, self._sftp, self._more = None, None, []
         return taken
-
-
-class Conversation:
-    """A command that answers each line of its input with one line."""
-
-    def __init__(
-        self,
-        transport: SshConnection,
-        process: asyncssh.SSHClientProcess[bytes],
-        answer_s: float = FILE_TIMEOUT_S,
-    ) -> None:
-        self._transport = transport
-        self._process = process
-        self._answer_s = answer_s
-
-    async def ask(self, line: str) -> str:
-        """Send one line; return the answer without its line end."""
-        with contextlib.suppress(BrokenPipeError):  # it has ended: stderr holds the reason
-            self._process.stdin.write(line.encode() + b"\n")
-        return await self.read_line()
-
-    async def ask_document(self, what: str, line: str) -> dict[str, Any]:
-        """Send one line; return the JSON object that answers it, after what else is printed.
-
-        Raises:
-            DamagedAnswer: there is none within `NOISE_LINES` lines.
-        """
-        answer = await self.ask(line)
-        first = answer
-        for _ in range(NOISE_LINES):
-            document = as_document(answer)
-            if document is not None:
-                return document
-            answer = await self.read_line()
-        raise no_document(self._transport, what, first.encode())
-
-    async def read_line(self) -> str:
-        """Return the next line of its output without its line end."""
-        async with self._transport.guard("converse", self._answer_s):
-            answer = await self._process.stdout.readline()
-            if not answer:
-                why = (await self._process.stderr.read()).decode(errors="replace").strip()
-                raise RemoteFailure.of(self._transport, f"no answer: {why[-500:]}")
-            return answer.decode(errors="replace").rstrip("\n")
-
-
-def as_document(line: str | bytes) -> dict[str, Any] | None:
-    """Return the JSON object in a text; None where it holds something else."""
-    try:
-        document = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return document if isinstance(document, dict) else None
-
-
-def no_document(place: Place, what: str, said: bytes) -> DamagedAnswer:
-    """Return the error for an answer of a node that is no JSON object."""
-    return DamagedAnswer.of(
-        place,
-        f"`{what}` is expected to give a JSON object; found {said[:80]!r}"
-        + (f" and {len(said) - 80} more bytes" if len(said) > 80 else ""),
-    )
 
 
 def _close(starting: asyncio.Task[asyncssh.SSHClientProcess[bytes]]) -> None:

@@ -20,8 +20,9 @@ from weakref import WeakKeyDictionary
 
 import asyncssh
 
+from nightbench.gang.conversation import FILE_TIMEOUT_S, as_document
 from nightbench.gang.errors import RemoteFailure, remote_failure
-from nightbench.gang.ssh_connection import FILE_TIMEOUT_S, MARK, SshConnection, as_document
+from nightbench.gang.ssh_connection import MARK, SshConnection
 from nightbench.gang.ssh_target import SshTarget
 
 PIECE_BYTES = 4 << 20
