@@ -130,6 +130,7 @@ def measurement_row(m: Measurement, quarantined: bool) -> Row:
     """A measurement, but for its status, which is the case's."""
     row: Row = {column: getattr(m, column) for column in MEASUREMENT_COLUMNS}
     row["reported"] = _named(m.reported)
+    row["losses"] = m.losses and Json({name: list(ends) for name, ends in m.losses.items()})
     for column in ("peak_resident_bytes", "peak_allocator_bytes", "sent_bytes_per_step"):
         row[column] = _whole(row[column])
     if quarantined and not (

@@ -87,6 +87,7 @@ from nightbench.core.model.words import (
     RunKind,
     Severity,
     Strategy,
+    TrainingKind,
     VerdictKind,
     differ,
     digest_of,
