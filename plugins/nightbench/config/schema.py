@@ -295,6 +295,9 @@ class PolicyFile(StrictModel):
     metric: JudgedMetric = "throughput"
     """Figure of the medians that is judged, by its name in the marts; of `joules_per_unit` and
     the two of memory a rise is the regression."""
+    training: Literal["alert", "warn", "off"] = "alert"
+    """What happens if the losses of a case change: an alert once the series has reproduced itself;
+    `warn`: the verdict alone; `off`: losses are not compared."""
 
 
 class RouteFile(StrictModel):

@@ -147,7 +147,7 @@ def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
         power_absent=record.power_absent,
         loss_first=statistics.fmean(first_losses) if first_losses else None,
         loss_median=_median(loss for r in trainers for loss in r.loss_window),
-        losses=_losses(trainers),
+        losses=training_losses(trainers),
         reported=_medians(r.reported for r in trainers),
     )
 
@@ -271,7 +271,7 @@ MEAN_STEPS = 10
 """Steps of the window whose mean loss is compared over nights: a window has at least these."""
 
 
-def _losses(trainers: Sequence[RankResult]) -> dict[str, float] | None:
+def training_losses(trainers: Sequence[RankResult]) -> dict[str, float] | None:
     """Return the figures of `detection.training`: means over the trainers, None without losses.
 
     `steps` is the length of the window, `mean_of` how many of its steps `mean` is the mean of.
@@ -280,7 +280,7 @@ def _losses(trainers: Sequence[RankResult]) -> dict[str, float] | None:
         return None
     steps = min(len(rank.loss_window) for rank in trainers)
     counted = min(steps, MEAN_STEPS)
-    figures = {
+    figures: dict[str, list[float | None]] = {
         "first": [rank.loss_first for rank in trainers],
         "opening": [rank.loss_window[0] for rank in trainers],
         "mean": [statistics.fmean(rank.loss_window[:counted]) for rank in trainers],

@@ -113,7 +113,9 @@ class TrainingTraits:
         known = ROUNDING.get(self.precision)
         if known is None:
             return None
-        return known[figure] if same_numbers or not self.has_dropout else max(known[figure], DROPOUT)
+        return (
+            known[figure] if same_numbers or not self.has_dropout else max(known[figure], DROPOUT)
+        )
 
 
 def judge_training(
@@ -313,9 +315,7 @@ def lines_that_differ(
         if len(lines) < 2:
             continue
         for case, first, tolerance in members:
-            others = [
-                other for other in members if other[0].framework != case.framework
-            ]
+            others = [other for other in members if other[0].framework != case.framework]
             apart = [each for each in others if abs(each[1] - first) > tolerance]
             if not apart:
                 continue

@@ -29,7 +29,14 @@ from nightbench.core.model.clusters import (
     Node,
     SlurmPolicy,
 )
-from nightbench.core.model.metrics import METRICS, THROUGHPUT, JudgedMetric, MetricInfo
+from nightbench.core.model.metrics import (
+    METRICS,
+    THROUGHPUT,
+    AlertMetric,
+    JudgedMetric,
+    MetricInfo,
+    info_of,
+)
 from nightbench.core.model.pairs import MeasuredPair, Pair, PairNight, PlannedPair
 from nightbench.core.model.reasons import (
     Reason,

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from nightbench.core.model.cases import MAX_BATCH, Build, Case
-from nightbench.core.model.metrics import METRICS, JudgedMetric
+from nightbench.core.model.metrics import AlertMetric, info_of
 from nightbench.core.model.reasons import Reason, ReasonCode
 from nightbench.core.model.words import CaseStatus, Severity, TrainingKind, VerdictKind
 
@@ -362,7 +362,7 @@ class Verdict:
     """The run of that night."""
     last_good_run_id: str | None = None
     """The last run before it; of a failed or missing case the last one with a value."""
-    metric: JudgedMetric = "throughput"
+    metric: AlertMetric = "throughput"
     """Figure that was judged: of it are `value` and `baseline`."""
     training: TrainingKind | None = None
     """Whether the case trained as before; None where nothing was trained, or the suite is off."""
@@ -377,9 +377,9 @@ class Verdict:
     @property
     def lowest_gain(self) -> float | None:
         """The worse end of the interval of the change, negative where it is for the worse."""
-        return gain_of(self.high if METRICS[self.metric].lower_is_better else self.low, self.metric)
+        return gain_of(self.high if info_of(self.metric).lower_is_better else self.low, self.metric)
 
 
-def gain_of(change: float | None, metric: JudgedMetric) -> float | None:
+def gain_of(change: float | None, metric: AlertMetric) -> float | None:
     """Return a relative change, negative where it is for the worse: of joules, a rise is."""
-    return -change if change is not None and METRICS[metric].lower_is_better else change
+    return -change if change is not None and info_of(metric).lower_is_better else change

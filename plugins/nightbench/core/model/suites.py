@@ -38,6 +38,9 @@ class RegressionPolicy:
     """How long a night may take to measure its suspects again before it tells; 0: not at all."""
     metric: JudgedMetric = "throughput"
     """Figure that is judged."""
+    training: Literal["alert", "warn", "off"] = "alert"
+    """What a case that trains otherwise than before does: alert, only be stored, or not be looked
+    for."""
 
     @property
     def judged(self) -> MetricInfo:
