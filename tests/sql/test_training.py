@@ -73,11 +73,15 @@ def test_a_change_opens_an_alert_and_ends_it_when_training_is_as_before(
     assert reader.alerts.find() == []
 
 
-def test_a_single_bit_is_reported_while_nothing_else_changed(judge) -> None:
+def test_a_single_bit_is_told_without_an_alert(judge, reader: Warehouse) -> None:
     for night in range(4):
         judge(night, AS_EVER)
     nearly = [*AS_EVER[:3], AS_EVER[3] + 1e-12, *AS_EVER[4:]]
-    assert judge(4, nearly).training is TrainingKind.CHANGED
+    verdict = judge(4, nearly)
+    assert verdict.training is TrainingKind.SAME
+    assert verdict.training_sentence is not None
+    assert "no longer to the last bit" in verdict.training_sentence
+    assert reader.alerts.find() == []
 
 
 def test_another_version_may_round_otherwise_but_not_train_otherwise(judge) -> None:
