@@ -30,7 +30,6 @@ select
     c.low as confirmation_low,
     c.high as confirmation_high,
     c.rounds as confirmation_rounds,
-    c.run_id as confirmation_run_id,
     e.kind as cause,
     e.suspect as cause_suspect,
     e.sentence as cause_sentence,

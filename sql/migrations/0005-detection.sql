@@ -10,7 +10,6 @@ create table raw.noise_event (
     sentence text not null check (sentence <> ''),
     by_whom text not null default 'nightbench' check (by_whom <> ''),
     told_at timestamptz,
-    stored_at timestamptz not null default clock_timestamp(),
     -- A run that is judged again says what it said: one turn for each series and night.
     primary key (case_id, cluster, run_id),
     foreign key (case_id, cluster) references raw.series (case_id, cluster)
@@ -30,7 +29,6 @@ comment on column raw.noise_event.run_id is 'Run of the night';
 comment on column raw.noise_event.what is 'noisy, or steady: it alerts again';
 comment on column raw.noise_event.sentence is 'The evidence';
 comment on column raw.noise_event.by_whom is 'nightbench, or the person';
-comment on column raw.noise_event.stored_at is 'When the row was written';
 
 create function triage.refuse_noise_rewriting() returns trigger
 language plpgsql as $$
@@ -42,7 +40,7 @@ create trigger no_removing before delete or truncate on raw.noise_event
 for each statement execute function triage.refuse_noise_rewriting();
 -- That it was told is the one thing that is written afterwards.
 create trigger no_rewriting before update of
-case_id, cluster, run_id, at, what, spread, max_spread, sentence, by_whom, stored_at
+case_id, cluster, run_id, at, what, spread, max_spread, sentence, by_whom
 on raw.noise_event
 for each statement execute function triage.refuse_noise_rewriting();
 revoke execute on function triage.refuse_noise_rewriting from public;
@@ -67,7 +65,6 @@ create table raw.drift (
     over_run_id text references raw.run (run_id),
     over_at timestamptz,
     told_at timestamptz,
-    stored_at timestamptz not null default clock_timestamp(),
     -- A run that is judged again says what it said: one drift for each series and night.
     primary key (case_id, cluster, run_id),
     foreign key (case_id, cluster) references raw.series (case_id, cluster),
@@ -97,7 +94,6 @@ comment on column raw.drift.cluster is 'With case_id the series';
 comment on column raw.drift.run_id is 'Run of the night that said so first';
 comment on column raw.drift.seen_run_id is 'Run of the last night that still crept';
 comment on column raw.drift.over_run_id is 'Run of the night that ended it; null while it stands';
-comment on column raw.drift.stored_at is 'When the row was written';
 
 -- The detector grades itself: what it says of shadow series, and the grades that follow. Nothing
 -- here is a measurement, a verdict on a real series, or an alert.

@@ -87,7 +87,7 @@ class Incident:
 
         def begun() -> RunSpool | None:
             new = [run for run in self.live.spool.runs() if run.run_id not in known]
-            return next((run for run in new if run.planned()), None)
+            return next((run for run in new if run.planned() and run.run()), None)
 
         run: RunSpool = self.live.until(begun, f"night {self.nights} to begin")
         document = run.run() or {}
@@ -184,7 +184,7 @@ def test_an_incident_is_followed_to_its_end(incident: Incident, tmp_path: Path) 
     assert f"{2 * NIGHTS_BEFORE} medians" in done.stdout
     assert "No suite" not in done.stderr
 
-    # Found: the first slow night is watched, the second one is told.
+    # Found: the first slow night is watched, the second one with the new version is told.
     good_run, rows = incident.night(GOOD, tonight)
     assert rows[TOY.case_id]["verdict"] == "ok"
     bad_run, rows = incident.night(BAD, tonight)

@@ -440,15 +440,12 @@ def test_two_who_tell_at_once_tell_once(place: Place, given: Given, inbox: Inbox
     assert len(inbox.messages) == 1
 
 
-def test_plans_of_older_versions_have_no_routes(place: Place, given: Given) -> None:
+def test_a_plan_keeps_its_routes_and_its_clock(place: Place, given: Given) -> None:
     run = given.run(NIGHTS, suite="seeded")
     place.measure(run, CALM, routes=(Route(workloads=("sleep",)),), zone="Europe/Berlin")
     folder = place.spool.run(run.run_id)
     kept: RunPlan = read_plan(folder)
     assert (kept.routes, kept.zone) == ((Route(workloads=("sleep",)),), "Europe/Berlin")
-    document = folder.run() or {}
-    folder.save_run({k: v for k, v in document.items() if k not in ("routes", "zone")})
-    assert (read_plan(folder).routes, read_plan(folder).zone) == ((), "UTC")
 
 
 def test_a_night_begins_at_noon_by_the_suite_s_clock() -> None:
