@@ -354,6 +354,7 @@ def _workload(
         pipeline=file.pipeline and file.pipeline.parameters,
         tokens=file.cost and file.cost.tokens,
         forward_flops=file.cost.forward if file.cost else {},
+        computed_flops=file.cost.computed if file.cost else {},
         kept=file.cost.kept.formulas() if file.cost and file.cost.kept else {},
         digest=digest_of(defining),
         problem="\n".join(complaints) or None,
