@@ -49,7 +49,12 @@ class Base:
     """Number of trainable parameters; set by `initial_weights`."""
 
     sent_bytes_per_step = None
-    """Bytes that this rank sends in a step, where a trainer counts them (`count_sent`)."""
+    """Bytes that this rank sends in a step, where a trainer counts them (`count_step`)."""
+
+    flops_per_step = None
+    """FLOPs of the matrix products and convolutions of a step, forward and backward, where a trainer
+    counts them (`count_step`): all that it computes, but for what it computes again. Ranks that
+    compute the same samples, or experts for each other, give their mean."""
 
     data_waits_s = None
     """Seconds that each step so far has waited for its batch, where real data are read."""
@@ -64,6 +69,7 @@ class Base:
         self._example = self._fed = self.window_batch = None
         self.decoder = None  # Of real images, where it is not their reader that decodes them.
         self._weights_before = {}
+        self._updates_before = None
         self._trained = set()
         self.kept = []
 
@@ -100,7 +106,8 @@ class Base:
         return digest.hexdigest()
 
     def keep_weights(self):
-        """Copies the weights as the window opens, for `weights_moved`."""
+        """Copies the weights as the window opens, for `weights_moved` and `skipped_updates`."""
+        self._updates_before = self.updates_made()
         if self._fed and self.context.case["strategy"] == "parameter_server":
             self.window_batch = self._fed.peek()
         self._weights_before = {
@@ -141,8 +148,23 @@ class Base:
         self.step()
         return True
 
-    def count_sent(self):
-        """Finds out, after the window, what this rank sends in a step: `sent_bytes_per_step`."""
+    def count_step(self):
+        """Counts, after all is recorded, `flops_per_step` and `sent_bytes_per_step` of a step.
+
+        The step that is counted is one more call of `step`, so that it is what was measured.
+        """
+
+    def updates_made(self):
+        """Returns how many updates the weights have got so far; None: each step makes one.
+
+        For trainers that scale the loss, and leave out the update of an overflow.
+        """
+        return None
+
+    def skipped_updates(self, steps):
+        """Returns how many of the steps since `keep_weights` made no update; None: see there."""
+        made = self.updates_made()
+        return None if made is None else steps - (made - self._updates_before)
 
     def expert_tokens(self):
         """Returns how many tokens each expert of each layer gets of this rank's next batch.

@@ -67,7 +67,7 @@ class Trainer(EagerTrainer):
             return self.sharding.whole(weight)
         return self.matrices.gathered(weight) if self.matrices else super().whole(weight)
 
-    def count_sent(self):
+    def count_step(self):
         """Steps once more, and adds up what fleet sends; of all else Python sees nothing."""
         if self.sharding:
             from frameworks.paddle3.sent import Sent

@@ -268,6 +268,7 @@ def _workload(
         pipeline=file.pipeline.parameters if file.pipeline else None,
         tokens=file.cost.tokens if file.cost else None,
         forward_flops=file.cost.forward if file.cost else {},
+        computed_flops=file.cost.computed if file.cost else {},
         kept=file.cost.kept.formulas() if file.cost and file.cost.kept else {},
         digest=digest_of(defining),
         problem="\n".join(complaints) or None,

@@ -218,6 +218,10 @@ class CostFile(v.StrictModel):
     """What is computed: formula of its FLOPs in the forward pass of one example, 2 for each
     multiply-add of matrix products and convolutions, from numbers and parameters of the scale with
     `+ - * / **` and `sum(a list)`. Training takes three times the sum."""
+    computed: dict[v.Text, Annotated[float, Field(ge=0)]] = Field({})
+    """Of `forward`: how many times a step computes it as matrix products and convolutions, forward
+    and backward, where that is not once: 2 for attention whose masked half is computed too, 2/3
+    without the gradient of images, 0 for sums. The check `work_done` compares counters with it."""
     tokens: v.Text | None = None
     """Formula of the tokens of one example, of a language model."""
     kept: KeptFile | None = None

@@ -37,7 +37,7 @@ T = TypeVar("T")
 _OF_PLAN = ("owner", "protocol", "policy", "channels", "routes", "zone", "pairs")
 _OF_CASE = (
     *("processes", "parameters", "converges", "units_per_trainer_step", "from_log"),
-    *("losses", "has_dropout", "has_experts"),
+    *("losses", "has_dropout", "has_experts", "step_flops_per_unit"),
 )
 _OF_CLUSTER = (
     *("description", "device_kind", "devices_per_node", "shared", "transport", "peak_flops"),

@@ -22,6 +22,7 @@ from nightbench.checks import CheckContext, check_repeats
 from nightbench.config.locations import benchmarks_folder, dags_folder
 from nightbench.core.code_digest import shipped_files
 from nightbench.core.model import Case, Process, Protocol, ReferenceLosses
+from nightbench.core.model_flops import step_flops
 from nightbench.core.summarize import repeat_record, summarize_repeat
 from nightbench.local.home import find_home, venv_bin
 
@@ -250,16 +251,22 @@ def refused(job: Any, ranks: list[dict[str, Any]]) -> dict[str, str]:
         entry["summary"] = next(measured) if process["measured"] else None
         results[process["node"]]["processes"].append(entry)
     spec = json.loads((BENCHMARKS / "workloads" / case.workload / "spec.json").read_text())
+    cost, params = spec.get("cost", {}), job["workload"]["params"]
     stated = ReferenceLosses(**spec["losses"]) if "losses" in spec else None
     context = CheckContext(
         case=case,
         losses=stated and stated.of(case),
-        has_dropout=bool(job["workload"]["params"].get("dropout")),
+        has_dropout=bool(params.get("dropout")),
+        step_flops_per_unit=step_flops(
+            cost.get("forward", {}),
+            cost.get("computed", {}),
+            {"parameters": spec.get("parameters"), **params},
+        ),
         protocol=Protocol(**job["protocol"], repeats=1),
         processes=processes,
         unit="units",
         units_per_trainer_step=None,
-        parameters=job["workload"]["params"].get("parameters"),
+        parameters=params.get("parameters"),
     )
     clocks = {node["name"]: {"offset_s": 0.0, "error_s": 0.0} for node in job["nodes"]}
     record = repeat_record({"repeat": 1, "status": "ok", "clocks": clocks}, results)

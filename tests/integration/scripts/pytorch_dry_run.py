@@ -42,7 +42,7 @@ def dry_run(job, number):
     weights = list(trainer.model.parameters())
     with FAKE:
         with Kept(weights_of=trainer.model) as kept:
-            trainer.count_sent()
+            trainer.count_step()
         optimizer = getattr(trainer.optimizer, "optim", trainer.optimizer)
         states = optimizer.state.values()
         found = {

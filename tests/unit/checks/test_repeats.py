@@ -69,6 +69,22 @@ def test_good_repeat_is_green(context, record, summary):
 EXITED = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-1", "code 1", "code 0")
 COMPILED = replace(CONTEXT, case=replace(CONTEXT.case, compiler="inductor"))
 
+HALF = replace(
+    CONTEXT,
+    case=replace(CONTEXT.case, precision="fp16"),
+    protocol=replace(CONTEXT.protocol, measured_steps=8),
+)
+
+
+def skipping(*skipped):
+    """The record whose ranks skip so many updates in windows of eight steps."""
+    window = {"step_seconds": STEPS * 2, "step_end_s": tuple(range(10)), "window_wall_s": 0.8002}
+    ranks = (
+        replace(r, **window, precision="fp16", skipped_updates=each)
+        for r, each in zip(RANKS, skipped, strict=True)
+    )
+    return replace(RECORD, ranks=tuple(ranks))
+
 
 def modes(*found):
     """The record whose ranks say so of their modes."""
@@ -182,6 +198,20 @@ SPOILED = {
         "trainer-0: what it pulls stays the same while it alone trains, "
         "trainer-1: whether its gradients arrive is not stated",
     ),
+    "work_done": (
+        replace(CONTEXT, step_flops_per_unit=10.0),
+        replace(RECORD, ranks=tuple(
+            replace(r, flops_per_step=part * 10.0 * r.samples_per_step)
+            for r, part in zip(RANKS, (1.01, 0.5), strict=True)
+        )),
+        SUMMARY, set(), "trainer-1: 50.0%",
+    ),
+    "updates_made": (
+        HALF, skipping(3, 8), SUMMARY, {"few_updates_skipped"}, "trainer-1: 100% skipped"
+    ),
+    "few_updates_skipped": (
+        HALF, skipping(3, 4), SUMMARY, set(), "trainer-1: 4 of 8 updates skipped"
+    ),
     "experts_even": (
         EXPERTS,
         replace(RECORD, ranks=tuple(
@@ -248,7 +278,7 @@ def test_check_goes_red_on_its_fixture_alone(check):
     (result,) = [r for r in check_repeats(context, [record], [summary]) if r.check == check]
     assert result.observed == observed
     assert result.expected
-    warns = check in ("no_slow_step", "mode_told", "experts_even")
+    warns = check in ("no_slow_step", "mode_told", "experts_even", "few_updates_skipped")
     assert result.severity is (Severity.WARN if warns else Severity.FAIL)
 
 

@@ -211,6 +211,8 @@ class WorkloadInfo:
     forward_flops: Mapping[str, str] = field(default_factory=dict)
     """What is computed -> formula of its FLOPs in the forward pass of an example; empty where the
     workload states none (`core.model_flops`)."""
+    computed_flops: Mapping[str, float] = field(default_factory=dict)
+    """Of `forward_flops` -> how many times a trainer's step computes it, where that is not once."""
     kept: Mapping[str, str] = field(default_factory=dict)
     """What of a layer or beyond -> formula of the values of a token that a device keeps at least
     for the backward pass; empty where the workload states none (`core.model_memory`)."""

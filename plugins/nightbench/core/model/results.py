@@ -63,6 +63,11 @@ class RankResult:
     """Gradients that it sent in a step, where the trainer itself exchanges them (compression)."""
     data_wait_s: float | None = None
     """Seconds that a step waited for its batch, mean over the window; None for synthetic data."""
+    flops_per_step: float | None = None
+    """FLOPs of matrix products and convolutions in a step of its own, as its framework counts them;
+    None where they are not counted."""
+    skipped_updates: int | None = None
+    """Steps of the window that left out their update, for an overflow; None without loss scale."""
     expert_tokens: Sequence[Sequence[int]] | None = None
     """Tokens of a batch after the window by layer and expert; None where nothing is told of it."""
     plain: Mapping[str, Any] | None = None
@@ -113,7 +118,7 @@ _AS_WRITTEN = (
 )
 _PERHAPS_WRITTEN = (
     *("gradients_arrive", "sent_bytes_per_step", "data_wait_s", "expert_tokens", "plain"),
-    "reported",
+    *("flops_per_step", "skipped_updates", "reported"),
 )
 """Fields of a `RankResult` that a summary holds under the same name, or may lack."""
 
