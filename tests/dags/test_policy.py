@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -70,14 +71,12 @@ def test_nothing_fails_to_import(parsed: Parsed) -> None:
 def test_a_suite_has_a_dag_when_it_has_a_schedule(parsed: Parsed) -> None:
     assert set(parsed["dags"]) == {
         "on_demand",
-        "nightbench_regressions",
+        "nightbench_verdicts",
         "nightbench_accept",
         "nightbench_bisect",
         "nightbench_compare",
         "nightbench_confirm",
-        "nightbench_maintenance",
-        "nightbench_deadlines",
-        "nightbench_publish",
+        "nightbench_upkeep",
         "nightly_nightly_cpu",
         "nightly_nightly_wide",
         # Cannot be read: shown with the reason, and never scheduled.
@@ -129,6 +128,19 @@ def test_the_form_stays_and_says_why_the_only_suite_cannot_be_read(
     assert dag["tasks"].keys() == whole["tasks"].keys()
 
 
+def test_a_file_whose_name_no_dag_can_have_leaves_the_others_alone(tmp_path: Path) -> None:
+    shutil.copytree(HERE / "fixtures", tmp_path / "dags")
+    suites = tmp_path / "dags" / "suites"
+    for name in ("base copy", "a+b", "base (1)", "n" * 101, "n" * 243):
+        shutil.copy(suites / "nightly_cpu.yaml", suites / f"{name}.yaml")
+    parsed = parse(tmp_path, "1", NIGHTBENCH_DAGS=str(tmp_path / "dags"))
+    assert parsed["import_errors"] == {}
+    assert parsed["dags"]["nightly_nightly_cpu"]["schedule"] == "CronTriggerTimetable"
+    said = "**This suite is not scheduled:** the name of the file:"
+    refused = [dag for dag in parsed["dags"].values() if said in dag["doc"]]
+    assert [dag["schedule"] for dag in refused] == ["NullTimetable"] * 5
+
+
 def test_every_dag_is_described_bounded_and_never_overtakes_itself(parsed: Parsed) -> None:
     for dag_id, dag in parsed["dags"].items():
         assert "nightbench" in dag["tags"], dag_id
@@ -137,7 +149,9 @@ def test_every_dag_is_described_bounded_and_never_overtakes_itself(parsed: Parse
         assert dag["description"], dag_id
         assert dag["catchup"] is False, dag_id
         # Several clusters at once: the locks of nodes keep nights apart, the queue comparisons.
-        at_once = 4 if dag_id in ("nightbench_confirm", "nightbench_compare") else 1
+        # Deadlines are also checked while the daily upkeep goes on.
+        several = ("nightbench_confirm", "nightbench_compare", "nightbench_upkeep")
+        at_once = 4 if dag_id in several else 1
         assert dag["max_active_runs"] == at_once, dag_id
         assert dag["timeout_s"], dag_id
 
@@ -150,32 +164,30 @@ def test_only_what_starts_nothing_by_itself_starts_unpaused(parsed: Parsed) -> N
         "nightbench_accept",
         "nightbench_bisect",
         "nightbench_compare",
-        "nightbench_regressions",
+        "nightbench_verdicts",
         "nightbench_confirm",
-        "nightbench_deadlines",
+        "nightbench_upkeep",
     }
 
 
-def test_a_deployment_of_our_own_keeps_house_from_the_start(tmp_path: Path) -> None:
-    dags = parse(tmp_path, "1", NIGHTBENCH_STACK="/somewhere")["dags"]
-    unpaused = {dag_id for dag_id, dag in dags.items() if dag["paused"] is False}
-    assert unpaused == {
-        "on_demand",
-        "nightbench_accept",
-        "nightbench_bisect",
-        "nightbench_compare",
-        "nightbench_regressions",
-        "nightbench_confirm",
-        "nightbench_deadlines",
-        "nightbench_maintenance",
-    }
+def test_task_logs_are_removed_by_themselves_only_in_a_deployment_of_our_own(
+    parsed: Parsed, tmp_path: Path
+) -> None:
+    ours = parse(tmp_path, "1", NIGHTBENCH_STACK="/somewhere")
+    for document, days in ((parsed, None), (ours, 30)):
+        assert document["dags"]["nightbench_upkeep"]["defaults"]["log_days"] == days
 
 
 def test_deadlines_are_checked_every_quarter_of_an_hour(parsed: Parsed) -> None:
-    dag = parsed["dags"]["nightbench_deadlines"]
+    dag = parsed["dags"]["nightbench_upkeep"]
     assert dag["schedule"] == "CronTriggerTimetable"
-    assert "*/15 * * * *" in str(parsed["serialized"]["nightbench_deadlines"])
-    assert set(dag["tasks"]) == {"check_deadlines"}
+    assert "*/15 * * * *" in str(parsed["serialized"]["nightbench_upkeep"])
+    tasks = dag["tasks"]
+    # Nothing that is done once a day comes before the check, nor keeps the next run from it.
+    assert tasks["check_deadlines"]["upstream"] == []
+    daily = {name for name, task in tasks.items() if "is_daily_work_due" in task["upstream"]}
+    assert daily == {"load_waiting", "send_unsent_messages", "clusters_to_sweep"}
+    assert {task["max_active_tis_per_dag"] for task in tasks.values()} == {1}
 
 
 def test_the_queue_of_comparisons_is_looked_at_without_a_form(parsed: Parsed) -> None:
@@ -285,7 +297,7 @@ def test_suspects_are_confirmed_one_by_one_and_told_of_whatever_came_out(
 def test_runs_are_judged_each_for_itself_and_confirmed_whatever_came_of_their_messages(
     tasks: dict[str, dict[str, Any]], parsed: Parsed
 ) -> None:
-    dag = "nightbench_regressions"
+    dag = "nightbench_verdicts"
     # One that cannot be judged, or told of, keeps no other from it: each has a task and its time.
     assert tasks[f"{dag}.judge"]["is_mapped"]
     assert tasks[f"{dag}.judge"]["upstream"] == ["loaded_runs"]
@@ -296,10 +308,12 @@ def test_runs_are_judged_each_for_itself_and_confirmed_whatever_came_of_their_me
     assert tasks[f"{dag}.request_confirmations"]["upstream"] == ["judge"]
     assert tasks[f"{dag}.request_confirmations"]["outlets"] == ["nightbench_suspects"]
     # The end of a DAG run is that of its last tasks: this one alone would hide what failed.
-    assert tasks[f"{dag}.all_judged"]["trigger_rule"] == "none_failed"
-    assert tasks[f"{dag}.all_judged"]["upstream"] == ["judge"]
+    assert tasks[f"{dag}.publish"]["trigger_rule"] == "none_failed"
+    assert tasks[f"{dag}.publish"]["upstream"] == ["judge"]
     # The site follows what was judged, and what was measured again.
-    assert tasks[f"{dag}.all_judged"]["outlets"] == ["nightbench_verdicts"]
     assert tasks["nightbench_confirm.send_message"]["outlets"] == ["nightbench_verdicts"]
-    assert parsed["dags"]["nightbench_publish"]["schedule"] == "AssetTriggeredTimetable"
+    serialized = parsed["serialized"][dag]["dag"]["timetable"]
+    assert {"nightbench_medians", "nightbench_verdicts"} <= set(
+        re.findall("nightbench_\\w+", str(serialized))
+    )
     assert parsed["dags"][dag]["timeout_s"] > 8 * tasks[f"{dag}.judge"]["timeout_s"]

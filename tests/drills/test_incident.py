@@ -231,8 +231,8 @@ def test_an_incident_is_followed_to_its_end(incident: Incident, tmp_path: Path) 
     assert rows[TOY.case_id]["verdict"] == "ok"
     live.until(lambda: len(inbox.messages) > 1, "word of the recovery")
     assert [each["state"] for each in incident.alerts()] == ["resolved"]
-    judged = live.api.trigger("nightbench_regressions", {"run_ids": [last_run.run_id]})
-    assert live.ended(judged, "nightbench_regressions") == "success"
+    judged = live.api.trigger("nightbench_verdicts", {"run_ids": [last_run.run_id]})
+    assert live.ended(judged, "nightbench_verdicts") == "success"
     assert len(inbox.messages) == 2
     said = inbox.messages[1]
     say(f"{said['title']}\n{said['message']}")

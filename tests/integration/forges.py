@@ -1,8 +1,4 @@
-"""A loopback server that plays GitHub's and GitLab's API, beside our own app on rows in memory.
-
-What GitHub and GitLab answer is after their REST references: issue comments, commit statuses, rate
-limits; notes, commit statuses.
-"""
+"""A loopback server that plays GitLab's notes, and Nightbench's own app on rows in memory."""
 
 from __future__ import annotations
 
@@ -33,8 +29,6 @@ AIRFLOW_TOKEN = "airflow-token-0123456789"
 AIRFLOW_PASSWORD = "airflow-password-0123456789"
 FORGE_TOKEN = "forge-token-0123456789"
 SECRETS = (AIRFLOW_TOKEN, AIRFLOW_PASSWORD, FORGE_TOKEN)
-REPO = "/repos/acme/torch"
-BOT = {"login": "github-actions[bot]", "type": "Bot"}
 PROJECT_BOT = 77
 
 
@@ -154,10 +148,6 @@ class Call:
     body: Any
 
 
-def refused(status: int, message: str) -> Answer:
-    return Answer(status, {"message": message})
-
-
 def checked(given: Mapping[str, Any]) -> Row:
     """A body as the queue takes it: fields are checked, names are not looked up."""
     goal = CompareGoal.from_params(given)
@@ -172,17 +162,13 @@ def checked(given: Mapping[str, Any]) -> Row:
 
 
 class Play:
-    """The three APIs, what they have, what they were asked, and what they answer instead."""
+    """Both APIs, what they have, what they were asked, and what they answer instead."""
 
     def __init__(self, spool: Spool) -> None:
         self.queue = Queue()
         self._spool = spool
         self.comments: list[Row] = []
-        """Of the pull request or merge request, whose numbers are 7."""
-        self.statuses: list[tuple[str, str, str]] = []
-        """Commit, state, description."""
-        self.pulls: list[Row] = []
-        self.read_only = False
+        """Of merge request 7."""
         self.tokens = {AIRFLOW_TOKEN}
         self.calls: list[Call] = []
         self._instead: list[tuple[str, Answer]] = []
@@ -196,13 +182,6 @@ class Play:
 
     def asked(self, pattern: str) -> list[Call]:
         return [c for c in self.calls if re.search(pattern, f"{c.method} {c.path}")]
-
-    @property
-    def comment(self) -> str:
-        """The one comment; empty where there is none yet."""
-        with self._lock:
-            assert len(self.comments) <= 1, self.comments
-            return str(self.comments[0]["body"]) if self.comments else ""
 
     def answer(self, call: Call) -> Answer:
         with self._lock:
@@ -219,8 +198,6 @@ class Play:
 
     def _of(self, call: Call) -> Answer:
         site, _, path = call.path[1:].partition("/")
-        if site == "github":
-            return self._github(call, f"/{path}")
         if site == "gitlab":
             return self._gitlab(call, f"/{path}")
         if path == "auth/token":
@@ -235,98 +212,27 @@ class Play:
         )
         return Answer(found.status_code, found.content, found.headers)
 
-    # --- GitHub ---------------------------------------------------------------------------------
-
-    def _github(self, call: Call, path: str) -> Answer:
-        if call.headers.get("authorization") != f"Bearer {FORGE_TOKEN}":
-            return refused(401, "Bad credentials")
-        if "user-agent" not in call.headers:
-            return refused(403, "Request forbidden by administrative rules")
-        where, query = urlsplit(path).path, parse_qs(urlsplit(path).query)
-        if where == "/user" or (self.read_only and call.method != "GET"):
-            return refused(403, "Resource not accessible by integration")
-        if where == f"{REPO}/issues/7/comments":
-            if call.method == "GET":
-                return self._page(query)
-            return self._written(call, {"user": BOT}, 65_536)
-        if found := re.fullmatch(rf"{REPO}/issues/comments/(\d+)", where):
-            return self._one(call, int(found[1]), "PATCH")
-        if where == f"{REPO}/pulls":
-            head = query["head"][0]
-            return Answer(200, [pull for pull in self.pulls if pull["head"]["label"] == head])
-        if found := re.fullmatch(rf"{REPO}/statuses/([0-9a-f]+)", where):
-            body = call.body
-            if body["state"] not in ("error", "failure", "pending", "success"):
-                return refused(422, "Validation Failed: state")
-            if len(body["description"]) > 140:
-                return refused(422, "Validation Failed: description is too long")
-            assert body["context"] == "nightbench"
-            self.statuses.append((found[1], body["state"], body["description"]))
-            return Answer(201, {"state": body["state"]})
-        if found := re.fullmatch(rf"{REPO}/check-runs(?:/(\d+))?", where):
-            body, ended = call.body, call.body["status"] == "completed"
-            assert (call.method, "head_sha" in body) == (
-                ("PATCH", False) if found[1] else ("POST", True)
-            )
-            if ended and body["conclusion"] not in ("success", "failure", "neutral"):
-                return refused(422, "Validation Failed: conclusion")
-            assert {"title", "summary"} <= set(body["output"])
-            said = body["conclusion"] if ended else body["status"]
-            self.statuses.append((body.get("head_sha", ""), said, body["output"]["title"]))
-            return Answer(200 if found[1] else 201, {"id": 17})
-        return refused(404, "Not Found")
-
     # --- GitLab ---------------------------------------------------------------------------------
 
     def _gitlab(self, call: Call, path: str) -> Answer:
         if call.headers.get("private-token") != FORGE_TOKEN:
-            return refused(401, "401 Unauthorized")
+            return Answer(401, {"message": "401 Unauthorized"})
         where, query = urlsplit(path).path, parse_qs(urlsplit(path).query)
         if where == "/user":
             return Answer(200, {"id": PROJECT_BOT, "username": "project_5_bot"})
         notes = "/projects/5/merge_requests/7/notes"
+        if where == notes and call.method == "GET":
+            size, page = int(query["per_page"][0]), int(query["page"][0])
+            return Answer(200, self.comments[size * (page - 1) : size * page])
         if where == notes:
-            if call.method == "GET":
-                return self._page(query)
-            return self._written(call, {"author": {"id": PROJECT_BOT}, "system": False}, 1_000_000)
-        if found := re.fullmatch(rf"{notes}/(\d+)", where):
-            return self._one(call, int(found[1]), "PUT")
-        if found := re.fullmatch(r"/projects/5/statuses/([0-9a-f]+)", where):
-            state, text = call.body["state"], call.body["description"]
-            if state not in ("pending", "running", "success", "failed", "canceled", "skipped"):
-                return Answer(400, {"error": "state does not have a valid value"})
-            assert len(text) <= 255
-            assert call.body["pipeline_id"] == 31
-            before = [s for commit, s, _ in self.statuses if commit == found[1]]
-            if before[-1:] == [state]:
-                said = "Cannot transition status via :run from :running (Reason(s): Status cannot"
-                return refused(400, f'{said} transition via "run")')
-            self.statuses.append((found[1], state, text))
-            return Answer(201, {"status": state})
-        return refused(404, "404 Not Found")
-
-    # --- comments of both -----------------------------------------------------------------------
-
-    def _page(self, query: Mapping[str, list[str]]) -> Answer:
-        size, page = (int(query.get(name, [d])[0]) for name, d in (("per_page", 30), ("page", 1)))
-        return Answer(200, self.comments[size * (page - 1) : size * page])
-
-    def _written(self, call: Call, more: Row, longest: int) -> Answer:
-        assert len(call.body["body"]) <= longest
-        number = max([0, *(each["id"] for each in self.comments)]) + 1
-        self.comments.append({"id": number, "body": call.body["body"], **more})
-        return Answer(201, self.comments[-1])
-
-    def _one(self, call: Call, number: int, edit: str) -> Answer:
-        for comment in self.comments:
-            if comment["id"] == number:
-                if call.method == edit:
-                    comment["body"] = call.body["body"]
-                elif call.method == "DELETE":
-                    self.comments.remove(comment)
-                    return Answer(204)
-                return Answer(200, comment)
-        return refused(404, "Not Found")
+            self.comments.append(
+                {**call.body, "id": len(self.comments), "author": {"id": PROJECT_BOT}}
+            )
+            return Answer(201, self.comments[-1])
+        if (found := re.fullmatch(rf"{notes}/(\d+)", where)) and call.method == "PUT":
+            self.comments[int(found[1])]["body"] = call.body["body"]
+            return Answer(200, self.comments[int(found[1])])
+        return Answer(404, {"message": "404 Not Found"})
 
     # --- Nightbench -----------------------------------------------------------------------------
 
@@ -363,7 +269,7 @@ class Play:
 
 @contextmanager
 def played(spool: Spool) -> Iterator[Play]:
-    """The APIs at `url`/airflow, `url`/github and `url`/gitlab."""
+    """The APIs at `url`/airflow and `url`/gitlab."""
     play = Play(spool)
 
     class Handler(BaseHTTPRequestHandler):
@@ -387,7 +293,7 @@ def played(spool: Spool) -> Iterator[Play]:
             except OSError:
                 self.close_connection = True  # whoever asked waits no longer
 
-        do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = _do
+        do_GET = do_POST = do_PUT = _do
 
         def log_message(self, *_: Any) -> None:
             pass

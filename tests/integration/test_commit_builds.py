@@ -116,12 +116,12 @@ def ground(nodes: SshNodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     copy = make_benchmarks(tmp_path / "benchmarks", make_wheel(tmp_path / "wheels", "1.0", 0.1))
     recipe = (f'echo "$COMMIT" >> {tmp_path}/ran', '"$PYTHON" build.py "$OUT"')
     (tmp_path / "repository").mkdir()
-    repositories = {"tiny": GitRepository(str(tmp_path / "repository"), recipe)}
+    repositories = {"tiny": GitRepository(url=str(tmp_path / "repository"), recipe=recipe)}
     cluster = Cluster(
         "local",
         nodes.nodes,
         shared=True,
-        environments=dataclasses.replace(nodes.environments, root=str(tmp_path / "root")),
+        environments=nodes.environments.model_copy(update={"root": str(tmp_path / "root")}),
         compare=ComparePolicy(repositories=repositories),
     )
     context = ExperimentContext(

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nightbench.cli.entry import quiet
-from nightbench.config import load_catalog, run_request
+from nightbench.config import clusters, load_catalog
 from nightbench.config.control_plane import ControlPlane, control_plane
 from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.printable import shown
@@ -183,7 +183,7 @@ def cluster_of(name: str, catalog: Catalog | None = None) -> Cluster:
     Raises:
         UserError: there is none, or it is wrong.
     """
-    return run_request.cluster_of(name, catalog, files=True)
+    return clusters.cluster_of(name, catalog, files=True)
 
 
 def reach(cluster: Cluster) -> dict[str, SshTarget]:

@@ -13,8 +13,9 @@ from nightbench.alerts import send
 from nightbench.cli import common
 from nightbench.cli.common import INTERRUPTED, say, warn
 from nightbench.cli.selection import Chosen
-from nightbench.config import find_suites, load_suite, locations, parse_build, values
+from nightbench.config import find_suites, load_suite, locations, parse_build
 from nightbench.core.errors import UserError
+from nightbench.core.model import values
 
 if TYPE_CHECKING:
     from nightbench.alerts.plot_png import Picture

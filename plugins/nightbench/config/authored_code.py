@@ -13,7 +13,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from nightbench.config.catalog_schema import CostFile, SpecFile
-from nightbench.config.source import ConfigError, Document, Key, Problem, describe, guess_of
+from nightbench.config.source import ConfigError, Document, Problem
+from nightbench.core.complaints import Key, describe, guess_of
 from nightbench.core.model_flops import evaluate
 
 OLDEST = "3.7"

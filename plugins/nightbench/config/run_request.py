@@ -7,21 +7,21 @@ where the run is planned: REST calls bypass the checks of the form.
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nightbench.config import locations
 from nightbench.config.builds import parse_build, parse_untrusted_build
+from nightbench.config.case_checks import refusal_on
 from nightbench.config.catalog import load_catalog
-from nightbench.config.clusters import clusters_for, load_cluster
-from nightbench.config.source import one_of
-from nightbench.config.suite_heads import find_suites
-from nightbench.config.suites import customise, load_suite
+from nightbench.config.clusters import cluster_of
+from nightbench.config.locations import suite_file
+from nightbench.config.source import display
+from nightbench.config.suites import suite_and_cluster
+from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
-from nightbench.core.model import Catalog, Cluster, RunKind, Suite
+from nightbench.core.model import Build, Catalog, Cluster, RunKind, Suite
 from nightbench.core.run_plan import select
 from nightbench.core.stand_ins import stand_in_lines, with_stand_in
 
@@ -154,8 +154,9 @@ def resolve_request(
     catalog = catalog or load_catalog()
     path = suite_file(request.suite, files=files)
     named = cluster_of(request.cluster, catalog, files=files) if request.cluster else None
-    suite = load_suite(path, catalog, cluster=named, scale=request.scale, untried=request.untried)
-    cluster = named or cluster_of(suite.cluster, catalog, beside=path)
+    suite, cluster = suite_and_cluster(
+        path, catalog, cluster=named, scale=request.scale, untried=request.untried
+    )
     if not suite.cases:
         reasons = "\n".join(dict.fromkeys(suite.skipped.values()))
         raise UserError(
@@ -203,50 +204,43 @@ def _with_stand_in(suite: Suite, text: str, cluster: Cluster, catalog: Catalog) 
     return dataclasses.replace(suite, cases=cases)
 
 
-def suite_file(name: str, *, files: bool = False) -> Path:
-    """The file of a suite that is given by name or, where `files` allows it, as a path.
+def customise(
+    suite: Suite,
+    catalog: Catalog,
+    cluster: Cluster,
+    *,
+    repeats: int | None = None,
+    builds: dict[str, Build] | None = None,
+) -> Suite:
+    """Return the suite with what one run overrides: cluster, repeats, builds.
 
     Raises:
-        UserError: there is none.
+        UserError: a case cannot run that way.
     """
-    if files and _is_path(name):
-        return locations.written_path(name)
-    dags = locations.dags_folder()
-    return _known("suite", name, find_suites(dags), [dags / "suites"])
-
-
-def cluster_of(
-    name: str, catalog: Catalog | None = None, *, beside: Path | None = None, files: bool = False
-) -> Cluster:
-    """A cluster that is given by name or, where `files` allows it, as a path.
-
-    Beside a suite's file its own `clusters/` folder is looked at first.
-
-    Raises:
-        UserError: there is none, or it is wrong.
-    """
-    path = cluster_file(name, beside=beside, files=files)
-    return load_cluster(path, home=locations.home_folder(), catalog=catalog)
-
-
-def cluster_file(name: str, *, beside: Path | None = None, files: bool = False) -> Path:
-    """The file of a cluster, as `cluster_of` finds it.
-
-    Raises:
-        UserError: there is none of this name.
-    """
-    if files and _is_path(name):
-        return locations.written_path(name)
-    known, folders = clusters_for(beside, locations.dags_folder())
-    return _known("cluster", name, known, folders)
-
-
-def _is_path(name: str) -> bool:
-    return name.endswith((".yaml", ".yml")) or os.sep in name
-
-
-def _known(what: str, name: str, known: Mapping[str, Path], folders: Sequence[Path]) -> Path:
-    if name not in known:
-        where = ", ".join(map(str, folders))
-        raise UserError(f"{what}: {one_of(name, known)}; looked in {where}")
-    return known[name]
+    catalog = catalog.with_commands(suite)
+    chosen = {**suite.builds, **(builds or {})}
+    if repeats is not None and repeats < 1:
+        raise UserError(f"repeats: found {repeats}; expected a whole number of at least 1")
+    for line in chosen:
+        if line not in catalog.frameworks:
+            raise UserError(f"build: {one_of(line, catalog.frameworks)}")
+    refusals: list[str] = []
+    for case in suite.cases:
+        refusal = refusal_on(case, catalog, cluster, chosen, untried=suite.untried)
+        if refusal is not None and refusal.message not in refusals:
+            refusals.append(refusal.message)
+    if refusals:
+        raise UserError("\n".join(f"{display(Path(suite.source))}: {each}" for each in refusals))
+    protocol = suite.protocol
+    if repeats is not None:
+        # A number means exactly that number, also where the suite lets the spread decide.
+        protocol = dataclasses.replace(protocol, repeats=repeats, min_repeats=None, confidence=None)
+    return dataclasses.replace(
+        suite,
+        cluster=cluster.name,
+        protocol=protocol,
+        builds=chosen,
+        private_builds=frozenset(
+            line for line in builds or {} if chosen[line] != suite.builds.get(line)
+        ),
+    )

@@ -1,7 +1,6 @@
 """Validates a document by a pydantic model; each error becomes a `Problem` with its line."""
 
 import ast
-import dataclasses
 import inspect
 import types
 import typing
@@ -10,24 +9,30 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from nightbench.config.source import Document, Key, any_of, describe, one_of, unquoted
+from nightbench.config.source import Document
+from nightbench.core.complaints import Key, any_of, describe, one_of, unquoted
+from nightbench.core.model import Catalog, Strategy
 
 M = TypeVar("M", bound=BaseModel)
-T = TypeVar("T")
 
 
-class StrictModel(BaseModel):
-    """Base of the models of files: no unknown keys, no silent conversions."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    def to(self, kind: type[T], **others: Any) -> T:
-        """Return a dataclass of the model, with the fields of the same names and these others."""
-        names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-        return kind(**{k: x for k, x in self if k in names} | others)
+def lines_of(catalog: Catalog | None) -> dict[str, object]:
+    """Return what validators of names need to know of the catalog."""
+    if catalog is None:
+        return {}
+    lines = catalog.frameworks.values()
+    return {
+        "frameworks": catalog.frameworks,
+        "workloads": catalog.workloads,
+        "roles": {role.name for line in lines for each in Strategy for role in line.roles_of(each)},
+        "launcher_env": {
+            variable: [line.line for line in lines if variable in line.launcher_env]
+            for variable in sorted(set().union(*(line.launcher_env for line in lines)))
+        },
+    }
 
 
 @cache
@@ -67,16 +72,20 @@ def validate(
     document: Document,
     at: Key = (),
     context: Mapping[str, Any] | None = None,
+    named: str | None = None,
 ) -> M | None:
     """Return the part of a document as the model; None where something is wrong with it.
 
-    The model's validators get the context: the catalog, for names.
+    The model's validators get the context: the catalog, for names. `named` is the key that holds
+    the file's own name.
     """
+    if named is not None:
+        document.complain_of_name(named)
     data: Any = document.data
     for part in at:
         data = data[part]
     try:
-        return model.model_validate(data, context=dict(context or {}))
+        return model.model_validate(data, context=dict(context or {}), by_alias=True, by_name=False)
     except ValidationError as error:
         for each in error.errors(include_url=False):
             _complain(model, document, at, dict(each))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nightbench.config import parse_build
-from nightbench.config.source import one_of
+from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
 from nightbench.core.model import Suite
 from nightbench.experiments.comparison import ComparisonContext, ComparisonPlan, plan_comparison

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from nightbench.config import load_catalog
+from nightbench.config.clusters import cluster_of
 from nightbench.config.compare_builds import (
     FORMS,
     MERGE_BASE,
@@ -20,7 +21,7 @@ from nightbench.config.compare_builds import (
     planned_build,
     uploaded,
 )
-from nightbench.config.run_request import RunRequest, cluster_of, resolve_request
+from nightbench.config.run_request import RunRequest, resolve_request
 from nightbench.core.budget import clock, guess_repeat_s
 from nightbench.core.compare_queue import Shares, Waiting, left_s, ordered
 from nightbench.core.errors import UserError

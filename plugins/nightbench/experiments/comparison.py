@@ -201,7 +201,7 @@ def as_in_night(context: ComparisonContext, night: RunPlan, case: Case) -> Compa
     # The builds name the environment: a prefix of the site must not replace both.
     environments = context.cluster.environments
     paths = {k: v for k, v in environments.paths.items() if k != case.framework}
-    environments = dataclasses.replace(environments, paths=paths)
+    environments = environments.model_copy(update={"paths": paths})
     return dataclasses.replace(
         context,
         suite=dataclasses.replace(context.suite, cases=(case,), protocol=night.protocol),
@@ -245,9 +245,9 @@ def _single_repeat(job: JobSpec) -> JobSpec:
     return dataclasses.replace(
         job,
         protocol=dataclasses.replace(job.protocol, repeats=1, min_repeats=None, confidence=None),
-        neighbours=dataclasses.replace(job.neighbours, budget=0),
+        neighbours=job.neighbours.model_copy(update={"budget": 0}),
         # The build names the environment: a prefix of the site must not replace both builds.
-        environments=dataclasses.replace(job.environments, paths=paths),
+        environments=job.environments.model_copy(update={"paths": paths}),
     )
 
 

@@ -343,7 +343,7 @@ def _orphans(given: _CheckInput) -> Iterator[Finding]:
         "orphans",
         f"{len(orphans)} processes of ours whose agent is gone ({named})",
         "none",
-        f"nightbench sweep {given.cluster.name} --kill",
+        f"nightbench clean --cluster {given.cluster.name} --orphans",
     )
 
 

@@ -14,7 +14,8 @@ from airflow.sdk import DAG, Param, task
 
 from nightbench.config import locations
 from nightbench.config.compare_builds import FORMS
-from nightbench.config.suite_heads import find_clusters, suite_names
+from nightbench.config.locations import find_clusters
+from nightbench.config.suite_heads import suite_names
 from nightbench.core.errors import UserError
 from nightbench.orchestration.connections import connect
 from nightbench.orchestration.dag_common import (

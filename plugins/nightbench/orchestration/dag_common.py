@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow.sdk import DAG, Asset, AssetAlias, Param, get_parsing_context
+from airflow.sdk import DAG, Asset, AssetAlias, AssetAny, Param, get_parsing_context
 from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRuntimeError
 
@@ -30,7 +30,7 @@ SUSPECTS_ALIAS = AssetAlias("nightbench_suspects")
 """The outlet of a task that updates `SUSPECTS` only where there are any."""
 
 VERDICTS = Asset("nightbench_verdicts", uri="x-nightbench://warehouse/marts/fct_verdict")
-"""Updated when a night was judged, and when its suspects were measured again."""
+"""Updated when a night's suspects were measured again; the site follows."""
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DEFAULTS: dict[str, Any] = {
@@ -47,7 +47,7 @@ T = TypeVar("T")
 def our_dag(
     dag_id: str,
     *,
-    schedule: str | Sequence[Asset] | None,
+    schedule: str | Sequence[Asset] | AssetAny | None,
     tags: Sequence[str],
     defaults: Mapping[str, Any] | None = None,
     **more: Any,
@@ -70,7 +70,8 @@ def our_dag(
 
 def optional(kind: str, title: str, description: str, **more: Any) -> Param:
     """A field of a form that may stay empty; `kind` is a JSON type, `more` of its JSON schema."""
-    return Param(None, type=["null", kind], title=title, description=description, **more)
+    default = more.pop("default", None)
+    return Param(default, type=["null", kind], title=title, description=description, **more)
 
 
 def switch(title: str, description: str = "", *, on: bool = False, section: str = "How") -> Param:

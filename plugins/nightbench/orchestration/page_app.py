@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request
 
-from nightbench.config.run_request import cluster_of
+from nightbench.config.clusters import cluster_of
 from nightbench.core.errors import UserError
 from nightbench.experiments.compare_requests import CompareGoal, checked_goal
 from nightbench.experiments.experiment_reader import ExperimentReader

@@ -17,7 +17,8 @@ from airflow.sdk import DAG, Param, task
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from nightbench.config import locations
-from nightbench.config.suite_heads import find_clusters, framework_names, suite_names
+from nightbench.config.locations import find_clusters
+from nightbench.config.suite_heads import framework_names, suite_names
 from nightbench.core.errors import UserError
 from nightbench.orchestration.connections import connect
 from nightbench.orchestration.dag_common import (
@@ -159,7 +160,7 @@ class LogObserver:
 
 def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
     from nightbench.config import load_catalog
-    from nightbench.config.run_request import cluster_of
+    from nightbench.config.clusters import cluster_of
     from nightbench.night import acceptance_run
     from nightbench.orchestration.ssh_targets import ssh_targets
     from nightbench.spool import open_spool

@@ -17,10 +17,10 @@ from airflow.sdk import DAG, Param, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from nightbench.config import locations
+from nightbench.config.locations import find_clusters
 from nightbench.config.run_request import MOST_REPEATS
 from nightbench.config.suite_heads import (
     SuiteHead,
-    find_clusters,
     framework_names,
     parallel_cases,
     suite_heads,
@@ -62,7 +62,7 @@ Measures every case of the suite `{name}` on the cluster `{cluster}` at `{schedu
    case again; clear its task to measure it anew. A skipped one had no room in the night.
 4. **reference** measures cases a second time, in turn with the suite's reference build, where it
    names one and the night has time left. Else it is skipped.
-5. **ingest** checks and loads whatever came back; `nightbench_regressions` judges it.
+5. **ingest** checks and loads whatever came back; `nightbench_verdicts` judges it.
 
 Results: *Benchmarks* in the navigation, or the tab *Results* of a run.
 """
@@ -102,7 +102,7 @@ def nightly_dag(head: SuiteHead) -> DAG:
         schedule=head.schedule,
         owner=head.owner,
         description=head.description or f"The suite {head.name}, every night",
-        tags=["nightly", head.name, *([head.cluster] if head.cluster else [])],
+        tags=head.tags,
         doc_md=doc,
         at_once=at_once,
     )

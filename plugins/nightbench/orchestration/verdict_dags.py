@@ -1,4 +1,4 @@
-"""The DAGs from verdicts on: judging, the second look of `nightbench_confirm`, the public site."""
+"""The DAGs from verdicts on: judging, the public site, confirming suspected regressions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, task
+from airflow.sdk import DAG, AssetAny, task
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from nightbench.config.airflow_provider import variable
@@ -45,16 +44,20 @@ Runs when new medians have been loaded. Every planned case gets a verdict: ok, r
 watched, improved, insufficient_data, failed, unavailable or missing. What is new is sent once to
 the channels that the suite names; the reports of each run, HTML and Markdown, lie in the spool
 below `reports/`.
+
+Then, and when a night's suspects were measured again, `publish` writes what changed of the site
+that `nightbench publish` writes, into the folder or object store that the setting `site` names;
+without the setting the task is skipped. The key `publish` of a suite says what the site shows.
 """
 
 log = logging.getLogger(__name__)
 
 
-def regressions_dag() -> DAG:
-    """The DAG that judges what was loaded."""
+def verdicts_dag() -> DAG:
+    """The DAG that judges what was loaded, and then publishes."""
     with our_dag(
-        "nightbench_regressions",
-        schedule=[MEDIANS],
+        "nightbench_verdicts",
+        schedule=AssetAny(MEDIANS, VERDICTS),
         dagrun_timeout=timedelta(hours=12),
         defaults={"retries": 2},
         params={
@@ -64,16 +67,14 @@ def regressions_dag() -> DAG:
         },
         # It only ever runs when something was loaded: paused it would leave runs without verdicts.
         is_paused_upon_creation=False,
-        description="A verdict for every planned case, alerts, reports",
+        description="A verdict for every planned case, alerts, reports, the site",
         doc_md=DOC,
         tags=["verdicts"],
     ) as dag:
         judged = judge.expand(loaded=loaded_runs())
         judged >> request_confirmations()
         # The run's state says whether each was judged, and its message taken by a channel.
-        judged >> EmptyOperator(
-            task_id="all_judged", trigger_rule="none_failed", outlets=[VERDICTS]
-        )
+        judged >> publish()
     return dag
 
 
@@ -278,44 +279,21 @@ def _confirm(request: ConfirmRequest, *, last_try: bool) -> dict[str, Any]:
     return {"case_id": request.suspect.case_id, "outcome": str(found.outcome)}
 
 
-PUBLISH_DOC = """\
-### The site for everybody
-
-Runs when a night has been judged, and when its suspects were measured again. Writes what changed of
-the site that `nightbench publish` writes, into the folder or object store that the setting `site`
-names. Shown is what the key `publish` of suites lets leave, and nothing else.
-"""
-
-
-def publish_dag() -> DAG:
-    """The DAG that writes the site; it starts paused, since what it writes leaves the house."""
-    with our_dag(
-        "nightbench_publish",
-        schedule=[VERDICTS],
-        dagrun_timeout=timedelta(hours=2),
-        is_paused_upon_creation=True,
-        description="Writes the static site of what suites let leave",
-        doc_md=PUBLISH_DOC,
-        tags=["publish"],
-    ) as dag:
-        write_site()
-    return dag
-
-
-@task(doc_md="Writes the files that changed, and removes those of what may leave no longer.")
-def write_site() -> str:
+@task(
+    retries=1,
+    trigger_rule="none_failed",
+    doc_md="Writes the files that changed, and removes those of what may leave no longer.",
+)
+def publish() -> str:
     """Write the site; returns what was done, in words."""
     from nightbench.report.site import SiteWriter, published_suites
     from nightbench.report.site_folder import SiteFolder
     from nightbench.warehouse.site import SiteRepository
 
+    where = os.environ.get(variable("site"))
+    if not where:
+        raise AirflowSkipException(f"nothing is published: {variable('site')} is not set")
     with user_errors_fail_task():
-        where = os.environ.get(variable("site"))
-        if not where:
-            raise UserError(
-                f"{variable('site')}: found nothing; expected a folder, or the fsspec URL of one "
-                "(option site of [nightbench] in airflow.cfg)"
-            )
         suites, folder = published_suites(), SiteFolder(where)
         with closing(connect(WAREHOUSE_READER)) as connection:
             stored = SiteRepository(connection, suites)

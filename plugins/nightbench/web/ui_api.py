@@ -213,7 +213,7 @@ def csv_text(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
 
 def _cell(value: Any) -> Any:
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat()
+        return value.astimezone(UTC).isoformat(timespec="microseconds")
     if isinstance(value, dict):
         return json.dumps(value)
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):

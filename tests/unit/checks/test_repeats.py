@@ -76,6 +76,12 @@ def modes(*found):
     return replace(RECORD, ranks=tuple(ranks))
 
 
+REFERENCE = ReferenceLosses(
+    scale="smoke", batch_size_per_device=2, first=(7.0, 7.0), third={"2": (6.5, 6.5)}
+)
+OTHER = REFERENCE.model_copy(update={"third": {"2": (6.5, 6.6)}})
+
+
 SPOILED = {
     "repeat_ended_well": (
         CONTEXT, replace(RECORD, status="failed", reasons=(EXITED,), ranks=()),
@@ -195,7 +201,7 @@ SPOILED = {
         "trainer-1: compiler inductor",
     ),
     "losses_of_reference": (
-        replace(CONTEXT, losses=ReferenceLosses("smoke", 2, (7.0, 7.0), {"2": (6.5, 6.6)})),
+        replace(CONTEXT, losses=OTHER),
         RECORD, SUMMARY, set(), "trainer-1: third step 6.5, on a CPU 6.6",
     ),
     "loss_falls": (
@@ -269,9 +275,6 @@ def test_ranks_are_those_that_were_planned(record, observed):
     assert (result.success, result.observed) == (False, observed)
 
 
-REFERENCE = ReferenceLosses("smoke", 2, (7.0, 7.0), {"2": (6.5, 6.5)})
-
-
 @pytest.mark.parametrize(
     ("precision", "first", "third", "differs"),
     [
@@ -312,9 +315,10 @@ def test_a_reference_is_for_its_scale_batch_and_data(changed, is_plain):
 
 @pytest.mark.parametrize("axis", ["tensor", "context", "pipeline"])
 def test_ranks_that_compute_the_same_samples_have_one_loss_of_all_of_them(axis):
-    stated = replace(REFERENCE, together={"2": (7.1, 6.6)})
+    stated = REFERENCE.model_copy(update={"together": {"2": (7.1, 6.6)}})
     case = replace(CONTEXT.case, **{axis: 2})
-    assert stated.of(case) == replace(stated, first=(7.1, 7.1), third={"2": (6.6, 6.6)})
+    alike = {"first": (7.1, 7.1), "third": {"2": (6.6, 6.6)}}
+    assert stated.of(case) == stated.model_copy(update=alike)
     assert stated.of(replace(case, trainers=4)) is None
     assert stated.of(replace(case, **{axis: 4}, trainers=4)) is None
     assert REFERENCE.of(case) is None

@@ -29,7 +29,7 @@ OVER_HTTP = STORED | {"httpx", "jinja2"}
 USED = {
     **dict.fromkeys(("run", "cancel", "demo"), OVER_HTTP),
     **dict.fromkeys(("ab", "drill", "profile"), CONFIGURED | {"jinja2"}),
-    **dict.fromkeys(("results", "clean", "report"), STORED | {"psycopg2", "jinja2"}),
+    **dict.fromkeys(("results", "clean"), STORED | {"psycopg2", "jinja2"}),
     "runs": STORED,
 }
 """Command -> what of HEAVY it may import as it starts, where that is more than CONFIGURED."""
@@ -47,7 +47,7 @@ def test_the_help_imports_no_command() -> None:
         "from nightbench.cli.main import app\n"
         "with contextlib.redirect_stdout(io.StringIO()) as said:\n"
         "    app(['--help'], standalone_mode=False)\n"
-        "assert 'Measure by Jobs of Kubernetes' in said.getvalue()"
+        "assert 'Measure without SSH' in said.getvalue()"
     )
     found = modules(asked)
     assert not HEAVY & found

@@ -48,7 +48,7 @@ def test_a_night_that_is_back_is_no_regression():
 
 def test_policy_decides_what_is_worth_telling():
     points = nights(*[100] * 40, *[90] * 5)
-    assert judge(points, replace(POLICY, min_change=0.2)).kind is VerdictKind.OK
+    assert judge(points, POLICY.model_copy(update={"min_change": 0.2})).kind is VerdictKind.OK
 
 
 def test_a_clear_small_fall_is_told_unless_the_policy_is_fixed():
@@ -70,12 +70,14 @@ def test_a_fall_of_just_the_policys_size_is_told(seed):
 def test_a_fall_that_is_surely_smaller_than_the_policys_size_is_not_told():
     points = nights(*[100] * 60, *[98] * 15, noise=0.003)
     assert judge(points).kind is VerdictKind.OK
-    assert judge(points, replace(POLICY, min_change=0.01)).kind is VerdictKind.REGRESSED
+    assert (
+        judge(points, POLICY.model_copy(update={"min_change": 0.01})).kind is VerdictKind.REGRESSED
+    )
 
 
 def test_what_a_series_catches_is_no_smaller_than_the_policys_size_allows():
     points = nights(*[100] * 60, noise=0.002)
-    few, many = (judge(points, replace(POLICY, min_change=m)) for m in (0.0, 0.05))
+    few, many = (judge(points, POLICY.model_copy(update={"min_change": m})) for m in (0.0, 0.05))
     assert few.smallest_slowdown < 0.03
     assert many.smallest_slowdown == pytest.approx(0.05, abs=0.003)
 
@@ -222,7 +224,7 @@ def test_the_smallest_slowdown_is_caught_in_most_weeks_and_grows_with_the_noise(
         least = judge(before).smallest_slowdown
         assert noise < least < 12 * noise
         fallen = nights(*[100] * 59, *[100 * (1 - least)] * 7, noise=noise, seed=seed)
-        policy = replace(POLICY, min_change=0.0)
+        policy = POLICY.model_copy(update={"min_change": 0.0})
         caught += any(
             judge(fallen[:k], policy).kind is VerdictKind.REGRESSED for k in range(61, 67)
         )

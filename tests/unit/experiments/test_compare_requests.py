@@ -92,7 +92,7 @@ def test_an_image_beside_an_image_on_a_cluster_that_runs_them(
     def known(images: dict[str, str]) -> None:
         def resolved(request: RunRequest, catalog: Catalog) -> tuple[Suite, Cluster, Catalog]:
             suite, cluster, known = asked(request, catalog)
-            where = replace(cluster.environments, images=images)
+            where = cluster.environments.model_copy(update={"images": images})
             may = ComparePolicy(images=("reg/",))
             return suite, replace(cluster, environments=where, compare=may), known
 
@@ -133,7 +133,7 @@ def test_time_that_is_enough_for_some_rounds_is_taken_as_it_is(tmp_path: Path) -
 # --- commits ----------------------------------------------------------------------------------
 
 COMMIT = f"pytorch=commit:torch@{'c' * 40}"
-REPOSITORIES = {"torch": GitRepository("https://git.example.org/torch.git", ("make",))}
+REPOSITORIES = {"torch": GitRepository(url="https://git.example.org/torch.git", recipe=("make",))}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import asyncssh
 import pytest
 
 from nightbench.core.errors import UserError
@@ -81,6 +82,14 @@ def test_without_a_host_key_there_is_no_target(
     ssh(monkeypatch, **extra)
     with pytest.raises(UserError, match=r"no host key is known.*ssh-keyscan -p 2200 gpu01"):
         ssh_targets(cluster())
+
+
+def test_a_host_key_has_the_type_that_is_written_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow's own hook calls every ECDSA key `ssh-ecdsa`."""
+    key = asyncssh.generate_private_key("ecdsa-sha2-nistp256").export_public_key().decode()
+    ssh(monkeypatch, host_key=f"ssh-ecdsa {key.split()[1]}")
+    target = ssh_targets(cluster())["n1"]
+    assert target.known_hosts == f"gpu01.example.org,[gpu01.example.org]:2200 {key}".encode()
 
 
 def test_a_host_key_without_its_type_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
