@@ -56,6 +56,7 @@ left join lateral (
         n.run_key = opened.run_key
         and n.run_at = opened.started_at
         and n.series_key = s.series_key
+        and n.metric = a.metric
     order by n.run_at desc
     limit 1
 ) as v on true
@@ -67,6 +68,7 @@ left join lateral (
         n.run_key = last_run.run_key
         and n.run_at = last_run.started_at
         and n.series_key = s.series_key
+        and n.metric = a.metric
     order by n.run_at desc
     limit 1
 ) as latest on true
@@ -84,6 +86,7 @@ left join lateral (
         n.run_key = news_run.run_key
         and n.run_at = news_run.started_at
         and n.series_key = s.series_key
+        and n.metric = a.metric
         and told.at is not null
     order by n.run_at desc
     limit 1
@@ -106,7 +109,8 @@ left join lateral (
 comment on view marts.fct_alert is
 'One row per alert; at most one live alert for each series and metric';
 comment on column marts.fct_alert.metric is
-'Figure that it is about, by its column in marts.fct_measurement: value and baseline are of it';
+'Figure that it is about, by its column in marts.fct_measurement: value and baseline are of it. '
+'training: the losses';
 comment on column marts.fct_alert.first_bad_run_id is
 'First night at the new level, by the verdict that opened it';
 comment on column marts.fct_alert.last_good_run_id is 'The night before it, by the same';

@@ -97,6 +97,7 @@ select
     m.mfu,
     m.mfu_absent,
     m.reported,
+    m.losses,
     nullif(m.definition_digest, '') as definition_digest,
     nullif(m.fingerprint_id, '') as fingerprint_id,
     m.node_names,
@@ -152,6 +153,8 @@ comment on column marts.fct_measurement.mfu_absent is
 comment on column marts.fct_measurement.reported is
 'What a script not of ours printed itself, such as tflops_per_device and mfu_percent by its own '
 'formula: figures by name, as printed, median of the repeats; null elsewhere. Never judged';
+comment on column marts.fct_measurement.losses is
+'Losses that tell how it trained, by name, each the lowest and the highest of the repeats';
 comment on column marts.fct_measurement.is_synthetic is
 'Made from synthetic data: never stand it unmarked beside a published real-data figure';
 comment on column marts.fct_measurement.axes is

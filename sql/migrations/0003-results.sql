@@ -85,6 +85,7 @@ create table raw.measurement (
     plain_low double precision,
     plain_high double precision,
     plain_absent text,
+    losses jsonb check (jsonb_typeof(losses) = 'object'),
     reported jsonb check (jsonb_typeof(reported) = 'object'),
     primary key (run_key, series_key, generation, run_at),
     foreign key (run_key, series_key) references raw.planned_case (run_key, series_key),
@@ -169,6 +170,10 @@ comment on column raw.measurement.plain_ratio is
 comment on column raw.measurement.plain_low is 'With plain_high the 95 % interval of plain_ratio';
 comment on column raw.measurement.plain_high is 'Its other end';
 comment on column raw.measurement.plain_absent is 'Why an acceptance has no plain_ratio';
+comment on column raw.measurement.losses is
+'Losses that tell how it trained, each with the lowest and the highest of the good repeats: first, '
+'opening (first step of the window), mean (of its first steps, as many as mean_of), again (the '
+'first batch after the window of so many steps); null where a rank recorded none';
 comment on column raw.measurement.reported is
 'What a script not of ours printed itself, such as tflops_per_device and mfu_percent by its own '
 'formula: figures by name, as printed, median of the repeats; null elsewhere. Never judged';
@@ -404,6 +409,8 @@ create table raw.verdict (
             'peak_resident_bytes', 'peak_allocator_bytes'
         )
     ),
+    training text check (training in ('same', 'changed', 'not_comparable')),
+    training_sentence text check ((training_sentence is null) = (training is null)),
     primary key (run_key, series_key, run_at),
     foreign key (run_key, series_key) references raw.planned_case (run_key, series_key)
 ) partition by range (run_at);
@@ -429,5 +436,8 @@ comment on column raw.verdict.last_good_run_id is
 'Last run before the change; of a failed or missing case the last one with a value';
 comment on column raw.verdict.level_change is
 'Estimate of the level''s relative change, which low and high enclose';
+comment on column raw.verdict.training is
+'Whether the case trained as before; null where it has no result, or the suite does not ask';
+comment on column raw.verdict.training_sentence is 'The evidence for training';
 comment on column raw.verdict.metric is
 'Figure that was judged, by its column in marts.fct_measurement: value and baseline are of it';

@@ -26,7 +26,7 @@ create table raw.alert (
     suspect_at timestamptz,
     metric text not null default 'throughput',
     foreign key (case_id, cluster) references raw.series (case_id, cluster),
-    unique (case_id, cluster, opened_run_id),
+    unique (case_id, cluster, metric, opened_run_id),
     check ((closed_at is null) = (state in ('open', 'acknowledged'))),
     constraint dismissed_has_reason check ((dismissed_as is null) = (state <> 'dismissed'))
 );
@@ -61,7 +61,8 @@ comment on column raw.alert.suspect is
 'What one night said and a second has to confirm: recovered, or worse than what was dismissed';
 comment on column raw.alert.suspect_run_id is 'Run of that night';
 comment on column raw.alert.suspect_at is 'When it began';
-comment on column raw.alert.metric is 'Figure that it is about; see raw.verdict';
+comment on column raw.alert.metric is
+'Figure that it is about, see raw.verdict; training: the losses';
 
 create table raw.alert_event (
     event_id bigint generated always as identity primary key,
@@ -287,29 +288,22 @@ create function triage.open_alert(
     p_value double precision,
     p_baseline double precision,
     p_change double precision,
-    p_run_id text
+    p_run_id text,
+    p_metric text
 ) returns bigint
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp as $$
 declare
     made bigint;
-    judged text;
 begin
-    -- An alert about a whole suite has no verdict.
-    select v.metric into judged
-    from raw.run as r
-    inner join raw.series as s on s.case_id = p_case_id and s.cluster = p_cluster
-    inner join raw.verdict as v
-        on v.run_key = r.run_key and v.series_key = s.series_key and v.run_at = r.started_at
-    where r.run_id = p_run_id;
     insert into raw.alert (
         case_id, cluster, kind, sentence, value, baseline, change,
         opened_run_id, last_run_id, news_run_id, metric
     )
     values (
         p_case_id, p_cluster, p_kind, p_sentence, p_value, p_baseline, p_change,
-        p_run_id, p_run_id, p_run_id, coalesce(judged, 'throughput')
+        p_run_id, p_run_id, p_run_id, p_metric
     )
     on conflict do nothing
     returning alert_id into made;

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from nightbench.core.model import METRICS, HistoryPoint, Run, Verdict, VerdictKind
+from nightbench.core.model import HistoryPoint, Run, Verdict, VerdictKind, info_of
 from nightbench.core.model.alerts import Cause, Confirmation, ConfirmationResult
 from nightbench.core.sentences import evidence_sentence
 
@@ -191,8 +191,8 @@ def _title(
 
 def _headline(item: AlertItem) -> str:
     verdict = item.verdict
-    words = str(verdict.kind)
-    if verdict.metric != "throughput":
+    words = _words(verdict.kind)
+    if verdict.metric not in ("throughput", "training"):
         words = f"{_words(verdict.metric)} {words}"
     # One that became that of many series may not have grown itself.
     if (
@@ -330,11 +330,11 @@ def _level(verdict: Verdict) -> str:
 
 
 def _plain(item: AlertItem, value: float) -> str:
-    return f"{value / METRICS[item.verdict.metric].divisor:.5g}"
+    return f"{value / info_of(item.verdict.metric).divisor:.5g}"
 
 
 def _value(item: AlertItem, value: float) -> str:
-    unit = METRICS[item.verdict.metric].unit_of(item.unit)
+    unit = info_of(item.verdict.metric).unit_of(item.unit)
     return f"{_plain(item, value)} {unit}".rstrip()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from nightbench.alerts import AlertItem, EndedAlert, Picture, grouped, picture
 from nightbench.alerts.outbox import Item
 from nightbench.causes.field_changes import differences
-from nightbench.core.model import METRICS, HistoryPoint, Verdict, VerdictKind
+from nightbench.core.model import HistoryPoint, Verdict, VerdictKind, info_of
 from nightbench.core.model.alerts import Cause, Confirmation
 from nightbench.core.reproduce import command_of
 from nightbench.core.run_plan import RunPlan
@@ -33,8 +33,10 @@ class MessageBuilder:
         """Return the verdict of an alert's latest night."""
         run_id = row["last_run_id"]
         found = self._verdict(run_id, row["case_id"])
-        # An alert about a whole suite has no verdict.
-        return found or Verdict(
+        if found and found.metric == row["metric"]:
+            return found
+        # An alert about a whole suite, or about training, has no verdict of its own.
+        return Verdict(
             row["case_id"],
             row["cluster"],
             run_id,
@@ -111,7 +113,7 @@ class MessageBuilder:
 
     def _picture(self, news: AlertItem) -> Picture | None:
         verdict = news.verdict
-        metric = METRICS[verdict.metric]
+        metric = info_of(verdict.metric)
         points = self._warehouse.series.history(verdict.case_id, verdict.cluster, metric=metric)
         title = f"{verdict.case_id} on {verdict.cluster}"
         since: datetime | None = verdict.since
@@ -138,5 +140,5 @@ class MessageBuilder:
 
 
 def _point(state: Mapping[str, Any] | None, verdict: Verdict) -> HistoryPoint | None:
-    value = METRICS[verdict.metric].value_of(state) if state else None
+    value = info_of(verdict.metric).value_of(state) if state else None
     return HistoryPoint(state["started_at"], value, state["run_id"]) if state and value else None

@@ -79,6 +79,8 @@ FIELDS: dict[str, str] = {
     "verdict": "ok, watched, regressed, improved, insufficient_data, failed, unavailable, missing; "
     "null before judging and where it was left out",
     "verdict_sentence": "the verdict's evidence",
+    "training": "same, changed or not_comparable: whether it trained as before",
+    "training_sentence": "the evidence for training",
     "metric": "column that was judged, of which are baseline and changes; null before judging",
     "baseline": "median of the nights that it is held against; null without a history",
     "change": "judged figure / baseline - 1: of this run's own",

@@ -202,6 +202,8 @@ def _cases_by_text(said: Iterable[tuple[Row, str]]) -> dict[str, list[str]]:
 
 def _said_of(row: Row) -> list[str]:
     said = [row["verdict_sentence"]] if row["verdict_sentence"] else []
+    if row["training"] == "changed" and row["training_sentence"] not in (said or [""])[0]:
+        said.append(row["training_sentence"])
     reasons = reasons_from_json(row["reasons"])
     if row["status"] != "ok":
         # Why it failed; that checks then failed as well is no new information.

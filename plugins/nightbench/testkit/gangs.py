@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -135,6 +135,7 @@ def run_gang(
     seed_of: Callable[[int], int] = lambda rank: 1,
     can_meet: bool = True,
     code: Path = BENCHMARKS,
+    env: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """Runs a gang to its trainers' end; what they wrote in rank.json, by rank.
 
@@ -156,9 +157,10 @@ def run_gang(
                 job, process["node"], ports, python, str(code)
             )
             (started,) = [command for command in commands if command["name"] == name]
-            env = {
+            variables = {
                 **os.environ,
                 "OMP_NUM_THREADS": "1",
+                **(env or {}),
                 "NIGHTBENCH_JOB_FILE": str(folder / f"{name}.json"),
                 "NIGHTBENCH_PROCESS": name,
                 "NIGHTBENCH_REPEAT_DIR": str(folder),
@@ -169,7 +171,7 @@ def run_gang(
             with (folder / name / "out.log").open("w") as log:
                 running[name] = subprocess.Popen(
                     started["argv"],
-                    env=env,
+                    env=variables,
                     cwd=folder / name,
                     stdout=log,
                     stderr=log,

@@ -58,7 +58,9 @@ class AlertRepository(Repository):
         """
         series = (verdict.case_id, verdict.cluster)
         with self._transaction(f"open an alert for {verdict.case_id}"):
-            opened = self._function("triage.open_alert", *series, *_night_of(verdict))
+            opened = self._function(
+                "triage.open_alert", *series, *_night_of(verdict), verdict.metric
+            )
             if opened is None:
                 self._rows("touch_alert", **vars(verdict))
         return opened is not None

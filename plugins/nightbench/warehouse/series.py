@@ -11,6 +11,7 @@ from nightbench.core.model import (
     MetricInfo,
     PairNight,
     RunKind,
+    TrainingKind,
     Verdict,
     VerdictKind,
 )
@@ -79,6 +80,19 @@ class SeriesRepository(Repository):
             points.sort(key=lambda point: (point.at, point.run_id))
         return found
 
+    def training_nights(
+        self, case_ids: Sequence[str], cluster: str, run_id: str, before: datetime, max_nights: int
+    ) -> list[Row]:
+        """Rows of the statement `training_nights`: losses of a run's cases and nights before."""
+        return self.read(
+            "training_nights",
+            case_ids=list(case_ids),
+            cluster=cluster,
+            run_id=run_id,
+            before=before,
+            max_nights=max_nights,
+        )
+
     def night_pairs(
         self, cluster: str, case_ids: Sequence[str], run_id: str, before: datetime
     ) -> dict[str, list[PairNight]]:
@@ -118,7 +132,13 @@ class SeriesRepository(Repository):
     def verdicts(self, run_id: str) -> list[Verdict]:
         """The verdicts of a run, ordered by case."""
         return [
-            Verdict(**row | {"kind": VerdictKind(row["kind"])})
+            Verdict(
+                **row
+                | {
+                    "kind": VerdictKind(row["kind"]),
+                    "training": row["training"] and TrainingKind(row["training"]),
+                }
+            )
             for row in self.read("verdicts", run_id=run_id)
         ]
 

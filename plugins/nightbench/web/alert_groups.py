@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from nightbench.core.model import METRICS, gain_of
+from nightbench.core.model import gain_of, info_of
 from nightbench.core.sentences import percent
 from nightbench.warehouse.repository import Row
 
@@ -78,7 +78,7 @@ def least_loss(row: Row) -> float:
     """
     if row["change"] is None:
         return 1.0
-    lower = METRICS[row["metric"]].lower_is_better
+    lower = info_of(row["metric"]).lower_is_better
     near = row["change_low"] if lower else row["change_high"]
     return max(0.0, -(_gain(row) / 2 if near is None else gain_of(near, row["metric"]) or 0.0))
 

@@ -105,7 +105,8 @@ def _sentences(row: Row) -> list[str]:
         return [sentence(reason) for reason in reasons_from_json(row["quarantine_reasons"])]
     said = row["verdict_sentence"] or sentences(reasons_from_json(row["reasons"]))
     untried = f"Untried mode: {row['untried']}." if row["untried"] else ""
-    return [each for each in (said, untried) if each]
+    training = row["training_sentence"] or ""
+    return [each for each in (said, "" if training in said else training, untried) if each]
 
 
 class CaseApi:

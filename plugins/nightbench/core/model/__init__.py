@@ -43,7 +43,14 @@ from nightbench.core.model.clusters import (
     Node,
     SlurmPolicy,
 )
-from nightbench.core.model.metrics import METRICS, THROUGHPUT, JudgedMetric, MetricInfo
+from nightbench.core.model.metrics import (
+    METRICS,
+    THROUGHPUT,
+    AlertMetric,
+    JudgedMetric,
+    MetricInfo,
+    info_of,
+)
 from nightbench.core.model.pairs import MeasuredPair, Pair, PairNight, PlannedPair
 from nightbench.core.model.policies import NightPolicy, Publication, RegressionPolicy, Route
 from nightbench.core.model.reasons import (
@@ -89,6 +96,7 @@ from nightbench.core.model.words import (
     RunKind,
     Severity,
     Strategy,
+    TrainingKind,
     VerdictKind,
     differ,
     digest_of,

@@ -1,6 +1,6 @@
 """What a suite asks of its nights, of the detector, of messages and of what is published."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -11,7 +11,7 @@ from nightbench.core.model.words import VerdictKind
 
 _OPEN_ALERTS = (
     *(VerdictKind.REGRESSED, VerdictKind.FAILED),
-    *(VerdictKind.UNAVAILABLE, VerdictKind.MISSING),
+    *(VerdictKind.UNAVAILABLE, VerdictKind.MISSING, VerdictKind.TRAINING_CHANGED),
 )
 
 
@@ -60,6 +60,9 @@ class RegressionPolicy(v.StrictModel):
     metric: JudgedMetric = "throughput"
     """Figure of the medians that is judged, by its name in the marts; of `joules_per_unit` and
     the two of memory a rise is the regression."""
+    training: Literal["alert", "warn", "off"] = "alert"
+    """What happens if the losses of a case change: an alert once the series has reproduced itself;
+    `warn`: the verdict alone; `off`: losses are not compared."""
 
     @property
     def judged(self) -> MetricInfo:
