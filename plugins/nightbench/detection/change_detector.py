@@ -42,7 +42,7 @@ class ChangeDetector:
     """Judges a night by the evidence that a lasting change began in one of the last nights.
 
     It reads the last `LOOK_BACK` comparable nights and nothing else: judging the same night again
-    gives the same judgement. See `docs/verdicts.md`.
+    gives the same judgement. See `docs/detector.md`.
     """
 
     with_smallest: bool = True

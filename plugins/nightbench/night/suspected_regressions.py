@@ -39,7 +39,7 @@ AGAIN, AGAIN_ELSEWHERE = 3, 2
 """Rounds with one build only, each of two launches."""
 
 UNREAL = 0.08
-"""Share of the reported changes that are none, by the detector's precision (docs/verdicts.md)."""
+"""Share of the reported changes that are none: 1 - precision (docs/evaluation-detector.md)."""
 
 _NORMAL = NormalDist()
 
