@@ -52,7 +52,7 @@ class Base:
     """Bytes that this rank sends in a step, where a trainer counts them (`count_step`)."""
 
     flops_per_step = None
-    """FLOPs of the matrix products and convolutions of a step, forward and backward, where a trainer
+    """FLOPs of the matrix products and convolutions of a step, forward and backward, if a trainer
     counts them (`count_step`): all that it computes, but for what it computes again. Ranks that
     compute the same samples, or experts for each other, give their mean."""
 
