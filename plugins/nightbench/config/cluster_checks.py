@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nightbench.config.cluster_schema import ClusterFile, NodeFile
 from nightbench.core.complaints import Complaint, Key
-from nightbench.core.model import SLUG, EnvironmentPolicy, Node, values
+from nightbench.core.model import SLUG, EnvironmentPolicy, Node
+from nightbench.core.model.hosts import expand_hosts
 
 RESERVED = frozenset({"cluster", "controller"})
 """Names of documents that lie in the spool beside those of the nodes."""
@@ -44,9 +45,9 @@ def _entry(file: ClusterFile, entry: NodeFile, key: Key) -> Iterator[Complaint]:
     if entry.ssh_conn_id is None and file.kubernetes is None:
         meaning = "Airflow Connection with user, key and port."
         yield Complaint((*key, "ssh_conn_id"), meaning, is_missing=True)
-    hosts = values.hosts(entry.hosts)
+    hosts = expand_hosts(entry.hosts)
     for field, written in (("name", entry.name), ("data_address", entry.data_address)):
-        if written and len(found := values.hosts(written)) != len(hosts):
+        if written and len(found := expand_hosts(written)) != len(hosts):
             message = (
                 f'found "{written}", which is {len(found)}; expected as many as the '
                 f"{len(hosts)} of hosts"

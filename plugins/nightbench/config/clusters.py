@@ -19,8 +19,8 @@ from nightbench.core.model import (
     JumpHost,
     NeighbourPolicy,
     Node,
-    values,
 )
+from nightbench.core.model.hosts import expand_hosts
 
 HOME = "${NIGHTBENCH_HOME}"
 
@@ -193,9 +193,9 @@ def _neighbours(file: ClusterFile) -> NeighbourPolicy:
 
 def _expanded(entry: NodeFile, jump: tuple[JumpHost, ...]) -> list[Node]:
     """Return the nodes of an entry; as few as the shortest of its lists, if they differ."""
-    hosts = values.hosts(entry.hosts)
+    hosts = expand_hosts(entry.hosts)
     names, addresses = (
-        values.hosts(each) if each else hosts for each in (entry.name, entry.data_address)
+        expand_hosts(each) if each else hosts for each in (entry.name, entry.data_address)
     )
     return [
         Node(

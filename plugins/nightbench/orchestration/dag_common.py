@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow.sdk import DAG, Asset, AssetAlias, AssetAny, Param, get_parsing_context
 from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRuntimeError
+from pydantic import TypeAdapter
 
+from nightbench.config.validate import fields_of
 from nightbench.core.errors import UserError
 from nightbench.orchestration.connections import connect
 
@@ -66,6 +68,21 @@ def our_dag(
     usual = {"start_date": START, "catchup": False, "max_active_runs": 1}
     arguments = {**usual, "default_args": {**DEFAULTS, **(defaults or {})}, **more}
     return DAG(dag_id, schedule=schedule, tags=["nightbench", *tags], **arguments)
+
+
+def form(request: Any, choices: Mapping[str, Mapping[str, Any]]) -> dict[str, Param]:
+    """Return the fields of a trigger form, as the model of a request describes them.
+
+    `choices` adds to the JSON schema of fields: which values there are in this project.
+    """
+    schemas = TypeAdapter(request).json_schema()["properties"]
+    found: dict[str, Param] = {}
+    for name, field in fields_of(request).items():
+        schema = {**schemas[name], "description": field.description, **choices.get(name, {})}
+        # An empty field of a form is none, also where several names may stand.
+        default = schema.pop("default", None)
+        found[name] = Param(None if default == [] else default, **schema)
+    return found
 
 
 def optional(kind: str, title: str, description: str, **more: Any) -> Param:

@@ -9,7 +9,7 @@ import pytest
 
 from nightbench.config import ConfigError, load_catalog, load_cluster
 from nightbench.core.model import JumpHost
-from nightbench.core.model.values import hosts, readable_hosts
+from nightbench.core.model.hosts import expand_hosts, readable_hosts
 
 Write = Callable[..., Path]
 
@@ -47,12 +47,14 @@ def refused(folder: Path, text: str) -> str:
 
 
 def test_ranges_and_lists_of_ranges() -> None:
-    assert len(hosts("gpu[001-128]")) == 128
-    assert hosts("gpu[001-128]")[::127] == ["gpu001", "gpu128"]
-    assert hosts("gpu[098-101,007,5]") == [
+    assert len(expand_hosts("gpu[001-128]")) == 128
+    assert expand_hosts("gpu[001-128]")[::127] == ["gpu001", "gpu128"]
+    assert expand_hosts("gpu[098-101,007,5]") == [
         "gpu098", "gpu099", "gpu100", "gpu101", "gpu007", "gpu5",
     ]  # fmt: skip
-    assert hosts("r[1-2]n[08-10].x") == [f"r{r}n{n}.x" for r in (1, 2) for n in ("08", "09", "10")]
+    assert expand_hosts("r[1-2]n[08-10].x") == [
+        f"r{r}n{n}.x" for r in (1, 2) for n in ("08", "09", "10")
+    ]
 
 
 def test_jumps_of_the_cluster_and_of_a_node(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from nightbench.config.clusters import on_this_machine, without_paths
 from nightbench.core.errors import UserError
 from nightbench.core.model import GitRepository, HealthPolicy, NeighbourPolicy, SlurmPolicy
 from nightbench.core.model.clusters import SLURM_RESERVED
-from nightbench.core.model.values import duration, hosts, percentage
+from nightbench.core.model.hosts import expand_hosts
+from nightbench.core.model.values import duration, percentage
 
 Write = Callable[..., Path]
 
@@ -26,17 +27,17 @@ def complaints(path: Path) -> list[str]:
 
 
 def test_host_ranges_keep_leading_zeros() -> None:
-    assert hosts("gpu[08-11].example.org") == [
+    assert expand_hosts("gpu[08-11].example.org") == [
         f"gpu{n}.example.org" for n in ("08", "09", "10", "11")
     ]
-    assert hosts("r[1-2]n[1,3]") == ["r1n1", "r1n3", "r2n1", "r2n3"]
-    assert hosts("127.0.0.1") == ["127.0.0.1"]
+    assert expand_hosts("r[1-2]n[1,3]") == ["r1n1", "r1n3", "r2n1", "r2n3"]
+    assert expand_hosts("127.0.0.1") == ["127.0.0.1"]
 
 
 @pytest.mark.parametrize("wrong", ["", "a[", "a]b", "a[2-1]", "a[x]", "a[1-99999999]", "a[1-]"])
 def test_wrong_host_ranges_are_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match="found"):
-        hosts(wrong)
+        expand_hosts(wrong)
 
 
 def test_durations_and_percentages() -> None:

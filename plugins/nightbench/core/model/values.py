@@ -8,7 +8,6 @@ context; without one its values are those of the program, and have no units to b
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from ipaddress import IPv6Address
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
@@ -16,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from nightbench.core.complaints import describe, one_of
 from nightbench.core.hours import Clock, Hours
 from nightbench.core.model import env
+from nightbench.core.model.hosts import numbers, readable_host, readable_hosts
 from nightbench.core.model.words import SLUG
 from nightbench.core.printable import shown
 
@@ -41,8 +41,6 @@ T = TypeVar("T")
 _DURATION = re.compile(r"(?=.)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?\Z")
 _PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?) ?%\Z")
 _SHAPE = re.compile(r"([1-9]\d{0,4})x([1-9]\d{0,3})\Z")
-_RANGE = re.compile(r"\[([^\[\]]*)\]")
-_HOST = re.compile(r"[A-Za-z0-9_.:%-]{1,253}\Z")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+\\-]{0,103}\$?\Z")
 _INTERFACE = re.compile(r"[=^]?[A-Za-z0-9_.:@-]{1,40}(?:,[A-Za-z0-9_.:@-]{1,40}){0,15}\Z")
 _TRANSPORT = re.compile(r"[a-z0-9_]{1,40}(?:/[A-Za-z0-9_.:@+-]{1,100}){0,2}\Z")
@@ -53,7 +51,6 @@ _LINK = re.compile(r"(\d+(?:\.\d+)?) ?(Mbit|Gbit)/s\Z")
 _BANDWIDTH = re.compile(r"(?:full|[1-9][0-9]{0,4}[kmg]bit)\Z")
 _SERIES = re.compile(r"[1-9][0-9]?\.[0-9]{1,3}\Z")
 _NODE_PATH = re.compile(r"(?:/|~/)[^\x00-\x1f\x7f]{0,1000}\Z")
-_MOST_HOSTS = 10_000
 
 
 def written(read: Callable[[Any], Any]) -> BeforeValidator:
@@ -165,72 +162,6 @@ def shape(value: Any) -> Any:
     return int(match[1]), int(match[2])
 
 
-def hosts(pattern: str) -> list[str]:
-    """Names from `gpu[01-04,07].example.org`; leading zeros are kept.
-
-    Several brackets give all their combinations, the last one running fastest.
-    """
-    match = _RANGE.search(pattern)
-    if match is None:
-        if not pattern or "[" in pattern or "]" in pattern:
-            raise ValueError(
-                f'found "{pattern}"; expected a host, or hosts as in gpu[01-04].example.org'
-            )
-        return [pattern]
-    head, rest = pattern[: match.start()], pattern[match.end() :]
-    tail = hosts(rest) if rest else [""]
-    numbers = list(_numbers(match[1], pattern))
-    if len(numbers) * len(tail) > _MOST_HOSTS:
-        raise ValueError(f'found "{pattern}"; expected no more than {_MOST_HOSTS} hosts')
-    return [f"{head}{number}{end}" for number in numbers for end in tail]
-
-
-def readable_hosts(pattern: str) -> str:
-    """The pattern itself, once it is known to name hosts."""
-    for name in hosts(pattern):
-        if not _HOST.match(name) or name.startswith("-"):
-            raise ValueError(
-                f"found {shown(name)}; expected names or addresses of letters, digits, "
-                '".", "-", "_", ":" and "%" (write an international name as xn--…)'
-            )
-        if ":" in name and not _is_ipv6(name):
-            raise ValueError(
-                f"found {shown(name)}; expected a host, or an IPv6 address; the key `port` takes "
-                "a port"
-            )
-    return pattern
-
-
-def _is_ipv6(name: str) -> bool:
-    try:
-        IPv6Address(name)
-    except ValueError:
-        return False
-    return True
-
-
-def readable_host(name: str) -> str:
-    """The name itself, once it is known to be that of one host."""
-    if len(hosts(readable_hosts(name))) > 1:
-        raise ValueError(f"found {shown(name)}; expected one host")
-    return name
-
-
-def _numbers(text: str, pattern: str) -> Iterable[str]:
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        last = last if dash else first
-        if not (first.isdecimal() and last.isdecimal()) or int(first) > int(last):
-            raise ValueError(
-                f'found "[{text}]" in "{pattern}"; expected rising numbers as in [01-04,07]'
-            )
-        if int(last) - int(first) >= _MOST_HOSTS:
-            raise ValueError(f'found "[{text}]"; expected no more than {_MOST_HOSTS} hosts')
-        width = len(first) if first.startswith("0") else 0
-        for number in range(int(first), int(last) + 1):
-            yield str(number).zfill(width)
-
-
 def port_range(value: Any) -> tuple[int, int]:
     """First and last port from `20000-29999`."""
     first, dash, last = value.partition("-") if isinstance(value, str) else ("", "", "")
@@ -251,7 +182,7 @@ def cores(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        found = [int(number) for number in _numbers(value, value)]
+        found = [int(number) for number in numbers(value, value)]
     except ValueError:
         raise ValueError(f'found "{value}"; expected cores such as [0, 1] or "0-3,8"') from None
     return found
