@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from nightbench.core.model import Catalog, Cluster
     from nightbench.gang import Shipment, SshTarget
     from nightbench.local.deployment import Logins
-    from nightbench.spool import Spool
+    from nightbench.report.live_view import LiveView
+    from nightbench.spool import RunSpool, Spool
     from nightbench.warehouse import Warehouse
     from nightbench.warehouse.connection import Connection
 
@@ -312,6 +313,13 @@ def history(cluster: str) -> dict[str, float]:
     """Return the seconds that each case usually takes on a cluster; empty without earlier runs."""
     known = past(cluster)
     return {case_id: each.seconds for case_id, each in known.items() if each.seconds is not None}
+
+
+def live_view(run: RunSpool) -> LiveView:
+    """Return what shows the progress of a run on this terminal."""
+    from nightbench.report.live_view import LiveView
+
+    return LiveView(run, out, history(str((run.run() or {})["cluster"])))
 
 
 @contextmanager
