@@ -6,10 +6,8 @@ import asyncio
 import getpass
 import hashlib
 import logging
-import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -34,13 +32,8 @@ from nightbench.orchestration.dag_common import (
 if TYPE_CHECKING:
     from nightbench.experiments.bisect_request import BisectRequest
     from nightbench.experiments.engine import ExperimentContext
-    from nightbench.gang.progress import GangEvent
     from nightbench.night.cluster_preflight import ClusterHealth
     from nightbench.nodes import NodeState
-    from nightbench.spool import RunSpool
-
-QUIET_S = 30.0
-"""Time between two lines that say how far a case is."""
 
 log = logging.getLogger(__name__)
 
@@ -113,49 +106,20 @@ def accept(**context: Any) -> dict[str, int]:
         return _accept(context["dag_run"], context["params"])
 
 
-class LogObserver:
-    """Writes an acceptance into the task's log."""
-
-    def __init__(self) -> None:
-        self._folder: RunSpool | None = None
-        self._said_s = 0.0
-
-    def say(self, text: str) -> None:
-        """Write a line."""
-        self._said_s = time.monotonic()
-        log.info("%s", text)
-
-    def examined(self, health: ClusterHealth, states: Mapping[str, NodeState]) -> None:
-        """Write what was found on the nodes, and their controls."""
-        for node in health.nodes:
-            for finding in node.findings:
-                log.info("%s: %s: %s", node.seen.node, finding.title, finding.found)
-        for between in health.between:
-            log.warning("%s: %s", between.title, between.found)
-        for name, state in states.items():
-            if state.quarantined:
-                log.warning("%s is in quarantine", name)
-        for each in health.controls:
-            log.info(
-                "%s %s on %s: %.4g %s", each.node, each.metric, each.device, each.median, each.unit
-            )
-
-    @contextmanager
-    def watch(self, folder: RunSpool) -> Iterator[LogObserver]:
-        """Write how far the cases of a run are."""
-        self._folder = folder
-        yield self
-
-    def hear(self, event: GangEvent) -> None:
-        """Write an event."""
-        self.say(str(event))
-
-    def refresh(self) -> None:
-        """Write how many cases have ended, once in a while."""
-        if self._folder is None or time.monotonic() - self._said_s < QUIET_S:
-            return
-        ended = sum(self._folder.outcome(x) is not None for x in self._folder.case_ids())
-        self.say(f"{ended} of {len(self._folder.planned())} cases have ended")
+def log_nodes(health: ClusterHealth, states: Mapping[str, NodeState]) -> None:
+    """Write what was found on the nodes, and their controls, into the task's log."""
+    for node in health.nodes:
+        for finding in node.findings:
+            log.info("%s: %s: %s", node.seen.node, finding.title, finding.found)
+    for between in health.between:
+        log.warning("%s: %s", between.title, between.found)
+    for name, state in states.items():
+        if state.quarantined:
+            log.warning("%s is in quarantine", name)
+    for each in health.controls:
+        log.info(
+            "%s %s on %s: %.4g %s", each.node, each.metric, each.device, each.median, each.unit
+        )
 
 
 def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
@@ -163,6 +127,7 @@ def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
     from nightbench.config.clusters import cluster_of
     from nightbench.night import acceptance_run
     from nightbench.orchestration.ssh_targets import ssh_targets
+    from nightbench.report.live_view import LiveView
     from nightbench.spool import open_spool
 
     catalog = load_catalog()
@@ -189,7 +154,10 @@ def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
     acceptance_run.close_interrupted(cluster.name, context.spool, connect)
     # The same moment for every try, so that a retry goes on.
     again = dag_run.run_after if params["again"] else None
-    ended = acceptance_run.try_modes(cells, context, LogObserver(), again=again)
+    observer = acceptance_run.AcceptanceObserver(
+        log.info, log_nodes, lambda folder: LiveView(folder, log.info, all_events=True)
+    )
+    ended = acceptance_run.try_modes(cells, context, observer, again=again)
     if ended.interrupted:
         raise AirflowException("ended from outside; a retry tries the modes that are left")
     states = context.states(cells)

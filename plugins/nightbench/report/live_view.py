@@ -1,10 +1,10 @@
-"""Live progress of a run, read from its spool: the same for a DAG and for a direct run."""
+"""Progress of a run, read from its spool: in place on a terminal, else as lines."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -15,8 +15,6 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from nightbench.cli import common
-from nightbench.cli.common import out
 from nightbench.core.budget import duration
 from nightbench.core.model import reasons_from_json
 from nightbench.core.sentences import STACK, sentences
@@ -79,18 +77,33 @@ class CaseState:
 class LiveView:
     """Shows the progress of a run's cases; on a terminal in place, else a line for each change.
 
-    `history` is the seconds that a case usually takes by case_id; the run's cluster has it, too.
+    Args:
+        run: the run.
+        shown: a console, or a function that takes lines.
+        history: seconds that a case usually takes, by case_id.
+        cases: only these; all unless given.
+        all_events: show minor events, too.
     """
 
     def __init__(
-        self, run: RunSpool, history: Mapping[str, float] | None = None, console: Console = out
+        self,
+        run: RunSpool,
+        shown: Console | Callable[[str], None],
+        history: Mapping[str, float] | None = None,
+        *,
+        cases: Collection[str] | None = None,
+        all_events: bool = False,
     ) -> None:
-        self._console = console
+        self._console = shown if isinstance(shown, Console) else None
+        self._line = self._print if isinstance(shown, Console) else shown
         self._run = run
-        self._units = {str(p["case_id"]): str(p.get("unit") or "units") for p in run.planned()}
-        if history is None:
-            history = common.history(str((run.run() or {})["cluster"]))
-        self._history = history
+        self._all_events = all_events
+        self._units = {
+            str(p["case_id"]): str(p.get("unit") or "units")
+            for p in run.planned()
+            if cases is None or p["case_id"] in cases
+        }
+        self._history = history or {}
         self._ended: dict[str, CaseState] = {}
         self._began: dict[str, float] = {}
         self._took: list[float] = []
@@ -100,7 +113,7 @@ class LiveView:
 
     def __enter__(self) -> Self:
         """Begin to show."""
-        if self._console.is_terminal:
+        if self._console is not None and self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, transient=False)
             self._live.__enter__()
         return self
@@ -132,7 +145,7 @@ class LiveView:
 
     def hear(self, event: GangEvent) -> None:
         """Show an event that matters to the user: something is shipped, built, or wrong."""
-        if event.kind in ("ship", "provision", "lost", "back", "cancel"):
+        if self._all_events or event.kind in ("ship", "provision", "lost", "back", "cancel"):
             self._line(f"  {event}")
 
     def states(self) -> list[CaseState]:
@@ -227,7 +240,8 @@ class LiveView:
                 self._line(f"  {line}")
             self._line(f"  all of it: nightbench logs --run {self._run.run_id} --case {case_id}")
 
-    def _line(self, text: str) -> None:
+    def _print(self, text: str) -> None:
+        assert self._console is not None
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 

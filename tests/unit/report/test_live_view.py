@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from nightbench.cli.live_view import LiveView
 from nightbench.core.model import CaseStatus, Reason, ReasonCode
+from nightbench.report.live_view import LiveView
 from nightbench.spool import RunSpool, Spool
 
 PLANNED = [{"case_id": "one", "unit": "images"}, {"case_id": "two", "unit": "samples"}]
@@ -37,7 +37,7 @@ def run(tmp_path: Path) -> RunSpool:
 def view(run: RunSpool, history: dict[str, float], terminal: bool = False) -> tuple[LiveView, Any]:
     stream = io.StringIO()
     console = Console(file=stream, width=120, force_terminal=terminal, color_system=None)
-    return LiveView(run, history, console), stream
+    return LiveView(run, console, history), stream
 
 
 def test_a_running_case_shows_repeat_step_throughput_and_time_left(run: RunSpool) -> None:
@@ -109,6 +109,15 @@ def test_time_left_is_not_guessed_from_nothing(run: RunSpool) -> None:
     assert shown.seconds_left(shown.states()) is None
     known, _ = view(run, {"one": 60.0, "two": 30.0})
     assert known.seconds_left(known.states()) == 90.0
+
+
+def test_a_log_gets_the_lines_of_one_case(run: RunSpool) -> None:
+    for case_id in ("one", "two"):
+        run.case(case_id).save_progress(STEP)
+    lines: list[str] = []
+    LiveView(run, lines.append, cases=["two"]).refresh()
+    (line,) = lines
+    assert line.startswith("[case 1 of 1 · about 1 min 30 s left] two · repeat 2 of 3")
 
 
 def test_a_terminal_shows_all_cases_at_once(run: RunSpool) -> None:
