@@ -104,7 +104,7 @@ def test_a_machine_that_slows_is_not_taken_for_the_framework(lab: Lab, rows: Row
     assert "the machine, not the framework, moved the reference by -" in verdict.sentence
     (row,) = rows("select * from marts.fct_night_pair where run_id = %s", slow.run_id)
     assert (row["machine"], row["n"], row["is_bridge"]) == ("regressed", 3, False)
-    assert "the controls of the same nights moved with it, -" in row["machine_sentence"]
+    assert "Control measurements of the same nights changed by -" in row["machine_sentence"]
     assert row["ratio"] == pytest.approx(1.0, abs=0.01)
     assert len(row["pairs"]) == 3
     # The reference is no result of the night.

@@ -46,20 +46,9 @@ class ControlShift:
         return self.share >= MOSTLY
 
     @property
-    def sentence(self) -> str:
-        """A clause for people."""
-        size = f"{self.change:+.1%} ({self.low:+.1%} to {self.high:+.1%})"
-        if self.explains:
-            return (
-                f"the controls of the same nights moved with it, {size}: the node is suspected "
-                f"before the work, without it {self.remains:+.1%} remain"
-            )
-        if self.share >= PARTLY:
-            return (
-                f"the controls of the same nights explain a part, {size}: {self.remains:+.1%} "
-                "remain"
-            )
-        return f"the controls of the same nights did not move with it, {size}"
+    def explains_a_part(self) -> bool:
+        """True where the control explains a part of the change that counts."""
+        return self.share >= PARTLY
 
 
 def control_shift(figures: Sequence[float | None], first: int, step: float) -> ControlShift | None:
