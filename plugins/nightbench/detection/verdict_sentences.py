@@ -1,12 +1,14 @@
 """Sentences of verdicts on series: size, interval, baseline, start date, evidence, next step."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime
 
-from nightbench.core.model import HistoryPoint, MetricInfo, Verdict, differ
+from nightbench.core.model import HistoryPoint, MetricInfo, PairNight, Verdict, differ
 from nightbench.detection.changes import Change
 from nightbench.detection.control_shift import ControlShift
 from nightbench.detection.drift import Drift
+from nightbench.detection.factors import SharedMovement
 from nightbench.detection.modes import HELD, Modes
 
 
@@ -96,13 +98,55 @@ def too_few(history: int, needed: int) -> str:
     return f"{history} comparable nights before this one; a verdict needs {needed}."
 
 
+def with_shared(verdict: Verdict, movements: Sequence[SharedMovement]) -> Verdict:
+    """Return a verdict on a change whose sentence names the shared changes that it is part of."""
+    return _with(verdict, f"Shared change: {'; '.join(each.sentence for each in movements)}")
+
+
+def not_of_the_version(since: date, changed: int, others: int, line: str) -> str:
+    """Return why a new version does not make the change of a series likelier."""
+    return f" The new version of {since} changed {changed} of {others} other series of {line}."
+
+
+def shown_by_others(value: float, baseline: float, movement: SharedMovement, change: float) -> str:
+    """Return the sentence of a series whose change only the other series of its group show."""
+    return (
+        f"Level change {change:+.1%} from the baseline of {baseline:.4g}, shown by other series "
+        f"and not by this one alone. Shared change: {movement.sentence}. Tonight's {value:.4g} is "
+        f"{_distance(value / baseline - 1)} the baseline."
+    )
+
+
+def with_pairs(
+    verdict: Verdict, night: PairNight, change: float | None, since: datetime | None
+) -> Verdict:
+    """Return a verdict whose sentence names the reference that it was measured in turn with.
+
+    Args:
+        verdict: by the ratio to the reference.
+        night: tonight's pairs.
+        change: of the reference itself, which is the node's; None if it did not change.
+        since: first night of that change.
+    """
+    has_interval = night.low is not None and night.high is not None
+    interval = f" (95% interval {night.low:.4g} to {night.high:.4g})" if has_interval else ""
+    said = f"Judged by the ratio to {night.reference}: {night.ratio:.4g}{interval}, {night.n} pairs"
+    if change is not None:
+        began = f" since {since:%Y-%m-%d}" if since else ""
+        said += f". The node, not the framework, changed the reference by {change:+.1%}{began}"
+    return _with(verdict, said)
+
+
 def with_levels(verdict: Verdict, modes: Modes | None) -> Verdict:
     """Return a verdict whose sentence ends with the levels of a series that jumps with its node."""
     if modes is None:
         return verdict
     said = ", ".join(f"{level:.4g} on {node}" for node, level in modes.levels.items())
-    sentence = f"{verdict.sentence.rstrip('.')}. Levels by node: {said}."
-    return replace(verdict, sentence=sentence)
+    return _with(verdict, f"Levels by node: {said}")
+
+
+def _with(verdict: Verdict, said: str) -> Verdict:
+    return replace(verdict, sentence=f"{verdict.sentence.rstrip('.')}. {said}.")
 
 
 def _distance(change: float) -> str:
