@@ -44,6 +44,7 @@ from nightbench.detection.control_shift import ControlShift
 from nightbench.detection.drift import Drift
 from nightbench.detection.factors import Factor, FactorKind, SharedMovement
 from nightbench.detection.modes import Modes
+from nightbench.detection.noise import Variation
 from nightbench.nodes import NodePreflight, findings
 
 GOLDEN = Path(__file__).with_name("messages.txt")
@@ -93,6 +94,7 @@ def verdicts() -> Iterator[tuple[str, str]]:
     pairs = PairNight("night-43", "pytorch-2.13.0", 0.951, 0.01, 5, 100.0, 0.944, 0.958)
     yield "a reference", said.with_pairs(OK, pairs, None, None).sentence
     yield "a changed reference", said.with_pairs(OK, pairs, -0.062, SINCE).sentence
+    yield "a noisy series", f"Noisy: {Variation(0.12, 0.2).sentence(0.1)}."
     yield "two levels", said.with_levels(OK, Modes([], {"gpu01": 94.1, "gpu02": 97.9})).sentence
 
 
@@ -223,7 +225,8 @@ def alerts() -> Iterator[tuple[str, str]]:
     one = replace(ALERT, cause=group)
     other = replace(one, verdict=replace(ALERT.verdict, case_id="bert", change=-0.2))
     noise = {
-        "case_id": "vgg16", "cluster": "lab", "what": "noisy", "sentence": "it varies",
+        "case_id": "vgg16", "cluster": "lab", "what": "noisy",
+        "sentence": "its night-to-night noise is 12.0%; the limit is 10.0%",
     }  # fmt: skip
     drift = {"case_id": "vgg16", "cluster": "lab", "change": -0.05, "error": 0.002, "nights": 60}
     pending = {"asked_by": "nightbench", "outcome": None, "state": "skipped"}

@@ -36,7 +36,7 @@ class ReasonCode(StrEnum):
     FOREIGN_CPU = "foreign_cpu", "foreign work took {observed}, expected {expected}"
     FOREIGN_GPU = "foreign_gpu", "another process computes on a GPU: {observed}"
     DEVICE_THROTTLED = "device_throttled", "{subject} was slowed down: {observed}"
-    NODE_IN_USE = "node_in_use", "the node is in use, waited for it {observed}"
+    NODE_IN_USE = "node_in_use", "the node is in use; waited {observed} for it"
     # A node says of its agent.
     NO_GO = "no_go", "no start signal within {expected} after ready"
     GO_WITHOUT_PORT = "go_without_port", "the start signal has no port for {observed}"
