@@ -26,7 +26,7 @@ MOSTLY, PARTLY = 0.6, 0.2
 
 @dataclass(frozen=True)
 class ControlShift:
-    """Shift of a control at the change of a series, relative to the level before."""
+    """Shift of the control measurements at a change of a series, relative to the level before."""
 
     change: float
     low: float
@@ -42,17 +42,17 @@ class ControlShift:
 
     @property
     def explains(self) -> bool:
-        """True where the control explains most of the change."""
+        """Whether the control measurements explain most of the change."""
         return self.share >= MOSTLY
 
     @property
     def explains_a_part(self) -> bool:
-        """True where the control explains a part of the change that counts."""
+        """Whether the control measurements explain a part of the change that counts."""
         return self.share >= PARTLY
 
 
 def control_shift(figures: Sequence[float | None], first: int, step: float) -> ControlShift | None:
-    """Return the shift of the control at a change; None where too few nights have a control.
+    """Return the shift of the control measurements at a change; None if too few nights have one.
 
     Args:
         figures: each night's control measurement, oldest first, up to the night of the judgement;

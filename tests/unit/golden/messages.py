@@ -181,7 +181,7 @@ def node_findings() -> Iterator[tuple[str, str]]:
             "n1", "n1.test:22", at, document=document, reachable=True, clock=ClockOffset(0, 0.001)
         )
         for each in findings(seen, cluster):
-            text = f"found {each.found}; expected {each.expected} -> {each.advice}"
+            text = f"found: {each.found}\nexpected: {each.expected}\n-> {each.advice}"
             yield f"{each.level}, {each.title}", text
 
 
