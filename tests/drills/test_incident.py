@@ -254,7 +254,7 @@ def assert_says_all(
     assert FAKE.case_id not in text
     lines = [line.strip().removeprefix("- ") for line in text.splitlines()]
     by_name = {name: rest for name, _, rest in (line.partition(": ") for line in lines)}
-    assert by_name["change of level"].endswith("(90 %)")
+    assert "90% interval" in by_name["level change"]
     assert by_name["last good"].endswith(f"run {good_run.run_id}")
     assert by_name["first bad"].endswith(f"run {bad_run.run_id}")
     assert by_name["toy"] == f"{GOOD} -> {BAD}"

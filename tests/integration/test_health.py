@@ -223,7 +223,7 @@ def test_sweep_of_clean_nodes_and_of_one_that_is_away(here: Terminal, one_away: 
 def test_cases_go_around_a_node_that_is_away(here: Terminal, one_away: str) -> None:
     done = here.run("run", "trial", "--direct", "--cluster", one_away)
     assert done.returncode == 1
-    assert "n2: takes no part: preflight: reach: connection refused" in done.stderr
+    assert "n2: left out: preflight: reach: connection refused" in done.stderr
     run = here.newest()
     ends = {case: run.latest(case).outcome() for case in run.case_ids()}
     alone = ends.pop("sleep-fake-collective-1x1-bs2-smoke")

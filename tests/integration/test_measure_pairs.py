@@ -67,7 +67,7 @@ def test_both_builds_are_launched_in_turn_on_the_nodes_of_the_night(
     measure(Observer())
     assert [pair.why for pair in measured_pairs(run)] == [
         "the case itself was not measured: never ended",
-        "takes about 5 min; what comes before it leaves nothing",
+        "takes about 5 min; the cases before it leave nothing",
     ]
     store = run.case(CASE.case_id)
     store.save_job({"nodes": [{"name": "n2"}]})

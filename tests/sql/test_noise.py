@@ -106,7 +106,7 @@ def test_it_is_quiet_while_it_is_noisy_and_speaks_when_it_is_steady_again(
     assert rows("select kind, subject, news from raw.delivery where channel = ''") == [
         {"kind": "noise", "subject": STEADY.case_id, "news": nights.last}
     ]
-    assert line.startswith(f"{STEADY.case_id} on local: noisy: its nights vary by ")
+    assert line.startswith(f"{STEADY.case_id} on local: noisy: its night-to-night noise is ")
 
     # It falls for good: judged and stored, and no alert.
     kinds = [nights(30.0).verdicts[0].kind for _ in range(8)]
@@ -114,7 +114,7 @@ def test_it_is_quiet_while_it_is_noisy_and_speaks_when_it_is_steady_again(
     assert [r["kind"] for r in rows("select kind from raw.verdict order by run_at")][1:] == kinds
     assert reader.alerts.find(states=None) == []
     (shown,) = reader.runs.results(nights.last)
-    assert shown["noisy"].startswith("its nights vary by")
+    assert shown["noisy"].startswith("its night-to-night noise is")
 
     # Without a result it alerts as any other.
     nights(None)

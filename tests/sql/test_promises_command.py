@@ -84,11 +84,12 @@ def test_noisy_series_are_listed(roles: None, loader: Warehouse, given: Given) -
             "what": "noisy",
             "spread": 0.2,
             "max_spread": 0.1,
-            "sentence": "its nights vary by 20.0%; the limit is 10.0%",
+            "sentence": "its night-to-night noise is 20.0%; the limit is 10.0%",
         }
     )
     assert run("series", "noisy").stdout == (
-        f"{case.case_id} on local, since 2026-03-01: its nights vary by 20.0%; the limit is 10.0%\n"
+        f"{case.case_id} on local, since 2026-03-01: its night-to-night noise is 20.0%; "
+        "the limit is 10.0%\n"
     )
     (row,) = json.loads(run("series", "noisy", "--json").stdout)
     assert row["since_run_id"] == night.run_id

@@ -224,7 +224,7 @@ def _item(run: Run, items: Sequence[AlertItem], links: Links | None) -> str:
     if len(items) > 1:
         lines.append(f"- the worst: {verdict.case_id}")
     if worst.untried:
-        lines.append(f"- untried mode, never run on such devices before: {worst.untried}")
+        lines.append(f"- untried configuration, never run on such devices before: {worst.untried}")
     lines += _error(worst)
     lines += _when(run, worst)
     lines += _changes(worst)
@@ -258,7 +258,7 @@ def _figures(item: AlertItem) -> list[str]:
     # Two nights further down tell of a growth before the level of all nights follows them.
     is_followed = item.grown_from is None or (verdict.gain or 0.0) >= (verdict.lowest_gain or 0.0)
     if verdict.low is not None and verdict.high is not None and is_followed:
-        lines.append(f"- change of level: {_level(verdict)}")
+        lines.append(f"- level change: {_level(verdict)}")
     return lines
 
 
@@ -283,7 +283,7 @@ def _changes(item: AlertItem) -> list[str]:
     if item.changes is None:
         return []
     if not item.changes:
-        return ["- changed between them: nothing that was recorded"]
+        return ["- changed between them: nothing that is recorded"]
     shown = item.changes[:MOST_CHANGES]
     more = len(item.changes) - len(shown)
     lines = ["- changed between them:", *(f"  - {change}" for change in shown)]
@@ -318,15 +318,16 @@ def _row(item: AlertItem) -> str:
     verdict = item.verdict
     words = f"{verdict.case_id}: {_headline(item)}"
     if verdict.low is not None and verdict.high is not None:
-        words += f" (level {_level(verdict)})"
+        words += f", level change {_level(verdict)}"
     if verdict.value is not None and verdict.baseline is not None:
         words += f", {_plain(item, verdict.value)} of {_value(item, verdict.baseline)}"
-    return f"{words}, untried mode" if item.untried else words
+    return f"{words}, untried configuration" if item.untried else words
 
 
 def _level(verdict: Verdict) -> str:
     """Return the change of the level with its interval; the night's own may lie outside of it."""
-    return f"{verdict.level_change:+.1%}, {verdict.low:+.1%} to {verdict.high:+.1%} (90 %)"
+    interval = f"90% interval {verdict.low:+.1%} to {verdict.high:+.1%}"
+    return f"{verdict.level_change:+.1%} ({interval})"
 
 
 def _plain(item: AlertItem, value: float) -> str:

@@ -66,9 +66,10 @@ def noise_notes(events: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
         f"{event['case_id']} on {event['cluster']}: "
         + (
-            f"noisy: {event['sentence']}. It runs on and alerts no more until it is steady"
+            f"noisy: {event['sentence']}. It is still measured, but opens no alert before it is "
+            "steady again"
             if event["what"] == NOISY
-            else f"steady again, and alerts again: {event['sentence']}"
+            else f"steady again, so it opens alerts again: {event['sentence']}"
         )
         for event in sorted(events, key=lambda event: (event["what"], event["case_id"]))
     ]
@@ -196,10 +197,11 @@ def confirmation_notes(confirmations: Sequence[Mapping[str, Any]]) -> list[str]:
     if narrowed:
         now, before = (median(side) for side in zip(*narrowed, strict=True))
         said += (
-            f"; a fall is known to ±{now:.1%} now, by the nights alone to ±{before:.1%} (median)"
+            f"; the size of a drop is known to ±{now:.1%} (median), from the nights alone to "
+            f"±{before:.1%}"
         )
     left = [row for row in rows if row["state"] == "skipped"]
-    return [said + (f"; {len(left)} had no time, their alerts say why" if left else "")]
+    return [said + (f"; {len(left)} had no time; their alerts show why" if left else "")]
 
 
 def _half(row: Mapping[str, Any]) -> float | None:

@@ -33,6 +33,7 @@ from nightbench.detection import (
     modes_of_cases,
 )
 from nightbench.detection.factors import NightRow, SharedMovement
+from nightbench.detection.verdict_sentences import with_levels
 from nightbench.night.case_controls import controls_of_cases
 from nightbench.night.detector_grade import DetectorGrades, grade_detector
 from nightbench.night.paired_night import after, paired_cases
@@ -275,9 +276,7 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
             {case_id: each.machine for case_id, each in paired.items()},
         )
         told = [
-            (replace(verdict, sentence=modes[verdict.case_id].after(verdict.sentence)), judgement)
-            if verdict.case_id in modes
-            else (verdict, judgement)
+            (with_levels(verdict, modes.get(verdict.case_id)), judgement)
             for verdict, judgement in shared.cases
         ]
         judged = JudgedCases(told, histories, shared.movements, shared.own, shared.rows)

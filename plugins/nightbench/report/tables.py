@@ -76,7 +76,7 @@ def change(row: Row) -> str:
 
 def live(row: Row) -> list[str]:
     """Return what is live beside the verdict of one night: build, mode, alert, drift, noise."""
-    marks = {"private build": row["private_build"], "untried mode": row["untried"]}
+    marks = {"private build": row["private_build"], "untried configuration": row["untried"]}
     said = [mark for mark, holds in marks.items() if holds]
     if row["alert_id"] is not None:
         change = row["alert_change"]
@@ -214,4 +214,4 @@ def _said_of(row: Row) -> list[str]:
         # The verdict's sentence would only repeat that.
         said = []
     said += [f"{verdict(row)}: {first}" for first in firsts]
-    return said + ([f"noisy, so it alerts no more: {row['noisy']}"] if row["noisy"] else [])
+    return said + ([f"noisy, so it opens no alert: {row['noisy']}"] if row["noisy"] else [])

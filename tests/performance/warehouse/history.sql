@@ -679,7 +679,7 @@ inner join raw.run as r on s.cluster = r.cluster and s.suite = r.suite
 inner join benchmark.run as n on r.run_key = n.run_key
 cross join lateral (
     values
-    (30, 'noisy', 'its nights vary by 12.0%%; the limit is 10.0%%'),
+    (30, 'noisy', 'its night-to-night noise is 12.0%%; the limit is 10.0%%'),
     (50, 'steady', 'it varied by no more than 2.0%% on 5 nights running')
 ) as x (number, what, sentence)
 where s.is_noisy and n.number = x.number and x.number < :nights - 40;

@@ -44,7 +44,7 @@ def test_fall_says_what_how_much_since_when_why_and_where():
         "90 is 10.0% below.\n"
         "- tonight: 90 images/s\n"
         "- baseline: 100 images/s\n"
-        "- change of level: -9.7%, -10.4% to -9.1% (90 %)\n"
+        "- level change: -9.7% (90% interval -10.4% to -9.1%)\n"
         "- cause: framework version: pytorch changed, and nothing else.\n"
         "  - Tensorflow2 on the same nodes is steady.\n"
         "- since: 2026-02-27 01:00 UTC\n"
@@ -67,13 +67,15 @@ def test_fall_says_what_how_much_since_when_why_and_where():
 def test_an_untried_mode_is_said_of_one_and_of_several():
     why = "pytorch is written for ROCm, and nobody has run it there"
     untried = replace(FALL, untried=why)
-    line = f"- untried mode, never run on such devices before: {why}\n"
+    line = f"- untried configuration, never run on such devices before: {why}\n"
     assert line in message(RUN, "benchmarks", [untried]).body
     assert "untried" not in message(RUN, "benchmarks", [FALL]).body
     cause = replace(FALL.cause, group="g")
     both = [replace(each, cause=cause) for each in (untried, FALL)]
     rows = message(RUN, "benchmarks", both).body.splitlines()
-    assert [row.endswith(", untried mode") for row in rows if row.startswith("  - resnet50")] == [
+    assert [
+        row.endswith(", untried configuration") for row in rows if row.startswith("  - resnet50")
+    ] == [
         True,
         False,
     ]
@@ -90,7 +92,7 @@ def test_failure_has_its_reason_and_no_figures():
 
 
 def test_nothing_recorded_differs_is_said_and_not_known_is_not():
-    assert "nothing that was recorded" in message(RUN, "b", [replace(FALL, changes=())]).body
+    assert "nothing that is recorded" in message(RUN, "b", [replace(FALL, changes=())]).body
     assert "changed between" not in message(RUN, "b", [replace(FALL, changes=None)]).body
     many = replace(FALL, changes=tuple(f"package {k}: 1 -> 2" for k in range(30)))
     assert "package 11: 1 -> 2\n  - and 18 more\n" in message(RUN, "b", [many]).body
@@ -133,8 +135,8 @@ def test_one_cause_that_hits_forty_series_is_one_item_with_forty_rows():
     rows = [line for line in said.body.splitlines() if line.startswith("  - case-")]
     assert len(rows) == 40
     assert rows[-1] == (
-        "  - case-00: regressed by 10.0%, confirmed (level -9.7%, -10.4% to -9.1% (90 %)), "
-        "90 of 100 images/s"
+        "  - case-00: regressed by 10.0%, confirmed, level change -9.7% "
+        "(90% interval -10.4% to -9.1%), 90 of 100 images/s"
     )
     alone = message(RUN, "benchmarks", forty)
     assert alone.title == "Nightbench demo on local: 40 regressed, one cause: driver"

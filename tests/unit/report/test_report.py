@@ -152,7 +152,9 @@ def test_what_is_live_stands_beside_the_verdict(rows: list[dict[str, object]]) -
     live = {"alert_id": 7, "alert_verdict": "regressed", "alert_change": -0.08, "drift": -0.07}
     assert cells(row | live | {"private_build": True, "untried": "no GPU", "noisy": "by 21 %"})[
         -1
-    ] == ("ok, private build, untried mode, alert 7 regressed -8.0 %, drifts -7.0 %, noisy")
+    ] == (
+        "ok, private build, untried configuration, alert 7 regressed -8.0 %, drifts -7.0 %, noisy"
+    )
 
 
 def test_a_run_whose_framework_is_away_is_unavailable_in_every_field() -> None:
