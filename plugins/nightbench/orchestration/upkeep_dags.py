@@ -113,7 +113,7 @@ def is_daily_work_due(**context: Any) -> bool:
 
 
 def is_first_since_daily(at: datetime, previous: datetime) -> bool:
-    """Whether the time of the daily work lies between two runs."""
+    """Whether the time of the daily work is between two runs."""
     daily = datetime.combine(at.astimezone(UTC), DAILY_AT)
     return previous < (daily if daily <= at else daily - timedelta(days=1))
 
