@@ -272,7 +272,7 @@ MEAN_STEPS = 10
 
 
 def training_losses(trainers: Sequence[RankResult]) -> dict[str, float] | None:
-    """Return the figures of `detection.training`: means over the trainers, None without losses.
+    """Return the mean losses that `detection.training` compares; None without losses.
 
     `steps` is the length of the window, `mean_of` how many of its steps `mean` is the mean of.
     """
