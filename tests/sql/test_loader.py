@@ -39,7 +39,7 @@ TABLES = [
     *("repeat_rank", "run", "series", "verdict"),
 ]
 OTHERS = [
-    *("alert_cause", "bisect", "bisect_step", "compare_request", "confirmation", "deadline_check"),
+    *("alert_cause", "deadline_check", "experiment"),
     "detector_grade",
     *("drift", "lock", "message", "message_item", "month", "night", "night_pair", "noise_event"),
     *("shadow_verdict", "shared_movement", "suite_watch"),

@@ -29,6 +29,7 @@ from nightbench.alerts.notes import confirmation_notes, drift_notes, noise_notes
 from nightbench.core.errors import UserError
 from nightbench.core.hours import zone
 from nightbench.core.model import VerdictKind
+from nightbench.core.model.experiments import ExperimentKind
 from nightbench.core.run_plan import RunPlan
 from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan
@@ -204,7 +205,9 @@ class _Notification:
 
     @property
     def _confirmations(self) -> list[Row]:
-        return self.warehouse.confirmations.find(run_id=self.plan.run.run_id)
+        return self.warehouse.experiments.find(
+            run_id=self.plan.run.run_id, kinds=[ExperimentKind.CONFIRM]
+        )
 
     @property
     def _notes(self) -> bool:

@@ -17,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group_from_info
 from typer.models import TyperInfo
 
+from nightbench.cli.former_names import new_name
 from nightbench.core.errors import UserError, bounded
 from nightbench.core.printable import shown, without_controls
 
@@ -44,7 +45,7 @@ COMMANDS = {
         "load": "exported",
         "k8s": "exported",
     },
-    "Compare": {"ab": "ab", "bisect": "bisect", "profile": "profile"},
+    "Compare": {"compare": "compare"},
     "Look before": {"validate": "plan", "plan": "plan", "parse": "parse", "cluster": "cluster"},
     "Look after": {
         "results": "results",
@@ -182,6 +183,9 @@ def main() -> None:
     """Run the command; a `UserError` is printed without a traceback, with exit code 1."""
     try:
         _refuse_bytes(sys.argv[1:])
+        if (now := new_name(sys.argv[1:])) is not None:
+            print(f"error: this command is `nightbench {now}` now", file=sys.stderr)
+            sys.exit(2)
         app()
     except UserError as error:
         said = f"error: {error}"

@@ -17,6 +17,8 @@ from nightbench.core.errors import UserError
 from nightbench.orchestration.connections import connect
 
 if TYPE_CHECKING:
+    from airflow.sdk.bases.timetable import BaseTimetable
+
     from nightbench.alerts import Delivery
     from nightbench.experiments.engine import ExperimentContext
 
@@ -47,7 +49,7 @@ T = TypeVar("T")
 def our_dag(
     dag_id: str,
     *,
-    schedule: str | Sequence[Asset] | None,
+    schedule: str | Sequence[Asset] | BaseTimetable | None,
     tags: Sequence[str],
     defaults: Mapping[str, Any] | None = None,
     **more: Any,

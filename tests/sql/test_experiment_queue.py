@@ -1,8 +1,9 @@
-"""The queue of requested comparisons on a real PostgreSQL, and the API in front of it."""
+"""The queue of experiments on a real PostgreSQL, and the API in front of it."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from datetime import datetime
@@ -16,58 +17,86 @@ from tests.sql.page_client import page_client
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, ComparePolicy
-from nightbench.experiments import compare_requests
-from nightbench.experiments.compare_requests import Gap, take
+from nightbench.experiments import experiment_queue
+from nightbench.experiments.experiment_queue import Gap, take
 from nightbench.spool import Spool, write_json
 from nightbench.warehouse import MoveRefused, Warehouse, connect
-from nightbench.warehouse.compare_queue import CompareDesk, CompareQueue
+from nightbench.warehouse.experiments import ExperimentDesk, ExperimentRepository
 from nightbench.web import PageUser
 
 BEARER = {"Authorization": "Bearer of-a-script"}
 CHANGE = "https://git.example.org/pull/7"
 
 
+ASKED = itertools.count(1)
+
+
 def asked(commit: str = "", **changed: Any) -> dict[str, Any]:
-    return {
+    request = {
         "a": "fake=1.0",
         "b": "fake=1.1",
-        "suite": "demo",
-        "cluster": "local",
         "cases": ["some-case"],
         "rounds": 5,
         "min_effect": 0.01,
-        "budget_s": None,
-        "priority": 0,
         "note": "",
         "change_url": CHANGE if commit else "",
         "change_commit": commit,
-        "is_fork": False,
+        "fork": False,
+    }
+    request |= {key: changed.pop(key) for key in request.keys() & changed.keys()}
+    return {
+        "name": f"compare-{next(ASKED)}",
+        "kind": "compare",
+        "state": "held" if request["fork"] else "queued",
+        "request": request,
+        "suite": "demo",
+        "cluster": "local",
+        "budget_s": None,
+        "priority": 0,
         "estimate_s": 600.0,
-        "profile": None,
+        "profile": False,
     } | changed
+
+
+def begin(queue: ExperimentRepository, number: int, dag_run_id: str) -> bool:
+    return queue.begin(name_of(queue, number), dag_run_id)
+
+
+def leave(
+    queue: ExperimentRepository, number: int, dag_run_id: str, state: str, **more: Any
+) -> bool:
+    return queue.leave(name_of(queue, number), dag_run_id, state, **more)
+
+
+def name_of(queue: ExperimentRepository, number: int) -> str:
+    return str(queue.find(number)[0]["name"])
 
 
 @pytest.fixture
 def desk(warehouse: Database) -> Any:
     """Requests in a person's name, with the rights of the pages."""
     with closing(connect(warehouse.triage)) as connection:
-        yield lambda by: CompareDesk(connection, by)
+        yield lambda by: ExperimentDesk(connection, by)
 
 
 @pytest.fixture
-def queue(loader: Warehouse) -> CompareQueue:
-    return loader.compares
+def queue(loader: Warehouse) -> ExperimentRepository:
+    return loader.experiments
 
 
-Desk = Callable[[str], CompareDesk]
+Desk = Callable[[str], ExperimentDesk]
 
 
-def states(queue: CompareQueue) -> dict[int, str]:
-    return {row["request_id"]: row["state"] for row in reversed(queue.find())}
+def states(queue: ExperimentRepository) -> dict[int, str]:
+    return {
+        row["experiment_id"]: row["state"]
+        for row in reversed(queue.find())
+        if row["kind"] == "compare"
+    }
 
 
 def test_a_newer_commit_of_a_change_takes_the_place_of_a_queued_one(
-    desk: Desk, queue: CompareQueue
+    desk: Desk, queue: ExperimentRepository
 ) -> None:
     first = desk("ada").request(asked("c1"))
     other = desk("bob").request(asked("c1"))
@@ -79,34 +108,34 @@ def test_a_newer_commit_of_a_change_takes_the_place_of_a_queued_one(
     assert desk("ada").request(asked("c2")) == second  # a call that is tried again
 
 
-def test_a_running_one_is_not_replaced(desk: Desk, queue: CompareQueue) -> None:
+def test_a_running_one_is_not_replaced(desk: Desk, queue: ExperimentRepository) -> None:
     first = desk("ada").request(asked("c1"))
-    assert queue.begin(first, "compare-1", "run-1")
+    assert begin(queue, first, "run-1")
     second = desk("ada").request(asked("c2"))
     assert states(queue) == {first: "running", second: "queued"}
 
 
 def test_the_form_of_a_task_that_is_tried_again_asks_once(
-    warehouse: Database, queue: CompareQueue
+    warehouse: Database, queue: ExperimentRepository
 ) -> None:
     with closing(connect(warehouse.loader)) as connection:
-        found = {CompareDesk(connection, "ada").request(asked(), "manual-1") for _ in range(3)}
+        found = {ExperimentDesk(connection, "ada").request(asked(), "manual-1") for _ in range(3)}
     assert len(found) == 1
     assert list(states(queue).values()) == ["queued"]
 
 
-def test_a_person_has_twenty_in_the_queue_at_most(desk: Desk, queue: CompareQueue) -> None:
+def test_a_person_has_twenty_in_the_queue_at_most(desk: Desk, queue: ExperimentRepository) -> None:
     for _ in range(20):
         desk("ada").request(asked())
-    with pytest.raises(MoveRefused, match="ada has 20 comparisons in the queue"):
+    with pytest.raises(MoveRefused, match="ada has 20 experiments in the queue"):
         desk("ada").request(asked())
     desk("bob").request(asked())
     assert len(states(queue)) == 21
 
 
-def test_a_fork_waits_for_a_word(desk: Desk, queue: CompareQueue) -> None:
-    one, two = (desk("ci").request(asked(is_fork=True)) for _ in range(2))
-    assert not queue.begin(one, "compare-1", "run-1")
+def test_a_fork_waits_for_a_word(desk: Desk, queue: ExperimentRepository) -> None:
+    one, two = (desk("ci").request(asked(fork=True)) for _ in range(2))
+    assert not begin(queue, one, "run-1")
     assert desk("olga").move(one, "queued") == "held"
     assert desk("olga").move(two, "refused", "not now") == "held"
     assert states(queue) == {one: "queued", two: "refused"}
@@ -115,105 +144,104 @@ def test_a_fork_waits_for_a_word(desk: Desk, queue: CompareQueue) -> None:
         desk("olga").move(two, "queued")
 
 
-def test_one_runs_on_a_cluster_and_ends_once(desk: Desk, queue: CompareQueue) -> None:
+def test_one_runs_on_a_cluster_and_ends_once(desk: Desk, queue: ExperimentRepository) -> None:
     one, two = desk("ada").request(asked()), desk("bob").request(asked())
     elsewhere = desk("bob").request(asked(cluster="other"))
-    assert queue.begin(one, "compare-1", "run-1")
-    assert not queue.begin(one, "compare-1b", "run-2")
-    assert not queue.begin(two, "compare-2", "run-2")
-    assert queue.begin(elsewhere, "compare-3", "run-2")
+    assert begin(queue, one, "run-1")
+    assert not begin(queue, one, "run-2")
+    assert not begin(queue, two, "run-2")
+    assert begin(queue, elsewhere, "run-2")
     # Of its DAG run alone; another one adopts it once.
-    assert not queue.leave(one, "run-2", "failed", spent_s=1.0)
-    assert queue.adopt(one, "run-1", "run-3")
-    assert not queue.adopt(one, "run-1", "run-4")
-    assert queue.leave(one, "run-3", "queued", spent_s=60.0, why="the night begins")
-    assert queue.begin(one, "another-id", "run-5")
-    assert queue.leave(one, "run-5", "done", spent_s=40.0, result={"verdict": "same"})
+    assert not leave(queue, one, "run-2", "failed", spent_s=1.0)
+    assert queue.adopt(name_of(queue, one), "run-1", "run-3")
+    assert not queue.adopt(name_of(queue, one), "run-1", "run-4")
+    assert leave(queue, one, "run-3", "queued", spent_s=60.0, why="the night begins")
+    assert begin(queue, one, "run-5")
+    assert queue.leave(
+        name_of(queue, one), "run-5", "done", spent_s=40.0, result={"verdict": "same"}
+    )
     (row,) = queue.find(one)
-    assert (row["comparison_id"], row["spent_s"]) == ("compare-1", 100.0)
+    assert row["spent_s"] == 100.0
     assert (row["verdict"], row["why"]) == ("same", "")
     assert queue.spent() == {("local", "ada"): 100.0, ("other", "bob"): 0.0}
 
 
 SAME = {"verdict": "same"}
-PROFILED = {**SAME, "profile": {"id": "profile-compare-1-1"}}
+PROFILE = {"id": "profile-1", "cases": []}
 
 
-def test_a_profile_is_made_in_the_same_slot_or_once_more_through_the_queue(
-    desk: Desk, queue: CompareQueue
+def profile_of(queue: ExperimentRepository, number: int) -> dict[str, Any]:
+    """The newest profile of a comparison."""
+    of = name_of(queue, number)
+    return next(row for row in queue.find(kinds=["profile"]) if row["of"] == of)
+
+
+def test_a_profile_is_an_experiment_that_follows_its_comparison(
+    desk: Desk, queue: ExperimentRepository, taking: Callable[..., int | None]
 ) -> None:
-    def now(request_id: int) -> tuple[str, str | None, Any]:
-        (row,) = queue.find(request_id)
-        return row["state"], row["profile"], row["result"]
-
-    one, other = desk("ada").request(asked("c1", profile="with")), desk("bob").request(asked())
-    assert queue.begin(one, "compare-1", "run-1")
-    assert queue.leave(one, "run-1", "done", spent_s=300.0, result=SAME)
-    assert now(one) == ("running", "after", SAME)
-    assert queue.find(one)[0]["estimate_s"] == 300.0 + 600.0 / 6, "a round is left"
-    assert not queue.begin(other, "compare-2", "run-2"), "it has the cluster still"
-    # Put back without a result, it keeps the one that it has; a newer commit leaves it there.
-    assert queue.leave(one, "run-1", "queued", spent_s=0.0, why="the night begins")
-    assert now(one) == ("queued", "after", SAME)
-    desk("ada").request(asked("c2"))
-    assert now(one) == ("queued", "after", SAME)
-    assert queue.begin(one, "another-id", "run-3")
-    assert queue.leave(one, "run-3", "done", spent_s=20.0, result=PROFILED)
-    assert now(one) == ("done", None, PROFILED)
+    one, other = desk("ada").request(asked("c1", profile=True)), desk("bob").request(asked())
+    (now,) = queue.find(one)
+    assert (now["state"], now["profile"]) == ("queued", "queued")
+    profile = profile_of(queue, one)
+    assert profile["estimate_s"] == 600.0 / 5, "a round"
+    assert [desk("ada").move(one, "profiled") for _ in range(2)] == ["queued"] * 2
+    assert len(queue.find(kinds=["profile"])) == 1, "one is enough"
+    assert taking("run-1") == one
+    assert queue.leave(now["name"], "run-1", "done", spent_s=300.0, result=SAME)
+    # Before anybody else's: nodes and builds are still there.
+    assert taking("run-1") == profile["experiment_id"]
+    result = {**PROFILE, "sentence": None}
+    assert queue.leave(profile["name"], "run-1", "done", spent_s=20.0, result=result, why="slow")
     (ended,) = queue.find(one)
-    assert desk("ada").move(one, "profiled") == "done"
-    (again,) = queue.find(one)
-    assert again["estimate_s"] - again["spent_s"] == ended["estimate_s"] / ended["rounds"]
-    assert desk("ada").move(one, "cancelled", "no need") == "queued"
-    assert now(one) == ("done", None, PROFILED)
-    # Asked for while it runs, it is not forgotten.
-    assert queue.begin(other, "compare-2", "run-4")
-    assert [desk("bob").move(other, "profiled") for _ in range(2)] == ["running"] * 2
-    assert queue.find(other)[0]["estimate_s"] == 720.0, "a round more, once"
-    assert queue.leave(other, "run-4", "done", spent_s=1.0, result=SAME)
-    assert now(other) == ("running", "after", SAME)
-    assert queue.leave(other, "run-4", "done", spent_s=1.0, why="no profile: a node failed")
-    assert now(other) == ("done", None, SAME)
-    refused = desk("eve").request(asked(is_fork=True, profile="with"))
+    assert (ended["profile"], ended["profile_why"]) == ("done", "slow")
+    assert ended["result"] == {**SAME, "profile": result}
+    assert taking("run-1") == other
+
+
+def test_a_profile_is_cancelled_with_or_without_its_comparison(
+    desk: Desk, queue: ExperimentRepository, taking: Callable[..., int | None]
+) -> None:
+    replaced = desk("ada").request(asked("c1", profile=True))
+    one = desk("ada").request(asked("c2", profile=True))
+    assert profile_of(queue, replaced)["state"] == "cancelled"
+    refused = desk("eve").request(asked(fork=True, profile=True))
     desk("olga").move(refused, "refused")
-    assert now(refused) == ("refused", None, None)
+    assert profile_of(queue, refused)["state"] == "cancelled"
     with pytest.raises(MoveRefused, match="is refused and cannot become profiled"):
         desk("eve").move(refused, "profiled")
-
-
-def test_a_profile_that_is_asked_for_again_is_estimated_and_leaves_with_its_request(
-    desk: Desk, queue: CompareQueue
-) -> None:
-    one = desk("ada").request(asked("c1", budget_s=650.0))
-    assert desk("ada").request(asked("c1")) == one
-    assert queue.find(one)[0]["estimate_s"] == 600.0
-    assert desk("ada").request(asked("c1", profile="with", budget_s=650.0)) == one
-    (row,) = queue.find(one)
-    assert (row["profile"], row["estimate_s"]) == ("with", 650.0)
-    two = desk("ada").request(asked("c2", profile="with"))
-    desk("ada").move(two, "cancelled")
-    assert [queue.find(each)[0]["profile"] for each in (one, two)] == [None, None]
+    assert taking("run-1") == one
+    assert leave(queue, one, "run-1", "done", spent_s=1.0, result=SAME)
+    assert desk("ada").move(one, "cancelled", "no need") == "done", "its result stands"
+    assert (queue.find(one)[0]["state"], queue.find(one)[0]["profile"]) == ("done", "cancelled")
+    assert desk("ada").move(one, "profiled") == "done"
+    again = profile_of(queue, one)
+    assert taking("run-1") == again["experiment_id"]
+    assert desk("ada").move(one, "cancelled", "late") == "done"
+    assert queue.find(one)[0]["profile"] == "cancelled", "it ends with its launch"
+    found = queue.spend(again["name"], "run-1", 3.0)
+    assert found is not None
+    assert found["cancelled_by"] == "ada"
 
 
 def test_seconds_count_for_a_day_after_they_were_measured(
-    desk: Desk, queue: CompareQueue, warehouse: Database
+    desk: Desk, queue: ExperimentRepository, warehouse: Database
 ) -> None:
     done, back = desk("ada").request(asked()), desk("bob").request(asked())
     for one, state in ((done, "done"), (back, "queued")):
-        assert queue.begin(one, f"compare-{one}", "run-1")
-        assert queue.leave(one, "run-1", state, spent_s=100.0, result=SAME)
+        assert begin(queue, one, "run-1")
+        assert leave(queue, one, "run-1", state, spent_s=100.0, result=SAME)
     desk("ada").move(done, "profiled")
     # Nobody is freed from a budget by asking for a profile.
     assert queue.spent() == {("local", "ada"): 100.0, ("local", "bob"): 100.0}
     with closing(connect(warehouse.owner)) as connection, connection.cursor() as cursor:
-        cursor.execute("update raw.compare_request set spent_at = now() - interval '25 hours'")
+        cursor.execute("update raw.experiment set spent_at = now() - interval '25 hours'")
         connection.commit()
     assert queue.spent() == {}, "what waits does not wait for itself"
 
 
 def test_only_the_functions_of_triage_write_for_the_pages(warehouse: Database) -> None:
     with closing(connect(warehouse.triage)) as connection, connection.cursor() as cursor:
-        for statement in ("select 1 from raw.compare_request", "delete from raw.compare_request"):
+        for statement in ("select 1 from raw.experiment", "delete from raw.experiment"):
             with pytest.raises(Exception, match="permission denied"):
                 cursor.execute(statement)
 
@@ -226,19 +254,19 @@ def taking(
     warehouse: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., int | None]:
     """Take the next request for a DAG run, while others are in a state."""
-    monkeypatch.setattr(compare_requests, "cluster_of", lambda name: Cluster(name, ()))
+    monkeypatch.setattr(experiment_queue, "cluster_of", lambda name: Cluster(name, ()))
 
     def taken(dag_run_id: str, **known: str) -> int | None:
         found = take(
             lambda: connect(warehouse.loader), Spool(tmp_path), dag_run_id, known.get, lambda: ()
         )
-        return found and found[0]["request_id"]
+        return found and found[0].experiment_id
 
     return taken
 
 
 def test_a_retry_goes_on_with_what_it_has_taken_and_takes_nothing_else(
-    desk: Desk, queue: CompareQueue, taking: Callable[..., int | None]
+    desk: Desk, queue: ExperimentRepository, taking: Callable[..., int | None]
 ) -> None:
     late, urgent = desk("ada").request(asked()), desk("ada").request(asked(priority=1))
     assert taking("one") == urgent
@@ -248,36 +276,42 @@ def test_a_retry_goes_on_with_what_it_has_taken_and_takes_nothing_else(
     (before,) = queue.find(urgent)
     assert taking("two", one="failed") == urgent
     (after,) = queue.find(urgent)
-    assert (after["comparison_id"], after["dag_run_id"]) == (before["comparison_id"], "two")
-    assert queue.leave(urgent, "two", "done", spent_s=1.0, result={"verdict": "same"})
+    assert (after["name"], after["dag_run_id"]) == (before["name"], "two")
+    assert queue.leave(
+        name_of(queue, urgent), "two", "done", spent_s=1.0, result={"verdict": "same"}
+    )
     assert taking("two") == late
 
 
 def test_what_a_person_said_who_cancelled_a_running_one_stays(
-    desk: Desk, queue: CompareQueue
+    desk: Desk, queue: ExperimentRepository
 ) -> None:
     one = desk("ada").request(asked())
-    assert queue.begin(one, "compare-1", "run-1")
+    assert begin(queue, one, "run-1")
     desk("bob").move(one, "cancelled", "a typo")
     assert states(queue)[one] == "running", "the launch that goes on is waited for"
-    assert queue.leave(one, "run-1", "cancelled", spent_s=1.0, why="its launch has ended")
+    assert queue.leave(
+        name_of(queue, one), "run-1", "cancelled", spent_s=1.0, why="its launch has ended"
+    )
     (row,) = queue.find(one)
     assert (row["state"], row["cancelled_by"], row["why"]) == ("cancelled", "bob", "a typo")
 
 
 def test_a_budget_that_is_used_up_lets_others_go_first(
     desk: Desk,
-    queue: CompareQueue,
+    queue: ExperimentRepository,
     taking: Callable[..., int | None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     policy = ComparePolicy(person_s=100)
     monkeypatch.setattr(
-        compare_requests, "cluster_of", lambda name: Cluster(name, (), compare=policy)
+        experiment_queue, "cluster_of", lambda name: Cluster(name, (), compare=policy)
     )
     first, second = (desk("ada").request(asked(priority=1)) for _ in range(2))
     assert taking("one") == first
-    assert queue.leave(first, "one", "done", spent_s=101.0, result={"verdict": "same"})
+    assert queue.leave(
+        name_of(queue, first), "one", "done", spent_s=101.0, result={"verdict": "same"}
+    )
     assert taking("one") is None
     bobs = desk("bob").request(asked(priority=-1))
     assert taking("one") == bobs
@@ -288,9 +322,9 @@ def test_nothing_begins_while_a_night_goes_on(
     desk: Desk, taking: Callable[..., int | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request_id = desk("ada").request(asked())
-    monkeypatch.setattr(compare_requests, "gap", lambda *_: Gap(why_not="the night goes on"))
+    monkeypatch.setattr(experiment_queue, "gap", lambda *_: Gap(why_not="the night goes on"))
     assert taking("one") is None
-    monkeypatch.setattr(compare_requests, "gap", lambda *_: Gap())
+    monkeypatch.setattr(experiment_queue, "gap", lambda *_: Gap())
     assert taking("one") == request_id
 
 
@@ -310,11 +344,11 @@ def test_a_cluster_that_is_gone_stops_no_other(
             raise UserError(f"cluster {name}: found no such file")
         return Cluster(name, ())
 
-    monkeypatch.setattr(compare_requests, "cluster_of", cluster_of)
+    monkeypatch.setattr(experiment_queue, "cluster_of", cluster_of)
     taken = take(lambda: connect(warehouse.loader), Spool(tmp_path), "one", {}.get, lambda: ())
     assert taken is not None
-    row, found = taken
-    assert (row["request_id"], found.why_not) == (gone, "cluster local: found no such file")
+    experiment, found = taken
+    assert (experiment.experiment_id, found.why_not) == (gone, "cluster local: found no such file")
     assert taking("two", one="running") == other
 
 
@@ -398,31 +432,39 @@ def test_another_persons_is_cancelled_by_an_op_alone(
 
 
 def test_a_profile_is_asked_for_by_whoever_may_and_shown(
-    warehouse: Database, queue: CompareQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    warehouse: Database,
+    queue: ExperimentRepository,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ada, bob = (
         page_client(warehouse, Spool(tmp_path), monkeypatch, PageUser(name, may_change=True))
         for name in ("ada", "bob")
     )
     with closing(connect(warehouse.triage)) as connection:
-        request_id = CompareDesk(connection, "ada").request(asked())
-        foreign = CompareDesk(connection, "ada").request(asked(a="external=1.0", b="external=1.1"))
+        request_id = ExperimentDesk(connection, "ada").request(asked())
+        foreign = ExperimentDesk(connection, "ada").request(
+            asked(a="external=1.0", b="external=1.1")
+        )
     found = ada.post(f"/api/comparisons/{foreign}/profile", headers=BEARER, json={})
     assert (found.status_code, "scripts that are not ours" in found.text) == (422, True)
     one = f"/api/comparisons/{request_id}"
     refused = bob.post(f"{one}/profile", headers=BEARER, json={})
     assert (refused.status_code, "an op may profile it" in refused.text) == (403, True)
-    assert ada.post(f"{one}/profile", headers=BEARER, json={}).json()["profile"] == "with"
+    assert ada.post(f"{one}/profile", headers=BEARER, json={}).json()["profile"] == "queued"
     assert ada.get(f"{one}/profile.html").status_code == 404
-    queue.begin(request_id, "compare-1", "run-1")
-    queue.leave(request_id, "run-1", "done", spent_s=1.0, result=SAME)
-    queue.leave(request_id, "run-1", "done", spent_s=1.0, result=PROFILED)
+    begin(queue, request_id, "run-1")
+    leave(queue, request_id, "run-1", "done", spent_s=1.0, result=SAME)
+    profile = profile_of(queue, request_id)
+    assert ada.get(one).json()["conclusion"] == "pending", "its profile is to come"
+    queue.begin(profile["name"], "run-1")
+    queue.leave(profile["name"], "run-1", "done", spent_s=1.0, result=PROFILE)
     state = ada.get(one).json()
     assert (state["state"], state["may_profile"]) == ("done", True)
     assert state["links"]["profile"].endswith(f"{one}/profile.html".removeprefix("/api"))
     assert ada.get(f"{one}/profile.html").status_code == 404  # the spool has it no more
-    head = {"id": "profile-compare-1-1", "of": "compare-1", "suite": "demo", "cluster": "local"}
-    kept = Spool(tmp_path).comparison("profile-compare-1-1").folder / "profile.json"
+    head = {"id": "profile-1", "of": "compare-1", "suite": "demo", "cluster": "local"}
+    kept = Spool(tmp_path).comparison("profile-1").folder / "profile.json"
     write_json(kept, {**head, "a": "A", "b": "<B>", "cases": []})
     page = ada.get(f"{one}/profile.html")
     assert "&lt;B&gt;" in page.text
@@ -431,15 +473,15 @@ def test_a_profile_is_asked_for_by_whoever_may_and_shown(
 
 
 def test_the_log_of_a_commits_build_is_shown_to_those_who_may(
-    app: TestClient, queue: CompareQueue, tmp_path: Path
+    app: TestClient, queue: ExperimentRepository, tmp_path: Path
 ) -> None:
     b = f"toy=commit:tiny@{'c' * 40}"
     request_id = app.post("/api/comparisons", headers=BEARER, json={"b": b}).json()["request_id"]
     one = f"/api/comparisons/{request_id}"
     assert app.get(f"{one}/b.log").status_code == 404
-    queue.begin(request_id, "compare-1", "run-1")
+    begin(queue, request_id, "run-1")
     uploads = Spool(tmp_path).uploads
-    uploads.save_note("compare-1", {"b": {"commit": "c" * 40, "build": "tiny-c"}})
+    uploads.save_note(name_of(queue, request_id), {"b": {"commit": "c" * 40, "build": "tiny-c"}})
     uploads.save_log("tiny-c", b"$ make\nno compiler\n")
     assert [name for name in app.get(one).json()["links"] if "log" in name] == ["b_log"]
     assert app.get(f"{one}/b.log").text == "$ make\nno compiler\n"
@@ -447,27 +489,31 @@ def test_the_log_of_a_commits_build_is_shown_to_those_who_may(
     assert app.get(f"{one}/c.log").status_code == 422
 
 
-def test_budgets_stand_beside_what_was_measured(app: TestClient, queue: CompareQueue) -> None:
+def test_budgets_stand_beside_what_was_measured(
+    app: TestClient, queue: ExperimentRepository
+) -> None:
     assert app.get("/api/comparisons/budgets").json() == {"items": []}
     request_id = app.post("/api/comparisons", headers=BEARER, json={}).json()["request_id"]
-    queue.begin(request_id, "compare-1", "run-1")
-    queue.spend(request_id, "run-1", 90.0)
+    begin(queue, request_id, "run-1")
+    queue.spend(name_of(queue, request_id), "run-1", 90.0)
     (local,) = app.get("/api/comparisons/budgets").json()["items"]
     assert (local["cluster"], local["spent_s"], local["day_s"]) == ("local", 90.0, 12 * 3600.0)
     assert local["people"] == [{"person": "ada", "spent_s": 90.0}]
 
 
-def test_what_a_killed_worker_has_measured_counts(desk: Desk, queue: CompareQueue) -> None:
+def test_what_a_killed_worker_has_measured_counts(desk: Desk, queue: ExperimentRepository) -> None:
     one = desk("ada").request(asked())
-    queue.begin(one, "compare-1", "run-1")
-    queue.spend(one, "run-1", 30.0)
-    queue.spend(one, "another", 1000.0)
-    assert queue.adopt(one, "run-1", "run-2")
-    queue.leave(one, "run-2", "failed", spent_s=12.0)
+    begin(queue, one, "run-1")
+    queue.spend(name_of(queue, one), "run-1", 30.0)
+    queue.spend(name_of(queue, one), "another", 1000.0)
+    assert queue.adopt(name_of(queue, one), "run-1", "run-2")
+    leave(queue, one, "run-2", "failed", spent_s=12.0)
     assert queue.spent() == {("local", "ada"): 42.0}
 
 
-def test_the_answer_is_a_table_a_document_and_a_test(app: TestClient, queue: CompareQueue) -> None:
+def test_the_answer_is_a_table_a_document_and_a_test(
+    app: TestClient, queue: ExperimentRepository
+) -> None:
     request_id = app.post("/api/comparisons", headers=BEARER, json={}).json()["request_id"]
     case = {
         **dict.fromkeys(("case_id", "unit"), "some-case"),
@@ -478,12 +524,12 @@ def test_the_answer_is_a_table_a_document_and_a_test(app: TestClient, queue: Com
         **{"verdict": "slower", "cases": [case], "min_effect": 0.01, "rounds": 5},
         **{"combined": None, "not_combined": None, "shared": True},
     }
-    queue.begin(request_id, "compare-1", "run-1")
-    queue.leave(request_id, "run-1", "done", spent_s=1.0, result=document)
+    begin(queue, request_id, "run-1")
+    leave(queue, request_id, "run-1", "done", spent_s=1.0, result=document)
     one = f"/api/comparisons/{request_id}"
     state = app.get(one).json()
     assert (state["verdict"], state["conclusion"]) == ("slower", "failure")
-    assert state["links"]["page"].endswith("/plugin/benchmarks/experiments/ab/compare-1")
+    assert state["links"]["page"].endswith(f"/plugin/benchmarks/experiments/{state['name']}")
     text = app.get(f"{one}/comment.md")
     assert text.headers["content-type"] == "text/markdown; charset=utf-8"
     assert "**slower** | 0.9000 | 0.8800 to 0.9200 | 5" in text.text

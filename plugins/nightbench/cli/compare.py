@@ -1,8 +1,7 @@
-"""ab: two builds of a framework line compared, before a merge."""
+"""compare: two builds of a framework line; bisect, profile and confirm are its subcommands."""
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import getpass
 import sys
@@ -13,33 +12,48 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 from rich.text import Text
+from typer.core import TyperGroup
 
-from nightbench.cli import common, experiment_common
-from nightbench.cli.common import out, say, warn
+from nightbench.cli import bisect, common, confirm, experiment_common, profile
+from nightbench.cli.common import out, say
 from nightbench.cli.selection import Chosen, Selection, selecting
 from nightbench.config import parse_build
 from nightbench.core.errors import UserError
 from nightbench.core.run_plan import new_run_id
-from nightbench.core.sentences import sentences
 from nightbench.experiments.paired_statistics import LEAST_ROUNDS, percent
-from nightbench.nodes import NodesOut, nodes_out_from_json
 from nightbench.report.tables import figure
 
 if TYPE_CHECKING:
-    from nightbench.experiments.ab import AbRequest
-    from nightbench.experiments.engine import ExperimentContext
+    from nightbench.experiments.compare import CompareRequest
+    from nightbench.experiments.record import Ended
 
 EXIT_CODES = {"faster": 0, "same": 0, "slower": 1, "inconclusive": 3}
 _COLOURS = {"faster": "green", "same": "green", "slower": "red", "inconclusive": "yellow"}
 
 Document = Mapping[str, Any]
 
-app = typer.Typer()
+BUILDS = "builds"
+"""The subcommand that is called if none is named."""
 
 
-@app.command()
+class CompareGroup(TyperGroup):
+    """The group `compare`, whose first word may be a build."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Call `builds` if the first word is no subcommand."""
+        if args and args[0] not in self.commands and args[0] not in ("--help", "-h"):
+            args = [BUILDS, *args]
+        return list(super().parse_args(ctx, args))
+
+
+app = typer.Typer(help="Compare two builds of a framework line.", cls=CompareGroup)
+for each in (bisect, profile, confirm):
+    app.add_typer(each.app)
+
+
+@app.command(BUILDS)
 @selecting("suite", "repeats", "build", "untried", "stand_in")
-def ab(
+def builds(
     selection: Selection,
     build_a: Annotated[
         str | None,
@@ -77,7 +91,7 @@ def ab(
     ] = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Compare two builds of a framework line, in rounds of two launches on the same nodes.
+    """Compare two builds, in rounds of two launches on the same nodes; `builds` may be left out.
 
     The order alternates (AB BA AB …). Each launch is a fresh one. The answer is the ratio of B's
     throughput to A's with its 95 % interval.
@@ -115,16 +129,16 @@ def ab(
 
 def _request(
     a: str, b: str, suite: str | None, selection: Selection, limits: Mapping[str, Any]
-) -> AbRequest:
+) -> CompareRequest:
     """Return what is asked for, in words that mean the same in any folder.
 
     Raises:
         UserError: a build is none, or no suite holds the cases.
     """
-    from nightbench.experiments.ab import AbRequest
+    from nightbench.experiments.compare import CompareRequest
 
     cases, cluster = selection.case or [], selection.cluster
-    return AbRequest(
+    return CompareRequest(
         a=experiment_common.pinned(a),
         b=experiment_common.pinned(b),
         suite=experiment_common.absolute(suite or experiment_common.suite_of(cases)),
@@ -138,20 +152,16 @@ def _request(
     )
 
 
-def _begin(request: AbRequest, *, json: bool) -> Document:
-    from nightbench.experiments.ab import plan_ab
+def _begin(request: CompareRequest, *, json: bool) -> Document:
+    from nightbench.experiments.compare import plan_compare
     from nightbench.experiments.comparison import ComparisonContext
-    from nightbench.experiments.engine import unfit_nodes
 
-    name = new_run_id("ab", datetime.now(UTC))
+    name = new_run_id("compare", datetime.now(UTC))
     chosen = chosen_of(request)
-    # Before nodes are examined: a case that the cluster cannot run is reported at once.
-    plan = plan_ab(request, name, ComparisonContext(chosen.suite, chosen.cluster, chosen.catalog))
-    context = experiment_common.context_of(chosen, outside_hours=request.outside_hours)
-    left_out = asyncio.run(unfit_nodes(context, plan.cases[0].case.framework))
-    for why in left_out.values():
-        warn(sentences(why))
-    return _measure(name, request, context, left_out, json=json)
+    # Before a node is reached: a case that the cluster cannot run is reported at once.
+    where = ComparisonContext(chosen.suite, chosen.cluster, chosen.catalog)
+    plan_compare(request, name, where)
+    return _measure(name, request, chosen, getpass.getuser(), json=json)
 
 
 def _resume(name: str, *, json: bool) -> Document:
@@ -160,40 +170,36 @@ def _resume(name: str, *, json: bool) -> Document:
     Raises:
         UserError: there is none, another process measures it, or what it measures has changed.
     """
-    from nightbench.experiments.ab import AbRequest
+    from nightbench.core.model.experiments import ExperimentKind
+    from nightbench.experiments.compare import CompareRequest
     from nightbench.experiments.comparison import saved_result
-    from nightbench.experiments.experiment_spool import COMPARISON, resumable_request
+    from nightbench.experiments.experiment_spool import resumable_request
 
     folder = common.spool().comparison(name)
-    document = resumable_request(folder, COMPARISON)
-    request = AbRequest.of(name, document["request"])
+    document = resumable_request(folder, ExperimentKind.COMPARE)
+    request = CompareRequest.of(document["request"])
     result = saved_result(folder)
     if result is not None and result["complete"]:
         return result
-    context = experiment_common.context_of(chosen_of(request), outside_hours=request.outside_hours)
-    return _measure(name, request, context, nodes_out_from_json(document["left_out"]), json=json)
+    return _measure(name, request, chosen_of(request), document["requested_by"], json=json)
 
 
 def _measure(
-    name: str,
-    request: AbRequest,
-    context: ExperimentContext,
-    left_out: NodesOut,
-    *,
-    json: bool,
+    name: str, request: CompareRequest, chosen: Chosen, by: str, *, json: bool
 ) -> Document:
-    from nightbench.experiments.ab import plan_ab
-    from nightbench.experiments.engine import run_comparison
-    from nightbench.experiments.reporting import ComparisonReporter
+    from nightbench.core.model.experiments import Experiment, ExperimentKind
 
-    plan = plan_ab(request, name, context, left_out)
-    reporter = ComparisonReporter(experiment_common.sayer(json))
-    asked, user = dataclasses.asdict(request), getpass.getuser()
-    work = run_comparison(plan, common.spool(), asked, user, context, reporter)
-    return experiment_common.measure(work, reporter.refresh, name, f"nightbench ab --resume {name}")
+    context = experiment_common.context_of(chosen, outside_hours=request.outside_hours)
+    where = (chosen.suite.name, chosen.cluster.name)
+    asked = dataclasses.asdict(request)
+    experiment = Experiment(name, ExperimentKind.COMPARE, asked, *where, by)
+    resume = f"nightbench compare --resume {name}"
+    ended: Ended = experiment_common.at_terminal(experiment, context, resume, json=json)
+    assert ended.result is not None
+    return ended.result
 
 
-def chosen_of(request: AbRequest) -> Chosen:
+def chosen_of(request: CompareRequest) -> Chosen:
     """Return the suite with its cases of the builds' line, its cluster and the catalog."""
     return Selection(
         request.suite,
@@ -279,7 +285,7 @@ def _lines(document: Document) -> list[str]:
 def summary(document: Document) -> tuple[str, str]:
     """Return title and plain text of a message."""
     title = (
-        f"Nightbench ab on {document['cluster']}: {document['b']['build_id']} is "
+        f"Nightbench compare on {document['cluster']}: {document['b']['build_id']} is "
         f"{document['verdict']} beside {document['a']['build_id']}"
     )
     rows = []

@@ -1,4 +1,4 @@
-"""`nightbench ab`: what is wrong on its command line, without a node."""
+"""`nightbench compare`: what is wrong on its command line, without a node."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def place(tmp_path: Path) -> Path:
         ([BUILD, BUILD, "--suite", "trial", "--case", "other"], 'case: found "other"'),
         ([BUILD, BUILD, "--suite", "trial", "--min-effect", "much"], "min-effect: found"),
         ([BUILD, BUILD, "--suite", "trial", "--rounds", "2"], "--rounds"),
-        (["--resume", "ab-none"], 'comparison: found "ab-none", which is not in the spool'),
+        (["--resume", "ab-none"], 'compare: found "ab-none", which is not in the spool'),
         (["--resume", "ab-none", "--suite", "trial"], "it knows its own"),
     ],
 )
 def test_bad_usage_is_two_since_one_means_slower(place: Path, words: list[str], said: str) -> None:
-    done = nightbench(place, "ab", *words)
+    done = nightbench(place, "compare", *words)
     assert done.returncode == 2, done.stdout + done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -53,9 +53,9 @@ def test_a_fault_of_ours_is_no_slower_build(place: Path) -> None:
     # A file where the spool's folder should be made: no error that the command knows.
     (place / "home/spool/comparisons").mkdir(parents=True)
     (place / "home/spool/comparisons/ab-broken").mkdir()
-    broken = '{"schema": "nightbench.comparison/1", "request": {"x": 1}, "left_out": {}}'
+    broken = '{"schema": "nightbench.compare/1", "request": {"x": 1}, "left_out": {}}'
     (place / "home/spool/comparisons/ab-broken/run.json").write_text(broken)
-    done = nightbench(place, "ab", "--resume", "ab-broken")
+    done = nightbench(place, "compare", "--resume", "ab-broken")
     assert done.returncode == 2
     assert "TypeError" in done.stderr
 
@@ -73,6 +73,27 @@ def test_what_is_kept_can_be_said_from_any_folder(
 
 
 def test_help_tells_the_exit_codes(place: Path) -> None:
-    said = " ".join(nightbench(place, "ab", "--help").stdout.split())
+    said = " ".join(nightbench(place, "compare", "builds", "--help").stdout.split())
     for words in ("BUILD_A", "--min-effect", "--resume", "slower by more than", "inconclusive"):
         assert words in said
+
+
+@pytest.mark.parametrize(
+    ("words", "now"),
+    [
+        (["ab", BUILD, BUILD], "compare"),
+        (["bisect", "17"], "compare bisect"),
+        (["profile", "ab-1"], "compare profile"),
+        (["alert", "confirm", "12"], "compare confirm"),
+    ],
+)
+def test_a_former_name_says_the_one_of_today(place: Path, words: list[str], now: str) -> None:
+    done = nightbench(place, *words)
+    assert (done.returncode, done.stderr) == (2, f"error: this command is `nightbench {now}` now\n")
+
+
+def test_the_first_word_may_be_a_build_or_a_subcommand(place: Path) -> None:
+    said = nightbench(place, "compare", "--help").stdout
+    assert all(f" {word} " in said for word in ("builds", "bisect", "profile", "confirm"))
+    assert nightbench(place, "compare", "bisect").returncode == 2
+    assert "expected an alert, or a good version" in nightbench(place, "compare", "bisect").stderr

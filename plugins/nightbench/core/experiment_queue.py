@@ -1,4 +1,4 @@
-"""The order of requested comparisons on a cluster, and when each is expected to begin. Pure."""
+"""The order of experiments on a cluster, and when each is expected to begin. Pure."""
 
 from __future__ import annotations
 
@@ -9,40 +9,45 @@ from typing import Any
 
 from nightbench.core.budget import duration
 from nightbench.core.model import ComparePolicy
+from nightbench.core.model.experiments import NIGHT, ExperimentKind
 
 GUESS_S = 1800.0
-"""Of a comparison without an estimate: enough to spread a queue, and nothing else."""
+"""Of an experiment without an estimate: enough to spread a queue, and nothing else."""
 
 
 def left_s(row: Mapping[str, Any]) -> float:
-    """Return the seconds that a requested comparison is expected to take still."""
+    """Return the seconds that an experiment is still expected to take."""
     return max(0.0, float((row["estimate_s"] or 0.0) - row["spent_s"]))
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """A comparison that waits."""
+    """An experiment that waits."""
 
-    request_id: int
+    experiment_id: int
     person: str
     priority: int
     queued_at: datetime
     estimate_s: float | None = None
-    """What it takes still."""
+    """What it still takes."""
+    follows: bool = False
+    """It is the profile of a comparison that has ended."""
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Waiting:
-        """From a row of `marts.fct_compare_request`."""
+        """From a row of `marts.fct_experiment`."""
         takes_s = None if row["estimate_s"] is None else left_s(row)
         person = row["requested_by"]
-        return cls(row["request_id"], person, row["priority"], row["queued_at"], takes_s)
+        follows = row["kind"] == ExperimentKind.PROFILE
+        number, queued_at = row["experiment_id"], row["queued_at"]
+        return cls(number, person, row["priority"], queued_at, takes_s, follows)
 
 
 @dataclass(frozen=True)
 class Planned:
-    """Where a comparison stands in the queue of its cluster."""
+    """Where an experiment stands in the queue of its cluster."""
 
-    request_id: int
+    experiment_id: int
     place: int | None
     """From 1; None where a budget is used up."""
     starts_in_s: float | None
@@ -60,11 +65,11 @@ class Shares:
     """Person -> seconds."""
 
     def refusal(self, person: str) -> str:
-        """Return which budget a person's next comparison would exceed; empty where none."""
+        """Return which budget a person's next experiment would exceed; empty where none."""
         mine, all_s = self.spent.get(person, 0.0), sum(self.spent.values())
         if mine >= self.policy.person_s:
             return (
-                f"whoever asked has measured {duration(mine)} in the last 24 hours, of "
+                f"the requester has measured {duration(mine)} in the last 24 hours, of "
                 f"{duration(self.policy.person_s)} (compare.person of the cluster)"
             )
         if all_s >= self.policy.day_s:
@@ -83,26 +88,31 @@ def ordered(waiting: Sequence[Waiting], shares: Shares, busy_s: float = 0.0) -> 
     """Return all that wait on one cluster in the order in which they are measured.
 
     The higher priority goes first; of one priority the person who has measured least in the last 24
-    hours, with what stands before in the queue; of one person the oldest. What exceeds a budget
-    comes last and waits. `busy_s` is what the running one still takes.
+    hours, with what stands before in the queue; of one person the oldest. A profile follows its
+    comparison at once. What exceeds a budget comes last and waits; no budget limits what a night
+    requests. `busy_s` is what the running one still takes.
     """
     left, planned, at_s = list(waiting), list[Planned](), busy_s
-    while able := [each for each in left if not shares.refusal(each.person)]:
+    while able := [
+        each for each in left if each.priority == NIGHT or not shares.refusal(each.person)
+    ]:
         first = min(
             able,
             key=lambda each: (
                 -each.priority,
+                not each.follows,
                 shares.spent.get(each.person, 0.0),
                 each.queued_at,
-                each.request_id,
+                each.experiment_id,
             ),
         )
-        planned.append(Planned(first.request_id, len(planned) + 1, at_s))
+        planned.append(Planned(first.experiment_id, len(planned) + 1, at_s))
         takes_s = GUESS_S if first.estimate_s is None else first.estimate_s
         at_s += takes_s
-        shares = shares.after(first.person, takes_s)
+        if first.priority < NIGHT:
+            shares = shares.after(first.person, takes_s)
         left.remove(first)
-    rest = sorted(left, key=lambda each: (-each.priority, each.queued_at, each.request_id))
+    rest = sorted(left, key=lambda each: (-each.priority, each.queued_at, each.experiment_id))
     return planned + [
-        Planned(each.request_id, None, None, shares.refusal(each.person)) for each in rest
+        Planned(each.experiment_id, None, None, shares.refusal(each.person)) for each in rest
     ]

@@ -1,4 +1,4 @@
-"""Bisects in a real PostgreSQL: stored as they go, found by their alert, shown on it."""
+"""Bisects in a real PostgreSQL: recorded as they go, found by their alert, shown on it."""
 
 from __future__ import annotations
 
@@ -14,28 +14,47 @@ from typer.testing import CliRunner
 
 from nightbench.cli import common
 from nightbench.cli.main import app
-from nightbench.core.errors import UserError, WarehouseRefused
+from nightbench.core.documents import to_document
+from nightbench.core.errors import UserError
 from nightbench.core.model import Verdict, VerdictKind
+from nightbench.core.model.experiments import Experiment, ExperimentKind
 from nightbench.experiments.bisect_request import (
-    BisectGoal,
     BisectRequest,
     bisect_document,
-    complete_goal,
-    load_bisect,
+    complete_request,
     save_step,
     store_bisect,
 )
-from nightbench.experiments.reporting import BisectReporter
-from nightbench.spool import RunSpool, Spool
+from nightbench.experiments.record import Ended, ExperimentRecord
+from nightbench.spool import Spool
 from nightbench.warehouse import Warehouse, connect
 from nightbench.warehouse.connection import Connection
-from nightbench.warehouse.experiments import BisectRepository
 
 VERSIONS = ("1.0", "1.1", "1.2", "1.3")
 
 
 def request(case_id: str, alert_id: int | None = None) -> BisectRequest:
-    return BisectRequest(case_id, "demo", "local", "fake", VERSIONS, 3600.0, 20, alert_id=alert_id)
+    return BisectRequest(
+        case_id, "demo", "local", "1.0", "1.3", VERSIONS, "fake", alert_id=alert_id
+    )
+
+
+def begun(asked: BisectRequest, database: Database, said: list[str]) -> ExperimentRecord:
+    """The record of a bisect at a terminal."""
+    document, alert_id = to_document(asked), asked.alert_id
+    experiment = Experiment(
+        "bisect-1",
+        ExperimentKind.BISECT,
+        document,
+        "demo",
+        "local",
+        "ada",
+        alert_id,
+        budget_s=3600.0,
+    )
+    record = ExperimentRecord(experiment, lambda: connect(database.loader), said.append)
+    record.begin()
+    return record
 
 
 def step(number: int, kind: str, version: str, result: str | None, **more: Any) -> dict[str, Any]:
@@ -62,12 +81,7 @@ def step(number: int, kind: str, version: str, result: str | None, **more: Any) 
     }
 
 
-def store(repository: BisectRepository, folder: RunSpool) -> None:
-    document = bisect_document(folder)
-    repository.store(document, document["steps"])
-
-
-def test_a_bisect_is_stored_after_each_test_and_shown_on_its_alert(
+def test_a_bisect_is_recorded_after_each_test_and_shown_on_its_alert(
     connection: Connection,
     warehouse: Database,
     spool: Spool,
@@ -75,33 +89,33 @@ def test_a_bisect_is_stored_after_each_test_and_shown_on_its_alert(
     rows: Rows,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    repository = Warehouse(connection).bisects
+    repository = Warehouse(connection).experiments
     case_id = rows("select case_id from raw.alert")[0]["case_id"]
-    folder = store_bisect(spool, "bisect-1", request(case_id, alert_id), "ada", "demo", "local")
-    store(repository, folder)
-    (found,) = repository.find(alert_id=alert_id)
-    assert (found["state"], found["outcome"], found["steps"]) == ("running", None, 0)
-    assert found["versions"] == list(VERSIONS)
+    asked, folder = request(case_id, alert_id), spool.comparison("bisect-1")
+    store_bisect(folder, asked, "ada", "demo", "local")
+    record = begun(asked, warehouse, [])
+    assert record.note(bisect_document(folder)) is None
+    (found,) = repository.find(alert_ids=[alert_id])
+    assert (found["state"], found["verdict"]) == ("running", None)
+    assert found["result"]["versions"] == list(VERSIONS)
 
     figures = {"ratio": 0.9, "low": 0.89, "high": 0.91, "rounds": 5}
     save_step(folder, step(1, "check", "1.3", "bad", **figures))
-    save_step(folder, step(2, "search", "1.1", "good", why="a \x00 in it"))
+    save_step(folder, step(2, "search", "1.1", "good", why="a\x00in it"))
     save_step(folder, step(3, "search", "1.2", None))
-    for _ in range(2):  # stored twice, it is there once
-        store(repository, folder)
-    told = repository.read("bisect_steps", bisect_id="bisect-1")
+    for _ in range(2):  # recorded twice, it is there once
+        record.note(bisect_document(folder))
+    told = rows("select * from marts.fct_experiment_step order by number")
     assert [each["status"] for each in told] == ["ended", "ended", "running"]
-    assert told[1]["why"] == "a \\x00 in it"
-    assert repository.find("bisect-1")[0]["spent_s"] == 90.0
+    assert [each["ratio"] for each in told] == [0.9, None, None]
+    assert repository.find(alert_ids=[alert_id])[0]["result"]["spent_s"] == 90.0
 
     save_step(folder, step(3, "search", "1.2", "bad"))
     save_step(folder, step(4, "verify", "1.2", "bad", against="1.1"))
-    known = folder.run() or {}
-    folder.save_run({**known, "state": "ended", "ended_at": datetime.now(UTC).isoformat()})
-    store(repository, folder)
-    (found,) = repository.find(alert_id=alert_id)
-    assert (found["outcome"], found["last_good"], found["first_bad"]) == ("found", "1.1", "1.2")
-    assert found["ratio"] == 0.9
+    record.leave(Ended("done", "", bisect_document(folder, "done")))
+    (found,) = repository.find(alert_ids=[alert_id])
+    assert (found["state"], found["verdict"]) == ("done", "found")
+    assert found["result"]["first_bad"] == "1.2"
 
     monkeypatch.setattr(common, "has_warehouse", lambda: True)
     monkeypatch.setattr(common, "warehouse_dsn", lambda role: warehouse.reader)
@@ -112,18 +126,7 @@ def test_a_bisect_is_stored_after_each_test_and_shown_on_its_alert(
     )
     (told,) = document["bisects"]
     assert told["first_bad"] == "1.2"
-    assert [test["version"] for test in told["tests"]] == ["1.3", "1.1", "1.2", "1.2"]
-
-
-def test_a_step_that_ended_has_a_result(connection: Connection, spool: Spool) -> None:
-    repository = Warehouse(connection).bisects
-    folder = store_bisect(spool, "bisect-1", request("some-case"), "ada", "demo", "local")
-    save_step(folder, step(1, "check", "1.3", "bad"))
-    document = bisect_document(folder)
-    document["steps"][0]["result"] = None
-    with pytest.raises(WarehouseRefused):
-        repository.store(document, document["steps"])
-    assert repository.find() == []
+    assert [test["version"] for test in told["steps"]] == ["1.3", "1.1", "1.2", "1.2"]
 
 
 def test_the_versions_of_an_alert_are_those_on_both_sides_of_the_last_change(
@@ -140,7 +143,7 @@ def test_the_versions_of_an_alert_are_those_on_both_sides_of_the_last_change(
     kind = VerdictKind.REGRESSED
     loader.alerts.open(Verdict(case.case_id, "local", run.run_id, kind, "slower", 9.0, 10.0, -0.1))
     alert_id = int(reader.alerts.find()[0]["alert_id"])
-    found = complete_goal(BisectGoal(alert_id), lambda: connect(warehouse.reader))
+    found = complete_request(BisectRequest(alert_id=alert_id), lambda: connect(warehouse.reader))
     assert (found.good, found.bad) == ("1.1", "1.2")
     assert (found.case_id, found.cluster) == (case.case_id, "local")
 
@@ -148,23 +151,38 @@ def test_the_versions_of_an_alert_are_those_on_both_sides_of_the_last_change(
 def test_an_alert_without_a_change_of_version_needs_two_that_are_named(
     warehouse: Database, alert_id: int, given: Given
 ) -> None:
-    def complete(goal: BisectGoal) -> BisectGoal:
-        return complete_goal(goal, lambda: connect(warehouse.reader))
+    def complete(alert_id: int, good: str = "", bad: str = "") -> BisectRequest:
+        asked = BisectRequest(alert_id=alert_id, good=good, bad=bad)
+        return complete_request(asked, lambda: connect(warehouse.reader))
 
     with pytest.raises(UserError, match="so no version can be to blame"):
-        complete(BisectGoal(alert_id))
+        complete(alert_id)
     with pytest.raises(UserError, match="There is no alert 999"):
-        complete(BisectGoal(999))
+        complete(999)
     # Two versions that are named need no change: the runtime below them may be to blame.
     with pytest.raises(UserError, match="name both versions"):
-        complete(BisectGoal(alert_id, bad="1.2"))
-    found = complete(BisectGoal(alert_id, "1.0", "1.2"))
+        complete(alert_id, bad="1.2")
+    found = complete(alert_id, "1.0", "1.2")
     assert (found.good, found.bad, found.suite) == ("1.0", "1.2", given.run().suite)
 
 
-def test_a_warehouse_without_our_tables_ends_no_bisect(empty: Database, spool: Spool) -> None:
-    told: list[str] = []
-    reporter = BisectReporter(told.append)
-    folder = store_bisect(spool, "bisect-1", request("some-case"), "ada", "demo", "local")
-    load_bisect(lambda: connect(empty.loader), folder, reporter.not_loaded)
-    assert "waits in the spool: Cannot store bisect bisect-1" in told[0]
+def test_a_warehouse_without_our_tables_ends_no_bisect(empty: Database) -> None:
+    said: list[str] = []
+    record = begun(request("some-case"), empty, said)
+    record.note({"steps": []})
+    record.leave(Ended("done", "", {"steps": []}))
+    assert len(said) == 3
+    assert "waits in the spool: Cannot store bisect-1" in said[0]
+
+
+def test_a_terminals_experiment_is_recorded_once_the_warehouse_is_back(
+    warehouse: Database, empty: Database, loader: Warehouse
+) -> None:
+    record = begun(request("some-case"), empty, [])
+    record.connect = lambda: connect(warehouse.loader)
+    assert record.note() is None
+    (row,) = loader.experiments.find()
+    assert (row["state"], row["dag_run_id"]) == ("running", None)
+    record.leave(Ended("cancelled", "interrupted at its terminal"))
+    assert loader.experiments.find()[0]["state"] == "cancelled"
+    assert loader.experiments.spent() == {}, "only the queue's time counts"

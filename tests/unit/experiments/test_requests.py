@@ -20,9 +20,15 @@ from nightbench.config.run_request import RunRequest
 from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.expected_nights import NightSchedule
 from nightbench.core.model import Catalog, Cluster, ComparePolicy, GitRepository, Suite
-from nightbench.experiments import compare_requests
-from nightbench.experiments.compare_measuring import outcome
-from nightbench.experiments.compare_requests import CompareGoal, checked_goal, gap
+from nightbench.core.model.experiments import Experiment, ExperimentKind
+from nightbench.experiments import experiment_queue, requests
+from nightbench.experiments.bisect_request import BisectRequest
+from nightbench.experiments.compare import CompareRequest
+from nightbench.experiments.experiment_queue import gap
+from nightbench.experiments.experiment_spool import request_cancel
+from nightbench.experiments.profiles import not_profiled
+from nightbench.experiments.record import ExperimentRecord
+from nightbench.experiments.requests import checked_bisect, checked_compare
 from nightbench.night.scheduled_suites import ScheduledSuite
 from nightbench.spool import Spool
 
@@ -50,7 +56,7 @@ CONTENT = b"a wheel"
 )
 def test_a_field_that_is_wrong_is_named(changed: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match="^" + words.replace("(", r"\(")):
-        CompareGoal.from_params({**ASKED, **changed})
+        CompareRequest.from_params({**ASKED, **changed})
 
 
 def away() -> Any:
@@ -61,9 +67,7 @@ def away() -> Any:
 def read_once() -> Iterator[None]:
     """The catalog, which no test changes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            compare_requests, "load_catalog", functools.cache(compare_requests.load_catalog)
-        )
+        patch.setattr(requests, "load_catalog", functools.cache(requests.load_catalog))
         yield
 
 
@@ -71,23 +75,24 @@ DEMO = {"a": "pytorch=2.12.0", "b": "pytorch=2.13.0", "suite": "demo", "rounds":
 
 
 def test_a_request_knows_its_cases_and_what_they_take(tmp_path: Path) -> None:
-    row = checked_goal(CompareGoal.from_params(DEMO), away, Spool(tmp_path))
-    assert row["cases"]
-    assert all("-pytorch-" in case_id for case_id in row["cases"])
-    assert (row["cluster"], row["priority"], row["is_fork"]) == ("local", 0, False)
+    row = checked_compare(CompareRequest.from_params(DEMO), away, Spool(tmp_path))
+    asked = row["request"]
+    assert asked["cases"]
+    assert all("-pytorch-" in case_id for case_id in asked["cases"])
+    assert (row["cluster"], row["priority"], row["state"]) == ("local", 0, "queued")
     assert row["estimate_s"] > 0
-    assert row["profile"] is None
-    profiled = checked_goal(CompareGoal(**DEMO, profile=True), away, Spool(tmp_path))
-    assert profiled["profile"] == "with"
-    assert profiled["estimate_s"] == pytest.approx(row["estimate_s"] * 4 / 3)
+    assert row["profile"] is False
+    assert (
+        checked_compare(CompareRequest(**DEMO, fork=True), away, Spool(tmp_path))["state"] == "held"
+    )
 
 
 def test_an_image_beside_an_image_on_a_cluster_that_runs_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = (f"reg/torch@sha256:{digit * 64}" for digit in "12")
-    goal = CompareGoal(**{**DEMO, "a": f"pytorch=image:{one}", "b": f"pytorch=image:{two}"})
-    asked = compare_requests.resolve_request
+    goal = CompareRequest(**{**DEMO, "a": f"pytorch=image:{one}", "b": f"pytorch=image:{two}"})
+    asked = requests.resolve_request
 
     def known(images: dict[str, str]) -> None:
         def resolved(request: RunRequest, catalog: Catalog) -> tuple[Suite, Cluster, Catalog]:
@@ -96,13 +101,13 @@ def test_an_image_beside_an_image_on_a_cluster_that_runs_them(
             may = ComparePolicy(images=("reg/",))
             return suite, replace(cluster, environments=where, compare=may), known
 
-        monkeypatch.setattr(compare_requests, "resolve_request", resolved)
+        monkeypatch.setattr(requests, "resolve_request", resolved)
 
     known({"pytorch": one})
-    assert checked_goal(goal, away, Spool(tmp_path))["b"] == f"pytorch=image:{two}"
+    assert checked_compare(goal, away, Spool(tmp_path))["request"]["b"] == goal.b
     known({})
     with pytest.raises(UserError, match="cluster local runs nothing in images"):
-        checked_goal(goal, away, Spool(tmp_path))
+        checked_compare(goal, away, Spool(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -122,12 +127,12 @@ def test_what_cannot_be_measured_is_not_queued(
     changed: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UserError, match=words):
-        checked_goal(CompareGoal.from_params({**DEMO, **changed}), away, Spool(tmp_path))
+        checked_compare(CompareRequest.from_params({**DEMO, **changed}), away, Spool(tmp_path))
 
 
 def test_time_that_is_enough_for_some_rounds_is_taken_as_it_is(tmp_path: Path) -> None:
-    goal = CompareGoal.from_params({**DEMO, "rounds": 1000, "budget_s": 600})
-    assert checked_goal(goal, away, Spool(tmp_path))["estimate_s"] == 600
+    goal = CompareRequest.from_params({**DEMO, "rounds": 1000, "budget_s": 600})
+    assert checked_compare(goal, away, Spool(tmp_path))["estimate_s"] == 600
 
 
 # --- commits ----------------------------------------------------------------------------------
@@ -157,20 +162,20 @@ def test_only_whole_commits_of_repositories_of_the_cluster_are_built(b: str, wor
 def test_a_commit_alone_is_compared_with_its_merge_base(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    goal = CompareGoal.from_params({**DEMO, "a": None, "b": COMMIT})
+    goal = CompareRequest.from_params({**DEMO, "a": None, "b": COMMIT})
     assert goal.a == "pytorch=commit:torch@merge-base"
     policy = ComparePolicy(repositories=REPOSITORIES)
-    resolve = compare_requests.resolve_request
+    resolve = requests.resolve_request
 
     def allowing(*given: Any) -> Any:
         suite, cluster, known = resolve(*given)
         return suite, replace(cluster, compare=policy), known
 
-    monkeypatch.setattr(compare_requests, "resolve_request", allowing)
-    assert checked_goal(goal, away, Spool(tmp_path))["a"] == goal.a
+    monkeypatch.setattr(requests, "resolve_request", allowing)
+    assert checked_compare(goal, away, Spool(tmp_path))["request"]["a"] == goal.a
     for a, b in ((goal.a, goal.a), (goal.a, "pytorch=2.13.0"), (COMMIT, goal.a)):
         with pytest.raises(UserError, match="merge-base as A alone"):
-            checked_goal(replace(goal, a=a, b=b), away, Spool(tmp_path))
+            checked_compare(replace(goal, a=a, b=b), away, Spool(tmp_path))
 
 
 # --- wheels by address ------------------------------------------------------------------------
@@ -276,7 +281,7 @@ def test_any_other_address_is_refused(
 
 @pytest.fixture
 def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spool:
-    monkeypatch.setattr(compare_requests, "cluster_of", lambda name: Cluster(name, ()))
+    monkeypatch.setattr(experiment_queue, "cluster_of", lambda name: Cluster(name, ()))
     return Spool(tmp_path)
 
 
@@ -312,35 +317,60 @@ def test_a_night_that_goes_on_goes_first(
 
 def test_the_hours_of_the_cluster_hold(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
     where = Cluster("local", (), window="20:00-06:00 UTC")
-    monkeypatch.setattr(compare_requests, "cluster_of", lambda _: where)
+    monkeypatch.setattr(experiment_queue, "cluster_of", lambda _: where)
     assert "may be measured on at 20:00-06:00 UTC only" in gap("local", [], spool, NOW).why_not
     late = NOW.replace(hour=23)
     assert gap("local", [], spool, late).until == datetime(2026, 11, 3, 6, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("complete", "budget_s", "expected"),
-    [(True, None, "done"), (False, None, "queued"), (False, 100.0, "done"), (False, 500, "queued")],
+    ("stopped", "budget_s", "expected"),
+    [
+        (None, None, ("done", "")),
+        ("no time", None, ("queued", "no time")),
+        ("no time", 40.0, ("done", "its budget of 40 s is used up")),
+        ("no time", 500.0, ("queued", "no time")),
+    ],
 )
 def test_what_a_gap_was_too_short_for_goes_back_into_the_queue(
-    spool: Spool, complete: bool, budget_s: float | None, expected: str
+    spool: Spool, stopped: str | None, budget_s: float | None, expected: tuple[str, str]
 ) -> None:
-    row = {"comparison_id": "compare-1", "budget_s": budget_s, "spent_s": 40.0, "profile": None}
-    document = {"complete": complete, "cases": [{"stopped": None if complete else "no time"}]}
-    assert outcome(row, document, spool, 60.0)[0] == expected
+    folder, asked = spool.comparison("compare-1"), ("demo", "local", "ada")
+    more = {"budget_s": budget_s, "spent_s": 40.0, "dag_run_id": "run-1"}
+    experiment = Experiment("compare-1", ExperimentKind.COMPARE, {}, *asked, **more)
+    record = ExperimentRecord(experiment, away, print)
+    assert record.finished(folder, stopped) == expected
+    # At a terminal no DAG run goes on with it.
+    alone = ExperimentRecord(replace(experiment, dag_run_id=None), away, print)
+    assert alone.finished(folder, stopped)[0] == expected[0].replace("queued", "cancelled")
+    request_cancel(folder, "cancelled by the user")
+    assert record.finished(folder, stopped)[0] == "cancelled"
 
 
-def test_what_a_profile_lacks_stands_behind_why_the_comparison_ended(spool: Spool) -> None:
-    row = {"comparison_id": "compare-1", "budget_s": 100.0, "spent_s": 99.0, "profile": "after"}
+def test_what_a_profile_lacks_has_a_line_for_everybody() -> None:
     whole = {"case_id": "one", "why": None}
     lost = {"case_id": "two", "why": "B has no profile: n1: /home/ada", "kind": "B: process exited"}
-
-    def said(complete: bool, *cases: dict[str, str | None]) -> tuple[str, str]:
-        document = {"complete": complete, "profile": {"cases": cases}}
-        return outcome(row, document, spool, 60.0)
-
-    assert said(True, whole) == ("done", "")
-    assert said(False, whole) == ("done", "its budget of 100 s is used up")
-    first, _, more = said(False, whole, lost)[1].partition("\n")
-    assert first == "its budget of 100 s is used up; no profile of two: B: process exited"
+    assert not_profiled({"cases": [whole]}) == ""
+    first, _, more = not_profiled({"cases": [whole, lost]}).partition("\n")
+    assert first == "no profile of two: B: process exited"
     assert more == "two: B has no profile: n1: /home/ada"
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"good": ""}, "good: found nothing; expected an alert, or a good version"),
+        ({"suite": ""}, "suite: found nothing"),
+        ({"case_id": "nosuch"}, "case"),
+        ({"budget_s": 9 * 3600.0}, "compare.person of cluster local"),
+    ],
+)
+def test_a_bisect_that_cannot_be_measured_is_not_queued(
+    changed: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    demo = checked_compare(CompareRequest(**DEMO), away, Spool(tmp_path))
+    asked = BisectRequest(demo["request"]["cases"][0], "demo", good="2.12.0", bad="2.13.0")
+    row = checked_bisect(asked, away)
+    assert (row["kind"], row["cluster"], row["estimate_s"]) == ("bisect", "local", 4 * 3600.0)
+    with pytest.raises(UserError, match=words):
+        checked_bisect(replace(asked, **changed), away)
