@@ -15,7 +15,7 @@ select
     a.last_run_id,
     a.resolved_run_id,
     a.closed_at,
-    a.told_at as notified_at,
+    told.at as notified_at,
     a.dismissed_as,
     a.snoozed_until,
     a.owner,
@@ -30,7 +30,6 @@ select
     (c.result ->> 'low')::double precision as confirmation_low,
     (c.result ->> 'high')::double precision as confirmation_high,
     (c.result ->> 'rounds')::integer as confirmation_rounds,
-    c.run_id as confirmation_run_id,
     e.kind as cause,
     e.suspect as cause_suspect,
     e.sentence as cause_sentence,
@@ -72,6 +71,12 @@ left join lateral (
     limit 1
 ) as latest on true
 inner join raw.run as news_run on a.news_run_id = news_run.run_id
+left join raw.delivery as told
+    on
+        told.kind = 'alert'
+        and a.alert_id::text = told.subject
+        and a.news_run_id = told.news
+        and told.channel = ''
 left join lateral (
     select n.*
     from raw.verdict as n
@@ -79,7 +84,7 @@ left join lateral (
         n.run_key = news_run.run_key
         and n.run_at = news_run.started_at
         and n.series_key = s.series_key
-        and a.told_at is not null
+        and told.at is not null
     order by n.run_at desc
     limit 1
 ) as news on true
@@ -110,6 +115,8 @@ comment on column marts.fct_alert.last_good_run_id is 'The night before it, by t
 comment on column marts.fct_alert.change is 'value / baseline - 1 of the latest night';
 comment on column marts.fct_alert.change_low is
 'With change_high the 90 % interval of level_change';
+comment on column marts.fct_alert.notified_at is
+'When its news was sent, or found to have no channel; null: still to be sent';
 comment on column marts.fct_alert.notified_change is
 'Change that was notified; null while the alert waits for its message';
 comment on column marts.fct_alert.notified_low is

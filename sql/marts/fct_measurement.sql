@@ -136,7 +136,7 @@ comment on column marts.fct_measurement.joules_per_unit is
 'Energy of the devices for a unit of work, J: power / throughput, median of the repeats; null with '
 'its reason in energy_absent';
 comment on column marts.fct_measurement.energy_absent is
-'Why there is no energy; null where there is one, and for medians before 0.2.0';
+'Why there is no energy; null where there is one';
 comment on column marts.fct_measurement.tokens_per_s is
 'Tokens per second of all devices; null for what is no language model';
 comment on column marts.fct_measurement.model_flops_per_s is
@@ -148,7 +148,7 @@ comment on column marts.fct_measurement.tflops_per_device is
 comment on column marts.fct_measurement.mfu is
 'Model FLOPs utilisation: model_flops_per_s / peak_flops; null with its reason in mfu_absent';
 comment on column marts.fct_measurement.mfu_absent is
-'Why there is no mfu; null where there is one, and for medians before 0.2.0';
+'Why there is no mfu; null where there is one';
 comment on column marts.fct_measurement.reported is
 'What a script not of ours printed itself, such as tflops_per_device and mfu_percent by its own '
 'formula: figures by name, as printed, median of the repeats; null elsewhere. Never judged';

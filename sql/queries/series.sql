@@ -179,21 +179,13 @@ where
     and s.case_id = any(:case_ids)
 order by s.case_id;
 
--- name: mark_noise_notified*!
--- Marks as notified the series that a run made noisy or steady.
-update raw.noise_event set told_at = now()
-where run_id = :run_id and told_at is null;
-
--- name: noise_events(run_id, suite, cluster, until, unnotified, max_rows)
+-- name: noise_events(run_id, cluster, max_rows)
 -- Series that became noisy or steady, newest first. A null parameter does not constrain.
 select *
 from marts.fct_noise_event
 where
     (:run_id::text is null or run_id = :run_id)
-    and (:suite::text is null or suite = :suite)
     and (:cluster::text is null or cluster = :cluster)
-    and (:until::timestamptz is null or at <= :until)
-    and (not :unnotified or notified_at is null)
 order by at desc, case_id asc
 limit :max_rows;
 
@@ -247,16 +239,7 @@ where
 update raw.drift set over_run_id = :run_id, over_at = :at
 where case_id = :case_id and cluster = :cluster and over_at is null;
 
--- name: mark_drift_notified*!
--- Marks a drift as notified.
-update raw.drift set told_at = now()
-where
-    case_id = :case_id
-    and cluster = :cluster
-    and run_id = :run_id
-    and told_at is null;
-
--- name: drifts(suite, cluster, standing, unnotified, until)
+-- name: drifts(suite, cluster, standing)
 -- Drifts, the largest fall first. A null parameter does not constrain.
 select *
 from marts.fct_drift
@@ -264,15 +247,6 @@ where
     (:suite::text is null or suite = :suite)
     and (:cluster::text is null or cluster = :cluster)
     and (not :standing or over_at is null)
-    and (
-        not :unnotified
-        or (
-            is_news
-            and notified_at is null
-            and over_at is null
-            and at <= :until::timestamptz
-        )
-    )
 order by change asc, case_id asc, cluster asc, at asc;
 
 -- name: placements(cluster, case_ids, until)

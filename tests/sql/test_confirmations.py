@@ -328,7 +328,7 @@ def test_only_what_was_given_up_is_said_to_have_been(
 ) -> None:
     night(seconds=1.0)  # for no suspect at all: each is skipped, and none waited for
     # As where no channel took the message.
-    server.execute("update raw.alert set told_at = null", warehouse.name)
+    server.execute("delete from raw.delivery", warehouse.name)
     assert confirm.give_up_overdue(lambda: connect(warehouse.loader)) == []
 
 

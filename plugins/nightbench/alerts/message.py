@@ -326,11 +326,7 @@ def _row(item: AlertItem) -> str:
 
 def _level(verdict: Verdict) -> str:
     """Return the change of the level with its interval; the night's own may lie outside of it."""
-    interval = f"{verdict.low:+.1%} to {verdict.high:+.1%}"
-    if verdict.level_change is None:
-        # A verdict of 0.1.0, whose interval was another one.
-        return interval
-    return f"{verdict.level_change:+.1%}, {interval} (90 %)"
+    return f"{verdict.level_change:+.1%}, {verdict.low:+.1%} to {verdict.high:+.1%} (90 %)"
 
 
 def _plain(item: AlertItem, value: float) -> str:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from nightbench.alerts import AlertItem, EndedAlert, Picture, grouped, picture
-from nightbench.alerts.channels import Routed
+from nightbench.alerts.outbox import Item
 from nightbench.causes.field_changes import differences
 from nightbench.core.model import METRICS, HistoryPoint, Verdict, VerdictKind
 from nightbench.core.model.alerts import Cause, Confirmation
@@ -22,7 +22,7 @@ MOST_PICTURES = 6
 class MessageBuilder:
     """Builds the items of a message about unnotified alerts."""
 
-    def __init__(self, warehouse: Warehouse, plan: RunPlan, unnotified: Sequence[Routed]) -> None:
+    def __init__(self, warehouse: Warehouse, plan: RunPlan, unnotified: Sequence[Item]) -> None:
         self._warehouse = warehouse
         self._plan = plan
         self._unnotified = unnotified
@@ -46,23 +46,23 @@ class MessageBuilder:
             metric=row["metric"],
         )
 
-    def ended(self, each: Routed) -> EndedAlert:
+    def ended(self, each: Item) -> EndedAlert:
         """Return the item of a resolved alert."""
         case_id = each.row["case_id"]
-        verdict = self._verdict(each.row["of_run_id"], case_id)
+        verdict = self._verdict(each.news, case_id)
         sentence = verdict.sentence if verdict else ""
         if verdict and verdict.kind is VerdictKind.REGRESSED:
             # It goes on: only the alert of what many series share still tells of it.
             sentence = f"part of one alert now: {sentence}"
         return EndedAlert(case_id, sentence, each.alert_id)
 
-    def news(self, each: Routed) -> AlertItem:
+    def news(self, each: Item) -> AlertItem:
         """Return the item of a new alert."""
         if each.alert_id not in self._news:
             self._news[each.alert_id] = self._read_item(each)
         return self._news[each.alert_id]
 
-    def pictures(self, batch: Sequence[Routed]) -> list[Picture]:
+    def pictures(self, batch: Sequence[Item]) -> list[Picture]:
         """Return the plots of the falls in a message."""
         worst = [items[0] for items in grouped([self.news(each) for each in batch])]
         found: list[Picture | None] = []
@@ -76,7 +76,7 @@ class MessageBuilder:
             self._verdicts[run_id] = {v.case_id: v for v in self._warehouse.series.verdicts(run_id)}
         return self._verdicts[run_id].get(case_id)
 
-    def _read_item(self, each: Routed) -> AlertItem:
+    def _read_item(self, each: Item) -> AlertItem:
         row, verdict = each.row, self.verdict(each.row)
         ends = (verdict.last_good_run_id, verdict.first_bad_run_id)
         bad_run_id = verdict.first_bad_run_id or verdict.run_id

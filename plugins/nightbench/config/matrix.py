@@ -10,7 +10,7 @@ from nightbench.config.schema import AS_DEVICES, AS_TRAINERS, BlockFile, SuiteFi
 from nightbench.config.source import Document, Key
 from nightbench.config.validate import fields_of, validate
 from nightbench.config.values import FIT
-from nightbench.core.model import LATER_AXES, Case, Strategy
+from nightbench.core.model import SPLIT_AXES, Case, Strategy
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ def expand(
         "framework": block.frameworks or [],
         "size": sizes,
         "batch_size_per_device": block.batch_size_per_device,
-        **{axis: getattr(block, axis) for axis in (*LATER_AXES, *_AS_WRITTEN)},
+        **{axis: getattr(block, axis) for axis in (*SPLIT_AXES, *_AS_WRITTEN)},
         "shard_stage": block.shard_stage or (3,),
         "schedule": block.schedule or ("1f1b",),
         "sequence_length": _axis(block.sequence_length),

@@ -9,7 +9,7 @@ from nightbench.config.suite_heads import SuiteHead, suite_heads
 from nightbench.core.errors import UserError
 from nightbench.core.expected_nights import NightSchedule
 from nightbench.core.hours import Clock, Hours
-from nightbench.core.model import Catalog
+from nightbench.core.model import Catalog, Route
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,8 @@ class ScheduledSuite:
     """None where its file is unreadable: then the last known one holds."""
     channels: tuple[str, ...] | None = None
     """Channels of the suite; None where unreadable: then those of its last run."""
+    routes: tuple[Route, ...] = ()
+    """Owners and channels of its missing nights, where others than the suite's."""
     is_paused: bool = False
     """True where its DAG is paused."""
     problem: str | None = None
@@ -59,5 +61,6 @@ def _scheduled_suite(head: SuiteHead, catalog: Catalog) -> ScheduledSuite:
         suite.owner,
         NightSchedule(head.schedule, tuple(hours), suite.night.budget_s, deadline),
         suite.alerts,
+        suite.routes,
         dag_id=head.dag_id,
     )

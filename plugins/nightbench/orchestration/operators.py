@@ -166,8 +166,8 @@ class GenerationState:
     ) -> GenerationState:
         """The state of this try.
 
-        `stored` is what the try before left in the spool. Without it, as before the first try or
-        under 0.1.0, it is the newest of `generations`, ascending.
+        `stored` is what the try before left in the spool. Without it, as before the first try, it
+        is the newest of `generations`, ascending.
         """
         if stored is None:
             return cls(generations[-1] if generations else 0, max_tries)

@@ -136,31 +136,11 @@ class SeriesRepository(Repository):
         with self._transaction(f"store the noise of {event['case_id']}"):
             return self._store("noise_event", [event]) > 0
 
-    def mark_noise_notified(self, run_id: str) -> int:
-        """Mark the series that a run made noisy or steady as notified; return how many."""
-        doing = f"mark the noise of run {run_id} as notified"
-        return self._do(doing, "mark_noise_notified", run_id=run_id)
-
     def noise_events(
-        self,
-        run_id: str | None = None,
-        *,
-        suite: str | None = None,
-        cluster: str | None = None,
-        until: datetime | None = None,
-        unnotified: bool = False,
-        limit: int = 1000,
+        self, run_id: str | None = None, cluster: str | None = None, limit: int = 1000
     ) -> list[Row]:
         """When series became noisy or steady, newest first: rows of `marts.fct_noise_event`."""
-        return self.read(
-            "noise_events",
-            run_id=run_id,
-            suite=suite,
-            cluster=cluster,
-            until=until,
-            unnotified=unnotified,
-            max_rows=limit,
-        )
+        return self.read("noise_events", run_id=run_id, cluster=cluster, max_rows=limit)
 
     def noisy_before(self, cluster: str, run_id: str, at: datetime) -> list[str]:
         """Case ids that were noisy when a night began, whatever the night itself says."""
@@ -191,33 +171,14 @@ class SeriesRepository(Repository):
         row = {"case_id": case_id, "cluster": cluster, "run_id": run_id, "at": at}
         return self._do(f"end the drift of {case_id}", "end_drift", **row) > 0
 
-    def mark_drifts_notified(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Mark these rows of `drifts` as notified."""
-        keys = [{key: row[key] for key in ("case_id", "cluster", "run_id")} for row in rows]
-        with self._transaction("mark drifts as notified"):
-            self._write("mark_drift_notified", *keys)
-
     def drifts(
-        self,
-        *,
-        suite: str | None = None,
-        cluster: str | None = None,
-        standing: bool = True,
-        unnotified_until: datetime | None = None,
+        self, *, suite: str | None = None, cluster: str | None = None, standing: bool = True
     ) -> list[Row]:
         """Drifts of series, the largest fall first: rows of `marts.fct_drift`.
 
-        `standing` are those that go on; with `unnotified_until` only those of nights up to then
-        that are news and unnotified.
+        `standing` are those that go on.
         """
-        return self.read(
-            "drifts",
-            suite=suite,
-            cluster=cluster,
-            standing=standing,
-            unnotified=unnotified_until is not None,
-            until=unnotified_until,
-        )
+        return self.read("drifts", suite=suite, cluster=cluster, standing=standing)
 
 
 def point_of(row: Row, metric: MetricInfo = THROUGHPUT) -> HistoryPoint:

@@ -64,11 +64,6 @@ def test_fall_says_what_how_much_since_when_why_and_where():
     )
 
 
-def test_an_interval_of_the_first_release_has_no_percentage():
-    old = replace(FALL, verdict=replace(FALL.verdict, level_change=None))
-    assert "- change of level: -10.4% to -9.1%\n" in message(RUN, "benchmarks", [old]).body
-
-
 def test_an_untried_mode_is_said_of_one_and_of_several():
     why = "pytorch is written for ROCm, and nobody has run it there"
     untried = replace(FALL, untried=why)

@@ -8,10 +8,10 @@ a `to_json`/`from_json` are the control plane's side of that contract.
 """
 
 from nightbench.core.model.cases import (
-    LATER_AXES,
     LINE_AXES,
     MAX_BATCH,
     SEVERAL,
+    SPLIT_AXES,
     Build,
     Case,
     Protocol,

@@ -135,10 +135,9 @@ class Case:
     def defining_axes(self) -> dict[str, Any]:
         """The axes that a definition's digest covers.
 
-        Those that 0.1.0 had not are left out at their defaults, so that they cut no history.
+        Axes at their defaults are left out, so that a new axis cuts no history.
         """
-        default = {axis: _AXIS_DEFAULTS[axis] for axis in LATER_AXES}
-        return {k: v for k, v in self.axes().items() if k not in default or v != default[k]}
+        return {k: v for k, v in self.axes().items() if v != _AXIS_DEFAULTS[k]}
 
     @classmethod
     def from_axes(cls, axes: Mapping[str, Any]) -> Case:
@@ -161,8 +160,8 @@ _SPLITS: Mapping[str, tuple[str, str | None]] = {
 }
 """Axis -> what stands before its value in slugs, and what a mode is called by it; None: lines
 declare nothing of it. `test_equal_axes` and its neighbours say where else an axis has to be."""
-LATER_AXES = tuple(_SPLITS)
-"""How work is split, what of it is kept, and switches of a line: axes that 0.1.0 had not."""
+SPLIT_AXES = tuple(_SPLITS)
+"""How work is split, what of it is kept, and switches of a line."""
 
 _OPTIONAL_AXES: tuple[tuple[str, str], ...] = (
     *((axis, prefix) for axis, (prefix, _) in _SPLITS.items()),

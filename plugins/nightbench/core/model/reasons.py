@@ -116,8 +116,6 @@ class ReasonCode(StrEnum):
     QUARANTINED = "quarantined", "in quarantine since {observed}"
     NIGHT_MEASURED_ON = "night_measured_on", "the night measured on {observed}"
     PERSON = "person"
-    # Written before reasons were data.
-    PROSE = "prose"
 
 
 EXPLAINED_BY_THE_NEXT = frozenset(

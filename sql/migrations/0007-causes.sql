@@ -1,4 +1,43 @@
--- What many series of a night moved by together: a verdict of its own, and one alert in place of many.
+-- Causes of alerts, and the changes that many series of a night share.
+create table raw.alert_cause (
+    alert_id bigint not null references raw.alert (alert_id),
+    run_id text not null references raw.run (run_id),
+    kind text not null
+    check (
+        kind in (
+            'node', 'network', 'neighbour', 'thermal', 'driver', 'framework_version',
+            'benchmark_code', 'unexplained'
+        )
+    ),
+    suspect text not null default '',
+    sentence text not null check (sentence <> ''),
+    evidence jsonb not null default '[]' check (jsonb_typeof(evidence) = 'array'),
+    group_key text not null default '',
+    first_bad_run_id text,
+    last_good_run_id text,
+    night date not null,
+    at timestamptz not null default clock_timestamp(),
+    primary key (alert_id, run_id)
+);
+create index alert_cause_by_group on raw.alert_cause (group_key) where group_key <> '';
+comment on table raw.alert_cause is
+'What an alert was put down to, by evidence: one row for each run that asked';
+comment on column raw.alert_cause.suspect is
+'Who or what it was: a node, a pair of versions, changed fields; empty: nobody';
+comment on column raw.alert_cause.evidence is
+'What speaks for the cause, against it, for a rival, and what else: each {text, is_against, rival}';
+comment on column raw.alert_cause.group_key is
+'The same for alerts of one cause: cluster, kind and suspect the same, at most a night apart; '
+'empty: it stands on its own';
+comment on column raw.alert_cause.night is 'Day of the first bad night';
+comment on column raw.alert_cause.at is 'When it was found out';
+comment on column raw.alert_cause.alert_id is 'The alert';
+comment on column raw.alert_cause.run_id is 'Run whose judging asked for the cause';
+comment on column raw.alert_cause.kind is 'The cause; unexplained where none explains it';
+comment on column raw.alert_cause.sentence is 'The cause in words';
+comment on column raw.alert_cause.first_bad_run_id is 'First run at the new level';
+comment on column raw.alert_cause.last_good_run_id is 'Last run before it';
+
 create table raw.shared_movement (
     run_id text not null references raw.run (run_id),
     factor text not null check (factor in ('cluster', 'node', 'network', 'line', 'workload')),

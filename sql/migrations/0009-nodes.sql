@@ -46,7 +46,12 @@ create table raw.control (
     cluster text not null check (cluster <> ''),
     node text not null check (node <> ''),
     metric text not null
-    check (metric in ('matrix_product', 'memory_copy', 'all_reduce')),
+    check (
+        metric in (
+            'matrix_product', 'matrix_product_tf32', 'matrix_product_bf16', 'matrix_product_fp16',
+            'memory_copy', 'all_reduce', 'all_reduce_in_node', 'all_reduce_gpus'
+        )
+    ),
     device text not null check (device <> ''),
     backend text not null check (backend <> ''),
     at timestamptz not null,
@@ -69,7 +74,9 @@ comment on column raw.control.backend is
 'What computed it: figures of different backends are not comparable';
 comment on column raw.control.median is 'In `unit`; more is better';
 comment on column raw.control.cluster is 'The cluster';
-comment on column raw.control.metric is 'matrix_product, memory_copy or all_reduce';
+comment on column raw.control.metric is
+'matrix_product (float32) or matrix_product_tf32, _bf16, _fp16 (tensor cores), memory_copy, '
+'all_reduce (between nodes, TCP), all_reduce_in_node (NCCL) or all_reduce_gpus (NCCL, all nodes)';
 comment on column raw.control.at is 'When, by the controller''s clock';
 comment on column raw.control.run_id is 'The run that it was for; empty where a person looked';
 comment on column raw.control.unit is 'Unit of the figures';

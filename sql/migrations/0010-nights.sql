@@ -32,9 +32,7 @@ create table raw.night (
     was_paused boolean not null default false,
     is_silence boolean not null default false,
     missing_at timestamptz,
-    told_at timestamptz,
     ended_at timestamptz,
-    end_told_at timestamptz,
     checked_at timestamptz not null,
     primary key (suite, cluster, scheduled_at),
     check (due_at > scheduled_at and until > scheduled_at)
@@ -51,9 +49,7 @@ comment on column raw.night.was_paused is
 comment on column raw.night.is_silence is
 'Nothing came of any suite of the cluster: told as one';
 comment on column raw.night.missing_at is 'When it was found missing; null where it never was';
-comment on column raw.night.told_at is 'When a channel took the message that it is missing';
 comment on column raw.night.ended_at is 'When its results were found to have come after all';
-comment on column raw.night.end_told_at is 'When a channel took the message of that';
 comment on column raw.night.suite is 'The suite';
 comment on column raw.night.cluster is 'Cluster that it runs on';
 comment on column raw.night.scheduled_at is 'Time of the schedule';
