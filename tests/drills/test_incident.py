@@ -264,7 +264,7 @@ def assert_says_all(
     assert len(message["attachments"]) == 1
     builds = f"toy={GOOD} toy={BAD}"
     command: str = by_name["reproduce"]
-    assert command == f"nightbench ab {builds} --suite {SUITE} --case {TOY.case_id}"
+    assert command == f"nightbench compare {builds} --suite {SUITE} --case {TOY.case_id}"
     return command
 
 

@@ -116,7 +116,7 @@ def test_a_comparison_has_its_rounds_and_the_estimate_after_each(
     (dropped,) = case["dropped"]
     assert (dropped["round"], dropped["status"]) == (1, "disturbed")
     assert "31 %" in dropped["why"]
-    assert whole["again"] == f"nightbench ab fake=1.0 fake=1.1 --suite demo --case {CASE}"
+    assert whole["again"] == f"nightbench compare fake=1.0 fake=1.1 --suite demo --case {CASE}"
 
 
 def test_an_ended_comparison_has_its_result(app: TestClient, spool: Spool) -> None:

@@ -123,7 +123,8 @@ def take(
         for row in sorted(running, key=lambda each: each["dag_run_id"] != dag_run_id):
             mine = row["dag_run_id"] == dag_run_id
             if mine or (
-                dag_run_state(row["dag_run_id"]) in ENDED
+                not (nights_only and row["priority"] < NIGHT)
+                and dag_run_state(row["dag_run_id"]) in ENDED
                 and warehouse.experiments.adopt(row["name"], row["dag_run_id"], dag_run_id)
             ):
                 return taken(row)

@@ -99,7 +99,7 @@ def about(**changes: Any) -> Rows:
 
 
 @pytest.mark.parametrize(
-    ("state", "outcome"), [("ended", "confirmed"), ("ended", "not_confirmed"), ("running", None)]
+    ("state", "outcome"), [("done", "confirmed"), ("done", "not_confirmed"), ("running", None)]
 )
 def test_what_measuring_again_said_comes_with_the_alert(state: str, outcome: str | None) -> None:
     again = {

@@ -143,7 +143,7 @@ class GitRepository:
 
 @dataclass(frozen=True)
 class ComparePolicy:
-    """What people may have compared on a cluster by the DAG `nightbench_compare`."""
+    """What people may have compared on a cluster by the DAG `nightbench_experiments`."""
 
     person_s: float = 4 * 3600.0
     """Seconds in 24 hours for one person."""
