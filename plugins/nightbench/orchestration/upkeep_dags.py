@@ -137,14 +137,11 @@ def load_waiting(**context: Any) -> list[str]:
 
 @task(retries=2)
 def send_unsent_messages() -> int:
-    """Give up confirmations that did not end in time; send the messages that no night has sent."""
+    """Send the messages that no night has sent."""
     from nightbench.alerts import notify
-    from nightbench.experiments.confirm import give_up_overdue
     from nightbench.spool import open_spool
 
     with user_errors_fail_task():
-        for run_id in give_up_overdue(connect):
-            log.warning("run %s: not all of its suspects were measured again in time", run_id)
         deliveries, problems = notify.notify_leftovers(
             open_spool(), connect, notify.Notifier.of(channel_url, base_url())
         )

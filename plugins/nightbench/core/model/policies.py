@@ -76,7 +76,7 @@ class RegressionPolicy(v.StrictModel):
 
     @property
     def clear_change(self) -> float:
-        """Relative size from which a drop has grown, a drift is reported and another series changed, too."""
+        """Relative size from which a drop grew, a drift is reported and another series changed."""
         return 0.03 if self.min_change == "auto" else self.min_change
 
 
@@ -98,7 +98,7 @@ class Route(v.StrictModel):
 
 
 class Publication(v.StrictModel):
-    """The results that `nightbench publish` may show to everybody. `{}`: figures of all cases, no names."""
+    """Results that `nightbench publish` may show to everybody. `{}`: all cases without names."""
 
     frameworks: v.Many[v.FrameworkName] = ()
     """Only cases of these framework lines."""
