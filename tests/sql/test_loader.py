@@ -39,7 +39,15 @@ TABLES = [
     *("repeat_rank", "run", "series", "verdict"),
 ]
 OTHERS = [
-    *("alert_cause", "bisect", "bisect_step", "compare_request", "confirmation", "deadline_check"),
+    *(
+        "alert_cause",
+        "alert_rank",
+        "bisect",
+        "bisect_step",
+        "compare_request",
+        "confirmation",
+        "deadline_check",
+    ),
     *("delivery", "detector_grade"),
     *("drift", "lock", "message", "month", "night", "night_pair", "noise_event"),
     *("shadow_verdict", "shared_movement", "suite_watch"),
