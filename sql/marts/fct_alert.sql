@@ -35,6 +35,10 @@ select
     e.sentence as cause_sentence,
     e.evidence,
     e.group_key,
+    coalesce(k.severity, 'high') as severity,
+    coalesce(k.because, 'is new') as severity_because,
+    coalesce(k.rank, 0) as rank,
+    coalesce(k.place, 1) as place,
     v.since,
     v.last_good_run_id,
     v.first_bad_run_id,
@@ -92,12 +96,13 @@ left join lateral (
     limit 1
 ) as news on true
 left join lateral (
-    select k.*
-    from raw.alert_cause as k
-    where k.alert_id = a.alert_id
-    order by k.at desc
+    select u.*
+    from raw.alert_cause as u
+    where u.alert_id = a.alert_id
+    order by u.at desc
     limit 1
 ) as e on true
+left join raw.alert_rank as k on a.alert_id = k.alert_id
 left join lateral (
     select r.*
     from raw.experiment as r
@@ -129,5 +134,10 @@ comment on column marts.fct_alert.notified_high is
 'The other end of it: the larger rise, which is for the worse of joules and memory';
 comment on column marts.fct_alert.evidence is
 'Observations about the cause: text, is_against, and the rival cause that it concerns or null';
+comment on column marts.fct_alert.severity is
+'Severity of its group when a night was judged last; high if none was since it opened';
+comment on column marts.fct_alert.severity_because is 'Reason for the severity';
+comment on column marts.fct_alert.rank is 'Order of groups, the lowest first';
+comment on column marts.fct_alert.place is 'Order in its group, from 1: the worst first';
 comment on column marts.fct_alert.group_key is
 'The same for alerts of one cause; empty or null: it stands on its own';

@@ -38,6 +38,22 @@ comment on column raw.alert_cause.sentence is 'The cause in words';
 comment on column raw.alert_cause.first_bad_run_id is 'First run at the new level';
 comment on column raw.alert_cause.last_good_run_id is 'Last run before it';
 
+create table raw.alert_rank (
+    alert_id bigint primary key references raw.alert (alert_id),
+    severity text not null check (severity in ('high', 'medium', 'low')),
+    because text not null check (because <> ''),
+    rank double precision not null check (rank >= 0 and rank < 'infinity'),
+    place integer not null check (place >= 1)
+);
+comment on table raw.alert_rank is
+'Severity and order of live alerts, as the night that was judged last found them';
+comment on column raw.alert_rank.alert_id is 'The alert';
+comment on column raw.alert_rank.severity is 'Severity of the alerts of its cause';
+comment on column raw.alert_rank.because is 'Reason for the severity';
+comment on column raw.alert_rank.rank is
+'Order of groups, the lowest first: severity, then the sum of certain losses';
+comment on column raw.alert_rank.place is 'Order in its group, from 1: the worst first';
+
 create table raw.shared_movement (
     run_id text not null references raw.run (run_id),
     factor text not null check (factor in ('cluster', 'node', 'network', 'line', 'workload')),

@@ -1,8 +1,8 @@
 -- Messages about alerts: what has been sent on which channel, and what has not.
 
 -- name: unnotified_alerts(suite, cluster)
--- What is unnotified of a suite's alerts on a cluster: news of live ones, and recoveries. The news of
--- a night waits for its confirmation until that is overdue.
+-- What is unnotified of a suite's alerts on a cluster, the worst first: news of live ones, and
+-- recoveries. The news of a night waits for its confirmation until that is overdue.
 select
     u.kind,
     u.subject,
@@ -38,12 +38,13 @@ inner join raw.alert as a on u.alert_id = a.alert_id
 inner join raw.run as r on u.news = r.run_id
 inner join staging.series as c on a.case_id = c.case_id and a.cluster = c.cluster
 inner join raw.run as last_run on a.last_run_id = last_run.run_id
+left join raw.alert_rank as k on u.alert_id = k.alert_id
 left join raw.planned_case as p
     on last_run.run_key = p.run_key and c.series_key = p.series_key
 where
     r.suite = :suite
     and a.cluster = :cluster
-order by r.started_at asc, a.case_id asc, u.alert_id asc;
+order by k.rank, k.place, r.started_at, a.case_id, u.alert_id;
 
 -- name: unnotified_suites()
 -- Suites of which an alert is unnotified, with the last run that brought news of them.

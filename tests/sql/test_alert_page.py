@@ -14,6 +14,7 @@ from tests.sql.conftest import Database
 from tests.sql.given import Given
 from tests.sql.page_client import page_client
 
+from nightbench.alerts.ranking import store_ranks
 from nightbench.core.documents import to_document
 from nightbench.core.model import Verdict, VerdictKind
 from nightbench.core.model.alerts import CauseEvidence
@@ -117,6 +118,9 @@ def test_groups_come_the_worst_first_page_by_page(
         "values ('b1', 'bisect', 'running', %s, 'local', 'demo', %s, 'ada', 60, %s)",
         (Json({"good": "1", "bad": "3"}), opened[3], run.started_at),
     )
+    unranked = app.get("/api/alerts/groups").json()["items"]
+    assert {each["severity_because"] for each in unranked} == {"is new"}
+    store_ranks(Warehouse(connection), "local")
     whole = app.get("/api/alerts/groups").json()
     assert [(each["head"]["alert_id"], each["severity"]) for each in whole["items"]] == [
         (opened[4], "high"), (opened[1], "high"), (opened[3], "medium"), (opened[0], "low"),

@@ -39,7 +39,7 @@ TABLES = [
     *("repeat_rank", "run", "series", "verdict"),
 ]
 OTHERS = [
-    *("alert_cause", "deadline_check"),
+    *("alert_cause", "alert_rank", "deadline_check"),
     *("delivery", "detector_grade", "experiment"),
     *("drift", "lock", "message", "month", "night", "night_pair", "noise_event"),
     *("shadow_verdict", "shared_movement", "suite_watch"),

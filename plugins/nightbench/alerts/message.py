@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from nightbench.core.model import HistoryPoint, Run, Verdict, VerdictKind, info_of
-from nightbench.core.model.alerts import Cause, Confirmation, ConfirmationResult
+from nightbench.core.model.alerts import Cause, Confirmation
 from nightbench.core.sentences import evidence_sentence
 
 NOISE, DRIFTS, GRADES = "Noise", "Drifts", "The detector does worse"
@@ -118,7 +118,7 @@ def message(
     Args:
         run: the latest run that brought news.
         owner: of the alerts.
-        news: new alerts; those of one cause become one item.
+        news: new alerts, the worst first; those of one cause become one item.
         resolved: alerts that ended.
         links: makes links; none without it.
         is_urgent: it is sent at once, apart from the night's message.
@@ -145,22 +145,11 @@ def message(
 
 
 def grouped(news: Sequence[AlertItem]) -> list[list[AlertItem]]:
-    """Return items grouped by cause, the largest fall of each first; the worst group first."""
+    """Return items grouped by cause, in their order."""
     groups: dict[str, list[AlertItem]] = {}
     for number, item in enumerate(news):
         groups.setdefault(item.group or f"\0{number}", []).append(item)
-    for items in groups.values():
-        items.sort(key=_rank)
-    return sorted(groups.values(), key=lambda items: _rank(items[0]))
-
-
-def _rank(item: AlertItem) -> tuple[bool, float]:
-    """Sort key: falls first, by size; unconfirmed ones last among them."""
-    refuted = (
-        item.confirmation is not None
-        and item.confirmation.outcome is ConfirmationResult.NOT_CONFIRMED
-    )
-    return refuted, item.verdict.gain if item.verdict.gain is not None else 0.0
+    return list(groups.values())
 
 
 def _title(

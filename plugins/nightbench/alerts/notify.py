@@ -16,6 +16,7 @@ from nightbench.alerts.message import AGAIN, DRIFTS, GRADES, NOISE
 from nightbench.alerts.message_builder import MessageBuilder
 from nightbench.alerts.notes import confirmation_notes, drift_notes, noise_notes
 from nightbench.alerts.outbox import Item, Outbox, Router
+from nightbench.alerts.ranking import store_ranks
 from nightbench.core.errors import UserError
 from nightbench.core.hours import zone
 from nightbench.core.model import VerdictKind
@@ -131,6 +132,7 @@ class _Notification:
     def send_all(self, night: date | None) -> tuple[Delivery, ...]:
         run, messages = self.plan.run, self.warehouse.messages
         ours = {"suite": run.suite, "cluster": run.cluster}
+        store_ranks(self.warehouse, run.cluster)
         rows = messages.read("unnotified_alerts", **ours)
         router = Router(self.plan.owner, self.plan.channels, self.plan.routes)
         alerts = [router.of(row) for row in rows]

@@ -66,7 +66,7 @@ def list_alerts(
     every: Annotated[bool, typer.Option("--all", help="Closed ones too.")] = False,
     json: common.JsonOption = False,
 ) -> None:
-    """List the live alerts, newest first; one line for each cause."""
+    """List the live alerts, the worst first; one line for each cause."""
     with common.reader() as warehouse:
         rows = warehouse.alerts.find(None if every else LIVE, limit=MOST)
     if json:

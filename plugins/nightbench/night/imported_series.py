@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from nightbench.alerts.explain import explain_alerts
 from nightbench.alerts.outbox import ALERT
+from nightbench.alerts.ranking import store_ranks
 from nightbench.core.model import HistoryPoint, Verdict, VerdictKind
 from nightbench.detection.history import HistoryReport, judge_histories
 from nightbench.warehouse import Warehouse
@@ -55,10 +56,11 @@ def open_alerts(
             (alert,) = warehouse.alerts.find(case_id=each.case_id, cluster=each.cluster, limit=1)
             warehouse.messages.settle([(ALERT, str(alert["alert_id"]), verdict.run_id)])
             opened.append(each)
-    for run_id in {each.nights[-1].run_id for each in opened}:
+    for run_id in sorted({each.nights[-1].run_id for each in opened}):
         run = warehouse.runs.get(run_id)
         if run is not None:
             explain_alerts(warehouse.causes, run, min_change)
+            store_ranks(warehouse, run.cluster)
     return opened
 
 

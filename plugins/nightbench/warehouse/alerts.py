@@ -1,7 +1,7 @@
 """Alerts: their life, what people do with them, and the messages that tell of them."""
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -121,6 +121,11 @@ class AlertRepository(Repository):
             return row
         raise UserError(f"There is no alert {alert_id}. `nightbench alert list --all` lists them.")
 
+    def store_ranks(self, ranks: Sequence[Mapping[str, Any]]) -> int:
+        """Store the ranks of alerts; return how many were new or different."""
+        with self._transaction("store the ranks of alerts"):
+            return self._store("alert_rank", ranks, "alert_id")
+
     def store_movements(self, rows: Sequence[Row]) -> int:
         """Store the shared movements of a run; `members` is a JSON object."""
         stored = [row | {"members": Json(row["members"])} for row in rows]
@@ -203,6 +208,19 @@ class Triage(Repository):
                 return str(self._function(f"triage.{name}", alert_id, *given))
         except psycopg2.errors.RaiseException as error:
             raise MoveRefused(_refusal(alert_id, error.diag.message_primary)) from error
+
+
+def worst_first(
+    rows: Iterable[Row], key: Callable[[Row], Any] = lambda row: row["group_key"]
+) -> list[list[Row]]:
+    """Return rows of `marts.fct_alert` in groups with one key, the worst group and row first.
+
+    An alert without a key is a group of its own.
+    """
+    groups: dict[Any, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: (row["rank"], row["place"], -row["alert_id"])):
+        groups.setdefault(key(row) or row["alert_id"], []).append(row)
+    return list(groups.values())
 
 
 def _night_of(verdict: Verdict) -> tuple[Any, ...]:

@@ -229,7 +229,7 @@ def alerts() -> Iterator[tuple[str, str]]:
         "sentence": "its night-to-night noise is 12.0%; the limit is 10.0%",
     }  # fmt: skip
     drift = {"case_id": "vgg16", "cluster": "lab", "change": -0.05, "error": 0.002, "nights": 60}
-    pending = {"asked_by": "nightbench", "outcome": None, "state": "skipped"}
+    pending = {"requested_by": "nightbench", "verdict": None, "state": "cancelled"}
     notes = {
         NOISE: noise_notes([noise, {**noise, "case_id": "gpt2", "what": "steady"}]),
         DRIFTS: drift_notes([drift]),

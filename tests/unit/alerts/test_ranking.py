@@ -1,17 +1,25 @@
-"""How severe alerts are, and what hangs together."""
+"""How severe alerts are, and which come first."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from tests.unit.web.rows import alert
 
-from nightbench.web.alert_groups import AlertGroup, group_alerts, least_loss
+from nightbench.alerts.ranking import least_loss, ranks_of, severity_of
+from nightbench.warehouse.alerts import worst_first
 
 
 def fall(change: float | None, high: float | None = None, **more: Any) -> dict[str, Any]:
-    return alert(change=change, change_high=high, **more)
+    return {
+        "alert_id": 1,
+        "group_key": None,
+        "change": change,
+        "change_low": None,
+        "change_high": high,
+        "metric": "throughput",
+        "confirmation": None,
+    } | more
 
 
 @pytest.mark.parametrize(
@@ -32,24 +40,37 @@ def fall(change: float | None, high: float | None = None, **more: Any) -> dict[s
 def test_severity_is_by_certain_size_and_number(
     members: list[dict[str, Any]], level: str, because: str
 ) -> None:
-    found = AlertGroup(tuple(members)).severity
+    found = severity_of(members)
     assert found.level == level
     assert found.because.startswith(because)
 
 
-def test_the_worst_comes_first() -> None:
+def test_the_worst_group_and_the_worst_of_a_group_come_first() -> None:
     rows = [
         fall(-0.04, -0.035, alert_id=1),
         fall(-0.04, -0.035, alert_id=2, group_key="node"),
         fall(-0.05, -0.035, alert_id=3, group_key="node"),
         fall(None, alert_id=4),
+        fall(-0.2, -0.15, alert_id=5, confirmation="not_confirmed"),
     ]
-    groups = group_alerts(rows)
-    assert [group.head["alert_id"] for group in groups] == [4, 3, 1]
-    assert groups[1].loss == pytest.approx(0.07)
-    onset = group_alerts(rows, "onset")
-    assert [len(group.members) for group in onset] == [4]
-    assert [len(group.members) for group in group_alerts(rows, "nothing")] == [1] * 4
+    ranks = ranks_of(rows)
+    stored = {each.alert_id: vars(each) for each in ranks}
+    groups = worst_first([row | stored[row["alert_id"]] for row in rows])
+    assert [[row["alert_id"] for row in group] for group in groups] == [[4], [3, 2], [1], [5]]
+    assert [group[0]["severity"] for group in groups] == ["high", "medium", "medium", "low"]
+    # As where several read it, whatever the order of the rows.
+    assert sorted(ranks_of(rows[::-1]), key=lambda each: each.alert_id) == sorted(
+        ranks, key=lambda each: each.alert_id
+    )
+
+
+def test_groups_by_another_key_keep_the_order() -> None:
+    rows = [
+        {"alert_id": k, "rank": rank, "place": 1, "group_key": None, "cluster": cluster}
+        for k, (rank, cluster) in enumerate([(1.5, "a"), (0.5, "b"), (0.2, "a")])
+    ]
+    groups = worst_first(rows, lambda row: row["cluster"])
+    assert [[row["alert_id"] for row in group] for group in groups] == [[2, 0], [1]]
 
 
 def test_what_is_lost_for_certain() -> None:
