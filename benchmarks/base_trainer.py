@@ -52,9 +52,9 @@ class Base:
     """Bytes that this rank sends in a step, where a trainer counts them (`count_step`)."""
 
     flops_per_step = None
-    """FLOPs of the matrix products and convolutions of a step, forward and backward, where a trainer
-    counts them (`count_step`): all that it computes, but for what it computes again. Ranks that
-    compute the same samples, or experts for each other, give their mean."""
+    """FLOPs of matrix products and convolutions in a step, forward and backward, where a trainer
+    counts them (`count_step`); not what it computes again. Ranks that compute the same samples, or
+    experts for each other, give their mean."""
 
     data_waits_s = None
     """Seconds that each step so far has waited for its batch, where real data are read."""
