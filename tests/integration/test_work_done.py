@@ -78,3 +78,19 @@ def test_half_of_each_batch_is_refused(
         ranks = run_gang(tmp_path / name, job, interpreter(line), code=code)
         found[name] = refused(job, ranks)
     assert found == {"whole": {}, "half": {"work_done": "trainer-0: 50.0%"}}
+
+
+@pytest.mark.parametrize("line", [
+    pytest.param("pytorch", marks=SLOW),
+    pytest.param("jax", marks=SLOW),
+    pytest.param("tensorflow2", marks=LARGE),
+])  # fmt: skip
+def test_updates_that_a_loss_scale_skips_are_counted(
+    line: str, interpreter: Callable[[str], str]
+) -> None:
+    script = SCRIPT.with_name("skipped_updates.py")
+    argv = [interpreter(line), str(script), str(BENCHMARKS), line]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    stated, skipped = json.loads(done.stdout.splitlines()[-1])
+    assert stated == skipped > 0

@@ -366,6 +366,4 @@ def _part(mesh, value, spec):
 
 def _own(weight):
     """A weight, or what of a batch, as this rank holds it."""
-    return numpy.asarray(
-        weight if isinstance(weight, numpy.ndarray) else weight.addressable_data(0)
-    )
+    return numpy.asarray(weight.addressable_data(0) if isinstance(weight, jax.Array) else weight)

@@ -7,6 +7,7 @@ CODE is the folder of the benchmarks. Scale `smoke`, without dropout.
 
 import argparse
 import json
+import multiprocessing
 import os
 import sys
 
@@ -18,7 +19,7 @@ import rank  # noqa: E402
 
 
 def counted(workload):
-    """FLOPs of a step, and the units of work in it."""
+    """The workload, FLOPs of a step, and the units of work in it."""
     spec = rank.read_json(os.path.join(CODE, "workloads", workload, "spec.json"))
     asked = {"line": LINE, "workload": workload, "scale": "smoke", "batch_size": 4}
     asked.update(execution="default", compiler="none", layout="default", data="synthetic")
@@ -28,7 +29,13 @@ def counted(workload):
     rank.new_runtime(CODE, context)
     trainer = rank.new_trainer(CODE, context)
     trainer.count_step()
-    return trainer.flops_per_step, trainer.samples_per_step
+    return workload, trainer.flops_per_step, trainer.samples_per_step
 
 
-print(json.dumps({workload: counted(workload) for workload in WORKLOADS}))
+if __name__ == "__main__":
+    # TensorFlow 1 has one graph in each process.
+    pool = multiprocessing.Pool(1, maxtasksperchild=1)
+    found = pool.map(counted, WORKLOADS, chunksize=1)
+    pool.close()
+    pool.join()
+    print(json.dumps({name: rest for name, *rest in found}))
