@@ -307,7 +307,8 @@ def settling_lines(run_id: str, rows: list[Row]) -> list[str]:
         if nights is None or (candidate in (None, nights)):
             settle = f"nightbench doctor {plan.run.cluster}, since its build is that of the nights"
         else:
-            settle = f"nightbench compare {build.line}={nights} {build.line}={candidate} --case {case_id}"
+            builds = f"{build.line}={nights} {build.line}={candidate}"
+            settle = f"nightbench compare {builds} --case {case_id}"
         lines.append(f"{case_id} lies clearly below its nights. To settle it: {settle}")
     return lines
 

@@ -82,7 +82,8 @@ def test_other_nodes_and_what_nobody_knows():
         (
             {},
             {"source": "path", "location": "/opt/py torch"},
-            "nightbench compare pytorch=2.12.0 'pytorch=/opt/py torch' --suite nightly --case resnet50",
+            "nightbench compare pytorch=2.12.0 'pytorch=/opt/py torch' --suite nightly "
+            "--case resnet50",
         ),
         (None, {"framework_version": None}, "nightbench run nightly --case resnet50"),
         (None, None, "nightbench run nightly --case resnet50"),
