@@ -77,6 +77,7 @@ def command_faults(page: Path) -> list[str]:
             commands = getattr(command, "commands", {})
         if command is None:
             continue
+        command = commands.get(getattr(command, "default", ""), command)
         if command.name == "airflow":
             continue  # the rest is Airflow's
         known = {option for each in command.params for option in each.opts} | {"--help"}

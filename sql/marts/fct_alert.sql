@@ -141,3 +141,15 @@ comment on column marts.fct_alert.rank is 'Order of groups, the lowest first';
 comment on column marts.fct_alert.place is 'Order in its group, from 1: the worst first';
 comment on column marts.fct_alert.group_key is
 'The same for alerts of one cause; empty or null: it stands on its own';
+comment on column marts.fct_alert.confirmation is
+'Outcome of its newest confirmation: confirmed, not_confirmed or inconclusive; null: none yet';
+comment on column marts.fct_alert.confirmation_sentence is
+'The outcome in words, or why it was not measured again';
+comment on column marts.fct_alert.confirmation_ratio is
+'Candidate / last good build, throughput';
+comment on column marts.fct_alert.confirmation_low is
+'Lower end of the 95 % interval of confirmation_ratio';
+comment on column marts.fct_alert.confirmation_high is
+'Upper end of the 95 % interval of confirmation_ratio';
+comment on column marts.fct_alert.confirmation_rounds is
+'Pairs, or launches of one build, that counted';

@@ -39,10 +39,12 @@ BUILDS = "builds"
 class CompareGroup(TyperGroup):
     """The group `compare`, whose first word may be a build."""
 
+    default = BUILDS
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Call `builds` if the first word is no subcommand."""
         if args and args[0] not in self.commands and args[0] not in ("--help", "-h"):
-            args = [BUILDS, *args]
+            args = [self.default, *args]
         return list(super().parse_args(ctx, args))
 
 

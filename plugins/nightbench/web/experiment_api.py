@@ -351,7 +351,8 @@ def _of_files(name: str, files: Row) -> Row:
     return {
         **files["request"],
         **dict.fromkeys([*empty.split(), "ended_at", "profile", "profile_why"]),
-        **{key: files[key] for key in ("kind", "suite", "cluster", "requested_by", "started_at")},
+        **{key: files[key] for key in ("kind", "suite", "cluster", "requested_by")},
+        "started_at": datetime.fromisoformat(files["started_at"]),
         "name": name,
         "experiment_id": 0,
         "state": state,

@@ -55,7 +55,7 @@ def test_the_command_in_a_message_goes_as_far_as_the_node(place: Path) -> None:
     done = nightbench(place, *words[1:])
     assert "Airflow does not run" in done.stderr
     other = shlex.split(command_of("trial", CASE, STATE, STATE | {"build_version": "2.0"}))
-    assert other[:2] == ["nightbench", "ab"]
+    assert other[:2] == ["nightbench", "compare"]
     done = nightbench(place, *other[1:])
     # All of the command line is understood: what is missing is a way to the nodes.
     assert "connection" in done.stderr, done.stderr
