@@ -247,7 +247,7 @@ class Trainer(Base):
         self.kept.append(loss)
 
     def updates_made(self):
-        """Of an overflow the old state is kept, its number of steps too."""
+        """Return the updates so far; a step with an overflow keeps the old state and its number."""
         scaled = self.context.precision == "fp16"
         return int(_own(self.state["step"])) - 1 if scaled else None
 

@@ -41,7 +41,7 @@ class Runtime(Base):
         return shared.item()
 
     def mean(self, value):
-        """Of a number of all ranks."""
+        """Return the mean of a number over all ranks."""
         shared = torch.tensor([value], dtype=torch.float64, device=self.device)
         dist.all_reduce(shared)
         return shared.item() / self.context.world_size

@@ -28,7 +28,7 @@ _GOOD = frozenset({"ok", "watched", "improved", "insufficient_data", None})
 @app.command()
 def results(
     run: Annotated[
-        str | None, typer.Option("--run", "-r", help="Id of a run; the newest unless given.")
+        str | None, typer.Option("--run", "-r", help="Id of a run. [default: the newest]")
     ] = None,
     suite: Annotated[
         str | None, typer.Option("--suite", "-s", help="The newest run of this suite.")
@@ -49,7 +49,7 @@ def results(
     """Show the medians of a run with n, spread, speed-up, efficiency, verdict; or write a report.
 
     The medians are read from the warehouse, or from the files of the run on this machine if the
-    warehouse is away. A report also has figures, method, hardware, versions and caveats.
+    warehouse is away. A report also has plots, method, hardware, versions and caveats.
     """
     if suite or cluster:
         run = _newest_run(run, suite, cluster)
