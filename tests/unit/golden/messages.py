@@ -45,6 +45,7 @@ from nightbench.detection.drift import Drift
 from nightbench.detection.factors import Factor, FactorKind, SharedMovement
 from nightbench.detection.modes import Modes
 from nightbench.detection.noise import Variation
+from nightbench.experiments.paired_statistics import estimate
 from nightbench.nodes import NodePreflight, findings
 
 GOLDEN = Path(__file__).with_name("messages.txt")
@@ -96,6 +97,21 @@ def verdicts() -> Iterator[tuple[str, str]]:
     yield "a changed reference", said.with_pairs(OK, pairs, -0.062, SINCE).sentence
     yield "a noisy series", f"Noisy: {Variation(0.12, 0.2).sentence(0.1)}."
     yield "two levels", said.with_levels(OK, Modes([], {"gpu01": 94.1, "gpu02": 97.9})).sentence
+
+
+def comparisons() -> Iterator[tuple[str, str]]:
+    """Yield each verdict on a comparison of B with A, and what follows from it."""
+    for name, ratios in (
+        ("slower", (0.970, 0.971, 0.969, 0.970)),
+        ("faster", (1.030, 1.031, 1.029, 1.030)),
+        ("same", (1.000, 1.001, 0.999, 1.000)),
+        ("slower, by an unclear size", (0.985, 0.995, 0.988, 0.993)),
+        ("unclear", (0.97, 1.03, 0.99, 1.02)),
+        ("near the limit", (0.989, 0.991, 0.990, 0.990)),
+        ("noisy", (0.3, 1.7, 0.5, 2.0)),
+        ("too few rounds", (0.97,)),
+    ):
+        yield name, estimate(ratios, 0.01).sentence
 
 
 REASONS: dict[ReasonCode, tuple[str, str, str]] = {
@@ -256,6 +272,7 @@ def text() -> str:
     parts = []
     for title, found in (
         ("Verdicts", verdicts()),
+        ("Comparisons", comparisons()),
         ("Reasons", reasons()),
         ("Findings of doctor", node_findings()),
         ("Messages of alerts", alerts()),
