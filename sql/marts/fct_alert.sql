@@ -24,12 +24,12 @@ select
     a.suspect_run_id,
     a.suspect_at,
     c.state as confirmation_state,
-    c.outcome as confirmation,
-    c.sentence as confirmation_sentence,
-    c.ratio as confirmation_ratio,
-    c.low as confirmation_low,
-    c.high as confirmation_high,
-    c.rounds as confirmation_rounds,
+    c.result ->> 'outcome' as confirmation,
+    coalesce(c.result ->> 'sentence', c.why) as confirmation_sentence,
+    (c.result ->> 'ratio')::double precision as confirmation_ratio,
+    (c.result ->> 'low')::double precision as confirmation_low,
+    (c.result ->> 'high')::double precision as confirmation_high,
+    (c.result ->> 'rounds')::integer as confirmation_rounds,
     e.kind as cause,
     e.suspect as cause_suspect,
     e.sentence as cause_sentence,
@@ -100,9 +100,11 @@ left join lateral (
 ) as e on true
 left join lateral (
     select r.*
-    from raw.confirmation as r
-    where r.alert_id = a.alert_id
-    order by r.confirmation_id desc
+    from raw.experiment as r
+    where
+        r.alert_id = a.alert_id
+        and r.kind = 'confirm'
+    order by r.experiment_id desc
     limit 1
 ) as c on true;
 

@@ -1,396 +1,272 @@
--- Experiments: builds or versions that are measured in turn. Confirmations of alerts, searches for a
--- first bad version, requested comparisons, and the reference builds of nights.
-create table raw.confirmation (
-    confirmation_id bigint generated always as identity primary key,
-    alert_id bigint not null references raw.alert (alert_id),
-    run_id text not null references raw.run (run_id),
-    state text not null check (state in ('wanted', 'running', 'ended', 'skipped')),
-    asked_by text not null check (asked_by <> ''),
-    comparison_id text not null unique check (comparison_id <> ''),
-    outcome text check (outcome in ('confirmed', 'not_confirmed', 'inconclusive')),
-    sentence text not null default '',
-    ratio double precision check (ratio > 0),
-    low double precision,
-    high double precision,
-    rounds integer not null default 0 check (rounds >= 0),
-    asked_at timestamptz not null default now(),
-    until timestamptz,
-    ended_at timestamptz,
-    detail jsonb not null check (jsonb_typeof(detail) = 'object'),
-    check ((state = 'ended') = (outcome is not null)),
-    check ((state in ('ended', 'skipped')) = (ended_at is not null)),
-    check (state in ('wanted', 'running') or sentence <> '')
-);
--- Whoever judges a night again asks for nothing twice; a person may ask as often as they like.
-create unique index confirmation_once_for_a_night on raw.confirmation (alert_id, run_id)
-where asked_by = 'nightbench';
-create index confirmation_by_run on raw.confirmation (run_id);
-create index confirmation_by_alert on raw.confirmation (alert_id, confirmation_id);
-comment on table raw.confirmation is
-'A suspected regression measured again: the last good build and the night''s, in pairs';
-comment on column raw.confirmation.run_id is 'The night whose verdict is doubted';
-comment on column raw.confirmation.asked_by is 'nightbench, or the person';
-comment on column raw.confirmation.comparison_id is
-'Its launches in the spool: <id> and <id>-other';
-comment on column raw.confirmation.sentence is 'What came out, or why it was not measured';
-comment on column raw.confirmation.ratio is
-'Candidate / last good, throughput; its 95 % interval beside it';
-comment on column raw.confirmation.rounds is
-'Pairs (or launches, of one build alone) that counted';
-comment on column raw.confirmation.until is
-'Nothing is launched that cannot end by then, and the night''s message waits no longer';
-comment on column raw.confirmation.detail is
-'Builds, versions, levels, nodes, what it is expected to take; the rounds once it has ended';
-comment on column raw.confirmation.confirmation_id is 'Its number';
-comment on column raw.confirmation.alert_id is 'Alert of the suspected regression';
-comment on column raw.confirmation.state is 'wanted, running, ended with an outcome, or skipped';
-comment on column raw.confirmation.outcome is
-'confirmed, not_confirmed or inconclusive; null until it has ended';
-comment on column raw.confirmation.low is 'Lower end of the 95 % interval of ratio';
-comment on column raw.confirmation.high is 'Upper end of the 95 % interval of ratio';
-comment on column raw.confirmation.asked_at is 'When it was asked for';
-comment on column raw.confirmation.ended_at is 'When it ended or was skipped; null before';
-
--- Which version of a framework made a series slower: what was asked, every test, what came out.
-create table raw.bisect (
-    bisect_id text primary key check (bisect_id <> ''),
-    alert_id bigint references raw.alert (alert_id),
-    case_id text not null,
-    cluster text not null,
-    suite text not null,
-    line text not null,
-    good text not null,
-    bad text not null,
-    versions text[] not null check (cardinality(versions) >= 2),
-    state text not null check (state in ('running', 'stopped', 'ended')),
-    outcome text
-    check (outcome in ('found', 'range', 'spread', 'not_reproduced', 'untestable')),
-    last_good text,
-    first_bad text,
-    suspects text[] not null default '{}',
-    sentence text not null default '',
-    notes text[] not null default '{}',
-    ratio double precision,
-    budget_s double precision not null check (budget_s > 0),
-    spent_s double precision not null default 0 check (spent_s >= 0),
-    requested_by text not null default '',
-    started_at timestamptz not null,
-    ended_at timestamptz,
-    check ((outcome is null) = (state <> 'ended')),
-    check ((ended_at is null) = (state <> 'ended'))
-);
-create index bisect_by_alert on raw.bisect (alert_id);
-comment on table raw.bisect is
-'A search for the first bad version of a framework line, by the paired method';
-comment on column raw.bisect.versions is 'Ascending; the good one first, the bad one last';
-comment on column raw.bisect.state is
-'stopped: its budget is used up, or somebody ended it; it can be taken up again';
-comment on column raw.bisect.suspects is
-'Versions that may be the first bad one; several unless it was found';
-comment on column raw.bisect.ratio is
-'Throughput of the bad version over the good one, as the first test found it';
-comment on column raw.bisect.bisect_id is 'Its name';
-comment on column raw.bisect.alert_id is
-'Alert that it is to explain; null where it was asked for by hand';
-comment on column raw.bisect.case_id is 'With cluster the series';
-comment on column raw.bisect.cluster is 'With case_id the series';
-comment on column raw.bisect.suite is 'Suite whose protocol it measures by';
-comment on column raw.bisect.line is 'Framework line that is searched';
-comment on column raw.bisect.good is 'Version that is taken as good';
-comment on column raw.bisect.bad is 'Version that is taken as bad';
-comment on column raw.bisect.outcome is
-'found; range of versions; spread over several; not_reproduced; untestable; null until it '
-'has ended';
-comment on column raw.bisect.last_good is 'Newest version that was good; null before one was';
-comment on column raw.bisect.first_bad is
-'Oldest version that was bad; the answer where outcome is found';
-comment on column raw.bisect.sentence is 'The result in words';
-comment on column raw.bisect.notes is 'What else is worth knowing of it';
-comment on column raw.bisect.budget_s is 'Seconds that it may measure';
-comment on column raw.bisect.spent_s is 'Seconds that it has measured';
-comment on column raw.bisect.requested_by is 'Who asked for it';
-comment on column raw.bisect.started_at is 'When it began';
-comment on column raw.bisect.ended_at is 'When it ended; null before';
-
-create table raw.bisect_step (
-    bisect_id text not null references raw.bisect (bisect_id),
-    number integer not null check (number > 0),
-    kind text not null check (kind in ('check', 'search', 'verify')),
-    version text not null,
-    against text not null,
-    comparison_id text not null,
-    status text not null check (status in ('running', 'ended', 'void')),
-    result text check (result in ('good', 'bad', 'unsure', 'skipped')),
-    why text not null default '',
-    ratio double precision,
-    low double precision,
-    high double precision,
-    rounds integer not null default 0 check (rounds >= 0),
-    wanted_rounds integer not null check (wanted_rounds > 0),
-    min_effect double precision not null,
-    started_at timestamptz not null,
-    ended_at timestamptz,
-    spent_s double precision not null default 0 check (spent_s >= 0),
-    primary key (bisect_id, number),
-    check ((result is null) = (status <> 'ended'))
-);
-comment on table raw.bisect_step is 'Two versions beside each other: one test of a bisect';
-comment on column raw.bisect_step.comparison_id is 'Its launches in the spool, below comparisons/';
-comment on column raw.bisect_step.status is 'void: it was ended before it said anything';
-comment on column raw.bisect_step.ratio is 'Throughput of version over against';
-comment on column raw.bisect_step.bisect_id is 'The bisect';
-comment on column raw.bisect_step.number is 'From 1, in order';
-comment on column raw.bisect_step.kind is
-'check of both ends, search between them, or verify of the answer';
-comment on column raw.bisect_step.version is 'Version that was tested';
-comment on column raw.bisect_step.against is 'Version that it was measured beside';
-comment on column raw.bisect_step.result is 'good, bad, unsure or skipped; null until it has ended';
-comment on column raw.bisect_step.why is 'Why it has this result';
-comment on column raw.bisect_step.low is 'Lower end of the 95 % interval of ratio';
-comment on column raw.bisect_step.high is 'Upper end of the 95 % interval of ratio';
-comment on column raw.bisect_step.rounds is 'Pairs that counted';
-comment on column raw.bisect_step.wanted_rounds is 'Pairs that were planned';
-comment on column raw.bisect_step.min_effect is 'Smallest relative change that it looks for';
-comment on column raw.bisect_step.started_at is 'When it began';
-comment on column raw.bisect_step.ended_at is 'When it ended; null before';
-comment on column raw.bisect_step.spent_s is 'Seconds that it measured';
-
--- The queue of `nightbench_compare`: two builds that somebody wants compared, and what came of it.
-create table raw.compare_request (
-    request_id bigint generated always as identity primary key,
+-- Experiments: every request for a comparison, of people and of nights, in one table and one queue;
+-- and the reference builds of nights.
+create table raw.experiment (
+    experiment_id bigint generated always as identity primary key,
+    name text not null unique check (name <> ''),
+    kind text not null check (kind in ('compare', 'confirm', 'bisect', 'profile', 'reference')),
     state text not null
     check (state in ('held', 'queued', 'running', 'done', 'failed', 'refused', 'cancelled')),
-    a text not null check (a <> '' and raw.is_plain(a, 2000)),
-    b text not null check (b <> '' and raw.is_plain(b, 2000)),
+    request jsonb not null check (jsonb_typeof(request) = 'object'),
     suite text not null,
     cluster text not null,
-    cases text[] not null default '{}',
-    rounds integer not null check (rounds > 0),
-    min_effect double precision not null check (min_effect > 0 and min_effect < 1),
-    budget_s double precision check (budget_s > 0),
-    priority integer not null default 0 check (priority between -1 and 1),
-    note text not null default '' check (raw.is_plain(note, 2000)),
-    change_url text not null default '' check (raw.is_plain(change_url, 2000)),
-    change_commit text not null default '' check (raw.is_plain(change_commit, 200)),
-    is_fork boolean not null default false,
+    alert_id bigint references raw.alert (alert_id),
+    run_id text references raw.run (run_id),
     requested_by text not null check (requested_by <> '' and raw.is_plain(requested_by, 200)),
     origin text unique check (origin <> ''),
     requested_at timestamptz not null default now(),
     queued_at timestamptz not null default now(),
+    priority integer not null default 0 check (priority between -1 and 2),
+    until timestamptz,
+    budget_s double precision check (budget_s > 0),
     estimate_s double precision check (estimate_s >= 0),
     decided_by text check (raw.is_plain(decided_by, 200)),
     cancelled_by text check (raw.is_plain(cancelled_by, 200)),
-    replaced_by bigint references raw.compare_request (request_id),
+    replaced_by bigint references raw.experiment (experiment_id),
     dag_run_id text,
-    comparison_id text unique,
     started_at timestamptz,
     ended_at timestamptz,
     spent_s double precision not null default 0 check (spent_s >= 0),
+    spent_at timestamptz,
     why text not null default '',
     result jsonb,
-    profile text check (profile in ('with', 'after')),
-    spent_at timestamptz,
     check ((ended_at is null) = (state in ('held', 'queued', 'running'))),
-    check ((result is not null) or (state <> 'done'))
+    check (result is not null or state <> 'done')
 );
-create unique index compare_request_one_runs_on_a_cluster on raw.compare_request (cluster)
-where state = 'running';
-create index compare_request_by_time on raw.compare_request (requested_at desc);
-comment on table raw.compare_request is
-'Two builds that somebody wants compared before a merge: the queue, and the answers';
-comment on column raw.compare_request.request_id is 'Its number';
-comment on column raw.compare_request.state is
-'held: a fork waits for a word; queued, running; done, failed, refused or cancelled: it has ended';
-comment on column raw.compare_request.a is 'Build that the ratio is taken of, LINE=VERSION say';
-comment on column raw.compare_request.b is 'The candidate, of the same line';
-comment on column raw.compare_request.suite is 'Suite of the cases';
-comment on column raw.compare_request.cluster is 'Cluster that it is measured on';
-comment on column raw.compare_request.cases is 'Slugs; empty: all of the line in the suite';
-comment on column raw.compare_request.rounds is 'Rounds of each case';
-comment on column raw.compare_request.min_effect is 'Smallest relative change that matters';
-comment on column raw.compare_request.budget_s is
-'Seconds that it may measure at most; null: as long as its rounds take';
-comment on column raw.compare_request.priority is '1 goes before 0, 0 before -1';
-comment on column raw.compare_request.note is 'In words, of who asked';
-comment on column raw.compare_request.change_url is 'Address of the change that B is built from';
-comment on column raw.compare_request.change_commit is
-'Its commit: a newer one of the same change takes the place of a queued one';
-comment on column raw.compare_request.is_fork is 'The build comes from outside';
-comment on column raw.compare_request.requested_by is 'Who asked, by their login in Airflow';
-comment on column raw.compare_request.origin is
-'DAG run whose form asked, so that a retry does not ask twice; null: asked over REST';
-comment on column raw.compare_request.requested_at is 'When';
-comment on column raw.compare_request.queued_at is
+create unique index experiment_one_runs_on_a_cluster on raw.experiment (cluster)
+where state = 'running' and dag_run_id is not null;
+-- A night that is judged again requests nothing twice; a person may request as often as they like.
+create unique index experiment_once_for_a_night on raw.experiment (alert_id, run_id)
+where kind = 'confirm' and requested_by = 'nightbench';
+create index experiment_by_time on raw.experiment (requested_at desc);
+create index experiment_by_run on raw.experiment (run_id) where run_id is not null;
+create index experiment_by_alert on raw.experiment (alert_id, experiment_id)
+where alert_id is not null;
+create index experiment_profile_of on raw.experiment ((request ->> 'of'), experiment_id)
+where kind = 'profile';
+comment on table raw.experiment is
+'A request for a comparison of two builds, or for several: its place in the queue, and its result';
+comment on column raw.experiment.experiment_id is 'Its number';
+comment on column raw.experiment.name is
+'Its folder in the spool, below comparisons/; names of further comparisons begin with it';
+comment on column raw.experiment.kind is
+'compare two builds, confirm a suspected regression, bisect versions, profile a comparison, or '
+'measure the reference build of a night';
+comment on column raw.experiment.state is
+'held: a fork awaits approval; queued, running; done, failed, refused or cancelled: it has ended';
+comment on column raw.experiment.request is 'What is compared, by kind';
+comment on column raw.experiment.suite is 'Suite of the cases';
+comment on column raw.experiment.cluster is 'Cluster that it is measured on';
+comment on column raw.experiment.alert_id is 'Alert that it explains; null: none';
+comment on column raw.experiment.run_id is 'Run that it belongs to; null: none';
+comment on column raw.experiment.requested_by is
+'Who requested it, by their login in Airflow or at a terminal; nightbench: a night';
+comment on column raw.experiment.origin is
+'DAG run whose form requested it, so that a retry does not request twice; null: none';
+comment on column raw.experiment.requested_at is 'When it was requested';
+comment on column raw.experiment.queued_at is
 'What its age counts from: that of the request whose place it took, if there was one';
-comment on column raw.compare_request.estimate_s is
-'Seconds that it was expected to measure; null where a case was never measured there';
-comment on column raw.compare_request.decided_by is 'Who allowed or refused a fork';
-comment on column raw.compare_request.cancelled_by is 'Who cancelled it';
-comment on column raw.compare_request.replaced_by is
-'Request of a newer commit that took its place';
-comment on column raw.compare_request.dag_run_id is 'DAG run that measures or measured it';
-comment on column raw.compare_request.comparison_id is 'Its launches in the spool';
-comment on column raw.compare_request.started_at is 'When its measuring began first';
-comment on column raw.compare_request.ended_at is 'When it ended; null before';
-comment on column raw.compare_request.spent_s is 'Seconds that it has measured';
-comment on column raw.compare_request.why is 'Why it failed, was put back or was ended';
-comment on column raw.compare_request.result is 'The result, as `nightbench ab --json` prints it';
-comment on column raw.compare_request.profile is
-'Profile that is to be made. with: behind the last round; after: alone, the result is there';
-comment on column raw.compare_request.spent_at is
+comment on column raw.experiment.priority is '2: a night''s; 1 goes before 0, 0 before -1';
+comment on column raw.experiment.until is
+'No launch begins that cannot end by then, and a night''s message waits no longer; null: no limit';
+comment on column raw.experiment.budget_s is
+'Seconds that it may measure at most; null: as long as its rounds take';
+comment on column raw.experiment.estimate_s is 'Seconds that it is expected to measure';
+comment on column raw.experiment.decided_by is 'Who allowed or refused a fork';
+comment on column raw.experiment.cancelled_by is 'Who cancelled it; nightbench: its time was over';
+comment on column raw.experiment.replaced_by is 'Request of a newer commit that took its place';
+comment on column raw.experiment.dag_run_id is
+'DAG run that measures or measured it; null: a process at a terminal';
+comment on column raw.experiment.started_at is 'When its first launch began';
+comment on column raw.experiment.ended_at is 'When it ended; null before';
+comment on column raw.experiment.spent_s is 'Seconds that it has measured';
+comment on column raw.experiment.spent_at is
 'When it measured last; for 24 hours from then spent_s counts against budgets';
+comment on column raw.experiment.why is 'Why it failed, was put back, ended early or was cancelled';
+comment on column raw.experiment.result is
+'The result, as the command of its kind prints it with --json; of a bisect with its tests so far';
+
+-- Its profile is cancelled with a comparison that brings no result.
+create function raw.cancel_profiles() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp as $$
+begin
+    update raw.experiment
+    set state = 'cancelled', ended_at = now(), why = new.name || ' is ' || new.state
+    where kind = 'profile' and request ->> 'of' = new.name and state in ('held', 'queued');
+    return null;
+end
+$$;
+comment on function raw.cancel_profiles is 'Cancels profiles of a comparison without a result';
+create trigger cancel_profiles after update of state on raw.experiment
+for each row when (new.kind = 'compare' and new.state in ('failed', 'refused', 'cancelled'))
+execute function raw.cancel_profiles();
+
+-- One live profile of a comparison; a further request changes nothing.
+create function triage.add_profile(p_of raw.experiment) returns void
+language sql
+security definer
+set search_path = pg_catalog, pg_temp as $$
+    insert into raw.experiment (
+        name, kind, state, request, suite, cluster, requested_by, priority, estimate_s
+    )
+    select
+        'profile-' || p_of.name || '-' || (
+            select count(*) + 1 from raw.experiment
+            where kind = 'profile' and request ->> 'of' = p_of.name
+        ),
+        'profile', 'queued', jsonb_build_object('of', p_of.name), p_of.suite, p_of.cluster,
+        p_of.requested_by, p_of.priority,
+        -- As long as one of the rounds.
+        p_of.estimate_s / greatest(1, (p_of.request ->> 'rounds')::integer)
+    where not exists (
+        select from raw.experiment
+        where kind = 'profile' and request ->> 'of' = p_of.name and state in ('queued', 'running')
+    )
+$$;
+comment on function triage.add_profile is 'Requests a profile of a comparison';
+
+create function triage.check_queue(p_by text, p_change text) returns void
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp as $$
+begin
+    if (
+        select count(*) from raw.experiment
+        where requested_by = p_by and state in ('held', 'queued') and kind <> 'profile'
+            and (p_change = '' or coalesce(request ->> 'change_url', '') <> p_change)
+    ) >= 20 then
+        raise exception using message = p_by || ' has 20 experiments in the queue, which is the '
+            || 'most: cancel one';
+    end if;
+end
+$$;
+comment on function triage.check_queue is 'Refuses a person''s 21st experiment in the queue';
 
 -- The same request again, of a call or a task that is tried again, gives the number it has.
-create function triage.request_compare(p_by text, p_origin text, p_request jsonb)
-returns bigint
+create function triage.request_experiment(
+    p_by text, p_origin text, p_profile boolean, p_experiment jsonb
+) returns bigint
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp as $$
 declare
-    asked raw.compare_request := jsonb_populate_record(null::raw.compare_request, p_request);
-    found bigint;
-    since timestamptz := now();
+    asked raw.experiment := jsonb_populate_record(null::raw.experiment, p_experiment);
+    free text[] := array['note', 'fork', 'priority', 'budget_s', 'profile'];
+    change text := coalesce(asked.request ->> 'change_url', '');
+    cases jsonb := asked.request -> 'cases';
+    found raw.experiment;
+    since timestamptz;
 begin
     perform triage.check_person(p_by);
-    insert into raw.lock (name) values ('queue of comparisons')
+    insert into raw.lock (name) values ('queue of experiments')
     on conflict (name) do update set name = excluded.name;
-    select request_id into found from raw.compare_request
+    select * into found from raw.experiment
     where origin = p_origin
         or (
             p_origin is null
+            and change <> ''
             and state in ('held', 'queued', 'running')
             and requested_by = p_by
-            and change_url = asked.change_url and change_url <> ''
-            and change_commit = asked.change_commit
-            and (a, b, suite, cluster, cases, rounds, min_effect)
-            = (asked.a, asked.b, asked.suite, asked.cluster, asked.cases, asked.rounds,
-                asked.min_effect)
+            and (kind, suite, cluster) = (asked.kind, asked.suite, asked.cluster)
+            and request - free = asked.request - free
         )
-    order by request_id limit 1;
-    if found is not null then
-        update raw.compare_request
+    order by experiment_id limit 1;
+    if found.experiment_id is null then
+        perform triage.check_queue(p_by, change);
+        select min(queued_at) into since from raw.experiment
+        where state in ('held', 'queued') and requested_by = p_by and kind = asked.kind
+            and change <> '' and request ->> 'change_url' = change
+            and (suite, cluster, request -> 'cases') = (asked.suite, asked.cluster, cases);
+        insert into raw.experiment (
+            name, kind, state, request, suite, cluster, alert_id, requested_by, origin, queued_at,
+            priority, budget_s, estimate_s
+        )
+        values (
+            asked.name, asked.kind, coalesce(asked.state, 'queued'), asked.request, asked.suite,
+            asked.cluster, asked.alert_id, p_by, p_origin, coalesce(since, now()),
+            coalesce(asked.priority, 0), asked.budget_s, asked.estimate_s
+        )
+        returning * into found;
+        update raw.experiment
         set
-            profile = asked.profile,
-            estimate_s = least(estimate_s * (rounds + 1) / rounds, budget_s)
-        where request_id = found and profile is null and asked.profile is not null
-            and state in ('held', 'queued', 'running');
-        return found;
+            state = 'cancelled',
+            ended_at = now(),
+            replaced_by = found.experiment_id,
+            why = 'request ' || found.experiment_id || ' of the same change took its place'
+        where state in ('held', 'queued') and requested_by = p_by and kind = asked.kind
+            and experiment_id <> found.experiment_id
+            and change <> '' and request ->> 'change_url' = change
+            and (suite, cluster, request -> 'cases') = (asked.suite, asked.cluster, cases);
     end if;
-    if (
-        select count(*) from raw.compare_request
-        where requested_by = p_by and state in ('held', 'queued')
-            and (change_url = '' or change_url <> asked.change_url)
-    ) >= 20 then
-        raise exception using message = p_by || ' has 20 comparisons in the queue, which is the '
-            || 'most: cancel one';
+    if p_profile then
+        perform triage.add_profile(found);
     end if;
-    select min(queued_at) into since from raw.compare_request
-    where state in ('held', 'queued') and requested_by = p_by and profile is distinct from 'after'
-        and change_url = asked.change_url and change_url <> ''
-        and (suite, cluster, cases) = (asked.suite, asked.cluster, asked.cases);
-    insert into raw.compare_request (
-        state, a, b, suite, cluster, cases, rounds, min_effect, budget_s, priority, note,
-        change_url, change_commit, is_fork, requested_by, origin, queued_at, estimate_s, profile
-    )
-    values (
-        case when asked.is_fork then 'held' else 'queued' end,
-        asked.a, asked.b, asked.suite, asked.cluster, asked.cases, asked.rounds, asked.min_effect,
-        asked.budget_s, asked.priority, asked.note, asked.change_url, asked.change_commit,
-        asked.is_fork, p_by, p_origin, coalesce(since, now()), asked.estimate_s,
-        asked.profile
-    )
-    returning request_id into found;
-    update raw.compare_request
-    set
-        state = 'cancelled',
-        profile = null,
-        ended_at = now(),
-        replaced_by = found,
-        why = 'request ' || found || ' of the same change took its place'
-    where state in ('held', 'queued') and requested_by = p_by and request_id <> found
-        and profile is distinct from 'after'
-        and change_url = asked.change_url and change_url <> ''
-        and (suite, cluster, cases) = (asked.suite, asked.cluster, asked.cases);
-    return found;
+    return found.experiment_id;
 end
 $$;
-comment on function triage.request_compare is
-'A person asks for a comparison; gives its number. It takes the place of their queued ones of the '
-'same change, suite, cluster and cases';
+comment on function triage.request_experiment is
+'A person requests an experiment, with a profile or without; gives its number. It takes the place '
+'of their queued ones of the same change, suite, cluster and cases';
 
-create function triage.move_compare(
-    p_request_id bigint, p_to text, p_by text, p_why text
+create function triage.move_experiment(
+    p_experiment_id bigint, p_to text, p_by text, p_why text
 ) returns text
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp as $$
 declare
-    was raw.compare_request;
+    was raw.experiment;
+    live bigint;
 begin
     perform triage.check_person(p_by);
-    select * into was from raw.compare_request where request_id = p_request_id for update;
-    if was.request_id is null then
-        raise exception using message = 'there is no comparison ' || p_request_id;
+    select * into was from raw.experiment where experiment_id = p_experiment_id for update;
+    if was.experiment_id is null then
+        raise exception using message = 'there is no experiment ' || p_experiment_id;
     end if;
+    select experiment_id into live from raw.experiment
+    where kind = 'profile' and request ->> 'of' = was.name and state in ('queued', 'running')
+    limit 1;
     if was.state = 'running' and p_to = 'cancelled' then
-        -- Whoever measures it looks at this after each launch.
-        update raw.compare_request set cancelled_by = p_by, why = p_why
-        where request_id = p_request_id;
-    elsif was.state = 'queued' and was.profile = 'after' and p_to = 'cancelled' then
-        -- Its result stands.
-        update raw.compare_request
-        set state = 'done', profile = null, cancelled_by = p_by, why = p_why, ended_at = now()
-        where request_id = p_request_id;
+        -- Its process looks at this after each launch.
+        update raw.experiment set cancelled_by = p_by, why = p_why
+        where experiment_id = p_experiment_id;
     elsif was.state in ('held', 'queued') and p_to = 'cancelled' then
-        update raw.compare_request
-        set state = p_to, profile = null, cancelled_by = p_by, why = p_why, ended_at = now()
-        where request_id = p_request_id;
+        update raw.experiment
+        set state = p_to, cancelled_by = p_by, why = p_why, ended_at = now()
+        where experiment_id = p_experiment_id;
+    elsif was.state = 'done' and p_to = 'cancelled' and live is not null then
+        perform triage.move_experiment(live, p_to, p_by, p_why);
     elsif was.state = 'held' and p_to in ('queued', 'refused') then
-        update raw.compare_request
+        update raw.experiment
         set
             state = p_to,
-            profile = case when p_to = 'queued' then profile end,
             decided_by = p_by,
             why = p_why,
             ended_at = case when p_to = 'refused' then now() end
-        where request_id = p_request_id;
-    elsif was.state in ('held', 'queued', 'running') and p_to = 'profiled' then
-        update raw.compare_request
-        set profile = 'with', estimate_s = least(estimate_s * (rounds + 1) / rounds, budget_s)
-        where request_id = p_request_id and profile is null;
-    elsif was.state = 'done' and p_to = 'profiled' then
-        if (
-            select count(*) from raw.compare_request
-            where requested_by = was.requested_by and state in ('held', 'queued')
-        ) >= 20 then
-            raise exception using message = was.requested_by || ' has 20 comparisons in the queue, '
-                || 'which is the most: cancel one';
-        end if;
-        update raw.compare_request
-        set
-            state = 'queued',
-            profile = 'after',
-            queued_at = now(),
-            ended_at = null,
-            cancelled_by = null,
-            why = '',
-            -- As long as one of its rounds.
-            estimate_s = spent_s + estimate_s / rounds
-        where request_id = p_request_id;
+        where experiment_id = p_experiment_id;
+    elsif
+        was.kind = 'compare' and p_to = 'profiled'
+        and was.state in ('held', 'queued', 'running', 'done')
+    then
+        perform triage.check_queue(was.requested_by, '');
+        perform triage.add_profile(was);
     else
-        raise exception using message = 'comparison ' || p_request_id || ' is ' || was.state
+        raise exception using message = 'experiment ' || p_experiment_id || ' is ' || was.state
             || ' and cannot become ' || coalesce(p_to, 'null');
     end if;
     return was.state;
 end
 $$;
-comment on function triage.move_compare is
-'A person cancels a comparison, asks for its profile (profiled), or allows (queued) or refuses '
+comment on function triage.move_experiment is
+'A person cancels an experiment, requests its profile (profiled), or allows (queued) or refuses '
 'one of a fork; gives the state before';
 
-revoke execute on function triage.request_compare, triage.move_compare from public;
-grant execute on function triage.request_compare, triage.move_compare
+revoke execute on function
+triage.add_profile, triage.check_queue, triage.request_experiment, triage.move_experiment
+from public;
+grant execute on function triage.request_experiment, triage.move_experiment
 to nightbench_loader, nightbench_triage;
+
 
 -- What a night measured beside a reference build: both raw series, apart from the results of nights.
 create table raw.night_pair (

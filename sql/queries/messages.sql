@@ -24,12 +24,13 @@ select
     p.unit,
     exists(
         select 1
-        from raw.confirmation as k
+        from raw.experiment as k
         where
             k.alert_id = u.alert_id
             and k.run_id = u.news
-            and k.asked_by = 'nightbench'
-            and k.state in ('wanted', 'running')
+            and k.kind = 'confirm'
+            and k.requested_by = 'nightbench'
+            and k.state in ('queued', 'running')
             and (k.until is null or k.until > now())
     ) as is_awaited
 from staging.unnotified_alert as u

@@ -46,25 +46,6 @@ where
     and (:framework::text is null or c.framework = :framework)
 order by a.opened_at desc, a.alert_id desc;
 
--- name: page_bisects(alert_ids)
--- The newest search for the version behind each of some alerts, and how far it is.
-select distinct on (alert_id)
-    alert_id,
-    bisect_id,
-    line,
-    good,
-    bad,
-    cardinality(versions) as versions,
-    state,
-    outcome,
-    first_bad,
-    steps as tests,
-    spent_s,
-    budget_s
-from marts.fct_bisect
-where alert_id = any(:alert_ids)
-order by alert_id asc, started_at desc, bisect_id desc;
-
 -- name: page_labels()
 -- How many alerts of the last year ended in which way.
 select

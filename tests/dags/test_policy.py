@@ -74,9 +74,7 @@ def test_a_suite_has_a_dag_when_it_has_a_schedule(parsed: Parsed) -> None:
         "on_demand",
         "nightbench_verdicts",
         "nightbench_accept",
-        "nightbench_bisect",
-        "nightbench_compare",
-        "nightbench_confirm",
+        "nightbench_experiments",
         "nightbench_upkeep",
         "nightly_nightly_cpu",
         "nightly_nightly_wide",
@@ -149,10 +147,9 @@ def test_every_dag_is_described_bounded_and_never_overtakes_itself(parsed: Parse
         assert dag["doc"], dag_id
         assert dag["description"], dag_id
         assert dag["catchup"] is False, dag_id
-        # Several clusters at once: the locks of nodes keep nights apart, the queue comparisons.
+        # Several clusters at once: the locks of nodes keep nights apart, the queue experiments.
         # Deadlines are also checked while the daily upkeep goes on.
-        several = ("nightbench_confirm", "nightbench_compare", "nightbench_upkeep")
-        at_once = 4 if dag_id in several else 1
+        at_once = 4 if dag_id in ("nightbench_experiments", "nightbench_upkeep") else 1
         assert dag["max_active_runs"] == at_once, dag_id
         assert dag["timeout_s"], dag_id
 
@@ -163,10 +160,8 @@ def test_only_what_starts_nothing_by_itself_starts_unpaused(parsed: Parsed) -> N
     assert unpaused == {
         "on_demand",
         "nightbench_accept",
-        "nightbench_bisect",
-        "nightbench_compare",
+        "nightbench_experiments",
         "nightbench_verdicts",
-        "nightbench_confirm",
         "nightbench_upkeep",
     }
 
@@ -191,11 +186,21 @@ def test_deadlines_are_checked_every_quarter_of_an_hour(parsed: Parsed) -> None:
     assert {task["max_active_tis_per_dag"] for task in tasks.values()} == {1}
 
 
-def test_the_queue_of_comparisons_is_looked_at_without_a_form(parsed: Parsed) -> None:
-    dag = parsed["dags"]["nightbench_compare"]
-    assert "*/5 * * * *" in str(parsed["serialized"]["nightbench_compare"])
-    assert set(dag["tasks"]) == {"compare"}
-    assert {dag["params"][name]["type"][0] for name in ("a", "b", "suite", "cases")} == {"null"}
+def test_the_queue_of_experiments_is_looked_at_without_a_form_and_after_a_night(
+    tasks: dict[str, dict[str, Any]], parsed: Parsed
+) -> None:
+    dag_id = "nightbench_experiments"
+    dag = parsed["dags"][dag_id]
+    assert dag["schedule"] == "AssetOrTimeSchedule"
+    assert "*/5 * * * *" in str(parsed["serialized"][dag_id])
+    assert "nightbench_suspects" in str(parsed["serialized"][dag_id])
+    assert set(dag["tasks"]) == {"measure", "send_messages"}
+    fields = ("a", "b", "suite", "cases", "alert", "good", "bad")
+    assert {dag["params"][name]["type"][0] for name in fields} == {"null"}
+    # A night's message is sent whatever came of measuring; the site follows it.
+    assert tasks[f"{dag_id}.send_messages"]["upstream"] == ["measure"]
+    assert tasks[f"{dag_id}.send_messages"]["trigger_rule"] == "all_done"
+    assert tasks[f"{dag_id}.send_messages"]["outlets"] == ["nightbench_verdicts"]
 
 
 def test_nodes_are_looked_at_before_anything_is_measured(tasks: dict[str, dict[str, Any]]) -> None:
@@ -285,16 +290,6 @@ def test_parsed_twice_gives_the_same_dags(
     assert again["serialized"] == parsed["serialized"]
 
 
-def test_suspects_are_confirmed_one_by_one_and_told_of_whatever_came_out(
-    tasks: dict[str, dict[str, Any]], parsed: Parsed
-) -> None:
-    assert parsed["dags"]["nightbench_confirm"]["schedule"] == "AssetTriggeredTimetable"
-    assert tasks["nightbench_confirm.confirm"]["upstream"] == ["suspects"]
-    assert tasks["nightbench_confirm.confirm"]["max_active_tis_per_dagrun"] == 1
-    assert tasks["nightbench_confirm.send_message"]["upstream"] == ["confirm"]
-    assert tasks["nightbench_confirm.send_message"]["trigger_rule"] == "all_done"
-
-
 def test_runs_are_judged_each_for_itself_and_confirmed_whatever_came_of_their_messages(
     tasks: dict[str, dict[str, Any]], parsed: Parsed
 ) -> None:
@@ -312,7 +307,7 @@ def test_runs_are_judged_each_for_itself_and_confirmed_whatever_came_of_their_me
     assert tasks[f"{dag}.publish"]["trigger_rule"] == "none_failed"
     assert tasks[f"{dag}.publish"]["upstream"] == ["judge"]
     # The site follows what was judged, and what was measured again.
-    assert tasks["nightbench_confirm.send_message"]["outlets"] == ["nightbench_verdicts"]
+    assert tasks["nightbench_experiments.send_messages"]["outlets"] == ["nightbench_verdicts"]
     serialized = parsed["serialized"][dag]["dag"]["timetable"]
     assert {"nightbench_medians", "nightbench_verdicts"} <= set(
         re.findall("nightbench_\\w+", str(serialized))

@@ -206,10 +206,10 @@ def test_an_incident_is_followed_to_its_end(incident: Incident, tmp_path: Path) 
     assert f"went from {GOOD} to {BAD} with {bad_run.run_id}" in evidence
     assert "other frameworks on the same nodes were steady (1 series)" in evidence
     measured = live.until(
-        lambda: [run for run in incident.runs_of("nightbench_confirm") if run["end_date"]],
-        "nightbench_confirm to end",
+        lambda: [run for run in incident.runs_of("nightbench_experiments") if run["end_date"]],
+        "nightbench_experiments to end",
     )
-    assert [run["state"] for run in measured] == ["success"]
+    assert {run["state"] for run in measured} == {"success"}
     (message,) = inbox.messages
     command = assert_says_all(message, alert, good_run, bad_run)
 
@@ -264,15 +264,15 @@ def assert_says_all(
     assert len(message["attachments"]) == 1
     builds = f"toy={GOOD} toy={BAD}"
     command: str = by_name["reproduce"]
-    assert command == f"nightbench ab {builds} --suite {SUITE} --case {TOY.case_id}"
+    assert command == f"nightbench compare {builds} --suite {SUITE} --case {TOY.case_id}"
     return command
 
 
 def found_on(incident: Incident, alert_id: int) -> None:
     """Bisect an alert by the DAG, and look at it as people and programs do."""
     live = incident.live
-    dag_run = live.api.trigger("nightbench_bisect", {"alert": alert_id, "rounds": 3})
-    assert live.ended(dag_run, "nightbench_bisect", wait_s=1200) == "success"
+    dag_run = live.api.trigger("nightbench_experiments", {"alert": alert_id, "rounds": 3})
+    assert live.ended(dag_run, "nightbench_experiments", wait_s=1200) == "success"
     program = incident.get(f"/nightbench/api/alerts/{alert_id}").json()
     (bisect,) = program["bisects"]
     assert (bisect["outcome"], bisect["first_bad"]) == ("found", FIRST_BAD)

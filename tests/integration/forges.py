@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -18,11 +19,12 @@ from fastapi import HTTPException, Request
 from fastapi.testclient import TestClient
 
 from nightbench.core.model import Cluster
-from nightbench.experiments.compare_requests import PRIORITIES, CompareGoal
+from nightbench.core.model.experiments import PRIORITIES
+from nightbench.experiments.compare import CompareRequest
 from nightbench.spool import Spool
 from nightbench.warehouse import MoveRefused
 from nightbench.web import PageAccess, PageUser, create_app
-from nightbench.web.compare_request_api import Comparing
+from nightbench.web.experiment_api import Comparing
 
 Row = dict[str, Any]
 AIRFLOW_TOKEN = "airflow-token-0123456789"
@@ -33,28 +35,26 @@ PROJECT_BOT = 77
 
 
 class Queue:
-    """The queue of `marts.fct_compare_request` in memory; as `triage.request_compare` keeps it."""
+    """The queue of `marts.fct_experiment` in memory; as `triage.request_experiment` keeps it."""
 
     def __init__(self) -> None:
         self.rows: dict[int, Row] = {}
 
     def find(
-        self,
-        request_id: int | None = None,
-        states: Any = None,
-        requested_by: str | None = None,
-        limit: int = 1000,
+        self, experiment_id: int | None = None, *, states: Any = None, limit: int = 1000, **_: Any
     ) -> list[Row]:
         return [
             dict(row)
-            for row in sorted(self.rows.values(), key=lambda each: -each["request_id"])
-            if request_id in (None, row["request_id"]) and (not states or row["state"] in states)
+            for row in sorted(self.rows.values(), key=lambda each: -each["experiment_id"])
+            if experiment_id in (None, row["experiment_id"])
+            and (not states or row["state"] in states)
         ][:limit]
 
     def spent(self) -> dict[tuple[str, str], float]:
         return {}
 
     def request(self, asked: Row, by: str) -> int:
+        asked = {**asked["request"], **asked}
         same = ("change_url", "suite", "cluster", "cases")
         mine = [
             row
@@ -64,15 +64,15 @@ class Queue:
         for row in mine:
             live = row["state"] in ("held", "queued", "running")
             if live and row["change_commit"] == asked["change_commit"]:
-                return int(row["request_id"])
+                return int(row["experiment_id"])
         number = len(self.rows) + 1
         self.rows[number] = {
-            **dict.fromkeys(("comparison_id", "started_at", "ended_at", "verdict", "result")),
-            **dict.fromkeys(("decided_by", "cancelled_by", "replaced_by")),
-            **{"spent_s": 0.0, "why": "", "estimate_s": 600.0, "profile": None},
+            **dict.fromkeys(("started_at", "ended_at", "verdict", "result", "alert_id")),
+            **dict.fromkeys(("decided_by", "cancelled_by", "replaced_by", "dag_run_id")),
+            **{"spent_s": 0.0, "why": "", "estimate_s": 600.0},
             **asked,
-            "request_id": number,
-            "state": "held" if asked["is_fork"] else "queued",
+            **{"profile": None, "profile_why": None},
+            "experiment_id": number,
             "requested_by": by,
             "requested_at": datetime.now(UTC),
             "queued_at": datetime.now(UTC),
@@ -94,8 +94,7 @@ class Queue:
 
     def begin(self, request_id: int) -> None:
         """Measure it, as the DAG does."""
-        began = {"comparison_id": f"compare-{request_id}", "started_at": datetime.now(UTC)}
-        self.rows[request_id] |= {"state": "running", **began}
+        self.rows[request_id] |= {"state": "running", "started_at": datetime.now(UTC)}
 
     def end(self, request_id: int, verdict: str = "", why: str = "") -> None:
         """End it with a verdict, or as one that could not be measured."""
@@ -150,14 +149,17 @@ class Call:
 
 def checked(given: Mapping[str, Any]) -> Row:
     """A body as the queue takes it: fields are checked, names are not looked up."""
-    goal = CompareGoal.from_params(given)
-    names = ("a", "b", "suite", "rounds", "min_effect", "budget_s")
+    asked = CompareRequest.from_params(given)
+    cluster, cases = asked.cluster or "local", list(asked.cases) or ["some-case"]
     return {
-        **{name: getattr(goal, name) for name in (*names, "note", "change_url", "change_commit")},
-        "cluster": goal.cluster or "local",
-        "cases": list(goal.cases) or ["some-case"],
-        "priority": PRIORITIES[goal.priority],
-        "is_fork": goal.fork,
+        "name": f"compare-{secrets.token_hex(4)}",
+        "kind": "compare",
+        "state": "held" if asked.fork else "queued",
+        "request": {**asdict(asked), "cluster": cluster, "cases": cases},
+        "suite": asked.suite,
+        "cluster": cluster,
+        "budget_s": asked.budget_s,
+        "priority": PRIORITIES[asked.priority],
     }
 
 
@@ -238,7 +240,7 @@ class Play:
 
     def _app(self) -> TestClient:
         class Repository:
-            compares = self.queue
+            experiments = self.queue
 
         @contextmanager
         def repository() -> Iterator[Any]:

@@ -20,8 +20,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from nightbench.core.losses import training_losses
 from nightbench.core.model import RankResult
-from nightbench.core.summarize import training_losses
 from nightbench.detection.training import (
     FIGURES,
     TrainingNight,

@@ -22,9 +22,10 @@ from nightbench.core.model import (
     Run,
     Strategy,
 )
+from nightbench.core.model.experiments import ExperimentKind
 from nightbench.core.run_plan import CasePlan, RunPlan
 from nightbench.experiments import comparison
-from nightbench.experiments.experiment_spool import COMPARISON, store_request
+from nightbench.experiments.experiment_spool import store_request
 from nightbench.experiments.rounds import Arm, Launch, LaunchOrder, progress
 from nightbench.spool import CaseOutcome, RunSpool, Spool
 from nightbench.spool.plans import mark_ended, store_plan
@@ -199,7 +200,7 @@ def compared(spool: Spool, name: str, ratios: list[float], by: str = "ada") -> R
     builds = {"a": Build("fake", version="1.0"), "b": Build("fake", version="1.1")}
     store_request(
         folder,
-        COMPARISON,
+        ExperimentKind.COMPARE,
         {
             "a": "fake=1.0",
             "b": "fake=1.1",

@@ -39,8 +39,8 @@ TABLES = [
     *("repeat_rank", "run", "series", "verdict"),
 ]
 OTHERS = [
-    *("alert_cause", "bisect", "bisect_step", "compare_request", "confirmation", "deadline_check"),
-    *("delivery", "detector_grade"),
+    *("alert_cause", "deadline_check"),
+    *("delivery", "detector_grade", "experiment"),
     *("drift", "lock", "message", "month", "night", "night_pair", "noise_event"),
     *("shadow_verdict", "shared_movement", "suite_watch"),
 ]

@@ -227,8 +227,9 @@ def test_an_urgent_fall_is_told_at_once_and_the_rest_waits_for_what_is_measured_
         place.judge(run)  # Stored, not told: there is an alert that can be asked for.
     alerts = {alert["case_id"]: alert["alert_id"] for alert in reader.alerts.find()}
     confirmation = (
-        "insert into raw.confirmation (alert_id, run_id, state, asked_by, comparison_id, until,"
-        " detail) values (%s, %s, 'wanted', 'nightbench', %s, now() + interval '1 h', '{}')"
+        "insert into raw.experiment (alert_id, run_id, kind, state, requested_by, name, until,"
+        " request, suite, cluster) values (%s, %s, 'confirm', 'queued', 'nightbench', %s,"
+        " now() + interval '1 h', '{}', 'seeded', 'local')"
     )
     for number, alert_id in enumerate(alerts.values()):
         place.sql(confirmation, alert_id, run.run_id, f"c{number}")
@@ -239,8 +240,11 @@ def test_an_urgent_fall_is_told_at_once_and_the_rest_waits_for_what_is_measured_
     assert "- it is being measured again" in urgent["message"]
     assert place.judge(run) == 0
     place.sql(
-        "update raw.confirmation set state = 'ended', outcome = 'confirmed', ended_at = now(),"
-        " sentence = 'Fails again.', ratio = 0.9, low = 0.89, high = 0.91, rounds = 7"
+        "update raw.experiment set state = 'done', ended_at = now(), result = %s",
+        Json(
+            {"outcome": "confirmed", "sentence": "Fails again.", "ratio": 0.9}
+            | {"low": 0.89, "high": 0.91, "rounds": 7}
+        ),
     )
     assert place.tell(run) == 1
     assert place.tell(run) == 0
@@ -262,15 +266,16 @@ def test_a_confirmation_that_never_ends_keeps_nobody_waiting_for_ever(
     with pytest.raises(UserError):
         place.judge(run)
     place.sql(
-        "insert into raw.confirmation (alert_id, run_id, state, asked_by, comparison_id, until,"
-        " detail) values (%s, %s, 'running', 'nightbench', 'c', now() + interval '1 h', '{}')",
+        "insert into raw.experiment (alert_id, run_id, kind, state, requested_by, name, until,"
+        " request, suite, cluster) values (%s, %s, 'confirm', 'running', 'nightbench', 'c',"
+        " now() + interval '1 h', '{}', 'seeded', 'local')",
         reader.alerts.find()[0]["alert_id"],
         run.run_id,
     )
     place.measure(run, FELL, [inbox.url])
     noon = run.started_at.replace(hour=12, minute=30)
     assert place.notify_leftovers(noon) == ([], [])
-    place.sql("update raw.confirmation set until = now() - interval '1 s'")
+    place.sql("update raw.experiment set until = now() - interval '1 s'")
     assert len(place.notify_leftovers(noon)[0]) == 1
     assert len(inbox.messages) == 1
 

@@ -136,7 +136,7 @@ class MessageBuilder:
 
     @cached_property
     def _confirmations(self) -> dict[int, Confirmation]:
-        return self._warehouse.confirmations.latest(self._alert_ids)
+        return self._warehouse.experiments.latest_confirmations(self._alert_ids)
 
 
 def _point(state: Mapping[str, Any] | None, verdict: Verdict) -> HistoryPoint | None:

@@ -19,6 +19,7 @@ from nightbench.alerts.outbox import Item, Outbox, Router
 from nightbench.core.errors import UserError
 from nightbench.core.hours import zone
 from nightbench.core.model import VerdictKind
+from nightbench.core.model.experiments import ExperimentKind
 from nightbench.core.run_plan import RunPlan
 from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan
@@ -206,7 +207,9 @@ class _Notification:
 
     @property
     def _confirmations(self) -> list[dict[str, Any]]:
-        return self.warehouse.confirmations.find(run_id=self.plan.run.run_id)
+        return self.warehouse.experiments.find(
+            run_id=self.plan.run.run_id, kinds=[ExperimentKind.CONFIRM]
+        )
 
 
 def _rows(kind: str, batch: Sequence[Item]) -> list[Mapping[str, Any]]:

@@ -228,10 +228,9 @@ def configure_airflow() -> None:
     elif which is ControlPlane.NONE:
         os.environ.setdefault("AIRFLOW_HOME", str(place.airflow))
         if place.connections_file.is_file():
-            backend = "airflow.secrets.local_filesystem.LocalFilesystemBackend"
-            path = json.dumps({"connections_file_path": str(place.connections_file)})
-            os.environ.setdefault("AIRFLOW__SECRETS__BACKEND", backend)
-            os.environ.setdefault("AIRFLOW__SECRETS__BACKEND_KWARGS", path)
+            stored = json.loads(place.connections_file.read_text(encoding="utf-8"))
+            for conn_id, entry in stored.items():
+                os.environ.setdefault(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(entry))
 
 
 def shipment(cluster: Cluster) -> Shipment:

@@ -96,7 +96,7 @@ def _measure_beside(chosen: Chosen, plan: RunPlan, targets: Mapping[str, SshTarg
             until=plan.jobs[0].deadline if plan.jobs else None,
         )
         reporter = ComparisonReporter(say)
-        work = measure_pairs(plan, spool, context, reporter)
+        work = measure_pairs(plan, spool, context, reporter, common.open_warehouse)
         with spool.run(plan.run.run_id).steered():
             found = asyncio.run(case_runner.run_interruptible(work, reporter.refresh))
     except UserError as error:

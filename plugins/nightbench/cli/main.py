@@ -40,7 +40,7 @@ COMMANDS = {
         "demo": "run",
         "offline": "offline",
     },
-    "Compare": {"ab": "ab", "bisect": "bisect", "profile": "profile"},
+    "Compare": {"compare": "compare"},
     "Look before": {"validate": "plan", "plan": "plan", "parse": "parse", "cluster": "cluster"},
     "Look after": {
         "results": "results",

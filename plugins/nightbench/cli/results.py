@@ -359,7 +359,8 @@ def settling_lines(run_id: str, rows: list[Row]) -> list[str]:
             settle = f"nightbench doctor {plan.run.cluster}, since its build is that of the nights"
         else:
             settle = (
-                f"nightbench ab {build.line}={nights} {build.line}={candidate} --case {case_id}"
+                f"nightbench compare {build.line}={nights} {build.line}={candidate} "
+                f"--case {case_id}"
             )
         lines.append(f"{case_id} lies clearly below its nights. To settle it: {settle}")
     return lines

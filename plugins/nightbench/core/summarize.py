@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import datetime
 from typing import Any, TypeVar
 
+from nightbench.core.losses import losses_of_repeats, training_losses
 from nightbench.core.model import (
     Build,
     Case,
@@ -267,47 +268,6 @@ def _drift(trainers: Sequence[RankResult]) -> float | None:
     return _median(drifts)
 
 
-MEAN_STEPS = 10
-"""Steps of the window whose mean loss is compared over nights: a window has at least these."""
-
-
-def training_losses(trainers: Sequence[RankResult]) -> dict[str, float] | None:
-    """Return the figures of `detection.training`: means over the trainers, None without losses.
-
-    `steps` is the length of the window, `mean_of` how many of its steps `mean` is the mean of.
-    """
-    if not trainers or not all(rank.loss_window for rank in trainers):
-        return None
-    steps = min(len(rank.loss_window) for rank in trainers)
-    counted = min(steps, MEAN_STEPS)
-    figures: dict[str, list[float | None]] = {
-        "first": [rank.loss_first for rank in trainers],
-        "opening": [rank.loss_window[0] for rank in trainers],
-        "mean": [statistics.fmean(rank.loss_window[:counted]) for rank in trainers],
-        "again": [rank.loss_again for rank in trainers],
-    }
-    means = {
-        name: statistics.fmean(known)
-        for name, values in figures.items()
-        if len(known := [value for value in values if value is not None]) == len(values)
-    }
-    if not all(map(math.isfinite, means.values())):
-        return None
-    return means | {"steps": steps, "mean_of": counted}
-
-
-def _losses_of_repeats(counted: Sequence[RepeatSummary]) -> dict[str, tuple[float, float]] | None:
-    """Return the lowest and highest of each figure that all repeats have; None without one."""
-    told = [repeat.losses for repeat in counted if repeat.losses]
-    if not told or len(told) < len(counted):
-        return None
-    names = set.intersection(*(set(each) for each in told))
-    return {
-        name: (min(each[name] for each in told), max(each[name] for each in told))
-        for name in sorted(names)
-    }
-
-
 def _largest(values: Iterable[N | None]) -> N | None:
     return max((value for value in values if value is not None), default=None)
 
@@ -386,7 +346,7 @@ def summarize_case(
         energy_absent=silent[0] if silent and not joules else None,
         found_batch_size=_largest(rank.batch_size for x in records for rank in x.ranks),
         reported=_medians(r.reported for r in counted),
-        losses=_losses_of_repeats(counted),
+        losses=losses_of_repeats(counted),
         **_beside_plain_loop(records),
         definition_digest=definition_digest,
         fingerprint_id=_fingerprint(records),

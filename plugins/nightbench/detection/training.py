@@ -66,7 +66,7 @@ _LINE_AXES = (
 
 @dataclass(frozen=True)
 class TrainingNight:
-    """A night of a series, as far as it tells how the case trained."""
+    """Losses of one night of a series, with the versions and nodes that produced them."""
 
     at: datetime
     losses: Mapping[str, Range] | None
@@ -88,7 +88,7 @@ class TrainingNight:
 
 @dataclass(frozen=True)
 class TrainingVerdict:
-    """What the losses of a night say, with the evidence in a sentence."""
+    """The verdict on the losses of a night, with the evidence in a sentence."""
 
     kind: TrainingKind
     sentence: str
@@ -100,7 +100,7 @@ class TrainingVerdict:
 
     @property
     def change(self) -> float | None:
-        """Relative change of that figure."""
+        """Relative change of `value` from `baseline`."""
         if self.value is None or not self.baseline:
             return None
         return (self.value - self.baseline) / abs(self.baseline)
@@ -108,14 +108,14 @@ class TrainingVerdict:
 
 @dataclass(frozen=True)
 class TrainingTraits:
-    """What of a case decides how far its losses may differ."""
+    """Properties of a case on which the tolerance of its losses depends."""
 
     precision: str
     is_asynchronous: bool = False
     has_dropout: bool = False
 
     def rounding(self, figure: str, *, is_alike: bool) -> float | None:
-        """Return the tolerance of a figure; None for a precision that nobody measured.
+        """Return the tolerance of a loss; None for a precision without a measurement.
 
         `is_alike`: version, build and nodes are the same.
         """

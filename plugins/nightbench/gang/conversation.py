@@ -1,4 +1,4 @@
-"""What nodes answer: a command that answers line by line, and JSON objects."""
+"""Answers of nodes: of a command that answers line by line, and JSON objects."""
 
 from __future__ import annotations
 

@@ -19,6 +19,8 @@ from nightbench.core.errors import UserError
 from nightbench.orchestration.connections import connect
 
 if TYPE_CHECKING:
+    from airflow.sdk.bases.timetable import BaseTimetable
+
     from nightbench.alerts import Delivery
     from nightbench.experiments.engine import ExperimentContext
 
@@ -49,7 +51,7 @@ T = TypeVar("T")
 def our_dag(
     dag_id: str,
     *,
-    schedule: str | Sequence[Asset] | AssetAny | None,
+    schedule: str | Sequence[Asset] | AssetAny | BaseTimetable | None,
     tags: Sequence[str],
     defaults: Mapping[str, Any] | None = None,
     **more: Any,

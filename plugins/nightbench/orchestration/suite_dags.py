@@ -262,7 +262,7 @@ def reference(**context: Any) -> dict[str, int]:
             plan.run.suite, plan.run.cluster, outside_hours=True, until=until
         )
         reporter = ComparisonReporter(log.info, all_events=True)
-        work = measure_pairs(plan, open_spool(), where, reporter)
+        work = measure_pairs(plan, open_spool(), where, reporter, connect)
         found = measured(work, reporter.refresh)
     for pair in found:
         if pair.why:

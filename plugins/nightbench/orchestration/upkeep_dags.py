@@ -113,7 +113,7 @@ def is_daily_work_due(**context: Any) -> bool:
 
 
 def is_first_since_daily(at: datetime, previous: datetime) -> bool:
-    """Whether the time of the daily work lies between two runs."""
+    """Whether the time of the daily work is between two runs."""
     daily = datetime.combine(at.astimezone(UTC), DAILY_AT)
     return previous < (daily if daily <= at else daily - timedelta(days=1))
 
@@ -137,14 +137,11 @@ def load_waiting(**context: Any) -> list[str]:
 
 @task(retries=2)
 def send_unsent_messages() -> int:
-    """Give up confirmations that did not end in time; send the messages that no night has sent."""
+    """Send the messages that no night has sent."""
     from nightbench.alerts import notify
-    from nightbench.experiments.confirm import give_up_overdue
     from nightbench.spool import open_spool
 
     with user_errors_fail_task():
-        for run_id in give_up_overdue(connect):
-            log.warning("run %s: not all of its suspects were measured again in time", run_id)
         deliveries, problems = notify.notify_leftovers(
             open_spool(), connect, notify.Notifier.of(channel_url, base_url())
         )

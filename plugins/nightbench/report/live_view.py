@@ -53,7 +53,7 @@ class CaseState:
         return "running" if self.progress is not None else "waiting"
 
     def words(self) -> str:
-        """Say where the case stands: repeat, step, throughput, time left."""
+        """Return the progress of the case: repeat, step, throughput, time left."""
         if self.outcome is not None:
             return sentences(reasons_from_json(self.outcome["reasons"])).split("\n")[0]
         now = self.progress
@@ -149,7 +149,7 @@ class LiveView:
             self._line(f"  {event}")
 
     def states(self) -> list[CaseState]:
-        """Return where each case stands, in the order of the plan."""
+        """Return the progress of each case, in the order of the plan."""
         return [self._ended.get(case_id) or self._look(case_id) for case_id in self._units]
 
     def _look(self, case_id: str) -> CaseState:

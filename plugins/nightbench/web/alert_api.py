@@ -31,6 +31,7 @@ from nightbench.web.actions import (
 from nightbench.web.alert_groups import AlertGroup, Together, group_alerts, ids_of
 from nightbench.web.alert_models import AlertDetail, AlertGroupRow, AlertGroups, AlertList
 from nightbench.web.errors import BadInput, NotFound
+from nightbench.web.experiment_models import BisectSearch
 from nightbench.web.guard import HEADERS, PageUser, refuse_unmeant
 
 OpenTriage = Callable[[str], AbstractContextManager[Triage]]
@@ -132,7 +133,7 @@ class AlertApi:
                 row,
                 evidence_sentences=[evidence_sentence(each) for each in evidence],
                 events=repository.read("alert_events", alert_id=alert_id),
-                bisects=repository.bisects(alert_id),
+                bisects=map(BisectSearch.of_row, repository.bisects(alert_id)),
                 severity=severity.level,
                 severity_because=severity.because,
                 group=group,
@@ -185,7 +186,7 @@ def _group_row(
         severity=severity.level,
         severity_because=severity.because,
         medians=medians.get(_series(head), []),
-        bisect=bisect,
+        bisect=bisect and BisectSearch.of_row(bisect),
     )
 
 

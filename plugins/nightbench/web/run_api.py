@@ -217,7 +217,7 @@ def _commands(run: Row, case_id: str, good: Row | None, this: Row | None) -> lis
     """Return the commands that measure the case again, or show more of it."""
     run_id = run["run_id"]
     again = command_of(run["suite"], case_id, good, this)
-    beside = again.startswith("nightbench ab ")
+    beside = again.startswith("nightbench compare ")
     lines: Mapping[str, str] = {
         "Compare the last good build with this one" if beside else "Measure it again": again,
         "All that it takes to measure it elsewhere": shlex.join(

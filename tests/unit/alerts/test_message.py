@@ -31,7 +31,7 @@ FALL = AlertItem(
                 (CauseEvidence("tensorflow2 on the same nodes is steady"),)),
     confirmation=Confirmation(ConfirmationResult.CONFIRMED, "2.13.0 against 2.12.0 on n1.",
                               .903, .9, .907, 7),
-    reproduce="nightbench ab pytorch=2.12.0 pytorch=2.13.0 --suite demo --case resnet50",
+    reproduce="nightbench compare pytorch=2.12.0 pytorch=2.13.0 --suite demo --case resnet50",
 )  # fmt: skip
 FAILURE = AlertItem(Verdict("ctr", "local", RUN.run_id, VerdictKind.FAILED, "n2 does not answer"))
 
@@ -54,7 +54,8 @@ def test_fall_says_what_how_much_since_when_why_and_where():
         "  - pytorch: 2.12.0 -> 2.13.0\n"
         "  - kernel: 6.17 -> 6.18 (on n1, n2)\n"
         "- confirmed: 2.13.0 against 2.12.0 on n1. (ratio 0.9030, 0.9000 to 0.9070, n = 7)\n"
-        "- reproduce: nightbench ab pytorch=2.12.0 pytorch=2.13.0 --suite demo --case resnet50\n"
+        "- reproduce: nightbench compare pytorch=2.12.0 pytorch=2.13.0 --suite demo "
+        "--case resnet50\n"
         "- alert: http://localhost:8080/plugin/benchmarks/alerts/7\n"
         "\n"
         "Run: demo-20260301T010000-0000 (nightly), suite demo, owner benchmarks\n"

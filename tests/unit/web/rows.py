@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from nightbench.core.errors import UserError
 from nightbench.warehouse import MoveRefused
 from nightbench.web import PageAccess, PageUser, create_app
-from nightbench.web.compare_request_api import Comparing
+from nightbench.web.experiment_api import Comparing
 from nightbench.web.ui_models import Utilisation
 
 START = datetime(2026, 11, 1, 1, tzinfo=UTC)

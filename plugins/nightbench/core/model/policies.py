@@ -1,4 +1,4 @@
-"""What a suite asks of its nights, of the detector, of messages and of what is published."""
+"""A suite's policies for nights, verdicts, messages and publication."""
 
 from typing import Annotated, Any, Literal
 
@@ -31,7 +31,7 @@ _AlertKind = Annotated[
 
 
 class NightPolicy(v.StrictModel):
-    """What scheduled runs may take of a night; what does not fit is left out."""
+    """The part of a night that scheduled runs may take; cases that do not fit are left out."""
 
     window: v.HoursText | None = None
     """Cases start and end within these hours, `22:00-06:00 Europe/Berlin`; the cluster's
@@ -66,7 +66,7 @@ class RegressionPolicy(v.StrictModel):
 
     @property
     def judged(self) -> MetricInfo:
-        """The figure that is judged, with its unit and direction."""
+        """The metric that is judged, with its unit and direction."""
         return METRICS[self.metric]
 
     @property
@@ -76,7 +76,7 @@ class RegressionPolicy(v.StrictModel):
 
     @property
     def clear_change(self) -> float:
-        """Relative size from which a fall grows, a drift is news and another series moved, too."""
+        """Relative size from which a drop grew, a drift is reported and another series changed."""
         return 0.03 if self.min_change == "auto" else self.min_change
 
 
@@ -98,7 +98,7 @@ class Route(v.StrictModel):
 
 
 class Publication(v.StrictModel):
-    """What `nightbench publish` may take out of the house. `{}`: figures of all cases, no names."""
+    """Results that `nightbench publish` may show to everybody. `{}`: all cases without names."""
 
     frameworks: v.Many[v.FrameworkName] = ()
     """Only cases of these framework lines."""

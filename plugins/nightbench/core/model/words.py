@@ -57,7 +57,7 @@ class TrainingKind(StrEnum):
 
 
 class Severity(StrEnum):
-    """`fail` quarantines a result, `warn` is recorded beside it."""
+    """`fail` quarantines a result, `warn` is recorded next to it."""
 
     FAIL = "fail"
     WARN = "warn"
