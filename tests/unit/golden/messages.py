@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from tests.unit.nodes.conftest import healthy_document
@@ -226,7 +226,7 @@ ALERT = AlertItem(
     confirmation=Confirmation(
         ConfirmationResult.CONFIRMED, "2.14.0 compared with 2.13.0 on gpu01.", 0.887, 0.88, 0.894, 7
     ),
-    reproduce="nightbench ab pytorch=2.13.0 pytorch=2.14.0 --suite demo --case resnet50",
+    reproduce="nightbench compare pytorch=2.13.0 pytorch=2.14.0 --suite demo --case resnet50",
 )  # fmt: skip
 FAILED = AlertItem(
     Verdict("ctr_dnn", "lab", RUN.run_id, VerdictKind.FAILED, "n2: unreachable: no answer"),
@@ -245,13 +245,18 @@ def alerts() -> Iterator[tuple[str, str]]:
         "sentence": "its night-to-night noise is 12.0%; the limit is 10.0%",
     }  # fmt: skip
     drift = {"case_id": "vgg16", "cluster": "lab", "change": -0.05, "error": 0.002, "nights": 60}
-    pending = {"asked_by": "nightbench", "outcome": None, "state": "skipped"}
+    pending = {"requested_by": "nightbench", "verdict": None, "state": "cancelled"}
+    ended = {
+        **pending, "state": "done", "verdict": "confirmed", "requested_at": SINCE,
+        "ended_at": SINCE + timedelta(minutes=14),
+        "result": {"low": 0.88, "high": 0.888}, "request": {"low": -0.15, "high": -0.09},
+    }  # fmt: skip
     notes = {
         NOISE: noise_notes([noise, {**noise, "case_id": "gpt2", "what": "steady"}]),
         DRIFTS: drift_notes([drift]),
-        AGAIN: confirmation_notes([pending]),
+        AGAIN: confirmation_notes([{**pending, "requested_at": SINCE}, ended]),
     }
-    ended = [EndedAlert("llama", "The sentence of the verdict.", 5)]
+    resolved = [EndedAlert("llama", "The sentence of the verdict.", 5)]
     untried = replace(ALERT, untried="pytorch was never run on ROCm", confirmation=None)
     shared = replace(ALERT, shared=SHARED.sentence, members=SHARED.members)
     for name, items, more in (
@@ -261,7 +266,7 @@ def alerts() -> Iterator[tuple[str, str]]:
         ("grown", [replace(ALERT, grown_from=-0.05, changes=())], {}),
         ("untried, measured again", [replace(untried, is_awaited=True, changes=None)], {}),
         ("a shared change", [shared], {}),
-        ("resolved, and notes", [], {"resolved": ended, "links": links, "notes": notes}),
+        ("resolved, and notes", [], {"resolved": resolved, "links": links, "notes": notes}),
     ):
         found = message(RUN, "benchmarks", items, **more)  # type: ignore[arg-type]
         yield name, f"{found.title}\n{found.body}"
