@@ -169,7 +169,12 @@ def test_a_movement_that_was_dismissed_stays_silent_for_all_its_series(
 
 def test_a_fall_that_no_series_shows_alone_is_told(lab: Lab, reader: Warehouse) -> None:
     result = lab.judge(lab.load(FELL + 6, fall=0.015, noise=0.006))
-    assert sum("its own nights do not show" in v.sentence for v in result.verdicts) >= 2
+    assert (
+        sum(
+            "shown by other series and not by this one alone" in v.sentence for v in result.verdicts
+        )
+        >= 2
+    )
     (alert,) = reader.alerts.find()
     assert alert["sentence"].startswith("node n1: ")
 

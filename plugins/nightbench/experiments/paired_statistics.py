@@ -77,7 +77,7 @@ def estimate(
     mean = math.exp(statistics.fmean(logs)) if logs else None
     if n < LEAST_ROUNDS:
         return RatioEstimate(
-            n, mean, level, f"{n} rounds say nothing; at least {LEAST_ROUNDS} are needed"
+            n, mean, level, f"{n} rounds are too few; a verdict needs {LEAST_ROUNDS}"
         )
     se = statistics.stdev(logs) / math.sqrt(n)
     p_value = sign_flip(logs, seed)
@@ -100,10 +100,10 @@ def _estimate(
     if verdict in (PairedVerdict.SLOWER, PairedVerdict.FASTER):
         size = percent(abs(math.expm1(centre)))
         sentence = (
-            f"B is {size} {verdict} than A: the whole interval lies beyond {percent(min_effect)}"
+            f"B is {size} {verdict} than A: the whole interval is beyond {percent(min_effect)}"
         )
     elif verdict is PairedVerdict.SAME:
-        sentence = f"B is as fast as A: the whole interval lies within ±{percent(min_effect)}"
+        sentence = f"B is as fast as A: the whole interval is within ±{percent(min_effect)}"
     else:
         sentence = _advice(low, high, se, n / cases, min_effect, level)
     return RatioEstimate(
@@ -132,15 +132,15 @@ def _advice(
     size = percent(min_effect)
     if high < 0 or low > 0:
         word = "slower" if high < 0 else "faster"
-        sentence = f"B is {word}, but it is not sure that by more than {size}"
+        sentence = f"B is {word}, but possibly by less than {size}"
     else:
-        sentence = f"The interval holds both no difference and one beyond {size}"
+        sentence = f"The interval includes both no difference and a difference beyond {size}"
     enough = rounds_for(se * math.sqrt(rounds), min_effect, level)
     if enough is None:
-        return f"{sentence}; to tell {size} takes more than {_MOST_ROUNDS} rounds"
+        return f"{sentence}; resolving {size} takes more than {_MOST_ROUNDS} rounds"
     if enough <= rounds:
-        return f"{sentence}; more rounds would hardly tell, as the difference is near {size}"
-    return f"{sentence}; to tell {size} takes about {enough} rounds"
+        return f"{sentence}; more rounds would hardly help, because the difference is near {size}"
+    return f"{sentence}; resolving {size} takes about {enough} rounds"
 
 
 def percent(fraction: float) -> str:

@@ -126,7 +126,7 @@ def test_the_rounds_that_are_advised_rest_on_the_smallest_effect(centre: float) 
     found = paired_statistics.estimate([math.exp(x) for x in logs], 0.01)
     assert found.verdict is PairedVerdict.INCONCLUSIVE
     # 0.0170 is the deviation of the logarithms; the same advice whatever ratio was seen.
-    assert found.sentence.endswith("; to tell 1 % takes about 41 rounds")
+    assert found.sentence.endswith("; resolving 1 % takes about 41 rounds")
 
 
 def test_as_many_rounds_as_advised_tell_equal_builds_and_twice_the_effect() -> None:
@@ -150,9 +150,11 @@ def test_more_rounds_are_not_advised_where_they_would_not_tell() -> None:
     near = [math.exp(-0.0101 + 0.002 * step) for step in STEPS]
     found = paired_statistics.estimate(near, 0.01)
     assert found.verdict is PairedVerdict.INCONCLUSIVE
-    assert found.sentence.endswith("; more rounds would hardly tell, as the difference is near 1 %")
+    assert found.sentence.endswith(
+        "; more rounds would hardly help, because the difference is near 1 %"
+    )
     wild = paired_statistics.estimate([math.exp(0.9 * step) for step in STEPS], 0.01)
-    assert wild.sentence.endswith("; to tell 1 % takes more than 1000 rounds")
+    assert wild.sentence.endswith("; resolving 1 % takes more than 1000 rounds")
 
 
 def test_the_advice_for_several_cases_counts_the_rounds_of_one() -> None:
@@ -160,7 +162,7 @@ def test_the_advice_for_several_cases_counts_the_rounds_of_one() -> None:
     both = paired_statistics.combine(each, 0.01).estimate
     assert both is not None
     assert both.verdict is PairedVerdict.INCONCLUSIVE
-    assert both.sentence.endswith("; to tell 1 % takes about 45 rounds")
+    assert both.sentence.endswith("; resolving 1 % takes about 45 rounds")
 
 
 def test_too_few_rounds_are_inconclusive() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from tests.unit.nodes.conftest import healthy_document
@@ -45,6 +45,7 @@ from nightbench.detection.drift import Drift
 from nightbench.detection.factors import Factor, FactorKind, SharedMovement
 from nightbench.detection.modes import Modes
 from nightbench.detection.noise import Variation
+from nightbench.experiments.paired_statistics import estimate
 from nightbench.nodes import NodePreflight, findings
 
 GOLDEN = Path(__file__).with_name("messages.txt")
@@ -96,6 +97,21 @@ def verdicts() -> Iterator[tuple[str, str]]:
     yield "a changed reference", said.with_pairs(OK, pairs, -0.062, SINCE).sentence
     yield "a noisy series", f"Noisy: {Variation(0.12, 0.2).sentence(0.1)}."
     yield "two levels", said.with_levels(OK, Modes([], {"gpu01": 94.1, "gpu02": 97.9})).sentence
+
+
+def comparisons() -> Iterator[tuple[str, str]]:
+    """Yield each verdict on a comparison of B with A, and what follows from it."""
+    for name, ratios in (
+        ("slower", (0.970, 0.971, 0.969, 0.970)),
+        ("faster", (1.030, 1.031, 1.029, 1.030)),
+        ("same", (1.000, 1.001, 0.999, 1.000)),
+        ("slower, by an unclear size", (0.985, 0.995, 0.988, 0.993)),
+        ("unclear", (0.97, 1.03, 0.99, 1.02)),
+        ("near the limit", (0.989, 0.991, 0.990, 0.990)),
+        ("noisy", (0.3, 1.7, 0.5, 2.0)),
+        ("too few rounds", (0.97,)),
+    ):
+        yield name, estimate(ratios, 0.01).sentence
 
 
 REASONS: dict[ReasonCode, tuple[str, str, str]] = {
@@ -210,7 +226,7 @@ ALERT = AlertItem(
     confirmation=Confirmation(
         ConfirmationResult.CONFIRMED, "2.14.0 compared with 2.13.0 on gpu01.", 0.887, 0.88, 0.894, 7
     ),
-    reproduce="nightbench ab pytorch=2.13.0 pytorch=2.14.0 --suite demo --case resnet50",
+    reproduce="nightbench compare pytorch=2.13.0 pytorch=2.14.0 --suite demo --case resnet50",
 )  # fmt: skip
 FAILED = AlertItem(
     Verdict("ctr_dnn", "lab", RUN.run_id, VerdictKind.FAILED, "n2: unreachable: no answer"),
@@ -230,12 +246,17 @@ def alerts() -> Iterator[tuple[str, str]]:
     }  # fmt: skip
     drift = {"case_id": "vgg16", "cluster": "lab", "change": -0.05, "error": 0.002, "nights": 60}
     pending = {"requested_by": "nightbench", "verdict": None, "state": "cancelled"}
+    ended = {
+        **pending, "state": "done", "verdict": "confirmed", "requested_at": SINCE,
+        "ended_at": SINCE + timedelta(minutes=14),
+        "result": {"low": 0.88, "high": 0.888}, "request": {"low": -0.15, "high": -0.09},
+    }  # fmt: skip
     notes = {
         NOISE: noise_notes([noise, {**noise, "case_id": "gpt2", "what": "steady"}]),
         DRIFTS: drift_notes([drift]),
-        AGAIN: confirmation_notes([pending]),
+        AGAIN: confirmation_notes([{**pending, "requested_at": SINCE}, ended]),
     }
-    ended = [EndedAlert("llama", "The sentence of the verdict.", 5)]
+    resolved = [EndedAlert("llama", "The sentence of the verdict.", 5)]
     untried = replace(ALERT, untried="pytorch was never run on ROCm", confirmation=None)
     shared = replace(ALERT, shared=SHARED.sentence, members=SHARED.members)
     for name, items, more in (
@@ -245,7 +266,7 @@ def alerts() -> Iterator[tuple[str, str]]:
         ("grown", [replace(ALERT, grown_from=-0.05, changes=())], {}),
         ("untried, measured again", [replace(untried, is_awaited=True, changes=None)], {}),
         ("a shared change", [shared], {}),
-        ("resolved, and notes", [], {"resolved": ended, "links": links, "notes": notes}),
+        ("resolved, and notes", [], {"resolved": resolved, "links": links, "notes": notes}),
     ):
         found = message(RUN, "benchmarks", items, **more)  # type: ignore[arg-type]
         yield name, f"{found.title}\n{found.body}"
@@ -256,6 +277,7 @@ def text() -> str:
     parts = []
     for title, found in (
         ("Verdicts", verdicts()),
+        ("Comparisons", comparisons()),
         ("Reasons", reasons()),
         ("Findings of doctor", node_findings()),
         ("Messages of alerts", alerts()),

@@ -34,9 +34,9 @@ def tool() -> ModuleType:
         ("Offer a node; whatever runs.", []),
         (
             "The controls fell.",
-            ['"fell": drop, decrease; as a verdict: regression', '"controls": '],
+            ['"fell": drop, decrease; as a verdict: regression', '"The controls": '],
         ),
-        ("A control measurement of the control plane falls back.", []),
+        ("A control measurement of the control plane falls back; it controls a gang.", []),
         ("It is due to an error in mode 0600.", []),
         ("It BRINGS a build.", ['"BRINGS": yield, give, add']),
     ],
