@@ -321,7 +321,7 @@ def _parser() -> argparse.ArgumentParser:
     verb.set_defaults(run=_allreduce)
 
     verb = verbs.add_parser("run", help="measure an exported plan on this machine, or on several")
-    verb.add_argument("dir", help="what `nightbench plan SUITE --export DIR` wrote")
+    verb.add_argument("dir", help="what `nightbench offline export SUITE DIR` wrote")
     verb.add_argument(
         "--python", default=sys.executable, help="interpreter that has the framework; this one"
     )

@@ -7,11 +7,11 @@ whose streams never change, so that every line has the same weights and each ran
 
 import hashlib
 import itertools
-import math
 import time
 
 import numpy
 from heap import keep_what_is_freed
+from movement import movement, step_limit
 from readers.files import Part
 from readers.prefetch import Prefetched
 
@@ -49,7 +49,12 @@ class Base:
     """Number of trainable parameters; set by `initial_weights`."""
 
     sent_bytes_per_step = None
-    """Bytes that this rank sends in a step, where a trainer counts them (`count_sent`)."""
+    """Bytes that this rank sends in a step, where a trainer counts them (`count_step`)."""
+
+    flops_per_step = None
+    """FLOPs of matrix products and convolutions in a step, forward and backward, where a trainer
+    counts them (`count_step`); not what it computes again. Ranks that compute the same samples, or
+    experts for each other, give their mean."""
 
     data_waits_s = None
     """Seconds that each step so far has waited for its batch, where real data are read."""
@@ -64,6 +69,7 @@ class Base:
         self._example = self._fed = self.window_batch = None
         self.decoder = None  # Of real images, where it is not their reader that decodes them.
         self._weights_before = {}
+        self._updates_before = None
         self._trained = set()
         self.kept = []
 
@@ -100,7 +106,8 @@ class Base:
         return digest.hexdigest()
 
     def keep_weights(self):
-        """Copies the weights as the window opens, for `weights_moved`."""
+        """Copies the weights as the window opens, for `weights_moved` and `skipped_updates`."""
+        self._updates_before = self.updates_made()
         if self._fed and self.context.case["strategy"] == "parameter_server":
             self.window_batch = self._fed.peek()
         self._weights_before = {
@@ -126,7 +133,7 @@ class Base:
             limits = updates * limit[0], updates * limit[1]
         after = self.weights()
         return {
-            name: _movement(before, numpy.asarray(after[name], dtype="float32"), *limits)
+            name: movement(before, numpy.asarray(after[name], dtype="float32"), *limits)
             for name, before in self._weights_before.items()
         }
 
@@ -141,8 +148,23 @@ class Base:
         self.step()
         return True
 
-    def count_sent(self):
-        """Finds out, after the window, what this rank sends in a step: `sent_bytes_per_step`."""
+    def count_step(self):
+        """Counts, after all is recorded, `flops_per_step` and `sent_bytes_per_step` of a step.
+
+        The step that is counted is one more call of `step`, so that it is what was measured.
+        """
+
+    def updates_made(self):
+        """Returns how many updates the weights have got so far; None: each step makes one.
+
+        For trainers that scale the loss, and leave out the update of an overflow.
+        """
+        return None
+
+    def skipped_updates(self, steps):
+        """Returns how many of the steps since `keep_weights` made no update; None: see there."""
+        made = self.updates_made()
+        return None if made is None else steps - (made - self._updates_before)
 
     def expert_tokens(self):
         """Returns how many tokens each expert of each layer gets of this rank's next batch.
@@ -330,44 +352,8 @@ class Fed:
         return batch
 
 
-def step_limit(params):
-    """The most by which a step can move an element, (absolute, per unit of the tensor's norm).
-
-    Adam's quotient of mean and deviation is at most (1 - b1) / sqrt((1 - b2) (1 - b1^2 / b2)), by
-    the inequality of Cauchy and Schwarz over the gradients that both are made of, and 1 in the
-    first step; decoupled decay comes on top. None for other optimisers: their steps are as long as
-    the gradients.
-    """
-    if params.get("optimizer") not in ("adam", "adamw"):
-        return None
-    rate, beta1, beta2 = (params[name] for name in ("learning_rate", "beta1", "beta2"))
-    quotient = (1 - beta1) / math.sqrt((1 - beta2) * (1 - beta1**2 / beta2))
-    return rate * max(1.0, quotient), rate * params.get("weight_decay", 0.0)
-
-
 def _differ(before, after):
     return any(not numpy.array_equal(value, after[name]) for name, value in before.items())
-
-
-def _movement(before, after, absolute, of_norm):
-    difference = after - before
-    largest = float(numpy.abs(difference).max()) if difference.size else 0.0
-    norm, moved = _norm(before), _norm(difference)
-    limit = None if absolute is None else absolute + of_norm * (norm + moved)
-    found = {"norm": norm, "moved": moved, "largest": largest, "limit": limit}
-    # JSON knows no infinity: null stands for what is not finite.
-    return {
-        name: value if value is None or math.isfinite(value) else None
-        for name, value in found.items()
-    }
-
-
-def _norm(values):
-    """The Euclidean norm; scaled, so that squares of small values are not rounded to nothing."""
-    scale = float(numpy.abs(values).max()) if values.size else 0.0
-    if not scale or not math.isfinite(scale):
-        return scale
-    return scale * float(numpy.linalg.norm((values / scale).ravel()))
 
 
 def optimizer_of(params, known):

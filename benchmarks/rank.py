@@ -228,6 +228,7 @@ def main():
     context.tell_progress()
     updates = len(measured.step_end_s) - measured.warmup_steps
     weights_moved = trainer.weights_moved(updates)
+    skipped = trainer.skipped_updates(updates) if hasattr(trainer, "skipped_updates") else None
     again = trainer.step_again()
     loss, finite = loss_summary(trainer.losses(), measured, again)
     rank = {
@@ -261,8 +262,11 @@ def main():
         rank["data_wait_s"] = sum(waits_s[begin : begin + steps]) / steps
     if searched:
         rank["batch_size_per_device"] = context.batch_size
-    if hasattr(trainer, "count_sent"):
-        trainer.count_sent()
+    if skipped is not None:
+        rank["skipped_updates"] = skipped
+    if hasattr(trainer, "count_step"):
+        trainer.count_step()
+    rank["flops_per_step"] = getattr(trainer, "flops_per_step", None)
     sent_bytes = getattr(trainer, "sent_bytes_per_step", None)
     if sent_bytes is not None:
         rank["sent_bytes_per_step"] = sent_bytes

@@ -28,7 +28,7 @@ TOGETHER = (
 SINGLY = tuple(
     f"integration/test_{name}.py"
     for name in (
-        *("dgc", "first_step", "flops_counted", "gpu_precisions", "modes_used"),
+        *("dgc", "first_step", "work_done", "gpu_precisions", "modes_used"),
         *("parameter_servers", "ranks_agree", "recompute", "sharding", "splits", "weights_move"),
     )
 )

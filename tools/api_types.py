@@ -10,13 +10,12 @@ from pydantic.json_schema import models_json_schema
 from nightbench.web import (
     alert_models,
     compare_api,
-    compare_request_models,
-    experiment_api,
+    experiment_models,
     run_models,
     ui_models,
 )
 
-MODELS = (ui_models, alert_models, compare_api, compare_request_models, experiment_api, run_models)
+MODELS = (ui_models, alert_models, compare_api, experiment_models, run_models)
 
 _SCALARS = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}
 

@@ -23,7 +23,7 @@ from nightbench.config.catalog_schema import FrameworkFile, SpecFile
 from nightbench.config.cluster_schema import ClusterFile
 from nightbench.config.schema import RepeatsFile, SuiteFile
 from nightbench.config.validate import fields_of
-from nightbench.config.values import Words
+from nightbench.core.model.values import Words
 from nightbench.report.rows import FIELDS
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"

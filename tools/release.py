@@ -32,7 +32,7 @@ IMAGES = (
     *("docker/kubernetes/values.yaml", "docker/kubernetes/pod_template.yaml"),
     "docs/kubernetes.md",
 )
-"""Files that name the image of the newest release."""
+"""Files that name the image of the newest release, or of the coming one before the first."""
 _RELEASED = re.compile(r"^## ([0-9]\S*)", re.MULTILINE)
 _VERSION = re.compile(r'^version = "(.*)"$', re.MULTILINE)
 
@@ -67,9 +67,9 @@ def release(version: str) -> None:
     project.write_text(_VERSION.sub(f'version = "{version}"', before[project], count=1))
     title = f"## {version} ({datetime.now(UTC):%Y-%m-%d})\n"
     changelog.write_text(before[changelog].replace(UNRELEASED, f"{UNRELEASED}\n{title}", 1))
-    if newest := _RELEASED.search(before[changelog]):
-        for path in map(Path, IMAGES):
-            path.write_text(re.sub(rf"\b{re.escape(newest[1])}\b", version, before[path]))
+    named = image_version(before[project], before[changelog])
+    for path in map(Path, IMAGES):
+        path.write_text(re.sub(rf"\b{re.escape(named)}\b", version, before[path]))
     try:
         folder = build(version)
     except Refused:
@@ -80,6 +80,16 @@ def release(version: str) -> None:
     git("tag", "-a", version, "-m", f"Nightbench {version}")
     print(f"tagged {version}; its files lie in {folder}")
     print(f"to publish: git push origin HEAD {version}; then set the next .dev0 in pyproject.toml")
+
+
+def image_version(project: str, changelog: str) -> str:
+    """Return the version that `IMAGES` name: the newest release, or the coming first one."""
+    if newest := _RELEASED.search(changelog):
+        return newest[1]
+    coming = _VERSION.search(project)
+    if coming is None:
+        raise Refused('pyproject.toml: found no line `version = "..."`')
+    return Version(coming[1]).base_version
 
 
 def refuse(version: str, project: str, changelog: str) -> None:

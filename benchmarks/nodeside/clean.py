@@ -89,7 +89,6 @@ class _Cleaner:
             if _mtime(half) < time.time() - _DAY_S:
                 self._remove(half)
         for code in self._below("code/*"):
-            # Named by the first digits; by all of them up to release 0.1.0.
             name = os.path.basename(code)
             wanted = any(each and each.startswith(name) for each in self._keep_code | digests)
             if not wanted and _mtime(code) < self._oldest:

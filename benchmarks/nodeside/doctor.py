@@ -16,7 +16,7 @@ from nodeside.telemetry import memory
 
 def doctor(root: str, lock_dir: str | None, code: str) -> dict[str, Any]:
     """Return the doctor's document; nothing is changed except that `root` is created."""
-    problem = why_not_writable(root)
+    problem = why_not_usable(root)
     holders = current_holders(lock_dir, os.environ)
     return {
         "python": platform.python_version(),
@@ -44,6 +44,14 @@ def why_not_writable(root: str) -> str | None:
     except AgentError as error:
         return str(error)
     return None
+
+
+def why_not_usable(root: str) -> str | None:
+    """Return why Nightbench's folder cannot be written, or why no program runs there."""
+    problem = why_not_writable(root)
+    if problem is None and os.statvfs(root).f_flag & os.ST_NOEXEC:
+        problem = "programs do not run in {}: its file system is mounted noexec".format(root)
+    return problem
 
 
 def interpreters_of(root: str, code: str) -> dict[str, str | None]:

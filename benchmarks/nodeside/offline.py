@@ -31,7 +31,7 @@ def run(
     """Measure all cases that have not been; return the run and case_id -> statuses of repeats.
 
     Args:
-        folder: what `nightbench plan --export` wrote.
+        folder: what `nightbench offline export` wrote.
         python: interpreter of the framework.
         node: which of the plan's nodes this machine is. Where None, the pod's place in an indexed
             Job of Kubernetes says it, or each case has but one node.
@@ -47,7 +47,7 @@ def run(
     if export.get("schema") != SCHEMA:
         raise AgentError(
             "{}: schema is {!r}, expected {!r}".format(path, export.get("schema"), SCHEMA),
-            "name the folder that `nightbench plan SUITE --export` wrote",
+            "name the folder that `nightbench offline export` wrote",
         )
     cases = list(export["cases"])
     if case is not None and case not in cases:

@@ -8,7 +8,7 @@ import time
 from typing import Any, Mapping, Sequence
 
 from nodeside import control_measurements, gpus, system
-from nodeside.doctor import environments, interpreters_of, why_not_writable
+from nodeside.doctor import environments, interpreters_of, why_not_usable, why_not_writable
 from nodeside.files import boot_id
 from nodeside.interpreters import any_uv
 from nodeside.locks import current_holders
@@ -43,7 +43,7 @@ def preflight(
         prefixes: framework line -> prefix that the site prepared, for the controls of GPUs.
     """
     present = [core for core in cpus if core in os.sched_getaffinity(0)]
-    problem = why_not_writable(root)
+    problem = why_not_usable(root)
     processor = cpu_description()
     shown, gpu_problem = gpus.health()
     # Before the controls, which would be found as foreign work.

@@ -43,7 +43,7 @@ def main() -> int:
 def _run(api: AirflowApi, conf: dict[str, object]) -> int:
     _wait_for_dag(api)
     api.unpause("on_demand")
-    api.unpause("nightbench_regressions")
+    api.unpause("nightbench_verdicts")
     dag_run, began = api.trigger("on_demand", conf), time.monotonic()
     said = ""
     while True:

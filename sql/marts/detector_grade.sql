@@ -15,8 +15,7 @@ select
     g.spoiled,
     g.limit_value,
     g.below,
-    g.is_news,
-    g.told_at as notified_at
+    g.is_news
 from raw.detector_grade as g
 inner join staging.run as r on g.run_id = r.run_id;
 

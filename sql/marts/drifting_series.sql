@@ -12,8 +12,7 @@ select
     since,
     is_news,
     seen_run_id,
-    seen_at,
-    notified_at
+    seen_at
 from marts.fct_drift
 where over_at is null;
 

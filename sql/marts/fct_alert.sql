@@ -15,7 +15,7 @@ select
     a.last_run_id,
     a.resolved_run_id,
     a.closed_at,
-    a.told_at as notified_at,
+    told.at as notified_at,
     a.dismissed_as,
     a.snoozed_until,
     a.owner,
@@ -24,18 +24,21 @@ select
     a.suspect_run_id,
     a.suspect_at,
     c.state as confirmation_state,
-    c.outcome as confirmation,
-    c.sentence as confirmation_sentence,
-    c.ratio as confirmation_ratio,
-    c.low as confirmation_low,
-    c.high as confirmation_high,
-    c.rounds as confirmation_rounds,
-    c.run_id as confirmation_run_id,
+    c.result ->> 'outcome' as confirmation,
+    coalesce(c.result ->> 'sentence', c.why) as confirmation_sentence,
+    (c.result ->> 'ratio')::double precision as confirmation_ratio,
+    (c.result ->> 'low')::double precision as confirmation_low,
+    (c.result ->> 'high')::double precision as confirmation_high,
+    (c.result ->> 'rounds')::integer as confirmation_rounds,
     e.kind as cause,
     e.suspect as cause_suspect,
     e.sentence as cause_sentence,
     e.evidence,
     e.group_key,
+    coalesce(k.severity, 'high') as severity,
+    coalesce(k.because, 'is new') as severity_because,
+    coalesce(k.rank, 0) as rank,
+    coalesce(k.place, 1) as place,
     v.since,
     v.last_good_run_id,
     v.first_bad_run_id,
@@ -57,6 +60,7 @@ left join lateral (
         n.run_key = opened.run_key
         and n.run_at = opened.started_at
         and n.series_key = s.series_key
+        and n.metric = a.metric
     order by n.run_at desc
     limit 1
 ) as v on true
@@ -68,10 +72,17 @@ left join lateral (
         n.run_key = last_run.run_key
         and n.run_at = last_run.started_at
         and n.series_key = s.series_key
+        and n.metric = a.metric
     order by n.run_at desc
     limit 1
 ) as latest on true
 inner join raw.run as news_run on a.news_run_id = news_run.run_id
+left join raw.delivery as told
+    on
+        told.kind = 'alert'
+        and a.alert_id::text = told.subject
+        and a.news_run_id = told.news
+        and told.channel = ''
 left join lateral (
     select n.*
     from raw.verdict as n
@@ -79,35 +90,42 @@ left join lateral (
         n.run_key = news_run.run_key
         and n.run_at = news_run.started_at
         and n.series_key = s.series_key
-        and a.told_at is not null
+        and n.metric = a.metric
+        and told.at is not null
     order by n.run_at desc
     limit 1
 ) as news on true
 left join lateral (
-    select k.*
-    from raw.alert_cause as k
-    where k.alert_id = a.alert_id
-    order by k.at desc
+    select u.*
+    from raw.alert_cause as u
+    where u.alert_id = a.alert_id
+    order by u.at desc
     limit 1
 ) as e on true
+left join raw.alert_rank as k on a.alert_id = k.alert_id
 left join lateral (
     select r.*
-    from raw.confirmation as r
-    where r.alert_id = a.alert_id
-    order by r.confirmation_id desc
+    from raw.experiment as r
+    where
+        r.alert_id = a.alert_id
+        and r.kind = 'confirm'
+    order by r.experiment_id desc
     limit 1
 ) as c on true;
 
 comment on view marts.fct_alert is
 'One row per alert; at most one live alert for each series and metric';
 comment on column marts.fct_alert.metric is
-'Figure that it is about, by its column in marts.fct_measurement: value and baseline are of it';
+'Figure that it is about, by its column in marts.fct_measurement: value and baseline are of it. '
+'training: the losses';
 comment on column marts.fct_alert.first_bad_run_id is
 'First night at the new level, by the verdict that opened it';
 comment on column marts.fct_alert.last_good_run_id is 'The night before it, by the same';
 comment on column marts.fct_alert.change is 'value / baseline - 1 of the latest night';
 comment on column marts.fct_alert.change_low is
 'With change_high the 90 % interval of level_change';
+comment on column marts.fct_alert.notified_at is
+'When its news was sent, or found to have no channel; null: still to be sent';
 comment on column marts.fct_alert.notified_change is
 'Change that was notified; null while the alert waits for its message';
 comment on column marts.fct_alert.notified_low is
@@ -116,5 +134,10 @@ comment on column marts.fct_alert.notified_high is
 'The other end of it: the larger rise, which is for the worse of joules and memory';
 comment on column marts.fct_alert.evidence is
 'Observations about the cause: text, is_against, and the rival cause that it concerns or null';
+comment on column marts.fct_alert.severity is
+'Severity of its group when a night was judged last; high if none was since it opened';
+comment on column marts.fct_alert.severity_because is 'Reason for the severity';
+comment on column marts.fct_alert.rank is 'Order of groups, the lowest first';
+comment on column marts.fct_alert.place is 'Order in its group, from 1: the worst first';
 comment on column marts.fct_alert.group_key is
 'The same for alerts of one cause; empty or null: it stands on its own';

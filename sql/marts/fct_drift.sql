@@ -15,8 +15,7 @@ select
     d.seen_run_id,
     d.seen_at,
     d.over_run_id,
-    d.over_at,
-    d.told_at as notified_at
+    d.over_at
 from raw.drift as d
 inner join raw.run as r on d.run_id = r.run_id;
 

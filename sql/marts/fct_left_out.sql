@@ -13,8 +13,7 @@ select
     coalesce(p.n, 0) as n,
     l.reason ->> 'code' as code,
     l.reason ->> 'observed' as observed,
-    l.reason ->> 'expected' as expected,
-    p.left_out is not null as is_beforehand
+    l.reason ->> 'expected' as expected
 from staging.result as p
 cross join lateral coalesce(p.left_out, p.reasons -> 0) as l (reason)
 where p.left_out is not null or p.status = 'left_out';
@@ -24,6 +23,4 @@ comment on view marts.fct_left_out is
 comment on column marts.fct_left_out.observed is 'What the case took, or how far it came';
 comment on column marts.fct_left_out.expected is 'What time the night had, or what was needed';
 comment on column marts.fct_left_out.n is 'Good repeats: kept, and too few to count';
-comment on column marts.fct_left_out.is_beforehand is
-'The plan left it out; else the window ended while it was measured';
 comment on column marts.fct_left_out.code is 'Why, as a code';

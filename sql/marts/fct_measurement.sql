@@ -97,6 +97,7 @@ select
     m.mfu,
     m.mfu_absent,
     m.reported,
+    m.losses,
     nullif(m.definition_digest, '') as definition_digest,
     nullif(m.fingerprint_id, '') as fingerprint_id,
     m.node_names,
@@ -136,7 +137,7 @@ comment on column marts.fct_measurement.joules_per_unit is
 'Energy of the devices for a unit of work, J: power / throughput, median of the repeats; null with '
 'its reason in energy_absent';
 comment on column marts.fct_measurement.energy_absent is
-'Why there is no energy; null where there is one, and for medians before 0.2.0';
+'Why there is no energy; null where there is one';
 comment on column marts.fct_measurement.tokens_per_s is
 'Tokens per second of all devices; null for what is no language model';
 comment on column marts.fct_measurement.model_flops_per_s is
@@ -148,10 +149,12 @@ comment on column marts.fct_measurement.tflops_per_device is
 comment on column marts.fct_measurement.mfu is
 'Model FLOPs utilisation: model_flops_per_s / peak_flops; null with its reason in mfu_absent';
 comment on column marts.fct_measurement.mfu_absent is
-'Why there is no mfu; null where there is one, and for medians before 0.2.0';
+'Why there is no mfu; null where there is one';
 comment on column marts.fct_measurement.reported is
 'What a script not of ours printed itself, such as tflops_per_device and mfu_percent by its own '
 'formula: figures by name, as printed, median of the repeats; null elsewhere. Never judged';
+comment on column marts.fct_measurement.losses is
+'Losses that tell how it trained, by name, each the lowest and the highest of the repeats';
 comment on column marts.fct_measurement.is_synthetic is
 'Made from synthetic data: never stand it unmarked beside a published real-data figure';
 comment on column marts.fct_measurement.axes is

@@ -14,9 +14,7 @@ select
     is_empty,
     is_silence,
     missing_at,
-    told_at as notified_at,
     ended_at,
-    end_told_at as end_notified_at,
     checked_at
 from raw.night;
 

@@ -10,8 +10,7 @@ select
     e.spread,
     e.max_spread,
     e.sentence,
-    e.by_whom,
-    e.told_at as notified_at
+    e.by_whom
 from raw.noise_event as e
 inner join raw.run as r on e.run_id = r.run_id;
 

@@ -92,8 +92,7 @@ select
     m.framework_version as measured_version,
     m.measured_value,
     m.n as measured_n,
-    m.is_synthetic as measured_is_synthetic,
-    m.data as measured_data
+    m.is_synthetic as measured_is_synthetic
 from staging.reference_result as f
 left join matched as m
     on f.reference_id = m.reference_id and m.measured_value is not null;

@@ -28,7 +28,9 @@ select
     v.series_key,
     v.run_key,
     v.level_change,
-    v.metric
+    v.metric,
+    v.training,
+    v.training_sentence
 from raw.verdict as v
 -- As marts.fct_measurement joins it.
 inner join raw.run as r

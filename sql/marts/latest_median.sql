@@ -81,6 +81,7 @@ select
     m.mfu,
     m.mfu_absent,
     m.reported,
+    m.losses,
     m.definition_digest,
     m.fingerprint_id,
     m.node_names,
@@ -96,8 +97,21 @@ cross join lateral (
         f.series_key = s.series_key
         and f.run_kind not in ('drill', 'confirm', 'acceptance')
         and not f.is_private_build
+        -- What trains otherwise than before is no result until somebody accepts it.
+        and not exists (
+            select 1
+            from raw.alert as a
+            inner join raw.run as opened on a.opened_run_id = opened.run_id
+            where
+                a.case_id = s.case_id
+                and a.cluster = s.cluster
+                and a.metric = 'training'
+                and a.state in ('open', 'acknowledged')
+                and f.started_at >= opened.started_at
+        )
     order by f.started_at desc
     limit 1
 ) as m;
 
-comment on view marts.latest_median is 'One row per series: its newest good median';
+comment on view marts.latest_median is 'One row per series: its newest good median, without those of nights with a live alert about '
+'training';

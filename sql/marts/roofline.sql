@@ -19,9 +19,6 @@ with figures as (
         m.strategy,
         1 / m.minibatches_per_s as step_s,
         m.tflops_per_device,
-        d.matrix_product_gflops,
-        d.memory_copy_gb_per_s,
-        n.all_reduce_gb_per_s,
         r.parameters,
         case
             when m.is_synthetic then 0
@@ -110,10 +107,7 @@ select
     memory_share,
     network_share,
     tflops_per_device,
-    parameters,
-    matrix_product_gflops,
-    memory_copy_gb_per_s,
-    all_reduce_gb_per_s
+    parameters
 from shares;
 
 comment on view marts.roofline is
@@ -136,9 +130,3 @@ comment on column marts.roofline.network_share is
 'Gradients by the all-reduce between the nodes, over the step: overlap is not taken off; 0 on one '
 'node, null where the ranks did not speak TCP';
 comment on column marts.roofline.parameters is 'Trainable parameters, as ranks counted them';
-comment on column marts.roofline.matrix_product_gflops is
-'Of the slowest device, fp32, in this run; null where it was not measured on GPUs';
-comment on column marts.roofline.memory_copy_gb_per_s is
-'Bytes copied, of the slowest device, in this run; null where it was not measured on GPUs';
-comment on column marts.roofline.all_reduce_gb_per_s is
-'Bytes reduced by TCP between nodes of which the case''s are some, in this run';

@@ -19,7 +19,6 @@ select
     a.kind as alert_verdict,
     a.change as alert_change,
     d.change as drift,
-    d.error as drift_error,
     d.since as drift_since,
     n.sentence as noisy,
     coalesce(a.case_id, d.case_id, n.case_id) as case_id,

@@ -23,19 +23,22 @@ create table raw.run (
     suite text not null check (suite <> ''),
     cluster text not null check (cluster <> ''),
     run_kind text not null default 'nightly'
-    check (run_kind in ('nightly', 'on_demand', 'confirm', 'backfill', 'drill')),
+    check (run_kind in ('nightly', 'on_demand', 'confirm', 'backfill', 'drill', 'acceptance')),
     started_at timestamptz not null,
     requested_by text not null default '' check (raw.is_plain(requested_by, 200)),
     dag_id text,
     dag_run_id text,
     code_digest text not null default '',
     origin text not null default 'nightbench' check (origin in ('nightbench', 'import')),
-    loaded_at timestamptz
+    loaded_at timestamptz,
+    checks_digest text not null default ''
 );
 create index run_by_suite on raw.run (suite, started_at desc);
 create index run_by_cluster on raw.run (cluster, started_at desc);
 create index run_by_start on raw.run (started_at desc);
 create index run_by_dag_run on raw.run (dag_id, dag_run_id);
+create index run_of_acceptance on raw.run (cluster, started_at desc)
+where run_kind = 'acceptance';
 comment on table raw.run is 'One execution of a suite on a cluster';
 comment on column raw.run.run_key is 'What facts refer to';
 comment on column raw.run.run_id is 'Its name everywhere else';
@@ -49,6 +52,8 @@ comment on column raw.run.dag_run_id is 'Airflow''s DAG run; null where it was n
 comment on column raw.run.code_digest is 'Digest of the benchmark code that was shipped';
 comment on column raw.run.origin is 'nightbench, or import for a site''s older results';
 comment on column raw.run.loaded_at is 'When results were first loaded; null while only planned';
+comment on column raw.run.checks_digest is
+'Digest of the checks that judged it when it was loaded last; empty for imports';
 
 create table raw.build (
     build_key integer generated always as identity primary key,
@@ -96,6 +101,17 @@ create table raw."case" (
     data text not null,
     scale text not null,
     axes jsonb not null check (jsonb_typeof(axes) = 'object'),
+    shard integer not null default 1 check (shard >= 1),
+    shard_stage integer check (shard_stage between 1 and 3),
+    tensor integer not null default 1 check (tensor >= 1),
+    pipeline integer not null default 1 check (pipeline >= 1),
+    schedule text check (schedule <> ''),
+    micro_batches integer not null default 1 check (micro_batches >= 1),
+    recompute text not null default 'none' check (recompute <> ''),
+    context integer not null default 1 check (context >= 1),
+    expert integer not null default 1 check (expert >= 1),
+    state_precision text not null default 'fp32' check (state_precision <> ''),
+    tuning text not null default 'default' check (tuning <> ''),
     unique (case_key, case_id)
 );
 create index case_by_work on raw."case" (workload, framework);
@@ -127,6 +143,25 @@ comment on column raw."case".memory_mb is 'Memory that each process may use, MiB
 comment on column raw."case".data is 'synthetic, or what is read';
 comment on column raw."case".scale is 'full, as published; smoke, small enough for two cores';
 comment on column raw."case".axes is 'All axes in one document: compares everything but one axis';
+comment on column raw."case".shard is
+'Devices that share a copy of what shard_stage splits; 1: every device holds all';
+comment on column raw."case".shard_stage is
+'What is split: 1 optimiser states, 2 gradients as well, 3 parameters as well; null: nothing';
+comment on column raw."case".tensor is 'Devices that split each matrix; 1: every device has all';
+comment on column raw."case".pipeline is 'Devices that split the layers; 1: every device has all';
+comment on column raw."case".schedule is
+'Order in which the parts of a batch go through a pipeline, such as 1f1b; null: there is none';
+comment on column raw."case".micro_batches is
+'Parts of the batch of a step that are computed one after another';
+comment on column raw."case".recompute is
+'What of a layer is computed again for its backward: none, selective or full';
+comment on column raw."case".context is 'Devices that split each sequence; 1: every device has all';
+comment on column raw."case".expert is
+'Devices that split the experts of each layer; 1: every device has all';
+comment on column raw."case".state_precision is
+'In which the states of the optimiser lie between steps: fp32 or bf16';
+comment on column raw."case".tuning is
+'How switches of its own framework line are set, by a name that the line has; else default';
 
 create table raw.series (
     series_key integer generated always as identity primary key,

@@ -10,6 +10,7 @@ create table raw.planned_case (
     unit text,
     definition_digest text not null default '',
     left_out jsonb check (jsonb_typeof(left_out) = 'object'),
+    untried text check (untried <> ''),
     primary key (run_key, series_key)
 );
 create index planned_case_by_series on raw.planned_case (series_key, run_at desc);
@@ -26,6 +27,8 @@ comment on column raw.planned_case.definition_digest is
 'Digest of workload and protocol; a change starts a new segment of the history';
 comment on column raw.planned_case.left_out is
 'Why the night had no room for the case; null where it was to be measured';
+comment on column raw.planned_case.untried is
+'Why nobody had run this mode of the line on such devices before; null where it was tried';
 
 create table raw.measurement (
     run_at timestamptz not null,
@@ -65,9 +68,30 @@ create table raw.measurement (
     node_names text[],
     reasons jsonb not null default '[]' check (jsonb_typeof(reasons) = 'array'),
     quarantine_reasons jsonb check (jsonb_typeof(quarantine_reasons) = 'array'),
+    untried text check (untried <> ''),
+    tokens_per_s double precision check (tokens_per_s > 0 and tokens_per_s < 'infinity'),
+    model_flops_per_s double precision
+    check (model_flops_per_s > 0 and model_flops_per_s < 'infinity'),
+    device text check (device <> ''),
+    peak_flops double precision check (peak_flops > 0 and peak_flops < 'infinity'),
+    mfu double precision check (mfu > 0 and mfu < 'infinity'),
+    mfu_absent text check (mfu_absent <> ''),
+    power_w double precision check (power_w > 0 and power_w < 'infinity'),
+    joules_per_unit double precision
+    check (joules_per_unit > 0 and joules_per_unit < 'infinity'),
+    energy_absent text check (energy_absent <> ''),
+    peak_allocator_bytes bigint check (peak_allocator_bytes > 0),
+    plain_ratio double precision,
+    plain_low double precision,
+    plain_high double precision,
+    plain_absent text,
+    losses jsonb check (jsonb_typeof(losses) = 'object'),
+    reported jsonb check (jsonb_typeof(reported) = 'object'),
     primary key (run_key, series_key, generation, run_at),
     foreign key (run_key, series_key) references raw.planned_case (run_key, series_key),
-    constraint throughput_in_range check (throughput between minimum and maximum)
+    constraint throughput_in_range check (throughput between minimum and maximum),
+    constraint measurement_plain_ratio_check
+    check (plain_low > 0 and plain_low <= plain_ratio and plain_ratio <= plain_high)
 ) partition by range (run_at);
 create index measurement_by_series on raw.measurement (series_key, run_at desc);
 comment on table raw.measurement is
@@ -99,7 +123,7 @@ comment on column raw.measurement.elapsed_s is
 'Seconds that the case took from preparing to its last repeat';
 comment on column raw.measurement.peak_resident_bytes is 'Largest resident memory of any rank';
 comment on column raw.measurement.sent_bytes_per_step is
-'Bytes of gradients that a rank sent in a step; the largest of its repeats';
+'Bytes that a rank sent in a step, where its line counts them; the largest of its repeats';
 comment on column raw.measurement.data_wait_s is
 'Seconds that a step waited for its batch; median of the repeats; null for synthetic data';
 comment on column raw.measurement.found_batch_size is
@@ -119,6 +143,40 @@ comment on column raw.measurement.reasons is
 'Why it was not measured, each {code, node, subject, observed, expected}; empty where it was';
 comment on column raw.measurement.quarantine_reasons is
 'The checks that refused it, each {code, node, subject, observed, expected}; null where none did';
+comment on column raw.measurement.untried is 'As planned';
+comment on column raw.measurement.tokens_per_s is
+'Tokens per second of all devices; null for what is no language model';
+comment on column raw.measurement.model_flops_per_s is
+'Floating point operations per second that the model''s mathematics need, forward and backward, of '
+'all devices: nothing that is computed again; null where the workload states none';
+comment on column raw.measurement.device is
+'Model of the devices; null where unknown or where nodes differ';
+comment on column raw.measurement.peak_flops is
+'Dense peak of all devices together at the precision of the case, FLOP/s; null where unknown';
+comment on column raw.measurement.mfu is
+'Model FLOPs utilisation: model_flops_per_s / peak_flops';
+comment on column raw.measurement.mfu_absent is 'Why a median has no mfu; null where it has one';
+comment on column raw.measurement.power_w is
+'Mean power of all devices in the windows, W, median of the repeats: GPUs of a case that runs on '
+'them, else CPU packages; nothing else of the nodes';
+comment on column raw.measurement.joules_per_unit is
+'Energy of the devices for a unit of work, J: power / throughput, median of the repeats';
+comment on column raw.measurement.energy_absent is
+'Why a median has no energy; null where it has one';
+comment on column raw.measurement.peak_allocator_bytes is
+'Most device memory that the allocator of any rank held, bytes; null where none counts it';
+comment on column raw.measurement.plain_ratio is
+'Throughput over that of a plain loop of the framework in turn with it; null where it has none';
+comment on column raw.measurement.plain_low is 'With plain_high the 95 % interval of plain_ratio';
+comment on column raw.measurement.plain_high is 'Its other end';
+comment on column raw.measurement.plain_absent is 'Why an acceptance has no plain_ratio';
+comment on column raw.measurement.losses is
+'Losses that tell how it trained, each with the lowest and the highest of the good repeats: first, '
+'opening (first step of the window), mean (of its first steps, as many as mean_of), again (the '
+'first batch after the window of so many steps); null where a rank recorded none';
+comment on column raw.measurement.reported is
+'What a script not of ours printed itself, such as tflops_per_device and mfu_percent by its own '
+'formula: figures by name, as printed, median of the repeats; null elsewhere. Never judged';
 
 create table raw.measurement_node (
     run_at timestamptz not null,
@@ -166,6 +224,9 @@ create table raw.repeat (
     error text check (error <> ''),
     reasons jsonb not null default '[]' check (jsonb_typeof(reasons) = 'array'),
     quarantine_reasons jsonb check (jsonb_typeof(quarantine_reasons) = 'array'),
+    power_w double precision check (power_w > 0 and power_w < 'infinity'),
+    peak_allocator_bytes bigint check (peak_allocator_bytes > 0),
+    reported jsonb check (jsonb_typeof(reported) = 'object'),
     primary key (run_key, series_key, generation, repeat, run_at),
     foreign key (run_key, series_key) references raw.planned_case (run_key, series_key)
 ) partition by range (run_at);
@@ -204,6 +265,13 @@ comment on column raw.repeat.reasons is
 'Why it does not count, each {code, node, subject, observed, expected}; empty where it does';
 comment on column raw.repeat.quarantine_reasons is
 'The checks that refused it, each {code, node, subject, observed, expected}; null where none did';
+comment on column raw.repeat.power_w is
+'Mean power of all devices in the windows, W; null where it is not known';
+comment on column raw.repeat.peak_allocator_bytes is
+'Most device memory that the allocator of any rank held, bytes; null where none counts it';
+comment on column raw.repeat.reported is
+'What a script not of ours printed itself in the window: figures by name, as printed, median of '
+'the ranks; null elsewhere';
 
 create table raw.repeat_rank (
     run_at timestamptz not null,
@@ -265,7 +333,7 @@ comment on column raw.repeat_rank.peak_resident_bytes is 'Largest resident memor
 comment on column raw.repeat_rank.peak_allocator_bytes is
 'Largest memory of the framework''s allocator on the device';
 comment on column raw.repeat_rank.sent_bytes_per_step is
-'Bytes of gradients that it sent in a step; null where the framework exchanges them';
+'Bytes that it sent in a step, where its line counts them';
 comment on column raw.repeat_rank.data_wait_s is
 'Seconds that a step waited for its batch, mean over the window; null for synthetic data';
 comment on column raw.repeat_rank.process is 'trainer-0, pserver-1';
@@ -333,6 +401,16 @@ create table raw.verdict (
     sentence text not null,
     first_bad_run_id text,
     last_good_run_id text,
+    level_change double precision,
+    metric text not null default 'throughput'
+    check (
+        metric in (
+            'throughput', 'tokens_per_s_per_device', 'tflops_per_device', 'mfu', 'joules_per_unit',
+            'peak_resident_bytes', 'peak_allocator_bytes'
+        )
+    ),
+    training text check (training in ('same', 'changed', 'not_comparable')),
+    training_sentence text check ((training_sentence is null) = (training is null)),
     primary key (run_key, series_key, run_at),
     foreign key (run_key, series_key) references raw.planned_case (run_key, series_key)
 ) partition by range (run_at);
@@ -342,11 +420,10 @@ comment on column raw.verdict.run_at is 'Start of the run; the month is the part
 comment on column raw.verdict.run_key is 'The run';
 comment on column raw.verdict.series_key is 'The series';
 comment on column raw.verdict.history is 'Nights that the verdict rests on';
-comment on column raw.verdict.value is 'Throughput of this run, units of work per second';
-comment on column raw.verdict.baseline is 'What it was compared with, units of work per second';
+comment on column raw.verdict.value is 'The judged figure of this run; see metric';
+comment on column raw.verdict.baseline is 'What it was compared with';
 comment on column raw.verdict.change is 'value / baseline - 1';
-comment on column raw.verdict.low is
-'With high: 95 % interval of the level''s relative change, for regressed and improved';
+comment on column raw.verdict.low is 'With high: 90 % interval of level_change';
 comment on column raw.verdict.high is 'See low';
 comment on column raw.verdict.smallest_slowdown is
 'Smallest relative fall that the series would tell within a week in nine of ten cases; '
@@ -357,3 +434,10 @@ comment on column raw.verdict.sentence is 'The evidence';
 comment on column raw.verdict.first_bad_run_id is 'Run of that night';
 comment on column raw.verdict.last_good_run_id is
 'Last run before the change; of a failed or missing case the last one with a value';
+comment on column raw.verdict.level_change is
+'Estimate of the level''s relative change, which low and high enclose';
+comment on column raw.verdict.training is
+'Whether the case trained as before; null where it has no result, or the suite does not ask';
+comment on column raw.verdict.training_sentence is 'The evidence for training';
+comment on column raw.verdict.metric is
+'Figure that was judged, by its column in marts.fct_measurement: value and baseline are of it';

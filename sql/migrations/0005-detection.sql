@@ -9,8 +9,6 @@ create table raw.noise_event (
     max_spread double precision not null check (max_spread > 0),
     sentence text not null check (sentence <> ''),
     by_whom text not null default 'nightbench' check (by_whom <> ''),
-    told_at timestamptz,
-    stored_at timestamptz not null default clock_timestamp(),
     -- A run that is judged again says what it said: one turn for each series and night.
     primary key (case_id, cluster, run_id),
     foreign key (case_id, cluster) references raw.series (case_id, cluster)
@@ -22,15 +20,12 @@ comment on column raw.noise_event.at is 'When the night began';
 comment on column raw.noise_event.spread is
 'Relative standard deviation, from night to night or within a night, the larger one';
 comment on column raw.noise_event.max_spread is 'The suite''s limit then';
-comment on column raw.noise_event.told_at is
-'When a channel took the message that tells of it, or there was no channel';
 comment on column raw.noise_event.case_id is 'With cluster the series';
 comment on column raw.noise_event.cluster is 'With case_id the series';
 comment on column raw.noise_event.run_id is 'Run of the night';
 comment on column raw.noise_event.what is 'noisy, or steady: it alerts again';
 comment on column raw.noise_event.sentence is 'The evidence';
 comment on column raw.noise_event.by_whom is 'nightbench, or the person';
-comment on column raw.noise_event.stored_at is 'When the row was written';
 
 create function triage.refuse_noise_rewriting() returns trigger
 language plpgsql as $$
@@ -38,16 +33,10 @@ begin
     raise exception using message = 'the history of noisy series is only ever added to';
 end
 $$;
-create trigger no_removing before delete or truncate on raw.noise_event
-for each statement execute function triage.refuse_noise_rewriting();
--- That it was told is the one thing that is written afterwards.
-create trigger no_rewriting before update of
-case_id, cluster, run_id, at, what, spread, max_spread, sentence, by_whom, stored_at
-on raw.noise_event
+create trigger append_only before update or delete or truncate on raw.noise_event
 for each statement execute function triage.refuse_noise_rewriting();
 revoke execute on function triage.refuse_noise_rewriting from public;
 revoke update on raw.noise_event from nightbench_loader;
-grant update (told_at) on raw.noise_event to nightbench_loader;
 
 -- A series that creeps for weeks is told once, and again when it has crept on. No night of it is a
 -- change, so it is no alert.
@@ -66,8 +55,6 @@ create table raw.drift (
     seen_at timestamptz not null,
     over_run_id text references raw.run (run_id),
     over_at timestamptz,
-    told_at timestamptz,
-    stored_at timestamptz not null default clock_timestamp(),
     -- A run that is judged again says what it said: one drift for each series and night.
     primary key (case_id, cluster, run_id),
     foreign key (case_id, cluster) references raw.series (case_id, cluster),
@@ -90,14 +77,11 @@ comment on column raw.drift.since is 'When the first of them began';
 comment on column raw.drift.seen_at is 'When the last night began that still crept';
 comment on column raw.drift.over_at is
 'When the night began that ended it: it creeps no more, has crept on, or turned';
-comment on column raw.drift.told_at is
-'When a channel took the message that tells of it, or there was no channel';
 comment on column raw.drift.case_id is 'With cluster the series';
 comment on column raw.drift.cluster is 'With case_id the series';
 comment on column raw.drift.run_id is 'Run of the night that said so first';
 comment on column raw.drift.seen_run_id is 'Run of the last night that still crept';
 comment on column raw.drift.over_run_id is 'Run of the night that ended it; null while it stands';
-comment on column raw.drift.stored_at is 'When the row was written';
 
 -- The detector grades itself: what it says of shadow series, and the grades that follow. Nothing
 -- here is a measurement, a verdict on a real series, or an alert.
@@ -152,7 +136,6 @@ create table raw.detector_grade (
     limit_value double precision,
     below text not null default '',
     is_news boolean not null default false,
-    told_at timestamptz,
     primary key (run_id, measure)
 );
 comment on table raw.detector_grade is 'How well a suite''s detector did up to a night';
@@ -165,7 +148,6 @@ comment on column raw.detector_grade.median_delay is
 'Nights after the first slow one until a slowdown was told; 0 on that night';
 comment on column raw.detector_grade.below is 'Why it is not good enough; empty where it is';
 comment on column raw.detector_grade.is_news is 'It was good enough the night before';
-comment on column raw.detector_grade.told_at is 'When a message said so';
 comment on column raw.detector_grade.run_id is 'Run of the night';
 comment on column raw.detector_grade.low is 'Lower end of the 95 % interval of rate';
 comment on column raw.detector_grade.high is 'Upper end of the 95 % interval of rate';

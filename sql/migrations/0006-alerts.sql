@@ -1,5 +1,5 @@
--- Alerts: what somebody must see, its life, its causes, and who was told. One place says which moves
--- are allowed: the functions of schema triage. Nobody but they writes states.
+-- Alerts: verdicts that a person must see, and their life. One place says which moves are allowed:
+-- the functions of schema triage. Only they write states.
 create table raw.alert (
     alert_id bigint generated always as identity primary key,
     case_id text not null,
@@ -16,8 +16,6 @@ create table raw.alert (
     last_run_id text not null references raw.run (run_id),
     resolved_run_id text references raw.run (run_id),
     closed_at timestamptz,
-    told_at timestamptz,
-    end_told_at timestamptz,
     dismissed_as text check (dismissed_as in ('false_alarm', 'intended', 'wont_fix')),
     snoozed_until timestamptz,
     owner text check (owner <> '' and raw.is_plain(owner, 200)),
@@ -26,23 +24,24 @@ create table raw.alert (
     suspect text check (suspect in ('recovered', 'worse')),
     suspect_run_id text references raw.run (run_id),
     suspect_at timestamptz,
+    metric text not null default 'throughput',
     foreign key (case_id, cluster) references raw.series (case_id, cluster),
-    unique (case_id, cluster, opened_run_id),
+    unique (case_id, cluster, metric, opened_run_id),
     check ((closed_at is null) = (state in ('open', 'acknowledged'))),
     constraint dismissed_has_reason check ((dismissed_as is null) = (state <> 'dismissed'))
 );
-create unique index alert_one_open_for_each_series on raw.alert (case_id, cluster)
+create unique index alert_one_open_for_each_series on raw.alert (case_id, cluster, metric)
 where state in ('open', 'acknowledged');
 create index alert_by_opening on raw.alert (opened_at desc);
 comment on table raw.alert is
-'A verdict that somebody must see, and its life: one live alert for each series';
+'A verdict that somebody must see, and its life: one live alert for each series and metric';
 comment on column raw.alert.alert_id is 'Its number';
 comment on column raw.alert.case_id is 'With cluster the series';
 comment on column raw.alert.cluster is 'With case_id the series';
 comment on column raw.alert.kind is 'The verdict';
 comment on column raw.alert.state is 'open and acknowledged are live';
 comment on column raw.alert.sentence is 'The evidence, of the latest run that said the same';
-comment on column raw.alert.value is 'Throughput then';
+comment on column raw.alert.value is 'The judged figure then; see metric';
 comment on column raw.alert.baseline is 'What it was compared with';
 comment on column raw.alert.change is 'value / baseline - 1';
 comment on column raw.alert.opened_run_id is 'Run that opened it';
@@ -51,21 +50,19 @@ comment on column raw.alert.last_run_id is 'Latest run that said the same';
 comment on column raw.alert.resolved_run_id is
 'Run that confirmed the recovery; on a dismissed alert: its event is over';
 comment on column raw.alert.closed_at is 'When it was resolved or dismissed; null while it lives';
-comment on column raw.alert.told_at is
-'When a channel took its message, or when it was found to have no channel; null: still to be sent';
-comment on column raw.alert.end_told_at is
-'When its recovery was told, or found to have no channel; null: not ended by a run, or to be told';
 comment on column raw.alert.dismissed_as is 'Why a person dismissed it';
 comment on column raw.alert.snoozed_until is 'No message before; then it is told again if it lives';
 comment on column raw.alert.owner is 'Who looks after it; null: nobody yet';
 comment on column raw.alert.news_run_id is
 'Run that has to tell of it: it opened, reopened or woke it, or saw it grow';
 comment on column raw.alert.grown_from is
-'Change that was notified before it grew; null once its growth has been notified';
+'Change that was notified before the growth that is its news; null if its news is another';
 comment on column raw.alert.suspect is
 'What one night said and a second has to confirm: recovered, or worse than what was dismissed';
 comment on column raw.alert.suspect_run_id is 'Run of that night';
 comment on column raw.alert.suspect_at is 'When it began';
+comment on column raw.alert.metric is
+'Figure that it is about, see raw.verdict; training: the losses';
 
 create table raw.alert_event (
     event_id bigint generated always as identity primary key,
@@ -291,7 +288,8 @@ create function triage.open_alert(
     p_value double precision,
     p_baseline double precision,
     p_change double precision,
-    p_run_id text
+    p_run_id text,
+    p_metric text
 ) returns bigint
 language plpgsql
 security definer
@@ -301,11 +299,11 @@ declare
 begin
     insert into raw.alert (
         case_id, cluster, kind, sentence, value, baseline, change,
-        opened_run_id, last_run_id, news_run_id
+        opened_run_id, last_run_id, news_run_id, metric
     )
     values (
         p_case_id, p_cluster, p_kind, p_sentence, p_value, p_baseline, p_change,
-        p_run_id, p_run_id, p_run_id
+        p_run_id, p_run_id, p_run_id, p_metric
     )
     on conflict do nothing
     returning alert_id into made;
@@ -339,7 +337,7 @@ begin
         return false;
     end if;
     if found.snoozed_until <= now() then
-        update raw.alert set snoozed_until = null, told_at = null, news_run_id = p_run_id
+        update raw.alert set snoozed_until = null, grown_from = null, news_run_id = p_run_id
         where alert_id = p_alert_id;
         insert into raw.alert_event (
             alert_id, what, from_state, to_state, by_whom, why, run_id
@@ -430,7 +428,7 @@ begin
         change = p_change,
         last_run_id = p_run_id,
         news_run_id = p_run_id,
-        told_at = null
+        grown_from = null
     where alert_id = p_alert_id;
     return true;
 end
@@ -492,7 +490,12 @@ declare
 begin
     select * into found from raw.alert where alert_id = p_alert_id for update;
     if found.alert_id is null or found.state not in ('open', 'acknowledged')
-        or found.told_at is null or found.news_run_id = p_run_id then
+        or found.news_run_id = p_run_id
+        or not exists (
+            select from raw.delivery
+            where kind = 'alert' and subject = p_alert_id::text and news = found.news_run_id
+                and channel = ''
+        ) then
         return false;
     end if;
     select v.change into notified
@@ -501,7 +504,7 @@ begin
     inner join raw.verdict as v
         on v.run_key = r.run_key and v.series_key = s.series_key and v.run_at = r.started_at
     where r.run_id = found.news_run_id;
-    update raw.alert set told_at = null, news_run_id = p_run_id, grown_from = notified
+    update raw.alert set news_run_id = p_run_id, grown_from = notified
     where alert_id = p_alert_id;
     insert into raw.alert_event (alert_id, what, from_state, to_state, by_whom, why, run_id)
     values (
@@ -519,7 +522,6 @@ comment on function triage.grow_alert is
 -- Rights -----------------------------------------------------------------------------------
 
 revoke insert, update on raw.alert, raw.alert_event from nightbench_loader;
-grant update (told_at, end_told_at, grown_from) on raw.alert to nightbench_loader;
 revoke execute on all functions in schema triage from public;
 grant usage on schema triage to nightbench_loader, nightbench_triage;
 grant execute on function
@@ -537,135 +539,3 @@ to nightbench_triage;
 grant usage on schema marts to nightbench_triage;
 grant select on all tables in schema marts to nightbench_triage;
 alter default privileges in schema marts grant select on tables to nightbench_triage;
-
--- Causes, confirmations, messages --------------------------------------------------------
-
-create table raw.alert_cause (
-    alert_id bigint not null references raw.alert (alert_id),
-    run_id text not null references raw.run (run_id),
-    kind text not null
-    check (
-        kind in (
-            'node', 'neighbour', 'thermal', 'driver', 'framework_version', 'benchmark_code',
-            'unexplained'
-        )
-    ),
-    suspect text not null default '',
-    sentence text not null check (sentence <> ''),
-    evidence jsonb not null default '[]' check (jsonb_typeof(evidence) = 'array'),
-    group_key text not null default '',
-    first_bad_run_id text,
-    last_good_run_id text,
-    night date not null,
-    at timestamptz not null default clock_timestamp(),
-    primary key (alert_id, run_id)
-);
-create index alert_cause_by_group on raw.alert_cause (group_key) where group_key <> '';
-comment on table raw.alert_cause is
-'What an alert was put down to, by evidence: one row for each run that asked';
-comment on column raw.alert_cause.suspect is
-'Who or what it was: a node, a pair of versions, changed fields; empty: nobody';
-comment on column raw.alert_cause.evidence is
-'What speaks for the cause, against it, for a rival, and what else: each {text, is_against, rival}';
-comment on column raw.alert_cause.group_key is
-'The same for alerts of one cause: cluster, kind and suspect the same, at most a night apart; '
-'empty: it stands on its own';
-comment on column raw.alert_cause.night is 'Day of the first bad night';
-comment on column raw.alert_cause.at is 'When it was found out';
-comment on column raw.alert_cause.alert_id is 'The alert';
-comment on column raw.alert_cause.run_id is 'Run whose judging asked for the cause';
-comment on column raw.alert_cause.kind is 'The cause; unexplained where none explains it';
-comment on column raw.alert_cause.sentence is 'The cause in words';
-comment on column raw.alert_cause.first_bad_run_id is 'First run at the new level';
-comment on column raw.alert_cause.last_good_run_id is 'Last run before it';
-
-create table raw.confirmation (
-    confirmation_id bigint generated always as identity primary key,
-    alert_id bigint not null references raw.alert (alert_id),
-    run_id text not null references raw.run (run_id),
-    state text not null check (state in ('wanted', 'running', 'ended', 'skipped')),
-    asked_by text not null check (asked_by <> ''),
-    comparison_id text not null unique check (comparison_id <> ''),
-    outcome text check (outcome in ('confirmed', 'not_confirmed', 'inconclusive')),
-    sentence text not null default '',
-    ratio double precision check (ratio > 0),
-    low double precision,
-    high double precision,
-    rounds integer not null default 0 check (rounds >= 0),
-    asked_at timestamptz not null default now(),
-    until timestamptz,
-    ended_at timestamptz,
-    detail jsonb not null check (jsonb_typeof(detail) = 'object'),
-    check ((state = 'ended') = (outcome is not null)),
-    check ((state in ('ended', 'skipped')) = (ended_at is not null)),
-    check (state in ('wanted', 'running') or sentence <> '')
-);
--- Whoever judges a night again asks for nothing twice; a person may ask as often as they like.
-create unique index confirmation_once_for_a_night on raw.confirmation (alert_id, run_id)
-where asked_by = 'nightbench';
-create index confirmation_by_run on raw.confirmation (run_id);
-create index confirmation_by_alert on raw.confirmation (alert_id, confirmation_id);
-comment on table raw.confirmation is
-'A suspected regression measured again: the last good build and the night''s, in pairs';
-comment on column raw.confirmation.run_id is 'The night whose verdict is doubted';
-comment on column raw.confirmation.asked_by is 'nightbench, or the person';
-comment on column raw.confirmation.comparison_id is
-'Its launches in the spool: <id> and <id>-other';
-comment on column raw.confirmation.sentence is 'What came out, or why it was not measured';
-comment on column raw.confirmation.ratio is
-'Candidate / last good, throughput; its 95 % interval beside it';
-comment on column raw.confirmation.rounds is
-'Pairs (or launches, of one build alone) that counted';
-comment on column raw.confirmation.until is
-'Nothing is launched that cannot end by then, and the night''s message waits no longer';
-comment on column raw.confirmation.detail is
-'Builds, versions, levels, nodes, what it is expected to take; the rounds once it has ended';
-comment on column raw.confirmation.confirmation_id is 'Its number';
-comment on column raw.confirmation.alert_id is 'Alert of the suspected regression';
-comment on column raw.confirmation.state is 'wanted, running, ended with an outcome, or skipped';
-comment on column raw.confirmation.outcome is
-'confirmed, not_confirmed or inconclusive; null until it has ended';
-comment on column raw.confirmation.low is 'Lower end of the 95 % interval of ratio';
-comment on column raw.confirmation.high is 'Upper end of the 95 % interval of ratio';
-comment on column raw.confirmation.asked_at is 'When it was asked for';
-comment on column raw.confirmation.ended_at is 'When it ended or was skipped; null before';
-
-create table raw.message (
-    message_id bigint generated always as identity primary key,
-    suite text not null check (suite <> ''),
-    cluster text not null check (cluster <> ''),
-    night date not null,
-    kind text not null check (kind in ('night', 'urgent')),
-    channel text not null check (channel <> ''),
-    run_id text not null references raw.run (run_id),
-    title text not null,
-    sent_at timestamptz not null default clock_timestamp()
-);
-create unique index message_one_for_each_night on raw.message (suite, cluster, night, channel)
-where kind = 'night';
-comment on table raw.message is
-'What was sent: at most one message of a suite''s night on a cluster for each channel';
-comment on column raw.message.suite is 'Whose alerts it was about';
-comment on column raw.message.cluster is 'Of the run that was judged when it was sent';
-comment on column raw.message.night is 'Day on which the night begins, by the suite''s own clock';
-comment on column raw.message.channel is 'Place and kind of the channel; never its URL';
-comment on column raw.message.run_id is 'Run that was judged when it was sent';
-comment on column raw.message.message_id is 'Its number';
-comment on column raw.message.kind is 'night: the one message of a night; urgent: sent at once';
-comment on column raw.message.title is 'Its title';
-comment on column raw.message.sent_at is 'When it was sent';
-
-create table raw.message_item (
-    message_id bigint not null references raw.message (message_id),
-    alert_id bigint not null references raw.alert (alert_id),
-    what text not null check (what in ('news', 'ended')),
-    of_run_id text not null references raw.run (run_id),
-    primary key (message_id, alert_id, what)
-);
-create index message_item_by_alert on raw.message_item (alert_id);
-comment on table raw.message_item is 'The alerts that a message told of';
-comment on column raw.message_item.of_run_id is
-'Run that made it news: it opened, reopened or woke the alert, or ended it';
-comment on column raw.message_item.message_id is 'The message';
-comment on column raw.message_item.alert_id is 'The alert';
-comment on column raw.message_item.what is 'news of it, or that it has ended';

@@ -34,6 +34,19 @@ where
 order by opened_at desc, alert_id desc
 limit :max_rows;
 
+-- name: live_alerts(cluster)
+-- What the live alerts of a cluster are ranked by.
+select
+    alert_id,
+    group_key,
+    change,
+    change_low,
+    change_high,
+    metric,
+    confirmation
+from marts.fct_alert
+where cluster = :cluster and state in ('open', 'acknowledged');
+
 -- name: standing_alerts(cluster)
 -- Alerts that a night's verdicts are compared with: live ones, and dismissed ones whose
 -- event goes on.

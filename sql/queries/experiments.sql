@@ -1,72 +1,165 @@
--- Experiments that an alert leads to: confirmations and bisects.
+-- Experiments: requests for comparisons, and what an alert leads to.
 
--- name: store_confirmation(alert_id, run_id, state, asked_by, comparison_id, sentence, within_s, detail)
--- Requests a confirmation of an alert. Returns its number; no row where Nightbench has requested
--- one for that alert and run before.
-insert into raw.confirmation (
+-- name: experiments(experiment_id, names, kinds, states, requested_by, alert_ids, run_id, max_rows)
+-- Experiments, newest first. A null parameter does not constrain.
+select *
+from marts.fct_experiment
+where
+    (:experiment_id::bigint is null or experiment_id = :experiment_id)
+    and (:names::text[] is null or name = any(:names))
+    and (:kinds::text[] is null or kind = any(:kinds))
+    and (:states::text[] is null or state = any(:states))
+    and (:requested_by::text is null or requested_by = :requested_by)
+    and (:alert_ids::bigint[] is null or alert_id = any(:alert_ids))
+    and (:run_id::text is null or run_id = :run_id)
+order by experiment_id desc
+limit :max_rows;
+
+-- name: experiments_spent()
+-- Seconds that people's experiments which DAGs measured in the last 24 hours have taken, by cluster
+-- and person.
+select
+    cluster,
+    requested_by,
+    sum(spent_s) as spent_s
+from marts.fct_experiment
+where
+    spent_at > now() - interval '24 hours'
+    and priority < 2
+    and dag_run_id is not null
+group by cluster, requested_by;
+
+-- name: add_experiment(name, kind, state, request, suite, cluster, alert_id, run_id, requested_by, priority, until, estimate_s, why)
+-- Adds an experiment. Returns its number; no row where a night has requested the same before.
+insert into raw.experiment (
+    name,
+    kind,
+    state,
+    request,
+    suite,
+    cluster,
     alert_id,
     run_id,
-    state,
-    asked_by,
-    comparison_id,
-    sentence,
+    requested_by,
+    priority,
     until,
-    ended_at,
-    detail
+    estimate_s,
+    why,
+    ended_at
 )
 values (
+    :name,
+    :kind,
+    :state,
+    :request,
+    :suite,
+    :cluster,
     :alert_id,
     :run_id,
-    :state,
-    :asked_by,
-    :comparison_id,
-    :sentence,
-    now() + :within_s * interval '1 second',
-    case when :state = 'skipped' then now() end,
-    :detail
+    :requested_by,
+    :priority,
+    :until,
+    :estimate_s,
+    :why,
+    case when :state = 'cancelled' then now() end
 )
 on conflict do nothing
-returning confirmation_id;
+returning experiment_id;
 
--- name: begin_confirmation*!
--- Marks a confirmation as running. Changes no row where it is over.
-update raw.confirmation
-set state = 'running'
-where
-    confirmation_id = :confirmation_id
-    and state in ('wanted', 'running');
-
--- name: end_confirmation*!
--- Stores the outcome of a confirmation, also of one that was given up meanwhile; one that has ended
--- keeps its outcome.
-update raw.confirmation
+-- name: begin_experiment*!
+-- Marks a queued experiment as running. Changes no row where it is not queued any more, or a DAG run
+-- measures another one on its cluster. A process at a terminal waits for none.
+update raw.experiment as t
 set
-    state = 'ended',
-    outcome = :outcome,
-    sentence = :sentence,
-    ratio = :ratio,
-    low = :low,
-    high = :high,
-    rounds = :rounds,
-    detail = detail || :detail,
+    state = 'running',
+    dag_run_id = :dag_run_id,
+    cancelled_by = null,
+    started_at = coalesce(t.started_at, now()),
+    spent_at = now(),
+    why = '',
+    ended_at = null
+where
+    t.name = :name
+    and (t.state = 'queued' or (:dag_run_id::text is null and t.state = 'running'))
+    and (
+        :dag_run_id::text is null
+        or not exists (
+            select from raw.experiment as other
+            where
+                other.cluster = t.cluster
+                and other.state = 'running'
+                and other.dag_run_id is not null
+        )
+    );
+
+-- name: adopt_experiment*!
+-- Goes on with a running experiment whose DAG run has ended. Changes no row where another one has
+-- done so before.
+update raw.experiment
+set dag_run_id = :dag_run_id
+where
+    name = :name
+    and state = 'running'
+    and dag_run_id = :was;
+
+-- name: spend_experiment(name, dag_run_id, spent_s, result)
+-- Notes that a running experiment has taken so much more, and its result so far. Returns who has
+-- cancelled it, and whether a night's experiment waits for its cluster; no row where it is another's.
+update raw.experiment as t
+set
+    spent_s = t.spent_s + :spent_s,
+    spent_at = now(),
+    result = coalesce(:result, t.result)
+where
+    t.name = :name
+    and t.state = 'running'
+    and t.dag_run_id is not distinct from :dag_run_id
+returning
+    t.cancelled_by,
+    t.priority < 2
+    and t.dag_run_id is not null
+    and exists (
+        select from raw.experiment as night
+        where
+            night.cluster = t.cluster
+            and night.state = 'queued'
+            and night.priority = 2
+            and night.until > now()
+    ) as is_awaited;
+
+-- name: leave_experiment*!
+-- Ends a running experiment, or puts it back into the queue. What a person said who cancelled it
+-- stays. Also stores the result of one that was given up meanwhile.
+update raw.experiment
+set
+    state = :state,
+    why = case when state = 'running' and cancelled_by is not null then why else :why end,
+    result = coalesce(:result, result),
+    spent_s = spent_s + :spent_s,
+    spent_at = now(),
+    ended_at = case when :state <> 'queued' then now() end
+where
+    name = :name
+    and dag_run_id is not distinct from :dag_run_id
+    and (
+        state = 'running'
+        or (state = 'cancelled' and cancelled_by = 'nightbench' and :state = 'done')
+    );
+
+-- name: give_up_experiments(why)
+-- Cancels the experiments of nights whose time is over, so that messages wait no longer. Returns
+-- their runs.
+update raw.experiment
+set
+    state = 'cancelled',
+    cancelled_by = 'nightbench',
+    why = :why,
     ended_at = now()
 where
-    confirmation_id = :confirmation_id
-    and state <> 'ended';
-
--- name: skip_confirmations*!
--- Gives up confirmations of a run that are not over, so that its message waits no longer.
-update raw.confirmation
-set
-    state = 'skipped',
-    sentence = :why,
-    ended_at = now()
-where
-    run_id = :run_id
-    and asked_by = 'nightbench'
-    and state in ('wanted', 'running')
-    and (:every or until <= now())
-    and confirmation_id <> all(:apart_from::bigint[]);
+    priority = 2
+    and state in ('queued', 'running')
+    and until <= now()
+returning run_id;
 
 -- name: suspects(run_id)
 -- Live regressions that are news of a run and unnotified, largest first; snoozed ones are left out.
@@ -85,59 +178,26 @@ where
     and (snoozed_until is null or snoozed_until <= now())
 order by change, case_id;
 
--- name: confirmations(run_id, alert_id, confirmation_id, states)
--- Confirmations that are pending, running or over, with their series, in the order of their
--- requests: what is expected to bring most for its time first. A null parameter does not constrain.
-select
-    c.*,
-    a.case_id,
-    a.cluster,
-    c.until <= now() as is_overdue
-from raw.confirmation as c
-inner join raw.alert as a on c.alert_id = a.alert_id
-where
-    (:run_id::text is null or c.run_id = :run_id)
-    and (:alert_id::bigint is null or c.alert_id = :alert_id)
-    and (:confirmation_id::bigint is null or c.confirmation_id = :confirmation_id)
-    and (:states::text[] is null or c.state = any(:states))
-order by c.confirmation_id;
-
 -- name: alert_confirmations(alert_ids)
 -- The latest confirmation of each alert, of the run that it is news of or a later one.
 select distinct on (c.alert_id)
     c.alert_id,
-    c.outcome,
-    c.sentence,
-    c.ratio,
-    c.low,
-    c.high,
-    c.rounds
-from raw.confirmation as c
+    c.result ->> 'outcome' as outcome,
+    c.result ->> 'sentence' as sentence,
+    (c.result ->> 'ratio')::double precision as ratio,
+    (c.result ->> 'low')::double precision as low,
+    (c.result ->> 'high')::double precision as high,
+    (c.result ->> 'rounds')::integer as rounds
+from raw.experiment as c
 inner join raw.alert as a on c.alert_id = a.alert_id
 inner join raw.run as doubted on c.run_id = doubted.run_id
 inner join raw.run as news on a.news_run_id = news.run_id
 where
     c.alert_id = any(:alert_ids)
-    and c.state = 'ended'
+    and c.kind = 'confirm'
+    and c.state = 'done'
     and doubted.started_at >= news.started_at
-order by c.alert_id asc, c.ended_at desc, c.confirmation_id desc;
-
--- name: bisects(bisect_id, alert_id, max_rows)
--- Bisects, newest first. A null parameter does not constrain.
-select *
-from marts.fct_bisect
-where
-    (:bisect_id::text is null or bisect_id = :bisect_id)
-    and (:alert_id::bigint is null or alert_id = :alert_id)
-order by started_at desc, bisect_id desc
-limit :max_rows;
-
--- name: bisect_steps(bisect_id)
--- Tests of a bisect, in their order.
-select *
-from marts.fct_bisect_step
-where bisect_id = :bisect_id
-order by number;
+order by c.alert_id asc, c.ended_at desc, c.experiment_id desc;
 
 -- name: version_change(alert_id)
 -- The latest two versions of a framework that nights of a series ran with, up to the run that

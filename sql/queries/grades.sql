@@ -143,12 +143,6 @@ update raw.detector_grade
 set is_news = true
 where run_id = :run_id and measure = :measure and not is_news;
 
--- name: mark_grade_notified*!
--- Marks a fall of a grade as notified.
-update raw.detector_grade
-set told_at = now()
-where run_id = :run_id and measure = :measure and told_at is null;
-
 -- name: detector_grades(suite, cluster, before)
 -- The newest grade of each suite and cluster, of runs that began before `before`.
 with suites as (
@@ -184,15 +178,3 @@ select g.*
 from marts.detector_grade as g
 inner join newest on g.run_id = newest.run_id
 order by g.suite, g.cluster, g.measure;
-
--- name: unnotified_grades(suite, cluster, until)
--- Falls of a suite's grade that are unnotified, of runs up to a night.
-select *
-from marts.detector_grade
-where
-    suite = :suite
-    and cluster = :cluster
-    and started_at <= :until
-    and is_news
-    and notified_at is null
-order by started_at, measure;

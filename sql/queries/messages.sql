@@ -1,34 +1,13 @@
 -- Messages about alerts: what has been sent on which channel, and what has not.
 
 -- name: unnotified_alerts(suite, cluster)
--- What is unnotified of a suite's alerts on a cluster: news of live ones, and recoveries. Snoozed
--- alerts are not notified. The news of a night waits for its confirmation until that is overdue.
-with unnotified as (
-    select
-        alert_id,
-        'news' as what,
-        news_run_id as of_run_id
-    from raw.alert
-    where
-        state in ('open', 'acknowledged')
-        and told_at is null
-        and (snoozed_until is null or snoozed_until <= now())
-    union all
-    select
-        alert_id,
-        'ended' as what,
-        resolved_run_id as of_run_id
-    from raw.alert
-    where
-        state = 'resolved'
-        and resolved_run_id is not null
-        and (end_told_at is null or end_told_at < closed_at)
-)
-
+-- What is unnotified of a suite's alerts on a cluster, the worst first: news of live ones, and
+-- recoveries. The news of a night waits for its confirmation until that is overdue.
 select
+    u.kind,
+    u.subject,
+    u.news,
     u.alert_id,
-    u.what,
-    u.of_run_id,
     r.started_at as of_run_at,
     a.case_id,
     a.cluster,
@@ -45,59 +24,93 @@ select
     p.unit,
     exists(
         select 1
-        from raw.confirmation as k
+        from raw.experiment as k
         where
             k.alert_id = u.alert_id
-            and k.run_id = u.of_run_id
-            and k.asked_by = 'nightbench'
-            and k.state in ('wanted', 'running')
+            and k.run_id = u.news
+            and k.kind = 'confirm'
+            and k.requested_by = 'nightbench'
+            and k.state in ('queued', 'running')
             and (k.until is null or k.until > now())
     ) as is_awaited
-from unnotified as u
+from staging.unnotified_alert as u
 inner join raw.alert as a on u.alert_id = a.alert_id
-inner join raw.run as r on u.of_run_id = r.run_id
+inner join raw.run as r on u.news = r.run_id
 inner join staging.series as c on a.case_id = c.case_id and a.cluster = c.cluster
 inner join raw.run as last_run on a.last_run_id = last_run.run_id
+left join raw.alert_rank as k on u.alert_id = k.alert_id
 left join raw.planned_case as p
     on last_run.run_key = p.run_key and c.series_key = p.series_key
 where
     r.suite = :suite
     and a.cluster = :cluster
-order by r.started_at asc, a.case_id asc, u.alert_id asc;
+order by k.rank, k.place, r.started_at, a.case_id, u.alert_id;
 
 -- name: unnotified_suites()
--- Suites of which something is unnotified, with the last run that brought news of them.
+-- Suites of which an alert is unnotified, with the last run that brought news of them.
 select distinct on (r.suite, r.cluster)
     r.suite,
     r.cluster,
     r.run_id,
     r.started_at
-from raw.alert as a
-inner join raw.run as r
-    on
-        (
-            a.news_run_id = r.run_id
-            and a.state in ('open', 'acknowledged')
-            and a.told_at is null
-            and (a.snoozed_until is null or a.snoozed_until <= now())
-        )
-        or (
-            a.resolved_run_id = r.run_id
-            and a.state = 'resolved'
-            and (a.end_told_at is null or a.end_told_at < a.closed_at)
-        )
+from staging.unnotified_alert as u
+inner join raw.run as r on u.news = r.run_id
 order by r.suite asc, r.cluster asc, r.started_at desc, r.run_id desc;
 
--- name: notified_items(alert_ids)
--- Items of some alerts that channels took: no channel is sent an item twice.
-select
-    i.alert_id,
-    i.what,
-    i.of_run_id,
-    m.channel
-from raw.message_item as i
-inner join raw.message as m on i.message_id = m.message_id
-where i.alert_id = any(:alert_ids);
+-- name: unnotified_notes(suite, cluster, until)
+-- What is unnotified of a suite's series and of its detector, of nights up to `until`.
+with notes as (
+    select
+        'noise' as kind,
+        e.case_id as subject,
+        e.run_id as news,
+        e.at,
+        0.0 as size,
+        to_jsonb(e) as fact
+    from marts.fct_noise_event as e
+    where e.suite = :suite and e.cluster = :cluster
+    union all
+    select
+        'drift' as kind,
+        d.case_id as subject,
+        d.run_id as news,
+        d.at,
+        d.change as size,
+        to_jsonb(d) as fact
+    from marts.fct_drift as d
+    where d.suite = :suite and d.cluster = :cluster and d.is_news and d.over_at is null
+    union all
+    select
+        'grade' as kind,
+        g.measure as subject,
+        g.run_id as news,
+        g.started_at as at,
+        0.0 as size,
+        to_jsonb(g) as fact
+    from marts.detector_grade as g
+    where g.suite = :suite and g.cluster = :cluster and g.is_news
+)
+
+select n.*
+from notes as n
+where
+    n.at <= :until
+    and not exists (
+        select from raw.delivery as d
+        where
+            d.kind = n.kind
+            and d.subject = n.subject
+            and d.news = n.news
+            and d.channel = ''
+    )
+order by n.kind, n.size, n.at, n.subject;
+
+-- name: deliveries(kinds, subjects, news)
+-- Channels that took some items; an empty one: no channel lacks the item.
+select d.*
+from unnest(:kinds::text[], :subjects::text[], :news::text[]) as i (kind, subject, news)
+inner join raw.delivery as d
+    on i.kind = d.kind and i.subject = d.subject and i.news = d.news;
 
 -- name: night_messages(suite, cluster, night)
 -- Channels that took a suite's message of a night on a cluster.
@@ -116,23 +129,3 @@ values (
     :suite, :cluster, :night, :kind, :channel, :run_id, :title
 )
 returning message_id;
-
--- name: mark_notified*!
--- Marks the news of an alert as notified; also where it has no channel. News that came since stays
--- unnotified.
-update raw.alert
-set
-    told_at = clock_timestamp(),
-    grown_from = null
-where
-    alert_id = :alert_id
-    and news_run_id = :of_run_id
-    and told_at is null;
-
--- name: mark_end_notified*!
--- Marks the end of an alert by a run as notified; also where it has no channel.
-update raw.alert
-set end_told_at = clock_timestamp()
-where
-    alert_id = :alert_id
-    and resolved_run_id = :of_run_id;

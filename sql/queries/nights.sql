@@ -7,7 +7,7 @@ from raw.suite_watch
 where suite = :suite;
 
 -- name: store_night*!
--- State of a night. When it was notified is kept.
+-- State of a night.
 insert into raw.night as t (
     suite, cluster, scheduled_at, until, due_at, why, state, sentence, run_id, without,
     is_empty, was_paused, is_silence, missing_at, ended_at, checked_at
@@ -45,24 +45,6 @@ on conflict (suite, cluster, scheduled_at) do update set
     ended_at = coalesce(t.ended_at, excluded.ended_at),
     checked_at = excluded.checked_at;
 
--- name: mark_night_notified*!
--- Marks as notified that a night is missing.
-update raw.night set told_at = :now
-where
-    suite = :suite
-    and cluster = :cluster
-    and scheduled_at = :scheduled_at
-    and told_at is null;
-
--- name: mark_night_end_notified*!
--- Marks as notified that a missing night's results have arrived.
-update raw.night set end_told_at = :now
-where
-    suite = :suite
-    and cluster = :cluster
-    and scheduled_at = :scheduled_at
-    and end_told_at is null;
-
 -- name: deadline_check()
 -- When deadlines were last checked.
 select
@@ -72,20 +54,14 @@ select
 from raw.deadline_check;
 
 -- name: unfinished_nights(suite, cluster, since)
--- Nights that are not over, and those of which something is unnotified.
-select
-    *,
-    told_at as notified_at,
-    end_told_at as end_notified_at
+-- Nights that are not over.
+select *
 from raw.night
 where
     suite = :suite
     and cluster = :cluster
     and scheduled_at >= :since
-    and (
-        state in ('waiting', 'missing')
-        or (state = 'late' and told_at is not null and end_told_at is null)
-    )
+    and state in ('waiting', 'missing')
 order by scheduled_at;
 
 -- name: night_runs(suite, cluster, since)

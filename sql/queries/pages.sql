@@ -23,7 +23,7 @@ order by a.opened_at desc, a.alert_id desc
 limit :max_rows offset :skipped;
 
 -- name: page_alert_marks(states, cluster, framework)
--- What alerts are grouped and ranked by, newest first. A null parameter does not constrain.
+-- What alerts are grouped and ordered by. A null parameter does not constrain.
 select
     a.alert_id,
     a.cluster,
@@ -33,37 +33,14 @@ select
     a.opened_run_id,
     a.first_bad_run_id,
     a.group_key,
-    a.change,
-    a.change_low,
-    a.change_high,
-    a.metric,
-    a.confirmation
+    a.rank,
+    a.place
 from marts.fct_alert as a
 inner join staging.series as c on a.case_id = c.case_id and a.cluster = c.cluster
 where
     (:states::text[] is null or a.state = any(:states))
     and (:cluster::text is null or a.cluster = :cluster)
-    and (:framework::text is null or c.framework = :framework)
-order by a.opened_at desc, a.alert_id desc;
-
--- name: page_bisects(alert_ids)
--- The newest search for the version behind each of some alerts, and how far it is.
-select distinct on (alert_id)
-    alert_id,
-    bisect_id,
-    line,
-    good,
-    bad,
-    cardinality(versions) as versions,
-    state,
-    outcome,
-    first_bad,
-    steps as tests,
-    spent_s,
-    budget_s
-from marts.fct_bisect
-where alert_id = any(:alert_ids)
-order by alert_id asc, started_at desc, bisect_id desc;
+    and (:framework::text is null or c.framework = :framework);
 
 -- name: page_labels()
 -- How many alerts of the last year ended in which way.

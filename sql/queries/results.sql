@@ -92,6 +92,8 @@ select
     p.energy_absent,
     v.kind as verdict,
     v.sentence as verdict_sentence,
+    v.training,
+    v.training_sentence,
     v.metric,
     v.baseline,
     v.change,

@@ -145,12 +145,6 @@ cross join
     ) as c
 order by r.started_at desc, r.run_id desc;
 
--- name: first_run()
--- Start of the first run that was not imported.
-select min(started_at) as at
-from staging.run
-where not is_imported;
-
 -- name: cluster_heard(cluster)
 -- Start of the newest run that brought a figure of a cluster.
 select r.started_at as at

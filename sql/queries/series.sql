@@ -44,6 +44,68 @@ where
     and s.case_id = any(:case_ids)
     and m.value > 0;
 
+-- name: training_nights(case_ids, cluster, run_id, before, max_nights)
+-- The losses of some series, tonight's and those of nightly runs before, at most so many of each. A
+-- person who dismisses an alert about training accepts it: nights before that change are left out.
+select
+    s.case_id,
+    m.run_at as at,
+    r.run_id = :run_id as is_tonight,
+    m.losses,
+    m.framework_version as version,
+    b.build_id,
+    nullif(m.fingerprint_id, '') as fingerprint_id,
+    nullif(m.definition_digest, '') as definition_digest,
+    case
+        when accepted.since is null or m.run_at > accepted.until then v.training
+    end as kind
+from raw.series as s
+cross join
+    lateral (
+        (
+            select n.*
+            from raw.measurement as n
+            where
+                n.series_key = s.series_key
+                and n.is_good
+                and n.run_kind = 'nightly'
+                and not n.is_private_build
+                and n.losses is not null
+                and n.run_at < :before
+            order by n.run_at desc, n.run_key desc
+            limit :max_nights
+        )
+        union all
+        select n.*
+        from raw.measurement as n
+        inner join raw.run as tonight on n.run_key = tonight.run_key
+        where
+            tonight.run_id = :run_id
+            and n.run_at = tonight.started_at
+            and n.series_key = s.series_key
+            and n.is_good
+    ) as m
+inner join raw.run as r on m.run_key = r.run_key
+inner join staging.build as b on m.build_key = b.build_key
+left join raw.verdict as v
+    on m.run_key = v.run_key and m.series_key = v.series_key and m.run_at = v.run_at
+left join lateral (
+    select
+        max(opened.started_at) as since,
+        max(a.closed_at) as until
+    from raw.alert as a
+    inner join raw.run as opened on a.opened_run_id = opened.run_id
+    where
+        a.case_id = s.case_id
+        and a.cluster = s.cluster
+        and a.metric = 'training'
+        and a.state = 'dismissed'
+) as accepted on true
+where
+    s.cluster = :cluster
+    and s.case_id = any(:case_ids)
+    and (r.run_id = :run_id or accepted.since is null or m.run_at >= accepted.since);
+
 -- name: night_pairs(cluster, case_ids, run_id, before)
 -- Nights of some series beside reference builds, the newest first: those of nightly runs of a year,
 -- and of the run itself. Of each run the reference first, and then the one before.
@@ -160,7 +222,9 @@ select
     since,
     first_bad_run_id,
     last_good_run_id,
-    metric
+    metric,
+    training,
+    training_sentence
 from marts.fct_verdict
 where run_id = :run_id
 order by case_id;
@@ -179,21 +243,13 @@ where
     and s.case_id = any(:case_ids)
 order by s.case_id;
 
--- name: mark_noise_notified*!
--- Marks as notified the series that a run made noisy or steady.
-update raw.noise_event set told_at = now()
-where run_id = :run_id and told_at is null;
-
--- name: noise_events(run_id, suite, cluster, until, unnotified, max_rows)
+-- name: noise_events(run_id, cluster, max_rows)
 -- Series that became noisy or steady, newest first. A null parameter does not constrain.
 select *
 from marts.fct_noise_event
 where
     (:run_id::text is null or run_id = :run_id)
-    and (:suite::text is null or suite = :suite)
     and (:cluster::text is null or cluster = :cluster)
-    and (:until::timestamptz is null or at <= :until)
-    and (not :unnotified or notified_at is null)
 order by at desc, case_id asc
 limit :max_rows;
 
@@ -247,16 +303,7 @@ where
 update raw.drift set over_run_id = :run_id, over_at = :at
 where case_id = :case_id and cluster = :cluster and over_at is null;
 
--- name: mark_drift_notified*!
--- Marks a drift as notified.
-update raw.drift set told_at = now()
-where
-    case_id = :case_id
-    and cluster = :cluster
-    and run_id = :run_id
-    and told_at is null;
-
--- name: drifts(suite, cluster, standing, unnotified, until)
+-- name: drifts(suite, cluster, standing)
 -- Drifts, the largest fall first. A null parameter does not constrain.
 select *
 from marts.fct_drift
@@ -264,15 +311,6 @@ where
     (:suite::text is null or suite = :suite)
     and (:cluster::text is null or cluster = :cluster)
     and (not :standing or over_at is null)
-    and (
-        not :unnotified
-        or (
-            is_news
-            and notified_at is null
-            and over_at is null
-            and at <= :until::timestamptz
-        )
-    )
 order by change asc, case_id asc, cluster asc, at asc;
 
 -- name: placements(cluster, case_ids, until)

@@ -48,7 +48,6 @@ select
                 end
         else workload
     end as workload,
-    workload as workload_text,
     nullif(dataset, '') as dataset,
     line as framework,
     framework as framework_text,
@@ -108,7 +107,6 @@ comment on column staging.reference_result.is_unit_doubtful is
 'The original''s axis label contradicts its magnitude: compare ratios only';
 comment on column staging.reference_result.source_document is 'Document that the cell is in';
 comment on column staging.reference_result.workload is 'Workload, in our words';
-comment on column staging.reference_result.workload_text is 'Workload, in its words';
 comment on column staging.reference_result.dataset is 'Data set; null where it is not stated';
 comment on column staging.reference_result.framework is 'Framework line';
 comment on column staging.reference_result.framework_text is 'Framework, in its words';

@@ -51,7 +51,6 @@ select
     s.scale,
     s.axes,
     b.build_id,
-    coalesce(b.digest, b.build_id) as build_digest,
     p.is_private_build,
     case
         when
@@ -130,8 +129,6 @@ comment on column staging.result.batch_size_per_device is
 'Samples in a step of one trainer; what was found where the case says max';
 comment on column staging.result.global_batch_size is 'Samples in a step of all trainers';
 comment on column staging.result.is_synthetic is 'Made from synthetic data';
-comment on column staging.result.build_digest is
-'Digest of the build, or its name where it has none';
 comment on column staging.result.unit is 'Unit of work: images, samples, tokens';
 comment on column staging.result.untried is
 'Why nobody had run this mode on such devices before, until the cluster''s acceptance passed it';

@@ -29,7 +29,6 @@ PAGES = (
             "explore",
             "runs",
             "compare",
-            "queue",
             "experiments",
             "published",
             "nodes",
@@ -146,10 +145,10 @@ def test_a_comparison_of_two_builds_shows_its_rounds(page: Page, live: Live) -> 
     name = "ab-20261121T010203-9f3a"
     compared(live.spool, name, [0.9, 0.92, 0.91], by=HOSTILE)
     page.goto(address(live, f"{HOME}/experiments"))
-    listed = page.get_by_role("table", name="Comparisons")
-    expect(listed).to_contain_text(HOSTILE, timeout=60_000)
-    listed.get_by_role("link", name=name).click()
-    expect(page.get_by_role("heading", name=f"Comparison {name}")).to_be_visible()
+    expect(page.get_by_role("heading", name="Nothing waits")).to_be_visible(timeout=60_000)
+    page.goto(address(live, f"{HOME}/experiments/{name}"))
+    expect(page.get_by_role("heading", name=f"compare {name}")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text(HOSTILE).first).to_be_visible()
     rounds = page.get_by_role("table", name=f"Rounds of {CASE}")
     expect(rounds.get_by_role("row")).to_have_count(1 + 3)
     plot = page.get_by_role("group", name=re.compile("^B against A in 3 rounds"))
@@ -245,7 +244,7 @@ def test_pages_fit_a_narrow_screen_in_airflow_s_colours(
     "path",
     [
         *("", "explore", "series", "runs/x", "runs/x/x", "alerts/x", "compare", "published"),
-        *("experiments", "experiments/ab/x", "experiments/bisects/x"),
+        *("experiments", "experiments/x"),
     ],
 )
 def test_an_address_is_never_markup(page: Page, live: Live, dag_run: str, path: str) -> None:

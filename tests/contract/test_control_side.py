@@ -87,7 +87,7 @@ def test_everything_that_a_job_may_ask_for_is_in_the_schema() -> None:
     document = dataclasses.replace(
         golden_job(),
         protocol=Protocol(5, 30, 20, min_repeats=5, confidence=0.01),
-        neighbours=NeighbourPolicy("wait", wait_s=60.0, cpu_share=0.05, gpu=False),
+        neighbours=NeighbourPolicy(action="wait", wait_s=60.0, cpu_share=0.05, gpu=False),
         lock="devices",
     ).to_json()
     validate("job", document)

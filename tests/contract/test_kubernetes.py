@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
+from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docker" / "kubernetes"
@@ -105,7 +107,8 @@ def test_versions_are_those_of_the_locks(values: dict[str, Any]) -> None:
     lock = (ROOT / "requirements" / "control.lock").read_text()
     assert f"\napache-airflow=={values['airflowVersion']} " in lock
     released = re.findall(r"^## (\d+\.\d+\.\d+) ", (ROOT / "CHANGELOG.md").read_text(), re.M)
-    assert values["defaultAirflowTag"] == released[0]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert values["defaultAirflowTag"] == [*released, Version(project).base_version][0]
 
 
 def test_secrets_are_named_and_never_written(pod: dict[str, Any], values: dict[str, Any]) -> None:

@@ -43,6 +43,7 @@ def describe(dag):
         "paused": dag.is_paused_upon_creation,
         "schedule": dag.timetable.__class__.__name__,
         "params": {name: dag.params.get_param(name).schema for name in dag.params},
+        "defaults": {name: dag.params[name] for name in dag.params},
         "tasks": {task.task_id: describe_task(task) for task in dag.tasks},
     }
 
@@ -55,6 +56,7 @@ def describe_task(task):
         "retries": task.retries,
         "timeout_s": task.execution_timeout.total_seconds() if task.execution_timeout else None,
         "trigger_rule": str(getattr(task.trigger_rule, "value", task.trigger_rule)),
+        "max_active_tis_per_dag": task.max_active_tis_per_dag,
         "max_active_tis_per_dagrun": task.max_active_tis_per_dagrun,
         "upstream": sorted(task.upstream_task_ids),
         "is_mapped": task.is_mapped,

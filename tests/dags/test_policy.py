@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,7 @@ def parse(folder: Path, hash_seed: str, **more: str) -> Parsed:
         "HOME": str(folder),
         "AIRFLOW_HOME": str(folder),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "250",
         "AIRFLOW__CORE__DAGS_FOLDER": str(REPO / "dags"),
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
         "NIGHTBENCH_DAGS": str(HERE / "fixtures"),
@@ -70,14 +72,10 @@ def test_nothing_fails_to_import(parsed: Parsed) -> None:
 def test_a_suite_has_a_dag_when_it_has_a_schedule(parsed: Parsed) -> None:
     assert set(parsed["dags"]) == {
         "on_demand",
-        "nightbench_regressions",
+        "nightbench_verdicts",
         "nightbench_accept",
-        "nightbench_bisect",
-        "nightbench_compare",
-        "nightbench_confirm",
-        "nightbench_maintenance",
-        "nightbench_deadlines",
-        "nightbench_publish",
+        "nightbench_experiments",
+        "nightbench_upkeep",
         "nightly_nightly_cpu",
         "nightly_nightly_wide",
         # Cannot be read: shown with the reason, and never scheduled.
@@ -106,7 +104,7 @@ def test_a_bad_suite_says_why_and_leaves_the_others_alone(
     ("text", "why"),
     [
         ("suite: only\n\tmatrix: []\n", "only.yaml:2: not valid YAML: .*the tab by spaces"),
-        ("[" * 2000, "only.yaml:1: found lists or mappings in each other by the hundred"),
+        ("[" * 1000, "only.yaml:1: found lists or mappings in each other by the hundred"),
         ("", "only.yaml:1: found nothing; expected a mapping"),
         (None, "There is no suite:.* add a file to .*/suites"),
     ],
@@ -129,6 +127,19 @@ def test_the_form_stays_and_says_why_the_only_suite_cannot_be_read(
     assert dag["tasks"].keys() == whole["tasks"].keys()
 
 
+def test_a_file_whose_name_no_dag_can_have_leaves_the_others_alone(tmp_path: Path) -> None:
+    shutil.copytree(HERE / "fixtures", tmp_path / "dags")
+    suites = tmp_path / "dags" / "suites"
+    for name in ("base copy", "a+b", "base (1)", "n" * 101, "n" * 243):
+        shutil.copy(suites / "nightly_cpu.yaml", suites / f"{name}.yaml")
+    parsed = parse(tmp_path, "1", NIGHTBENCH_DAGS=str(tmp_path / "dags"))
+    assert parsed["import_errors"] == {}
+    assert parsed["dags"]["nightly_nightly_cpu"]["schedule"] == "CronTriggerTimetable"
+    said = "**This suite is not scheduled:** the name of the file:"
+    refused = [dag for dag in parsed["dags"].values() if said in dag["doc"]]
+    assert [dag["schedule"] for dag in refused] == ["NullTimetable"] * 5
+
+
 def test_every_dag_is_described_bounded_and_never_overtakes_itself(parsed: Parsed) -> None:
     for dag_id, dag in parsed["dags"].items():
         assert "nightbench" in dag["tags"], dag_id
@@ -136,8 +147,9 @@ def test_every_dag_is_described_bounded_and_never_overtakes_itself(parsed: Parse
         assert dag["doc"], dag_id
         assert dag["description"], dag_id
         assert dag["catchup"] is False, dag_id
-        # Several clusters at once: the locks of nodes keep nights apart, the queue comparisons.
-        at_once = 4 if dag_id in ("nightbench_confirm", "nightbench_compare") else 1
+        # Several clusters at once: the locks of nodes keep nights apart, the queue experiments.
+        # Deadlines are also checked while the daily upkeep goes on.
+        at_once = 4 if dag_id in ("nightbench_experiments", "nightbench_upkeep") else 1
         assert dag["max_active_runs"] == at_once, dag_id
         assert dag["timeout_s"], dag_id
 
@@ -148,41 +160,47 @@ def test_only_what_starts_nothing_by_itself_starts_unpaused(parsed: Parsed) -> N
     assert unpaused == {
         "on_demand",
         "nightbench_accept",
-        "nightbench_bisect",
-        "nightbench_compare",
-        "nightbench_regressions",
-        "nightbench_confirm",
-        "nightbench_deadlines",
+        "nightbench_experiments",
+        "nightbench_verdicts",
+        "nightbench_upkeep",
     }
 
 
-def test_a_deployment_of_our_own_keeps_house_from_the_start(tmp_path: Path) -> None:
-    dags = parse(tmp_path, "1", NIGHTBENCH_STACK="/somewhere")["dags"]
-    unpaused = {dag_id for dag_id, dag in dags.items() if dag["paused"] is False}
-    assert unpaused == {
-        "on_demand",
-        "nightbench_accept",
-        "nightbench_bisect",
-        "nightbench_compare",
-        "nightbench_regressions",
-        "nightbench_confirm",
-        "nightbench_deadlines",
-        "nightbench_maintenance",
-    }
+def test_task_logs_are_removed_by_themselves_only_in_a_deployment_of_our_own(
+    parsed: Parsed, tmp_path: Path
+) -> None:
+    ours = parse(tmp_path, "1", NIGHTBENCH_STACK="/somewhere")
+    for document, days in ((parsed, None), (ours, 30)):
+        assert document["dags"]["nightbench_upkeep"]["defaults"]["log_days"] == days
 
 
 def test_deadlines_are_checked_every_quarter_of_an_hour(parsed: Parsed) -> None:
-    dag = parsed["dags"]["nightbench_deadlines"]
+    dag = parsed["dags"]["nightbench_upkeep"]
     assert dag["schedule"] == "CronTriggerTimetable"
-    assert "*/15 * * * *" in str(parsed["serialized"]["nightbench_deadlines"])
-    assert set(dag["tasks"]) == {"check_deadlines"}
+    assert "*/15 * * * *" in str(parsed["serialized"]["nightbench_upkeep"])
+    tasks = dag["tasks"]
+    # Nothing that is done once a day comes before the check, nor keeps the next run from it.
+    assert tasks["check_deadlines"]["upstream"] == []
+    daily = {name for name, task in tasks.items() if "is_daily_work_due" in task["upstream"]}
+    assert daily == {"load_waiting", "send_unsent_messages", "clusters_to_sweep"}
+    assert {task["max_active_tis_per_dag"] for task in tasks.values()} == {1}
 
 
-def test_the_queue_of_comparisons_is_looked_at_without_a_form(parsed: Parsed) -> None:
-    dag = parsed["dags"]["nightbench_compare"]
-    assert "*/5 * * * *" in str(parsed["serialized"]["nightbench_compare"])
-    assert set(dag["tasks"]) == {"compare"}
-    assert {dag["params"][name]["type"][0] for name in ("a", "b", "suite", "cases")} == {"null"}
+def test_the_queue_of_experiments_is_looked_at_without_a_form_and_after_a_night(
+    tasks: dict[str, dict[str, Any]], parsed: Parsed
+) -> None:
+    dag_id = "nightbench_experiments"
+    dag = parsed["dags"][dag_id]
+    assert dag["schedule"] == "AssetOrTimeSchedule"
+    assert "*/5 * * * *" in str(parsed["serialized"][dag_id])
+    assert "nightbench_suspects" in str(parsed["serialized"][dag_id])
+    assert set(dag["tasks"]) == {"measure", "send_messages"}
+    fields = ("a", "b", "suite", "cases", "alert", "good", "bad")
+    assert {dag["params"][name]["type"][0] for name in fields} == {"null"}
+    # A night's message is sent whatever came of measuring; the site follows it.
+    assert tasks[f"{dag_id}.send_messages"]["upstream"] == ["measure"]
+    assert tasks[f"{dag_id}.send_messages"]["trigger_rule"] == "all_done"
+    assert tasks[f"{dag_id}.send_messages"]["outlets"] == ["nightbench_verdicts"]
 
 
 def test_nodes_are_looked_at_before_anything_is_measured(tasks: dict[str, dict[str, Any]]) -> None:
@@ -272,20 +290,10 @@ def test_parsed_twice_gives_the_same_dags(
     assert again["serialized"] == parsed["serialized"]
 
 
-def test_suspects_are_confirmed_one_by_one_and_told_of_whatever_came_out(
-    tasks: dict[str, dict[str, Any]], parsed: Parsed
-) -> None:
-    assert parsed["dags"]["nightbench_confirm"]["schedule"] == "AssetTriggeredTimetable"
-    assert tasks["nightbench_confirm.confirm"]["upstream"] == ["suspects"]
-    assert tasks["nightbench_confirm.confirm"]["max_active_tis_per_dagrun"] == 1
-    assert tasks["nightbench_confirm.send_message"]["upstream"] == ["confirm"]
-    assert tasks["nightbench_confirm.send_message"]["trigger_rule"] == "all_done"
-
-
 def test_runs_are_judged_each_for_itself_and_confirmed_whatever_came_of_their_messages(
     tasks: dict[str, dict[str, Any]], parsed: Parsed
 ) -> None:
-    dag = "nightbench_regressions"
+    dag = "nightbench_verdicts"
     # One that cannot be judged, or told of, keeps no other from it: each has a task and its time.
     assert tasks[f"{dag}.judge"]["is_mapped"]
     assert tasks[f"{dag}.judge"]["upstream"] == ["loaded_runs"]
@@ -296,10 +304,12 @@ def test_runs_are_judged_each_for_itself_and_confirmed_whatever_came_of_their_me
     assert tasks[f"{dag}.request_confirmations"]["upstream"] == ["judge"]
     assert tasks[f"{dag}.request_confirmations"]["outlets"] == ["nightbench_suspects"]
     # The end of a DAG run is that of its last tasks: this one alone would hide what failed.
-    assert tasks[f"{dag}.all_judged"]["trigger_rule"] == "none_failed"
-    assert tasks[f"{dag}.all_judged"]["upstream"] == ["judge"]
+    assert tasks[f"{dag}.publish"]["trigger_rule"] == "none_failed"
+    assert tasks[f"{dag}.publish"]["upstream"] == ["judge"]
     # The site follows what was judged, and what was measured again.
-    assert tasks[f"{dag}.all_judged"]["outlets"] == ["nightbench_verdicts"]
-    assert tasks["nightbench_confirm.send_message"]["outlets"] == ["nightbench_verdicts"]
-    assert parsed["dags"]["nightbench_publish"]["schedule"] == "AssetTriggeredTimetable"
+    assert tasks["nightbench_experiments.send_messages"]["outlets"] == ["nightbench_verdicts"]
+    serialized = parsed["serialized"][dag]["dag"]["timetable"]
+    assert {"nightbench_medians", "nightbench_verdicts"} <= set(
+        re.findall("nightbench_\\w+", str(serialized))
+    )
     assert parsed["dags"][dag]["timeout_s"] > 8 * tasks[f"{dag}.judge"]["timeout_s"]

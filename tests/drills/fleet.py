@@ -208,7 +208,7 @@ def fleet(suites: Mapping[str, Mapping[str, Any]]) -> Iterator[Fleet]:
                 made.start(name)
             _await_airflow(made)
             _add_connections(made)
-            for dag_id in ("on_demand", "nightbench_regressions"):
+            for dag_id in ("on_demand", "nightbench_verdicts"):
                 wait_for_dag(api, dag_id)
             yield made
     finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import itertools
 import json
 import os
@@ -69,7 +68,7 @@ def make_job(
         processes.insert(0, Process("pserver-0", "pserver", 0, names[0], 0, measured=False))
     if len(names) == 1 and strategy is Strategy.COLLECTIVE:
         strategy = Strategy.SINGLE
-    policy = dataclasses.replace(lab.environments, **(environments or {}))
+    policy = lab.environments.model_copy(update=environments or {})
     return JobSpec(
         run_id=run_id or f"drill-{os.getpid()}-{lab.tag}-{next(_RUNS)}",
         case=Case(

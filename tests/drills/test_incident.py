@@ -87,7 +87,7 @@ class Incident:
 
         def begun() -> RunSpool | None:
             new = [run for run in self.live.spool.runs() if run.run_id not in known]
-            return next((run for run in new if run.planned()), None)
+            return next((run for run in new if run.planned() and run.run()), None)
 
         run: RunSpool = self.live.until(begun, f"night {self.nights} to begin")
         document = run.run() or {}
@@ -184,7 +184,7 @@ def test_an_incident_is_followed_to_its_end(incident: Incident, tmp_path: Path) 
     assert f"{2 * NIGHTS_BEFORE} medians" in done.stdout
     assert "No suite" not in done.stderr
 
-    # Found: the first slow night is watched, the second one is told.
+    # Found: the first slow night is watched, the second one with the new version is told.
     good_run, rows = incident.night(GOOD, tonight)
     assert rows[TOY.case_id]["verdict"] == "ok"
     bad_run, rows = incident.night(BAD, tonight)
@@ -206,10 +206,10 @@ def test_an_incident_is_followed_to_its_end(incident: Incident, tmp_path: Path) 
     assert f"went from {GOOD} to {BAD} with {bad_run.run_id}" in evidence
     assert "other frameworks on the same nodes were steady (1 series)" in evidence
     measured = live.until(
-        lambda: [run for run in incident.runs_of("nightbench_confirm") if run["end_date"]],
-        "nightbench_confirm to end",
+        lambda: [run for run in incident.runs_of("nightbench_experiments") if run["end_date"]],
+        "nightbench_experiments to end",
     )
-    assert [run["state"] for run in measured] == ["success"]
+    assert {run["state"] for run in measured} == {"success"}
     (message,) = inbox.messages
     command = assert_says_all(message, alert, good_run, bad_run)
 
@@ -231,8 +231,8 @@ def test_an_incident_is_followed_to_its_end(incident: Incident, tmp_path: Path) 
     assert rows[TOY.case_id]["verdict"] == "ok"
     live.until(lambda: len(inbox.messages) > 1, "word of the recovery")
     assert [each["state"] for each in incident.alerts()] == ["resolved"]
-    judged = live.api.trigger("nightbench_regressions", {"run_ids": [last_run.run_id]})
-    assert live.ended(judged, "nightbench_regressions") == "success"
+    judged = live.api.trigger("nightbench_verdicts", {"run_ids": [last_run.run_id]})
+    assert live.ended(judged, "nightbench_verdicts") == "success"
     assert len(inbox.messages) == 2
     said = inbox.messages[1]
     say(f"{said['title']}\n{said['message']}")
@@ -254,7 +254,7 @@ def assert_says_all(
     assert FAKE.case_id not in text
     lines = [line.strip().removeprefix("- ") for line in text.splitlines()]
     by_name = {name: rest for name, _, rest in (line.partition(": ") for line in lines)}
-    assert by_name["change of level"].endswith("(90 %)")
+    assert "90% interval" in by_name["level change"]
     assert by_name["last good"].endswith(f"run {good_run.run_id}")
     assert by_name["first bad"].endswith(f"run {bad_run.run_id}")
     assert by_name["toy"] == f"{GOOD} -> {BAD}"
@@ -264,15 +264,15 @@ def assert_says_all(
     assert len(message["attachments"]) == 1
     builds = f"toy={GOOD} toy={BAD}"
     command: str = by_name["reproduce"]
-    assert command == f"nightbench ab {builds} --suite {SUITE} --case {TOY.case_id}"
+    assert command == f"nightbench compare {builds} --suite {SUITE} --case {TOY.case_id}"
     return command
 
 
 def found_on(incident: Incident, alert_id: int) -> None:
     """Bisect an alert by the DAG, and look at it as people and programs do."""
     live = incident.live
-    dag_run = live.api.trigger("nightbench_bisect", {"alert": alert_id, "rounds": 3})
-    assert live.ended(dag_run, "nightbench_bisect", wait_s=1200) == "success"
+    dag_run = live.api.trigger("nightbench_experiments", {"alert": alert_id, "rounds": 3})
+    assert live.ended(dag_run, "nightbench_experiments", wait_s=1200) == "success"
     program = incident.get(f"/nightbench/api/alerts/{alert_id}").json()
     (bisect,) = program["bisects"]
     assert (bisect["outcome"], bisect["first_bad"]) == ("found", FIRST_BAD)

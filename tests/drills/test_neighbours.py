@@ -66,7 +66,7 @@ async def test_a_busy_node_is_waited_for(lab: Lab, shipment: Shipment, tmp_path:
     """Visibly, with who works there; nothing is launched before they are done."""
     for name in ("n1", "n2"):
         lab.host(name)
-    policy = NeighbourPolicy("wait", wait_s=120, cpu_share=SHARE)
+    policy = NeighbourPolicy(action="wait", wait_s=120, cpu_share=SHARE)
     job = on_one_core(make_job(lab, shipment, repeats=1, neighbours=policy))
     store = make_store(tmp_path)
     events: list[GangEvent] = []
@@ -96,7 +96,7 @@ async def test_a_node_that_stays_busy(
     """Refused at once, or when the patience ends, with who works there."""
     for name in ("n1", "n2"):
         lab.host(name)
-    policy = NeighbourPolicy(action, wait_s=6, cpu_share=SHARE)
+    policy = NeighbourPolicy(action=action, wait_s=6, cpu_share=SHARE)
     job = on_one_core(make_job(lab, shipment, repeats=2, neighbours=policy))
     store = make_store(tmp_path)
     with somebody_works(lab.hosts["n2"]):
@@ -117,7 +117,7 @@ async def test_work_inside_the_window(
     """The repeat is kept as disturbed, not counted, and launched again."""
     for name in ("n1", "n2"):
         lab.host(name)
-    policy = NeighbourPolicy(action, wait_s=120, cpu_share=SHARE)
+    policy = NeighbourPolicy(action=action, wait_s=120, cpu_share=SHARE)
     job = on_one_core(make_job(lab, shipment, repeats=2, steps=100, step_s=0.1, neighbours=policy))
     store = make_store(tmp_path)
     task = asyncio.create_task(measure(lab, shipment, job, store))
@@ -148,7 +148,7 @@ async def test_the_budget_for_disturbed_repeats_ends(
     """Somebody who starts anew in every window does not keep the night for ever."""
     for name in ("n1", "n2"):
         lab.host(name)
-    policy = NeighbourPolicy("wait", wait_s=120, cpu_share=SHARE, budget=1)
+    policy = NeighbourPolicy(action="wait", wait_s=120, cpu_share=SHARE, budget=1)
     job = on_one_core(make_job(lab, shipment, repeats=3, steps=200, step_s=0.1, neighbours=policy))
     store = make_store(tmp_path)
     task = asyncio.create_task(measure(lab, shipment, job, store))
@@ -167,7 +167,7 @@ async def test_our_own_work_is_not_foreign(lab: Lab, shipment: Shipment, tmp_pat
     """Ranks, their daemons and the agent use the cores: nobody is disturbed by that."""
     for name in ("n1", "n2"):
         lab.host(name)
-    policy = NeighbourPolicy("refuse", cpu_share=0.3)
+    policy = NeighbourPolicy(action="refuse", cpu_share=0.3)
     job = on_one_core(make_job(lab, shipment, repeats=3, steps=40, daemon=True, neighbours=policy))
     store = make_store(tmp_path)
     outcome = await measure(lab, shipment, job, store)

@@ -101,14 +101,10 @@ async def test_a_server_that_throttles_logins(lab: Lab, shipment: Shipment, tmp_
 async def test_a_server_that_allows_few_sessions(
     lab: Lab, shipment: Shipment, tmp_path: Path, sessions: int
 ) -> None:
-    """MaxSessions below OpenSSH's ten: enough is enough, too few are named."""
+    """MaxSessions below OpenSSH's ten: further connections are opened."""
     for name in ("n1", "n2"):
         lab.host(name, sshd={"MaxSessions": sessions})
-    if sessions == 4:
-        await one_case(lab, shipment, tmp_path)
-        return
-    with pytest.raises(UserError, match=r"n[12].*MaxSessions"):
-        await one_case(lab, shipment, tmp_path)
+    await one_case(lab, shipment, tmp_path)
 
 
 async def test_a_changed_host_key(lab: Lab, shipment: Shipment, tmp_path: Path) -> None:

@@ -101,6 +101,17 @@ FROZEN: dict[str, Breakage] = {
 }
 """Line -> one layer that the optimiser leaves alone."""
 
+_HALF = "{name: each[: len(each) // 2] for name, each in next(self.batches).items()}"
+_GIVEN = "        batch = next(self.batches)\n        self."
+
+HALF_A_BATCH: dict[str, Breakage] = {
+    "pytorch": (_GIVEN + "optimizer", _GIVEN.replace("next(self.batches)", _HALF) + "optimizer"),
+    "jax": (_GIVEN + "state, ", _GIVEN.replace("next(self.batches)", _HALF) + "state, "),
+    "paddle3": ("self.backward(next(self.batches))", f"self.backward({_HALF})"),
+    "tensorflow2": ("self.train(next(self.batches))", f"self.train({_HALF})"),
+}
+"""Line -> forward and backward of half of each batch."""
+
 NOT_EXCHANGED: dict[str, Breakage] = {
     "pytorch": ("tuning.replicated(self.model, self.tuning, warmup_steps)", "self.model"),
     "paddle2": ("paddle.DataParallel(self.forward, **sizes)", "self.forward"),

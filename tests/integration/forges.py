@@ -1,18 +1,15 @@
-"""A loopback server that plays GitHub's and GitLab's API, beside our own app on rows in memory.
-
-What GitHub and GitLab answer is after their REST references: issue comments, commit statuses, rate
-limits; notes, commit statuses.
-"""
+"""A loopback server that plays GitLab's notes, and Nightbench's own app on rows in memory."""
 
 from __future__ import annotations
 
 import json
 import re
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -22,45 +19,42 @@ from fastapi import HTTPException, Request
 from fastapi.testclient import TestClient
 
 from nightbench.core.model import Cluster
-from nightbench.experiments.compare_requests import PRIORITIES, CompareGoal
+from nightbench.core.model.experiments import PRIORITIES
+from nightbench.experiments.compare import CompareRequest
 from nightbench.spool import Spool
 from nightbench.warehouse import MoveRefused
 from nightbench.web import PageAccess, PageUser, create_app
-from nightbench.web.compare_request_api import Comparing
+from nightbench.web.experiment_api import Comparing
 
 Row = dict[str, Any]
 AIRFLOW_TOKEN = "airflow-token-0123456789"
 AIRFLOW_PASSWORD = "airflow-password-0123456789"
 FORGE_TOKEN = "forge-token-0123456789"
 SECRETS = (AIRFLOW_TOKEN, AIRFLOW_PASSWORD, FORGE_TOKEN)
-REPO = "/repos/acme/torch"
-BOT = {"login": "github-actions[bot]", "type": "Bot"}
 PROJECT_BOT = 77
 
 
 class Queue:
-    """The queue of `marts.fct_compare_request` in memory; as `triage.request_compare` keeps it."""
+    """The queue of `marts.fct_experiment` in memory; as `triage.request_experiment` keeps it."""
 
     def __init__(self) -> None:
         self.rows: dict[int, Row] = {}
 
     def find(
-        self,
-        request_id: int | None = None,
-        states: Any = None,
-        requested_by: str | None = None,
-        limit: int = 1000,
+        self, experiment_id: int | None = None, *, states: Any = None, limit: int = 1000, **_: Any
     ) -> list[Row]:
         return [
             dict(row)
-            for row in sorted(self.rows.values(), key=lambda each: -each["request_id"])
-            if request_id in (None, row["request_id"]) and (not states or row["state"] in states)
+            for row in sorted(self.rows.values(), key=lambda each: -each["experiment_id"])
+            if experiment_id in (None, row["experiment_id"])
+            and (not states or row["state"] in states)
         ][:limit]
 
     def spent(self) -> dict[tuple[str, str], float]:
         return {}
 
     def request(self, asked: Row, by: str) -> int:
+        asked = {**asked["request"], **asked}
         same = ("change_url", "suite", "cluster", "cases")
         mine = [
             row
@@ -70,15 +64,15 @@ class Queue:
         for row in mine:
             live = row["state"] in ("held", "queued", "running")
             if live and row["change_commit"] == asked["change_commit"]:
-                return int(row["request_id"])
+                return int(row["experiment_id"])
         number = len(self.rows) + 1
         self.rows[number] = {
-            **dict.fromkeys(("comparison_id", "started_at", "ended_at", "verdict", "result")),
-            **dict.fromkeys(("decided_by", "cancelled_by", "replaced_by")),
-            **{"spent_s": 0.0, "why": "", "estimate_s": 600.0, "profile": None},
+            **dict.fromkeys(("started_at", "ended_at", "verdict", "result", "alert_id")),
+            **dict.fromkeys(("decided_by", "cancelled_by", "replaced_by", "dag_run_id")),
+            **{"spent_s": 0.0, "why": "", "estimate_s": 600.0},
             **asked,
-            "request_id": number,
-            "state": "held" if asked["is_fork"] else "queued",
+            **{"profile": None, "profile_why": None},
+            "experiment_id": number,
             "requested_by": by,
             "requested_at": datetime.now(UTC),
             "queued_at": datetime.now(UTC),
@@ -100,8 +94,7 @@ class Queue:
 
     def begin(self, request_id: int) -> None:
         """Measure it, as the DAG does."""
-        began = {"comparison_id": f"compare-{request_id}", "started_at": datetime.now(UTC)}
-        self.rows[request_id] |= {"state": "running", **began}
+        self.rows[request_id] |= {"state": "running", "started_at": datetime.now(UTC)}
 
     def end(self, request_id: int, verdict: str = "", why: str = "") -> None:
         """End it with a verdict, or as one that could not be measured."""
@@ -154,35 +147,30 @@ class Call:
     body: Any
 
 
-def refused(status: int, message: str) -> Answer:
-    return Answer(status, {"message": message})
-
-
 def checked(given: Mapping[str, Any]) -> Row:
     """A body as the queue takes it: fields are checked, names are not looked up."""
-    goal = CompareGoal.from_params(given)
-    names = ("a", "b", "suite", "rounds", "min_effect", "budget_s")
+    asked = CompareRequest.from_params(given)
+    cluster, cases = asked.cluster or "local", list(asked.cases) or ["some-case"]
     return {
-        **{name: getattr(goal, name) for name in (*names, "note", "change_url", "change_commit")},
-        "cluster": goal.cluster or "local",
-        "cases": list(goal.cases) or ["some-case"],
-        "priority": PRIORITIES[goal.priority],
-        "is_fork": goal.fork,
+        "name": f"compare-{secrets.token_hex(4)}",
+        "kind": "compare",
+        "state": "held" if asked.fork else "queued",
+        "request": {**asdict(asked), "cluster": cluster, "cases": cases},
+        "suite": asked.suite,
+        "cluster": cluster,
+        "budget_s": asked.budget_s,
+        "priority": PRIORITIES[asked.priority],
     }
 
 
 class Play:
-    """The three APIs, what they have, what they were asked, and what they answer instead."""
+    """Both APIs, what they have, what they were asked, and what they answer instead."""
 
     def __init__(self, spool: Spool) -> None:
         self.queue = Queue()
         self._spool = spool
         self.comments: list[Row] = []
-        """Of the pull request or merge request, whose numbers are 7."""
-        self.statuses: list[tuple[str, str, str]] = []
-        """Commit, state, description."""
-        self.pulls: list[Row] = []
-        self.read_only = False
+        """Of merge request 7."""
         self.tokens = {AIRFLOW_TOKEN}
         self.calls: list[Call] = []
         self._instead: list[tuple[str, Answer]] = []
@@ -196,13 +184,6 @@ class Play:
 
     def asked(self, pattern: str) -> list[Call]:
         return [c for c in self.calls if re.search(pattern, f"{c.method} {c.path}")]
-
-    @property
-    def comment(self) -> str:
-        """The one comment; empty where there is none yet."""
-        with self._lock:
-            assert len(self.comments) <= 1, self.comments
-            return str(self.comments[0]["body"]) if self.comments else ""
 
     def answer(self, call: Call) -> Answer:
         with self._lock:
@@ -219,8 +200,6 @@ class Play:
 
     def _of(self, call: Call) -> Answer:
         site, _, path = call.path[1:].partition("/")
-        if site == "github":
-            return self._github(call, f"/{path}")
         if site == "gitlab":
             return self._gitlab(call, f"/{path}")
         if path == "auth/token":
@@ -235,104 +214,33 @@ class Play:
         )
         return Answer(found.status_code, found.content, found.headers)
 
-    # --- GitHub ---------------------------------------------------------------------------------
-
-    def _github(self, call: Call, path: str) -> Answer:
-        if call.headers.get("authorization") != f"Bearer {FORGE_TOKEN}":
-            return refused(401, "Bad credentials")
-        if "user-agent" not in call.headers:
-            return refused(403, "Request forbidden by administrative rules")
-        where, query = urlsplit(path).path, parse_qs(urlsplit(path).query)
-        if where == "/user" or (self.read_only and call.method != "GET"):
-            return refused(403, "Resource not accessible by integration")
-        if where == f"{REPO}/issues/7/comments":
-            if call.method == "GET":
-                return self._page(query)
-            return self._written(call, {"user": BOT}, 65_536)
-        if found := re.fullmatch(rf"{REPO}/issues/comments/(\d+)", where):
-            return self._one(call, int(found[1]), "PATCH")
-        if where == f"{REPO}/pulls":
-            head = query["head"][0]
-            return Answer(200, [pull for pull in self.pulls if pull["head"]["label"] == head])
-        if found := re.fullmatch(rf"{REPO}/statuses/([0-9a-f]+)", where):
-            body = call.body
-            if body["state"] not in ("error", "failure", "pending", "success"):
-                return refused(422, "Validation Failed: state")
-            if len(body["description"]) > 140:
-                return refused(422, "Validation Failed: description is too long")
-            assert body["context"] == "nightbench"
-            self.statuses.append((found[1], body["state"], body["description"]))
-            return Answer(201, {"state": body["state"]})
-        if found := re.fullmatch(rf"{REPO}/check-runs(?:/(\d+))?", where):
-            body, ended = call.body, call.body["status"] == "completed"
-            assert (call.method, "head_sha" in body) == (
-                ("PATCH", False) if found[1] else ("POST", True)
-            )
-            if ended and body["conclusion"] not in ("success", "failure", "neutral"):
-                return refused(422, "Validation Failed: conclusion")
-            assert {"title", "summary"} <= set(body["output"])
-            said = body["conclusion"] if ended else body["status"]
-            self.statuses.append((body.get("head_sha", ""), said, body["output"]["title"]))
-            return Answer(200 if found[1] else 201, {"id": 17})
-        return refused(404, "Not Found")
-
     # --- GitLab ---------------------------------------------------------------------------------
 
     def _gitlab(self, call: Call, path: str) -> Answer:
         if call.headers.get("private-token") != FORGE_TOKEN:
-            return refused(401, "401 Unauthorized")
+            return Answer(401, {"message": "401 Unauthorized"})
         where, query = urlsplit(path).path, parse_qs(urlsplit(path).query)
         if where == "/user":
             return Answer(200, {"id": PROJECT_BOT, "username": "project_5_bot"})
         notes = "/projects/5/merge_requests/7/notes"
+        if where == notes and call.method == "GET":
+            size, page = int(query["per_page"][0]), int(query["page"][0])
+            return Answer(200, self.comments[size * (page - 1) : size * page])
         if where == notes:
-            if call.method == "GET":
-                return self._page(query)
-            return self._written(call, {"author": {"id": PROJECT_BOT}, "system": False}, 1_000_000)
-        if found := re.fullmatch(rf"{notes}/(\d+)", where):
-            return self._one(call, int(found[1]), "PUT")
-        if found := re.fullmatch(r"/projects/5/statuses/([0-9a-f]+)", where):
-            state, text = call.body["state"], call.body["description"]
-            if state not in ("pending", "running", "success", "failed", "canceled", "skipped"):
-                return Answer(400, {"error": "state does not have a valid value"})
-            assert len(text) <= 255
-            assert call.body["pipeline_id"] == 31
-            before = [s for commit, s, _ in self.statuses if commit == found[1]]
-            if before[-1:] == [state]:
-                said = "Cannot transition status via :run from :running (Reason(s): Status cannot"
-                return refused(400, f'{said} transition via "run")')
-            self.statuses.append((found[1], state, text))
-            return Answer(201, {"status": state})
-        return refused(404, "404 Not Found")
-
-    # --- comments of both -----------------------------------------------------------------------
-
-    def _page(self, query: Mapping[str, list[str]]) -> Answer:
-        size, page = (int(query.get(name, [d])[0]) for name, d in (("per_page", 30), ("page", 1)))
-        return Answer(200, self.comments[size * (page - 1) : size * page])
-
-    def _written(self, call: Call, more: Row, longest: int) -> Answer:
-        assert len(call.body["body"]) <= longest
-        number = max([0, *(each["id"] for each in self.comments)]) + 1
-        self.comments.append({"id": number, "body": call.body["body"], **more})
-        return Answer(201, self.comments[-1])
-
-    def _one(self, call: Call, number: int, edit: str) -> Answer:
-        for comment in self.comments:
-            if comment["id"] == number:
-                if call.method == edit:
-                    comment["body"] = call.body["body"]
-                elif call.method == "DELETE":
-                    self.comments.remove(comment)
-                    return Answer(204)
-                return Answer(200, comment)
-        return refused(404, "Not Found")
+            self.comments.append(
+                {**call.body, "id": len(self.comments), "author": {"id": PROJECT_BOT}}
+            )
+            return Answer(201, self.comments[-1])
+        if (found := re.fullmatch(rf"{notes}/(\d+)", where)) and call.method == "PUT":
+            self.comments[int(found[1])]["body"] = call.body["body"]
+            return Answer(200, self.comments[int(found[1])])
+        return Answer(404, {"message": "404 Not Found"})
 
     # --- Nightbench -----------------------------------------------------------------------------
 
     def _app(self) -> TestClient:
         class Repository:
-            compares = self.queue
+            experiments = self.queue
 
         @contextmanager
         def repository() -> Iterator[Any]:
@@ -363,7 +271,7 @@ class Play:
 
 @contextmanager
 def played(spool: Spool) -> Iterator[Play]:
-    """The APIs at `url`/airflow, `url`/github and `url`/gitlab."""
+    """The APIs at `url`/airflow and `url`/gitlab."""
     play = Play(spool)
 
     class Handler(BaseHTTPRequestHandler):
@@ -387,7 +295,7 @@ def played(spool: Spool) -> Iterator[Play]:
             except OSError:
                 self.close_connection = True  # whoever asked waits no longer
 
-        do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = _do
+        do_GET = do_POST = do_PUT = _do
 
         def log_message(self, *_: Any) -> None:
             pass

@@ -204,7 +204,7 @@ def airflow_stack(
                 pass
             stack = deployment.load(home)
         with stack.api() as api:
-            for dag_id in ("on_demand", "nightbench_regressions"):
+            for dag_id in ("on_demand", "nightbench_verdicts"):
                 wait_for_dag(api, dag_id)
             yield Live(stack, api, settings)
     finally:

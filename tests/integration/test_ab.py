@@ -1,4 +1,4 @@
-"""`nightbench ab` over real SSH: two builds of which one is slower, by wrappers of a Python."""
+"""`nightbench compare` over real SSH: two builds, one slower, by wrappers of a Python."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def builds(here: Terminal, a: str, b: str) -> list[str]:
 @pytest.mark.slow
 def test_a_slower_build_is_reported_with_its_ratio(here: Terminal) -> None:
     words = [*builds(here, "usual", "slower"), "--case", CASE, "--rounds", "4", "--json"]
-    done = here.run("ab", *words)
+    done = here.run("compare", *words)
     assert done.returncode == 1, done.stdout + done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     (row,) = document["cases"]
@@ -86,7 +86,9 @@ def test_a_slower_build_is_reported_with_its_ratio(here: Terminal) -> None:
     assert marked(document["id"]) == []
 
     page = here.place / "profile.html"
-    done = here.run("profile", document["id"], "--steps", "20", "--html", str(page), "--json")
+    done = here.run(
+        "compare", "profile", document["id"], "--steps", "20", "--html", str(page), "--json"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout)
     assert found["of"] == document["id"]
@@ -98,11 +100,13 @@ def test_a_slower_build_is_reported_with_its_ratio(here: Terminal) -> None:
     assert any(stack.endswith(";time.sleep") for stack in case["b_stacks"])
     assert "time.sleep" in page.read_text()
     assert marked(found["id"]) == []
-    again = here.run("profile", found["id"])
+    again = here.run("compare", "profile", found["id"])
     assert again.returncode == 0, again.stdout + again.stderr
     assert "time.sleep" in again.stdout
     assert here.spool.comparisons()[-1].run_id == found["id"]  # nothing was launched for it
-    nowhere = here.run("profile", document["id"], "--html", str(here.place / "no" / "page.html"))
+    nowhere = here.run(
+        "compare", "profile", document["id"], "--html", str(here.place / "no" / "page.html")
+    )
     assert nowhere.returncode == 2
     assert "expected a file in a folder that is there" in nowhere.stderr
 
@@ -112,21 +116,21 @@ def test_interrupted_killed_and_resumed_a_build_beside_itself_is_never_slower(
     here: Terminal,
 ) -> None:
     words = [*builds(here, "usual", "usual"), "--suite", "trial", "--rounds", "3"]
-    running = here.begin("ab", *words, until="round 1 of 3")
+    running = here.begin("compare", *words, until="round 1 of 3")
     comparison_id = here.spool.comparisons()[-1].run_id
     wait_for_a_launch(comparison_id, running)
     running.send_signal(signal.SIGINT)
     said, _ = running.communicate(timeout=300)
     assert running.returncode == 130, said
-    assert f"nightbench ab --resume {comparison_id}" in said
+    assert f"nightbench compare --resume {comparison_id}" in said
     assert marked(comparison_id) == []
 
-    running = here.begin("ab", "--resume", comparison_id, until="round 1 of 3")
+    running = here.begin("compare", "--resume", comparison_id, until="round 1 of 3")
     wait_for_a_launch(comparison_id, running)
     running.kill()
     running.communicate()
 
-    done = here.run("ab", "--resume", comparison_id, "--json")
+    done = here.run("compare", "--resume", comparison_id, "--json")
     assert done.returncode in (0, 3), done.stdout + done.stderr
     document = json.loads(done.stdout)
     (row,) = document["cases"]
@@ -134,7 +138,7 @@ def test_interrupted_killed_and_resumed_a_build_beside_itself_is_never_slower(
     assert (row["n"], row["stopped"]) == (3, None)
     assert row["dropped"][0]["status"] == "interrupted"
     assert marked(comparison_id) == []
-    again = here.run("ab", "--resume", comparison_id)
+    again = here.run("compare", "--resume", comparison_id)
     assert again.returncode == done.returncode
     assert f"{row['ratio']:.4f}" in again.stdout
 
@@ -142,12 +146,12 @@ def test_interrupted_killed_and_resumed_a_build_beside_itself_is_never_slower(
 @pytest.mark.slow
 def test_cancelled_from_elsewhere_it_ends_without_a_verdict(here: Terminal) -> None:
     words = [*builds(here, "usual", "usual"), "--suite", "trial", "--rounds", "3"]
-    running = here.begin("ab", *words, until="3 rounds on local")
+    running = here.begin("compare", *words, until="3 rounds on local")
     comparison_id = here.spool.comparisons()[-1].run_id
     wait_for_a_launch(comparison_id, running)
     told = here.run("cancel", comparison_id)
     assert told.returncode == 0, told.stdout + told.stderr
-    assert f"nightbench ab --resume {comparison_id}" in told.stdout
+    assert f"nightbench compare --resume {comparison_id}" in told.stdout
     said, _ = running.communicate(timeout=300)
     assert running.returncode == 3, said
     assert "cancelled by the user" in said
@@ -156,14 +160,14 @@ def test_cancelled_from_elsewhere_it_ends_without_a_verdict(here: Terminal) -> N
 
 @pytest.mark.large
 def test_a_build_that_breaks_gives_no_verdict_and_is_named(here: Terminal) -> None:
-    done = here.run("ab", *builds(here, "usual", "broken"), "--case", CASE)
+    done = here.run("compare", *builds(here, "usual", "broken"), "--case", CASE)
     assert done.returncode == 3, done.stdout + done.stderr
     assert "launches of B failed 2 times in a row" in done.stdout
     assert "trainer-0 exited with code 1" in done.stdout
 
 
 def test_a_prefix_that_is_not_there_is_told_before_anything_is_measured(here: Terminal) -> None:
-    done = here.run("ab", *builds(here, "usual", "nowhere"), "--case", CASE)
+    done = here.run("compare", *builds(here, "usual", "nowhere"), "--case", CASE)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "bin/python is not there" in done.stderr
     comparison = here.spool.comparisons()[-1]

@@ -331,13 +331,13 @@ def test_airflow_takes_it_that_the_form_is_to_be_parsed_again(live: Live) -> Non
 
 @pytest.mark.slow
 def test_maintenance_sweeps_the_nodes_and_keeps_what_is_young(live: Live) -> None:
-    live.api.unpause("nightbench_maintenance")
+    live.api.unpause("nightbench_upkeep")
     before = {run.run_id for run in live.spool.runs()}
 
-    dag_run = live.api.trigger("nightbench_maintenance", {})
+    dag_run = live.api.trigger("nightbench_upkeep", {})
 
-    assert live.ended(dag_run, "nightbench_maintenance") == "success"
-    tasks = live.api.task_instances("nightbench_maintenance", dag_run)
+    assert live.ended(dag_run, "nightbench_upkeep") == "success"
+    tasks = live.api.task_instances("nightbench_upkeep", dag_run)
     states = {task["task_id"]: task["state"] for task in tasks}
     assert states["sweep"] == states["expire_files"] == "success"
     assert {run.run_id for run in live.spool.runs()} == before

@@ -1,4 +1,4 @@
-"""`nightbench bisect` over real SSH: wheels of a small framework, some of them slower."""
+"""`nightbench compare bisect` over real SSH: wheels of a small framework, some of them slower."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from tests.integration.terminal import Terminal, terminal
 from tests.integration.toy_line import make_benchmarks, make_wheel
+
+from nightbench.spool import RunSpool
 
 CASE = "sleep-toy-single-1x1-bs2-smoke"
 SUITE = """\
@@ -39,19 +41,25 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
         yield made
 
 
+def bisects(here: Terminal) -> list[RunSpool]:
+    """The bisects of this terminal, oldest first, without their comparisons."""
+    folders = here.spool.comparisons()
+    return [each for each in folders if (each.folder / "steps").exists()]
+
+
 @pytest.mark.slow
 def test_killed_in_a_test_it_goes_on_and_finds_the_version(here: Terminal) -> None:
-    before = {each.run_id for each in here.spool.bisects()}
+    before = {each.run_id for each in bisects(here)}
     compared = len(here.spool.comparisons())
     words = ["--good", "1.10.0", "--bad", "1.12.0", "--case", CASE, "--rounds", "3"]
-    running = here.begin("bisect", *words, until="round 2 of 3")
+    running = here.begin("compare", "bisect", *words, until="round 2 of 3")
     running.kill()
     running.communicate()
-    (folder,) = (each for each in here.spool.bisects() if each.run_id not in before)
+    (folder,) = (each for each in bisects(here) if each.run_id not in before)
     begun = json.loads((folder.folder / "steps/001.json").read_text())
     assert begun["status"] == "running"
 
-    done = here.run("bisect", "--resume", folder.run_id, "--json")
+    done = here.run("compare", "bisect", "--resume", folder.run_id, "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     assert (document["outcome"], document["first_bad"]) == ("found", "1.11.0")
@@ -68,35 +76,27 @@ def test_killed_in_a_test_it_goes_on_and_finds_the_version(here: Terminal) -> No
     # Steps of 20 ms and of 30 ms.
     assert 0.6 < first["ratio"] < 0.8
     # One comparison for each test: nothing was measured twice, and none is a run.
-    assert len(here.spool.comparisons()) - compared == len(steps)
+    assert len(here.spool.comparisons()) - compared == 1 + len(steps)
     assert here.spool.runs() == []
-    again = here.run("bisect", "--resume", folder.run_id)
+    again = here.run("compare", "bisect", "--resume", folder.run_id)
     assert again.returncode == 0
     assert "1.11.0 is the first bad version; 1.10.0 before it is good" in again.stdout
 
 
 @pytest.mark.slow
-def test_cancelled_from_elsewhere_it_stops_and_a_killed_one_says_so(here: Terminal) -> None:
+def test_cancelled_from_elsewhere_it_stops(here: Terminal) -> None:
     words = ["--good", "1.9.0", "--bad", "1.12.0", "--case", CASE, "--rounds", "30"]
-    running = here.begin("bisect", *words, until="round 1 of 30")
-    folder = here.spool.bisects()[-1]
+    running = here.begin("compare", "bisect", *words, until="round 1 of 30")
+    folder = bisects(here)[-1]
     ended = here.run("cancel", folder.run_id)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert f"bisect --resume {folder.run_id}" in ended.stdout
+    assert f"compare bisect --resume {folder.run_id}" in ended.stdout
     running.communicate(timeout=300)
     assert running.returncode == 3
-    document = folder.run() or {}
-    assert document["state"] == "stopped"
-    assert "cancelled by the user" in document["stopped"]
     again = here.run("cancel", folder.run_id)
     assert again.returncode == 0, again.stderr
-    assert f"{folder.run_id} had been stopped" in again.stdout
+    assert f"{folder.run_id} had ended at" in again.stdout
     assert "nothing was changed" in again.stdout
-
-    # As a killed process leaves it.
-    folder.save_run({**document, "state": "running", "stopped": None})
-    assert here.run("cancel", folder.run_id).returncode == 0
-    assert (folder.run() or {})["stopped"] == "cancelled by the user"
 
 
 @pytest.mark.large
@@ -105,7 +105,7 @@ def test_what_cannot_be_tested_is_skipped_and_the_range_is_told(here: Terminal) 
     # One that nobody ever published, and one that does not load.
     named = "1.10.5,1.11.1"
     words = ["--good", "1.10.0", "--bad", "1.12.0", "--case", CASE, "--rounds", "3"]
-    done = here.run("bisect", *words, "--versions", named, "--json")
+    done = here.run("compare", "bisect", *words, "--versions", named, "--json")
     assert done.returncode == 3, done.stdout + done.stderr
     document = json.loads(done.stdout)
     assert document["outcome"] == "range"
@@ -116,6 +116,6 @@ def test_what_cannot_be_tested_is_skipped_and_the_range_is_told(here: Terminal) 
 
 
 def test_a_bad_version_that_is_not_newer_is_refused(here: Terminal) -> None:
-    done = here.run("bisect", "--good", "1.12.0", "--bad", "1.9.0", "--case", CASE)
+    done = here.run("compare", "bisect", "--good", "1.12.0", "--bad", "1.9.0", "--case", CASE)
     assert done.returncode == 2
     assert "expected the bad one to be newer" in done.stderr

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from tests.integration.openssh import SshNodes, local_nodes
 from tests.integration.toy_line import LINE, REPO, make_benchmarks, make_wheel
+from tests.recording import Unrecorded
 
 from nightbench.config import load_catalog
 from nightbench.core.errors import UserError
@@ -30,8 +31,10 @@ from nightbench.core.model import (
     Strategy,
     Suite,
 )
-from nightbench.experiments.compare_measuring import NotMeasured, measure_request, outcome
+from nightbench.core.model.experiments import Experiment, ExperimentKind
+from nightbench.experiments.compare import measure_compare
 from nightbench.experiments.engine import ExperimentContext
+from nightbench.experiments.record import Ended
 from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.gang import local_shipment
 from nightbench.gang.commits import CommitBuild, CommitFailed, build_commit
@@ -89,18 +92,18 @@ class Ground:
         access = (context.targets, context.shipment)
         return await build_commit(build, *access, self.spool.uploads, timeout_s)
 
-    def row(self, name: str, b: str, a: str = f"{LINE}=commit:tiny@merge-base") -> dict[str, Any]:
+    def asked(self, name: str, b: str, a: str = f"{LINE}=commit:tiny@merge-base") -> Experiment:
         """A request as the queue keeps it."""
-        return {
-            **{"request_id": 1, "comparison_id": f"{name}-{self.folder.name}"},
-            **{"requested_by": "ada", "a": a, "b": f"{LINE}=commit:tiny@{b}", "suite": "trial"},
-            **{"cluster": "local", "cases": [CASE.case_id], "rounds": 3, "min_effect": 0.3},
-            **{"budget_s": None, "spent_s": 0.0, "profile": None},
-        }
+        request = {"a": a, "b": f"{LINE}=commit:tiny@{b}", "suite": "trial", "rounds": 3}
+        request |= {"cases": [CASE.case_id], "min_effect": 0.3}
+        where = ("trial", "local", "ada")
+        name = f"{name}-{self.folder.name}"
+        return Experiment(name, ExperimentKind.COMPARE, request, *where, dag_run_id="run-1")
 
-    def measure(self, row: dict[str, Any], by: Callable[[], str | None] = lambda: None) -> Any:
+    def measure(self, asked: Experiment, by: Callable[[], str | None] = lambda: None) -> Ended:
         """Measure a request."""
-        work = measure_request(row, self.spool, self.context, ComparisonReporter(print), by)
+        observer, record = ComparisonReporter(print), Unrecorded(asked, by)
+        work = measure_compare(asked, self.spool, self.context, observer, record)
         return asyncio.run(work)
 
 
@@ -116,12 +119,12 @@ def ground(nodes: SshNodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     copy = make_benchmarks(tmp_path / "benchmarks", make_wheel(tmp_path / "wheels", "1.0", 0.1))
     recipe = (f'echo "$COMMIT" >> {tmp_path}/ran', '"$PYTHON" build.py "$OUT"')
     (tmp_path / "repository").mkdir()
-    repositories = {"tiny": GitRepository(str(tmp_path / "repository"), recipe)}
+    repositories = {"tiny": GitRepository(url=str(tmp_path / "repository"), recipe=recipe)}
     cluster = Cluster(
         "local",
         nodes.nodes,
         shared=True,
-        environments=dataclasses.replace(nodes.environments, root=str(tmp_path / "root")),
+        environments=nodes.environments.model_copy(update={"root": str(tmp_path / "root")}),
         compare=ComparePolicy(repositories=repositories),
     )
     context = ExperimentContext(
@@ -142,9 +145,9 @@ def test_a_commit_is_compared_with_where_it_left_its_branch(ground: Ground) -> N
     slower = ground.commit(0.2)
     ground.git("checkout", "--quiet", "main")
     ground.commit(0.3)
-    row = ground.row("one", slower)
-    document = ground.measure(row)
-    assert outcome(row, document, ground.spool, 1.0)[0] == "done"
+    ended = ground.measure(ground.asked("one", slower))
+    assert ended.state == "done"
+    document = ended.result or {}
     assert document["verdict"] == "slower"
     commits = document["commits"]
     assert (commits["a"]["commit"], commits["b"]["commit"]) == (base, slower)
@@ -156,7 +159,7 @@ def test_a_commit_is_compared_with_where_it_left_its_branch(ground: Ground) -> N
     assert ground.builds() == [slower, base]
     assert ground.left() == []
     with pytest.raises(UserError, match="is on its branch main"):
-        ground.measure(ground.row("two", base))
+        ground.measure(ground.asked("two", base))
 
 
 def test_a_build_that_fails_says_how(ground: Ground) -> None:
@@ -221,16 +224,13 @@ def test_one_whose_gap_ends_while_it_is_built_waits_again(ground: Ground) -> Non
     base = ground.commit(0.1)
     ground.git("checkout", "--quiet", "-b", "change")
     slow = ground.commit(0.1, "import time; time.sleep(600)")
-    row = ground.row("one", slow, f"{LINE}=commit:tiny@{base}")
+    asked = ground.asked("one", slow, f"{LINE}=commit:tiny@{base}")
     soon = datetime.now(UTC) + timedelta(seconds=8)
     ground.context = dataclasses.replace(ground.context, deadline=soon)
-    with pytest.raises(NotMeasured) as ended:
-        ground.measure(row)
-    assert ended.value.state == "queued"
+    assert ground.measure(asked).state == "queued"
     ground.context = dataclasses.replace(ground.context, deadline=None)
     # On a busy machine the gap may have ended before the first one began.
     begun = len(ground.builds())
-    with pytest.raises(NotMeasured) as ended:
-        ground.measure(row, lambda: "bob" if slow in ground.builds()[begun:] else None)
-    assert ended.value.state == "cancelled"
+    ended = ground.measure(asked, lambda: "bob" if slow in ground.builds()[begun:] else None)
+    assert ended.state == "cancelled"
     asyncio.run(until(lambda: not ground.left()))

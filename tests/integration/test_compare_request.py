@@ -11,12 +11,15 @@ from typing import Any
 
 import pytest
 from tests.integration.openssh import local_nodes
+from tests.recording import Unrecorded
 from tests.shipped import shipped
 
 from nightbench.config import load_catalog
 from nightbench.core.model import Case, Cluster, Protocol, Strategy, Suite
-from nightbench.experiments.compare_measuring import NotMeasured, measure_request, outcome
+from nightbench.core.model.experiments import Experiment, ExperimentKind
 from nightbench.experiments.engine import ExperimentContext
+from nightbench.experiments.measuring import MEASURES
+from nightbench.experiments.record import Ended
 from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.gang import Shipment
 from nightbench.spool import Spool
@@ -63,38 +66,40 @@ def compared(context: ExperimentContext, tmp_path: Path) -> Callable[..., dict[s
         profiled: bool = False,
     ) -> dict[str, Any]:
         # A name of its own: nodes keep the results of a job for whoever names it again.
-        name = f"compare-{tmp_path.name}"
-        row = {
-            **{"request_id": 1, "comparison_id": name, "requested_by": "ada"},
-            **{"a": prefix("a", a_s), "b": prefix("b", b_s), "suite": "trial", "cluster": "local"},
-            **{"cases": [CASE.case_id], "rounds": 3, "min_effect": MIN_EFFECT, "budget_s": None},
-            **{"change_commit": "c1", "spent_s": 0.0, "replaced_by": None, "cancelled_by": None},
-            **{"profile": None, "queued_at": datetime.now(UTC)},
-        }
+        name, where = f"compare-{tmp_path.name}", ("trial", "local", "ada")
+        request = {"a": prefix("a", a_s), "b": prefix("b", b_s), "suite": "trial", "rounds": 3}
+        request |= {"cases": [CASE.case_id], "min_effect": MIN_EFFECT, "change_commit": "c1"}
+        asked = Experiment(name, ExperimentKind.COMPARE, request, *where, dag_run_id="run-1")
         spool = Spool(tmp_path / "spool")
 
-        def once(deadline: datetime | None = None, **changed: Any) -> dict[str, Any]:
-            where = replace(context, deadline=deadline)
-            work = measure_request(
-                {**row, **changed}, spool, where, ComparisonReporter(print), cancelled_by
-            )
+        def once(asked: Experiment, deadline: datetime | None = None) -> Ended:
+            place, record = replace(context, deadline=deadline), Unrecorded(asked, cancelled_by)
+            work = MEASURES[asked.kind](asked, spool, place, ComparisonReporter(print), record)
             return asyncio.run(work)
 
-        document = once()
-        state, why = outcome(row, document, spool, 1.0)
-        if state == "done":
+        ended = once(asked)
+        profile = None
+        if ended.state == "done":
             launches = sorted(spool.comparison(name).folder.glob("cases/*/g*"))
             # What a retry finds is what was measured: nothing is launched again.
-            assert once() == document
+            assert once(asked) == ended
             assert sorted(spool.comparison(name).folder.glob("cases/*/g*")) == launches
             if profiled:
-                turn = {"profile": "after", "result": document}
-                with pytest.raises(NotMeasured, match="gap ended before its profile"):
-                    once(datetime.now(UTC), **turn)
-                document = once(**turn)
-                assert once(**turn) == document
-                assert outcome({**row, **turn}, document, spool, 1.0) == ("done", "")
-        return {**row, "state": state, "why": why, "result": document}
+                again = replace(asked, name=f"profile-{name}", kind=ExperimentKind.PROFILE)
+                again = replace(again, request={"of": name})
+                late = once(again, datetime.now(UTC))
+                assert (late.state, late.result) == ("queued", None)
+                profile = once(again)
+                assert (profile.state, profile.why) == ("done", "")
+                assert once(again) == profile
+        result = ended.result and {**ended.result, "profile": profile and profile.result}
+        nothing = dict.fromkeys(("replaced_by", "cancelled_by", "profile", "profile_why"))
+        return {
+            **nothing,
+            **request,
+            **{"experiment_id": 1, "kind": "compare", "cluster": "local", "request": request},
+            **{"state": ended.state, "why": ended.why, "result": result},
+        }
 
     return measure
 
@@ -125,6 +130,6 @@ def test_one_that_is_cancelled_ends_with_its_launch(
     compared: Callable[..., dict[str, Any]],
 ) -> None:
     row = compared(0.1, 0.1, lambda: "bob")
-    assert (row["state"], row["why"]) == ("cancelled", "")
+    assert (row["state"], row["why"].rpartition(": ")[2]) == ("cancelled", "cancelled by bob")
     (case,) = row["result"]["cases"]
     assert (case["n"], case["verdict"]) == (0, "inconclusive")

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 from tests.integration.openssh import SshNodes, local_nodes
+from tests.recording import Unrecorded
 from tests.shipped import shipped
 
 from nightbench.config import load_catalog
+from nightbench.core.documents import from_document
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     Build,
@@ -30,10 +32,11 @@ from nightbench.core.model import (
     Suite,
 )
 from nightbench.core.model.alerts import Confirmation, ConfirmationResult
+from nightbench.core.model.experiments import Experiment
 from nightbench.core.run_plan import CasePlan, RunPlan, definition_digest
 from nightbench.experiments import confirm
 from nightbench.experiments.comparison import ComparedCase, ComparisonPlan, ended_launches
-from nightbench.experiments.confirm import ELSEWHERE, MORE, ConfirmRequest, measure_again
+from nightbench.experiments.confirm import ELSEWHERE, MORE, measure_confirmation
 from nightbench.experiments.engine import (
     ExperimentContext,
     run_comparison,
@@ -45,7 +48,7 @@ from nightbench.night.suspected_regressions import (
     PAIRS,
     PAIRS_ELSEWHERE,
     SuspectedRegression,
-    new_confirmation_id,
+    confirmation_of,
 )
 from nightbench.spool import Spool
 from nightbench.spool.plans import store_plan
@@ -92,14 +95,14 @@ def spool(tmp_path: Path) -> Spool:
     return Spool(tmp_path / "spool")
 
 
-Doubt = Callable[..., tuple[ConfirmRequest, RunPlan]]
+Doubt = Callable[..., tuple[Experiment, RunPlan]]
 
 
 @pytest.fixture
 def doubt(context: ExperimentContext, spool: Spool) -> Doubt:
     """A night that lost so much on n1, and what is request for because of it."""
 
-    def make(good: Build, bad: Build, lost: float = 0.1) -> tuple[ConfirmRequest, RunPlan]:
+    def make(good: Build, bad: Build, lost: float = 0.1) -> tuple[Experiment, RunPlan]:
         digest = definition_digest(CASE, context.catalog.workloads["sleep"], PROTOCOL)
         at = datetime(2026, 11, 1, 1, tzinfo=UTC)
         run = Run(NIGHT, "trial", "local", RunKind.NIGHTLY, at)
@@ -126,9 +129,7 @@ def doubt(context: ExperimentContext, spool: Spool) -> Doubt:
             1, NIGHT, CASE.case_id, (1 - lost) * LEVEL, LEVEL, bad, "1.0", good, "1.0", None,
             ("n1",), digest,
         )  # fmt: skip
-        return ConfirmRequest(
-            1, new_confirmation_id(datetime.now(UTC)), suspect, None, "nightbench"
-        ), plan
+        return confirmation_of(suspect, plan, "nightbench"), plan
 
     return make
 
@@ -149,10 +150,17 @@ class Observer(ComparisonReporter):
         self.ended.append(case.launch(launch.arm, number).job_id)
 
 
-def measure(
-    request: ConfirmRequest, plan: RunPlan, spool: Spool, context: ExperimentContext
-) -> Confirmation:
-    return asyncio.run(measure_again(request, plan, spool, context, ComparisonReporter(print)))[0]
+async def again(
+    asked: Experiment, spool: Spool, context: ExperimentContext, observer: ComparisonReporter
+) -> tuple[Confirmation, dict[str, Any]]:
+    """Measure a suspect, or go on with that; returns the outcome, and what is stored with it."""
+    ended = await measure_confirmation(asked, spool, context, observer, Unrecorded(asked))
+    result = dict(ended.result or {})
+    return from_document(Confirmation, result), result
+
+
+def measure(asked: Experiment, spool: Spool, context: ExperimentContext) -> Confirmation:
+    return asyncio.run(again(asked, spool, context, ComparisonReporter(print)))[0]
 
 
 @pytest.mark.slow
@@ -161,11 +169,9 @@ def test_a_build_that_is_slower_is_confirmed_on_both_nodes(
 ) -> None:
     # A fall that a busy machine does not hide.
     good, bad = prefix(tmp_path / "good", STEP_S), prefix(tmp_path / "bad", STEP_S / 0.75)
-    request, plan = doubt(good, bad, lost=0.25)
+    request, _ = doubt(good, bad, lost=0.25)
 
-    found, detail = asyncio.run(
-        measure_again(request, plan, spool, context, ComparisonReporter(print))
-    )
+    found, detail = asyncio.run(again(request, spool, context, ComparisonReporter(print)))
 
     assert found.outcome is ConfirmationResult.CONFIRMED, found.sentence
     assert found.ratio == pytest.approx(0.75, abs=0.05)
@@ -186,12 +192,12 @@ def test_builds_that_are_alike_do_not_confirm_and_a_killed_measurement_goes_on(
 ) -> None:
     good, bad = prefix(tmp_path / "good", STEP_S), prefix(tmp_path / "bad", STEP_S)
     # Much, so that what other work adds on a busy machine does not matter.
-    request, plan = doubt(good, bad, 0.3)
+    request, _ = doubt(good, bad, 0.3)
     alone = on_one_node(context)
     before = Observer()
 
     async def interrupted() -> None:
-        task = asyncio.create_task(measure_again(request, plan, spool, alone, before))
+        task = asyncio.create_task(again(request, spool, alone, before))
         while len(before.ended) < 3:
             await asyncio.sleep(0.05)
             assert not task.done()
@@ -201,18 +207,18 @@ def test_builds_that_are_alike_do_not_confirm_and_a_killed_measurement_goes_on(
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(interrupted())
     after = Observer()
-    found, _ = asyncio.run(measure_again(request, plan, spool, alone, after))
+    found, _ = asyncio.run(again(request, spool, alone, after))
 
     assert found.outcome is ConfirmationResult.NOT_CONFIRMED, found.sentence
     assert "the fall is not there" in found.sentence
-    launches = ended_launches(spool.comparison(request.comparison_id), CASE.case_id)
+    launches = ended_launches(spool.comparison(request.name), CASE.case_id)
     assert [launch.status for launch in launches].count("ok") >= 2 * PAIRS
     ended = [*before.ended, *after.ended]
     assert len(ended) == len({*ended})  # nothing was launched twice
     # What is complete is only read again.
-    again = Observer()
-    same, _ = asyncio.run(measure_again(request, plan, spool, alone, again))
-    assert (same, again.ended) == (found, [])
+    last = Observer()
+    same, _ = asyncio.run(again(request, spool, alone, last))
+    assert (same, last.ended) == (found, [])
 
 
 @pytest.mark.parametrize(
@@ -234,11 +240,11 @@ def test_one_build_is_held_against_the_level_before(
 ) -> None:
     build = prefix(tmp_path / "build", step_s)
     # The level is that of an idle machine: much, so that what a busy one adds does not matter.
-    request, plan = doubt(build, build, 0.6)
+    request, _ = doubt(build, build, 0.6)
 
-    found = measure(request, plan, spool, on_one_node(context))
+    found = measure(request, spool, on_one_node(context))
 
-    assert not spool.comparison(request.comparison_id + ELSEWHERE).case_ids()
+    assert not spool.comparison(request.name + ELSEWHERE).case_ids()
     assert found.outcome is outcome, found.sentence
     assert "Nothing of the framework changed" in found.sentence
     assert words in found.sentence
@@ -248,15 +254,15 @@ def test_a_prefix_that_is_gone_is_inconclusive_and_nothing_is_launched(
     doubt: Doubt, spool: Spool, context: ExperimentContext, tmp_path: Path
 ) -> None:
     good, bad = prefix(tmp_path / "good", STEP_S), prefix(tmp_path / "bad", STEP_S)
-    request, plan = doubt(good, bad)
+    request, _ = doubt(good, bad)
     shutil.rmtree(tmp_path / "good")
 
-    found = measure(request, plan, spool, context)
+    found = measure(request, spool, context)
 
     assert found.outcome is ConfirmationResult.INCONCLUSIVE
     assert "cannot be had any more" in found.sentence
     assert "bin/python is not there" in found.sentence
-    assert spool.comparison(request.comparison_id).case_ids() == []
+    assert spool.comparison(request.name).case_ids() == []
 
 
 @pytest.mark.large
@@ -277,15 +283,14 @@ step=0.1
 FAKE_STEP_S=$step exec python3 "$@"
 """
     (tmp_path / "bad/bin/python").write_text(uneven)
-    request, plan = doubt(good, bad)
+    request, _ = doubt(good, bad)
 
-    def again(spare_s: float) -> tuple[Confirmation, dict[str, Any]]:
-        work = measure_again(
-            request, plan, spool, on_one_node(context), ComparisonReporter(print), lambda: spare_s
-        )
-        return asyncio.run(work)
+    def with_spare(spare_s: float) -> tuple[Confirmation, dict[str, Any]]:
+        monkeypatch.setattr(confirm, "spare_seconds", lambda *_: spare_s)
+        reporter = ComparisonReporter(print)
+        return asyncio.run(again(request, spool, on_one_node(context), reporter))
 
-    found, detail = again(0.0)
+    found, detail = with_spare(0.0)
     assert (found.outcome, found.rounds) == (ConfirmationResult.INCONCLUSIVE, PAIRS)
     with monkeypatch.context() as patch:
 
@@ -295,10 +300,10 @@ FAKE_STEP_S=$step exec python3 "$@"
             return await run_comparison(plan, *rest)
 
         patch.setattr(confirm, "run_comparison", broken)
-        assert again(3600.0)[0] == found
-    found, detail = again(3600.0)
+        assert with_spare(3600.0)[0] == found
+    found, detail = with_spare(3600.0)
     assert found.rounds == PAIRS + 3
     assert detail["here"]["cases"][0]["nodes"] == ["n1"]
     assert "3 of these rounds were added, as the first left it open" in found.sentence
     # Another process that goes on with it measures nothing more, however much time there is.
-    assert again(3600.0)[0] == found
+    assert with_spare(3600.0)[0] == found

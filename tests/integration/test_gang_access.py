@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from nodeside.doctor import why_not_usable
 from tests.integration.access_servers import DEFAULTS, Server, keygen, server
 
 from nightbench.gang import (
@@ -22,7 +23,7 @@ from nightbench.gang import (
     NodeUnreachable,
     SshTransport,
 )
-from nightbench.gang.errors import NodeError
+from nightbench.gang.errors import DamagedAnswer, NodeError
 
 pytestmark = pytest.mark.openssh
 
@@ -264,20 +265,50 @@ async def test_a_server_that_goes_on_closing_is_given_up(monkeypatch):
 
 
 @pytest.mark.parametrize("sessions", [1, 2])
-async def test_a_server_that_allows_few_sessions(tmp_path, sessions, monkeypatch):
-    if sessions == 1:  # It waits in vain; where it does not, a busy machine needs its time.
-        monkeypatch.setattr("nightbench.gang.ssh_connection.SESSION_WAIT_S", 3.0)
+async def test_a_server_that_allows_few_sessions_gets_further_connections(tmp_path, sessions):
     more = f"MaxStartups 100\nMaxSessions {sessions}\nSubsystem sftp internal-sftp\n"
     with server(tmp_path / "few", "127.0.0.6", more) as few:
         transport = SshTransport(few.target())
         await transport.exists("/tmp")
-        if sessions == 1:
-            with pytest.raises(NodeUnreachable, match="MaxSessions"):
-                await transport.run(["true"])
-            assert await transport.exists("/tmp"), "the connection was not cut for it"
-        else:
-            done = await asyncio.gather(*(transport.run(["sleep", "0.2"]) for _ in range(4)))
-            assert [d.exit for d in done] == [0] * 4
+        done = await asyncio.gather(*(transport.run(["sleep", "0.2"]) for _ in range(4)))
+        assert [d.exit for d in done] == [0] * 4
+        async with transport.converse(["cat"]) as conversation:
+            assert await conversation.ask("a") == "a"
+            assert await transport.exists("/tmp"), "files and a conversation at the same time"
+        opened = [transport._connection, *transport._more]
+        await transport.close()
+        assert all(connection.is_closed() for connection in opened)
+
+
+async def test_a_server_that_allows_no_session_is_named(tmp_path):
+    more = "MaxStartups 100\nMaxSessions 0\nSubsystem sftp internal-sftp\n"
+    with server(tmp_path / "none", "127.0.0.6", more) as none:
+        transport = SshTransport(none.target())
+        with pytest.raises(NodeUnreachable, match="MaxSessions"):
+            await transport.run(["true"])
+        await transport.close()
+
+
+async def test_what_a_python_prints_before_its_answers_is_skipped(tmp_path):
+    with server(tmp_path / "noisy", "127.0.0.6") as noisy:
+        transport = SshTransport(noisy.target())
+        script = 'echo "WARNING: use module load"; while read x; do echo "{\\"t\\": 1}"; done'
+        async with transport.converse(["sh", "-c", script]) as conversation:
+            assert await conversation.ask_document("clock", "") == {"t": 1}
+            assert await conversation.ask_document("clock", "") == {"t": 1}
+        async with transport.converse(["yes", "no answer"]) as conversation:
+            with pytest.raises(DamagedAnswer, match=r"`clock` is expected .* found b'no answer'"):
+                await conversation.ask_document("clock", "")
+        await transport.close()
+
+
+async def test_a_banner_in_another_encoding_is_no_reason_to_refuse(tmp_path):
+    banner = tmp_path / "banner"
+    banner.write_bytes(b"Zugriff nur f\xfcr Mitarbeiter\n")
+    more = f"Banner {banner}\nSubsystem sftp internal-sftp\n"
+    with server(tmp_path / "latin", "127.0.0.6", more) as latin:
+        transport = SshTransport(latin.target())
+        assert (await transport.run(["echo", "in"])).stdout == b"in\n"
         await transport.close()
 
 
@@ -300,4 +331,19 @@ async def test_a_folder_that_cannot_be_written_is_named(servers, tmp_path):
             assert "environments.root" in str(caught.value)
     finally:
         await transport.close()
+        subprocess.run(["umount", str(home)], check=True)
+
+
+async def test_a_file_system_without_programs_is_named(tmp_path):
+    if os.getuid() != 0:
+        pytest.skip("needs root: it mounts a file system")
+    home = tmp_path / "home"
+    home.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "noexec", "tmpfs", str(home)]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("needs a machine that allows root to mount")
+    try:
+        assert "mounted noexec" in why_not_usable(str(home))
+        assert why_not_usable(str(tmp_path)) is None
+    finally:
         subprocess.run(["umount", str(home)], check=True)

@@ -372,7 +372,7 @@ async def test_a_gang_has_one_python_that_all_its_nodes_have(ground):
     one, two = ground.nodes.nodes[:2]
     ground.shipment = dataclasses.replace(ground.shipment, wheelhouse=None)
     ground.give_pythons([SERIES, "3.98"], **{two.name: "3.98"})
-    policy = dataclasses.replace(ground.nodes.environments, find_links=(str(ground.house),))
+    policy = ground.nodes.environments.model_copy(update={"find_links": (str(ground.house),)})
     job = ground.job((one, two), code_digest=ground.shipment.code_digest())
     job = dataclasses.replace(
         job,

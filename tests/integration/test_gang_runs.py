@@ -226,6 +226,26 @@ async def test_a_failing_rank_ends_the_gang_and_the_case_goes_on(shipment, nodes
     await eventually(lambda: not marked(spec))  # an agent that says "ended" is about to exit
 
 
+@pytest.mark.parametrize("content", [b"", b"[]", b"\0" * 4096, b'{"schema": "nightbench.resu'])
+async def test_a_damaged_result_costs_its_repeat_alone(shipment, nodes, job, store, content):
+    """A node whose disk lost the end of a file, or all of it."""
+    spec = job(repeats=3, step_s=0.02)
+
+    async def damage() -> None:
+        path = job_dir(nodes, spec, "n1") / "repeats" / "002" / "result.json"
+        while not path.exists():
+            await asyncio.sleep(0.001)
+        path.write_bytes(content)
+
+    damaging = asyncio.create_task(damage())
+    outcome = await run(shipment, nodes, spec, store)
+    damaging.cancel()
+    assert outcome.status is CaseStatus.OK
+    assert [r.status for r in outcome.repeats] == ["ok", "failed", "ok"]
+    assert "result.json` is expected to give a JSON object; found" in why(store.repeat(2))
+    assert outcome.faults == ()
+
+
 async def test_the_first_death_is_shown_before_the_one_that_it_caused(shipment, nodes, job, store):
     """n2's trainer raises, n1's dies of the lost connection: n1 is the lead and is heard first."""
     raised = {"die_at_step": 6, "die_raise": "the batch has no labels", "rank": 1}

@@ -81,7 +81,7 @@ async def test_refusals_are_told_apart(shipment, nodes, cluster, tmp_path):
 
 async def test_a_root_that_cannot_be_made(shipment, nodes, cluster, tmp_path):
     (tmp_path / "file").write_text("no folder")
-    places = dataclasses.replace(cluster.environments, root=str(tmp_path / "file" / "root"))
+    places = cluster.environments.model_copy(update={"root": str(tmp_path / "file" / "root")})
     spoiled = dataclasses.replace(cluster, environments=places)
     (seen, _second), _network = await preflight(spoiled, nodes.targets, shipment)
     assert seen.reachable
@@ -130,7 +130,7 @@ async def test_gpus_of_all_nodes_reduce_by_a_lines_script(
         answer = "echo no GPU is here >&2; exit 3"
     python.write_text(f"#!/bin/sh\necho '{{\"port\": 1}}'; read -r peers; {answer}\n")
     python.chmod(0o755)
-    places = dataclasses.replace(cluster.environments, paths={"pytorch": str(tmp_path)})
+    places = cluster.environments.model_copy(update={"paths": {"pytorch": str(tmp_path)}})
     both = tuple(dataclasses.replace(node, interface="lo") for node in cluster.nodes)
     given = dataclasses.replace(
         cluster, nodes=both, environments=places, device_kind="gpu", env={"NCCL_ALGO": "Ring 2"}
@@ -213,9 +213,9 @@ def test_doctor_says_what_to_do_about_a_node_that_is_away(here: Terminal, one_aw
 
 
 def test_sweep_of_clean_nodes_and_of_one_that_is_away(here: Terminal, one_away: str) -> None:
-    done = here.run("sweep", one_away, "--json")
+    done = here.run("clean", "--cluster", one_away, "--dry-run", "--json")
     assert done.returncode == 1
-    found = json.loads(done.stdout)
+    (found,) = json.loads(done.stdout).values()
     assert "problem" not in found["n1"]
     assert "connection refused" in found["n2"]["problem"]
 
@@ -223,7 +223,7 @@ def test_sweep_of_clean_nodes_and_of_one_that_is_away(here: Terminal, one_away: 
 def test_cases_go_around_a_node_that_is_away(here: Terminal, one_away: str) -> None:
     done = here.run("run", "trial", "--direct", "--cluster", one_away)
     assert done.returncode == 1
-    assert "n2: takes no part: preflight: reach: connection refused" in done.stderr
+    assert "n2: left out: preflight: reach: connection refused" in done.stderr
     run = here.newest()
     ends = {case: run.latest(case).outcome() for case in run.case_ids()}
     alone = ends.pop("sleep-fake-collective-1x1-bs2-smoke")

@@ -1,4 +1,4 @@
-"""`k8s render`: its Jobs run here, each pod in namespaces of its own, as a kubelet would start it.
+"""`offline k8s`: its Jobs run here, each pod in namespaces of its own, as a kubelet would start it.
 
 What is not run is Kubernetes: names of pods come from a hosts file, the volume is a folder.
 """
@@ -133,9 +133,9 @@ def rendered(here: Terminal, tmp_path: Path) -> Path:
 
 def render(here: Terminal, tmp_path: Path, *words: str) -> Path:
     folder = tmp_path / "run"
-    done = here.run("k8s", "render", "trial", "--dir", str(folder), *words)
+    done = here.run("offline", "k8s", "trial", "--dir", str(folder), *words)
     assert done.returncode == 0, done.stderr
-    assert f"nightbench load {folder}" in done.stdout
+    assert f"nightbench offline load {folder}" in done.stdout
     return folder
 
 
@@ -173,7 +173,7 @@ def test_what_is_rendered_is_right_for_kubernetes(rendered: Path, version: str) 
 def test_gangs_of_pods_are_measured_and_loaded(here: Terminal, kubelet: Kubelet) -> None:
     for job in kubelet.jobs:
         assert "repeat 2 of 2: ok" in kubelet.run(job)
-    done = here.run("load", str(kubelet.folder))
+    done = here.run("offline", "load", str(kubelet.folder))
     assert done.returncode == 0, done.stderr
     rows = {row["case_id"]: row for row in here.rows()}
     assert {(row["status"], row["n"]) for row in rows.values()} == {("ok", 2)}
@@ -227,10 +227,10 @@ def test_a_result_that_was_changed_is_refused(here: Terminal, kubelet: Kubelet) 
         kubelet.run(job)
     path = kubelet.folder / "jobs" / GANG / "nodes/pod1/repeats/002/result.json"
     path.write_text(path.read_text() + "\n")
-    done = here.run("load", str(kubelet.folder))
+    done = here.run("offline", "load", str(kubelet.folder))
     assert (done.returncode, "result.json: was changed after" in done.stderr) == (1, True)
     shutil.rmtree(path.parent)
-    assert "result.json: is missing" in here.run("load", str(kubelet.folder)).stderr
+    assert "result.json: is missing" in here.run("offline", "load", str(kubelet.folder)).stderr
 
 
 def test_what_cannot_be_rendered_says_why(here: Terminal, tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_what_cannot_be_rendered_says_why(here: Terminal, tmp_path: Path) -> Non
         (CLUSTER.split("kubernetes:")[0], "ssh_conn_id: is missing"),
     ):
         cluster.write_text(wrong)
-        done = here.run("k8s", "render", "trial", "--dir", str(tmp_path / "run"))
+        done = here.run("offline", "k8s", "trial", "--dir", str(tmp_path / "run"))
         assert (done.returncode, said in done.stderr) == (1, True), done.stderr
         assert not (tmp_path / "run").exists()
     cluster.write_text(CLUSTER)

@@ -19,12 +19,14 @@ from tests.integration.test_confirm import (
     prefix,
     spool,
 )
+from tests.recording import away
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, PlannedPair, Reason, ReasonCode
-from nightbench.experiments.ab import AbRequest
+from nightbench.core.model.experiments import ExperimentKind
 from nightbench.experiments.engine import ExperimentContext
 from nightbench.experiments.experiment_reader import ExperimentReader
+from nightbench.experiments.experiment_spool import read_request
 from nightbench.experiments.measure_pairs import measure_pairs
 from nightbench.night.night_pairs import measured_pairs
 from nightbench.spool import Spool
@@ -61,13 +63,13 @@ def test_both_builds_are_launched_in_turn_on_the_nodes_of_the_night(
     run = spool.run(plan.run.run_id)
 
     def measure(observer: Observer) -> None:
-        asyncio.run(measure_pairs(plan, spool, context, observer))
+        asyncio.run(measure_pairs(plan, spool, context, observer, away))
 
     # The case has no good result that night: there is nothing to hold against the reference.
     measure(Observer())
     assert [pair.why for pair in measured_pairs(run)] == [
         "the case itself was not measured: never ended",
-        "takes about 5 min; what comes before it leaves nothing",
+        "takes about 5 min; the cases before it leave nothing",
     ]
     store = run.case(CASE.case_id)
     store.save_job({"nodes": [{"name": "n2"}]})
@@ -82,10 +84,12 @@ def test_both_builds_are_launched_in_turn_on_the_nodes_of_the_night(
     assert all(pair.night < pair.reference for pair in found.pairs)
     request = spool.comparison(f"{run.run_id}-ref1").run() or {}
     assert request["identity"]["cases"][CASE.case_id]["nodes"] == ["n2"]
-    # No person asked for it: it is in no list of comparisons, and no command goes on with it.
-    assert ExperimentReader(spool).newest(5) == []
-    with pytest.raises(UserError, match=r"beside a reference build for .*goes on with it itself"):
-        AbRequest.of(f"{run.run_id}-ref1", request["request"])
+    # No person requested it: no command compares the same, and its night goes on with it.
+    read = ExperimentReader(spool).get(f"{run.run_id}-ref1")
+    assert read is not None
+    assert (read["kind"], read["again"], read["resume"]) == ("reference", None, None)
+    with pytest.raises(UserError, match="which is not in the spool"):
+        read_request(spool.comparison(f"{run.run_id}-ref1"), ExperimentKind.COMPARE)
     # A task that is tried again launches nothing that has ended.
     again = Observer()
     measure(again)

@@ -32,7 +32,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Terminal:
 
 
 def exported(here: Terminal, folder: Path, *words: str) -> Path:
-    done = here.run("plan", "trial", "--export", str(folder), *words)
+    done = here.run("offline", "export", "trial", str(folder), *words)
     assert done.returncode == 0, done.stderr
     assert "left out, it has several nodes: sleep-fake-collective-2x1-bs2-smoke" in done.stderr
     return folder
@@ -70,21 +70,21 @@ def test_what_was_changed_is_refused(here: Terminal, measured: Path, tmp_path: P
     name, said = SPOIL[what]
     path = folder / name.format(CASE)
     path.write_text(path.read_text() + "\n")
-    done = here.run("load", str(folder))
+    done = here.run("offline", "load", str(folder))
     assert (done.returncode, said in done.stderr) == (1, True), done.stderr
 
 
 def test_what_is_not_complete_is_refused(here: Terminal, measured: Path, tmp_path: Path):
     folder = copy_of(measured, tmp_path)
     (folder / "jobs" / CASE / "nodes/n1/repeats/001/result.json").unlink()
-    assert "result.json: is missing" in here.run("load", str(folder)).stderr
+    assert "result.json: is missing" in here.run("offline", "load", str(folder)).stderr
     (folder / "jobs" / CASE / "measured.json").unlink()
-    assert "has not been measured to its end" in here.run("load", str(folder)).stderr
-    assert "no export.json of a run" in here.run("load", str(tmp_path)).stderr
+    assert "has not been measured to its end" in here.run("offline", "load", str(folder)).stderr
+    assert "no export.json of a run" in here.run("offline", "load", str(tmp_path)).stderr
 
 
 def test_a_run_that_was_planned_elsewhere_is_refused(measured: Path, here: Terminal, tmp_path):
-    done = here.run("load", str(measured), NIGHTBENCH_SPOOL=str(tmp_path / "spool"))
+    done = here.run("offline", "load", str(measured), NIGHTBENCH_SPOOL=str(tmp_path / "spool"))
     assert "was not planned here" in done.stderr
 
 
@@ -93,12 +93,12 @@ def test_a_run_is_loaded_once(here: Terminal, measured: Path, tmp_path: Path) ->
     # A spool of its own: where a run is loaded already, what was changed is not even looked at.
     spool = shutil.copytree(here.home / "spool", tmp_path / "spool")
     run, own = Spool(spool).run(run_id), {"NIGHTBENCH_SPOOL": str(spool)}
-    done = here.run("load", str(measured), **own)
+    done = here.run("offline", "load", str(measured), **own)
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(here.run("results", "--run", run_id, "--json", **own).stdout)
     assert (row["run_id"], row["n"], row["status"]) == (run_id, 2, "ok")
     before = {path: path.read_bytes() for path in Path(str(run.folder)).rglob("*.json")}
-    assert here.run("load", str(measured), **own).returncode == 0
+    assert here.run("offline", "load", str(measured), **own).returncode == 0
     assert {path: path.read_bytes() for path in Path(str(run.folder)).rglob("*.json")} == before
 
 
@@ -138,4 +138,4 @@ def test_ctrl_c_leaves_nothing_and_the_next_call_goes_on(here: Terminal, tmp_pat
     assert json.loads(done.stdout)["cases"] == {CASE: ["ok", "ok", "ok"]}
     assert (first / "result.json").read_bytes() == kept
     assert "repeat 1 of 3" not in done.stderr
-    assert here.run("load", str(folder)).returncode == 0
+    assert here.run("offline", "load", str(folder)).returncode == 0

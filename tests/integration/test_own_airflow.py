@@ -122,6 +122,6 @@ def test_the_page_leads_to_an_airflow_that_lacks_nothing(
     said, _, elsewhere = said.partition("ELSEWHERE")
     assert "missing" not in said
     assert "links: messages and reports have no links" in said
-    assert "nightbench_regressions" in said.partition("project")[2]
+    assert "nightbench_verdicts" in said.partition("project")[2]
     (line,) = [line for line in elsewhere.splitlines() if line.startswith("DAGs ")]
     assert "Airflow has no DAG on_demand" in line

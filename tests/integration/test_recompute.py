@@ -104,7 +104,7 @@ from types import SimpleNamespace
 
 import paddle
 from frameworks.paddle3.trainer import recompute_layers
-from workloads.llama import paddle as network
+from workloads.llama.paddle import _network as network
 
 params = json.load(open("workloads/llama/spec.json"))["scales"]["smoke"]
 paddle.seed(0)

@@ -41,7 +41,7 @@ SENT = """
 class Trainer(Trainer):
     \"\"\"Writes what this rank's sockets have sent in one more step.\"\"\"
 
-    def count_sent(self):
+    def count_step(self):
         before = sent()
         self.step()
         with open("sent.json", "w") as stream:

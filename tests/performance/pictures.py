@@ -20,10 +20,9 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import httpx
 from PIL import Image
@@ -91,6 +90,9 @@ def main(words: list[str]) -> int:
     return 0
 
 
+COMPARED = "compare-20261126T101500-7c1e"
+
+
 def store_comparison(home: Path) -> None:
     """Store a comparison of two builds whose launches are drawn; the answer is the real code's."""
     spool = Spool(home / "spool")
@@ -103,7 +105,7 @@ def store_comparison(home: Path) -> None:
     plan = comparison.plan_comparison(
         comparison.ComparisonContext(suite, cluster, catalog),
         (parse_build(request["a"]), parse_build(request["b"])),
-        comparison_id=f"ab-{datetime.now(UTC):%Y%m%dT%H%M%S}-7c1e",
+        comparison_id=COMPARED,
         rounds=ROUNDS,
         min_effect=0.01,
         seed=1,
@@ -172,7 +174,6 @@ def addresses(client: httpx.Client) -> Mapping[str, tuple[str, str]]:
     versions = [each for each in read("compare/sides?by=version")["items"] if "pytorch" in each]
     last, newest = sorted(versions, key=lambda each: float(each.split()[-1]))[-2:]
     builds = urlencode({"by": "version", "one": last, "other": newest})
-    compared = read("experiments")["comparisons"][0]["comparison_id"]
     figure = max(read("published")["items"], key=lambda each: each["measured"])
     published = urlencode({"source": figure["source_document"], "figure": figure["figure"]})
     return {
@@ -181,7 +182,7 @@ def addresses(client: httpx.Client) -> Mapping[str, tuple[str, str]]:
         "series": (f"{HOME}/series?{series}", plot),
         "alert": (f"{HOME}/alerts/{fallen['alert_id']}", plot),
         "compare": (f"{HOME}/compare?{builds}", rows),
-        "experiment": (f"{HOME}/experiments/ab/{quote(compared)}", rows),
+        "experiment": (f"{HOME}/experiments/{COMPARED}", rows),
         "published": (f"{HOME}/published?{published}", rows),
         "nodes": (f"{HOME}/nodes", rows),
         "trust": (f"{HOME}/trust", "h2:visible"),

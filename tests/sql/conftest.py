@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -77,27 +75,6 @@ class Database:
     @property
     def triage(self) -> str:
         return self.server.dsn("nightbench_triage", self.name)
-
-    def fill(self, dump: Path) -> None:
-        """Make what a release's dump holds (released/*.sql.gz)."""
-        environment = {**postgres.environment(), "PGPASSWORD": self.server.secrets.postgres}
-        database = self.server.dsn(postgres.SUPERUSER, self.name)
-        subprocess.run(
-            [
-                postgres.binaries() / "psql",
-                "-q",
-                "-o",
-                os.devnull,
-                "-v",
-                "ON_ERROR_STOP=1",
-                "-1",
-                "-d",
-                database,
-            ],
-            input=gzip.decompress(dump.read_bytes()),
-            env=environment,
-            check=True,
-        )
 
 
 @pytest.fixture(scope="session")

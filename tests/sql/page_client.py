@@ -17,7 +17,7 @@ from nightbench.spool import Spool
 from nightbench.warehouse import connect
 from nightbench.warehouse.repository import Row
 from nightbench.web import PageAccess, PageUser, create_app
-from nightbench.web.compare_request_api import Comparing
+from nightbench.web.experiment_api import Comparing
 
 ADA = PageUser("ada", may_change=True)
 

@@ -22,9 +22,10 @@ from nightbench.core.model import (
     Run,
     Strategy,
 )
+from nightbench.core.model.experiments import ExperimentKind
 from nightbench.core.run_plan import CasePlan, RunPlan
 from nightbench.experiments import comparison
-from nightbench.experiments.experiment_spool import COMPARISON, store_request
+from nightbench.experiments.experiment_spool import store_request
 from nightbench.experiments.rounds import Arm, Launch, LaunchOrder, progress
 from nightbench.spool import CaseOutcome, RunSpool, Spool
 from nightbench.spool.plans import mark_ended, store_plan
@@ -83,6 +84,7 @@ def spooled(
     fingerprint: Mapping[str, Any] | None = None,
     policy: RegressionPolicy = POLICY,
     peak_bytes: int = 1_000_000,
+    losses: Mapping[Case, Sequence[float]] | None = None,
 ) -> RunSpool:
     """A run that has ended.
 
@@ -97,6 +99,7 @@ def spooled(
         fingerprint: of its node, with its `id`; unknown where None.
         policy: of the suite.
         peak_bytes: resident memory of the rank.
+        losses: of a case's first step and of those of its window; the same each night unless given.
     """
     folder = store_plan(plan(run, list(throughputs), channels, policy), spool)
     for each, came in throughputs.items():
@@ -114,6 +117,10 @@ def spooled(
             result = _result(run, each, number, came, wall_factor, version)
             memory = result["processes"][0]["summary"]["peak_memory"]
             memory["resident_bytes"] = peak_bytes
+            if losses and each in losses:
+                first, *window = losses[each]
+                told = {"first": first, "window": window, "last": window[-1]}
+                result["processes"][0]["summary"]["loss"] = told
             store.save_result(number, "n1", result)
             store.save_repeat(
                 number,
@@ -193,7 +200,7 @@ def compared(spool: Spool, name: str, ratios: list[float], by: str = "ada") -> R
     builds = {"a": Build("fake", version="1.0"), "b": Build("fake", version="1.1")}
     store_request(
         folder,
-        COMPARISON,
+        ExperimentKind.COMPARE,
         {
             "a": "fake=1.0",
             "b": "fake=1.1",

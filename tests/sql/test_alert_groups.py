@@ -10,6 +10,7 @@ from tests.sql.conftest import Rows
 from tests.sql.given import NIGHT, Given
 from typer.testing import CliRunner
 
+from nightbench.alerts.ranking import store_ranks
 from nightbench.cli.main import app
 from nightbench.core.errors import UserError
 from nightbench.core.model import Verdict, VerdictKind
@@ -43,7 +44,9 @@ def ids(loader: Warehouse, connection: Connection, reader: Warehouse, given: Giv
         "last_good_run_id": None,
         "night": NIGHT.date(),
     }
-    Warehouse(connection).causes.store([{**cause, "alert_id": alert_id} for alert_id in found[:3]])
+    warehouse = Warehouse(connection)
+    warehouse.causes.store([{**cause, "alert_id": alert_id} for alert_id in found[:3]])
+    store_ranks(warehouse, "local")
     return found
 
 
@@ -61,7 +64,9 @@ def states(reader: Warehouse) -> dict[int, str]:
 def test_one_line_for_one_cause(roles: None, ids: list[int]) -> None:
     _header, _rule, *lines = said("list").splitlines()
     assert len(lines) == 2
+    # The group of three comes first: its series lose more together.
     (line,) = [line for line in lines if "node: n1" in line]
+    assert lines[0] == line
     assert line.split()[:3] == [str(ids[1]), "3", "open"]
     assert "regressed by 30.0% at worst" in line
     assert "and 2 more" in line

@@ -14,6 +14,7 @@ from tests.sql.conftest import Database
 from tests.sql.given import Given
 from tests.sql.page_client import page_client
 
+from nightbench.alerts.ranking import store_ranks
 from nightbench.core.documents import to_document
 from nightbench.core.model import Verdict, VerdictKind
 from nightbench.core.model.alerts import CauseEvidence
@@ -112,19 +113,21 @@ def test_groups_come_the_worst_first_page_by_page(
             (alert_id, run.run_id, run.started_at),
         )
     connection.cursor().execute(
-        "insert into raw.bisect (bisect_id, alert_id, case_id, cluster, suite, line, good, bad, "
-        "versions, state, budget_s, started_at) "
-        "values ('b1', %s, 'x', 'local', 'demo', 'pytorch', '1', '3', '{1,2,3}', 'running', 60, "
-        "%s)",
-        (opened[3], run.started_at),
+        "insert into raw.experiment (name, kind, state, request, cluster, suite, alert_id, "
+        "requested_by, budget_s, started_at) "
+        "values ('b1', 'bisect', 'running', %s, 'local', 'demo', %s, 'ada', 60, %s)",
+        (Json({"good": "1", "bad": "3"}), opened[3], run.started_at),
     )
+    unranked = app.get("/api/alerts/groups").json()["items"]
+    assert {each["severity_because"] for each in unranked} == {"is new"}
+    store_ranks(Warehouse(connection), "local")
     whole = app.get("/api/alerts/groups").json()
     assert [(each["head"]["alert_id"], each["severity"]) for each in whole["items"]] == [
         (opened[4], "high"), (opened[1], "high"), (opened[3], "medium"), (opened[0], "low"),
     ]  # fmt: skip
     third = whole["items"][2]
     assert (third["alerts"], third["states"], third["medians"]) == (2, {"open": 2}, [11.0])
-    assert (third["bisect"]["bisect_id"], third["bisect"]["tests"]) == ("b1", 0)
+    assert (third["bisect"]["name"], third["bisect"]["tests"]) == ("b1", [])
     assert (whole["total"], whole["alerts"]) == (4, 5)
     last = app.get("/api/alerts/groups?size=3&page=2").json()
     assert [each["head"]["alert_id"] for each in last["items"]] == [opened[0]]

@@ -1,4 +1,4 @@
-"""`nightbench backtest` and `nightbench grade` against a real PostgreSQL, as a reader."""
+"""`nightbench grade`, with `--policy` too, against a real PostgreSQL, as a reader."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def invoke(*words: str) -> str:
     return result.stdout
 
 
-def asked(*words: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(invoke("backtest", "--json", *words))
+def asked(*words: str, policy: str = "current") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(invoke("grade", "--policy", policy, "--json", *words))
     return found
 
 
@@ -90,7 +90,7 @@ def test_labels_of_people_grade_two_policies(
 ) -> None:
     right = label(loader, triage, given, FALLS.case_id, FELL + 2, "acknowledged", "seen")
     label(loader, triage, given, STEADY.case_id, 20, "dismissed", "noise", "false_alarm")
-    found = asked("--policy", "min_change=20%")
+    found = asked(policy="min_change=20%")
     assert (found["series"], found["nights"], found["labelled"]) == (2, 2 * NIGHTS, 2)
     (alert,) = found["current"]["raised"]
     assert (alert["case_id"], alert["label"]) == (FALLS.case_id, True)
@@ -99,7 +99,7 @@ def test_labels_of_people_grade_two_policies(
     assert found["proposed"]["raised"] == []
     assert [known["alert_id"] for known in found["proposed"]["missed"]] == [right]
     assert found["proposed"]["recall"] == 0.0
-    said = invoke("backtest", "--policy", "min_change=20%")
+    said = invoke("grade", "--policy", "min_change=20%")
     assert f"missed, proposed: min_change=20%: alert {right}" in said
     assert "Only by the current policy:" in said
 
@@ -110,21 +110,23 @@ def test_what_nobody_labelled_is_counted_as_that(
     found = asked()
     assert found["proposed"] is None
     assert (found["current"]["unlabelled"], found["current"]["precision"]) == (1, None)
-    assert "People have labelled none" in invoke("backtest")
+    assert "People have labelled none" in invoke("grade", "--policy", "current")
 
 
 def test_series_suites_and_dates_are_chosen(reading: None, stored: None) -> None:
     assert asked("--series", STEADY.case_id)["current"]["raised"] == []
-    assert asked("--series", "*bs1*", "--suite", "seeded")["series"] == 1
+    assert asked("seeded", "--series", "*bs1*")["series"] == 1
     later = (NIGHT + timedelta(days=FELL + 8)).date().isoformat()
     found = asked("--since", later)
     assert found["nights"] == 2 * (NIGHTS - FELL - 8)
     assert found["current"]["raised"] == []
-    for words in (["--suite", "other"], ["--cluster", "other"], ["--series", "nothing"]):
+    for words in (["other"], ["--cluster", "other"], ["--series", "nothing"]):
         with pytest.raises(UserError, match="series: found none"):
             asked(*words)
     with pytest.raises(UserError, match="--since"):
         asked("--since", "yesterday")
+    with pytest.raises(UserError, match="--series requires --policy"):
+        invoke("grade", "--series", STEADY.case_id)
 
 
 def history_file(folder: Path) -> Path:
@@ -151,7 +153,7 @@ def test_an_imported_history_is_replayed_and_so_is_a_file(
     (alert,) = from_file["current"]["raised"]
     assert alert["since"].startswith((NIGHT + timedelta(days=FELL)).date().isoformat())
     with pytest.raises(UserError, match="expected alone"):
-        asked("--history", str(path), "--suite", "seeded")
+        asked("seeded", "--history", str(path))
 
 
 def test_the_grade_is_shown(reading: None, warehouse: Database, stored: None, given: Given) -> None:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,12 +16,11 @@ import psycopg2.errors
 import pytest
 from typer.testing import CliRunner
 
-from nightbench.cli import services
+from nightbench.cli import db
+from nightbench.cli.db import upgrades_of
 from nightbench.cli.main import app
-from nightbench.cli.project import upgrades_of
 from nightbench.core.errors import UserError
 from nightbench.core.model import Verdict, VerdictKind
-from nightbench.core.own_files import CHECKOUT
 from nightbench.local import backup
 from nightbench.local.backup import back_up, restore
 from nightbench.local.deployment import Stack
@@ -218,101 +212,6 @@ def newer_release(monkeypatch, tmp_path) -> Iterator[None]:
         yield
 
 
-OF_0_1_0 = Path(__file__).parent / "released" / "0.1.0.sql.gz"
-BACK = """
-import json
-import sys
-from datetime import UTC, datetime
-from pathlib import Path
-from nightbench.local import backup, deployment, home, ports
-folder, port, secrets, file, database = sys.argv[1:]
-stack = deployment.Stack(
-    home.Home(Path(folder)), ports.Ports(postgres=int(port)), home.Secrets(**json.loads(secrets))
-)
-backup.restore(stack, Path(file), datetime(2026, 3, 6, tzinfo=UTC), database)
-"""
-"""A restore by whichever version is on the path."""
-
-
-Rows = list[dict[str, object]]
-
-
-def contents(dsn: str) -> dict[str, Rows]:
-    """The rows of each table that holds data."""
-    tables = answers(
-        dsn,
-        "select oid::regclass::text from pg_class where relkind in ('r', 'p')"
-        " and not relispartition and relnamespace::regnamespace::text in ('raw', 'triage')"
-        " order by 1",
-    )
-    return {
-        str(name): [row for (row,) in answers(dsn, f"select to_jsonb(t) from {name} as t")]
-        for (name,) in tables
-    }
-
-
-def lost(old: dict[str, Rows], new: dict[str, Rows]) -> list[str]:
-    """Tables whose rows are not what they were, in the columns and axes that they had."""
-    axes = {axis for row in old['raw."case"'] for axis in row["axes"]}
-
-    def known(table: str, rows: Rows) -> list[str]:
-        names = sorted({name for row in old[table] for name in row} - {"axes"})
-        return sorted(
-            str([*map(row.get, names), *map(row.get("axes", {}).get, sorted(axes))]) for row in rows
-        )
-
-    # What a dump leaves out, the published figures, is loaded anew.
-    return [x for x, rows in old.items() if rows and known(x, rows) != known(x, new[x])]
-
-
-def test_a_warehouse_of_0_1_0_goes_to_this_version_and_back(
-    stack, warehouse, empty, given, tmp_path
-):
-    superuser, archive = warehouse.server.dsn(SUPERUSER, warehouse.name), tmp_path / "of 0.1.0"
-    empty.fill(OF_0_1_0)
-    old = contents(warehouse.server.dsn(SUPERUSER, empty.name))
-    later = migrate.pending(empty.owner)
-    back_up(stack, archive, empty.name)
-    kept, applied = put_back(stack, warehouse, archive)
-    warehouse.server.execute(f"drop database {kept} with (force)")
-    assert applied == later
-    before = contents(superuser)
-    assert old["raw.repeat"]
-    assert lost(old, before) == []
-
-    # Nights go on with it: the old series, the old alert.
-    alerts = "select alert_id, case_id, state, opened_run_id from marts.fct_alert"
-    stood = answers(warehouse.reader, alerts)
-    assert [alert[1:3] for alert in stood] == [(given.case().case_id, "acknowledged")]
-    with closing(connect(warehouse.loader)) as connection:
-        stored, night = Warehouse(connection), given.run(1)
-        slow = given.came_back(night, given.case(), (9.0, 9.1, 9.2))
-        assert stored.runs.load(given.bundle(night, slow))
-        assert [alert["alert_id"] for alert in stored.alerts.find()] == [stood[0][0]]
-    series = "select count(distinct series_key), count(*) from marts.fct_measurement"
-    assert answers(warehouse.reader, series) == [(1, 2)]
-    with closing(connect(warehouse.triage)) as connection:
-        assert Triage(connection, "ada").move(int(str(stood[0][0])), "dismissed", "", "intended")
-
-    # Back to before that night, and to 0.1.0 by its own code: nothing is lost.
-    kept, applied = put_back(stack, warehouse, archive)
-    assert applied == later
-    warehouse.server.execute(f"drop database {kept} with (force)")
-    assert lost(before, contents(superuser)) == []
-    tag = ["git", "archive", "0.1.0", "plugins", "sql"]
-    code = subprocess.run(tag, cwd=CHECKOUT, capture_output=True, check=False)
-    if code.returncode:
-        pytest.skip("this clone has no tag 0.1.0 to go back to: git fetch --tags")
-    subprocess.run(["tar", "-x"], input=code.stdout, cwd=tmp_path, check=True)
-    words = [str(stack.home.root), str(stack.ports.postgres), json.dumps(asdict(stack.secrets))]
-    env = {**os.environ, "PYTHONPATH": str(tmp_path / "plugins")}
-    argv = [sys.executable, "-c", BACK, *words, str(archive), warehouse.name]
-    subprocess.run(argv, cwd=tmp_path, env=env, check=True)
-    assert lost(old, contents(superuser)) == []
-    assert answers(warehouse.reader, alerts) == stood
-    warehouse.server.execute(f"drop database {warehouse.name}_20260306t000000 with (force)")
-
-
 REPEATS = "select * from raw.repeat"
 
 
@@ -340,6 +239,15 @@ def test_an_upgrade_archives_the_warehouse_first_and_the_archive_brings_it_back(
     assert upgrades_of(migrate.applied(warehouse.owner), stack.home.backups) == []
     assert answers(warehouse.reader, REPEATS) == before
     warehouse.server.execute(f"drop database {kept} with (force)")
+    # The newer version migrates an archive of the older one when it restores it.
+    with newer_release(monkeypatch, tmp_path / "restoring"):
+        kept, applied = put_back(stack, warehouse, file)
+    assert applied == ["0099_mistake"]
+    assert answers(warehouse.reader, REPEATS) == []
+    warehouse.server.execute(f"drop database {kept} with (force)")
+    kept, _ = put_back(stack, warehouse, file)
+    assert answers(warehouse.reader, REPEATS) == before
+    warehouse.server.execute(f"drop database {kept} with (force)")
     # A second upgrade leaves the first one's archive.
     file = file.rename(file.with_stem(f"{usual.stem}-20260306T000000"))
     first = file.read_bytes()
@@ -365,14 +273,14 @@ def test_what_cannot_be_archived_is_not_migrated_unless_told_to(
 def test_the_commands_back_up_and_restore_this_machines_warehouse(
     stack, server, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(services, "_running_stack", lambda: stack)
+    monkeypatch.setattr(db, "_running_stack", lambda: stack)
     migrate.apply(server.dsn("nightbench_owner", WAREHOUSE))
     file = tmp_path / "of a day" / "warehouse.backup"
     said = [
-        CliRunner().invoke(app, [word, str(file)], catch_exceptions=False).output
+        CliRunner().invoke(app, ["db", word, str(file)], catch_exceptions=False).output
         for word in ("backup", "restore")
     ]
-    assert f"put it back: nightbench restore {file}" in said[0]
+    assert f"put it back: nightbench db restore {file}" in said[0]
     kept = re.search(r"what was there is the database (\w+)", said[1])
     assert kept
     assert answers(server.dsn("nightbench_reader", WAREHOUSE), "select * from staging.run") == []
@@ -392,6 +300,6 @@ def test_the_commands_are_for_the_warehouse_of_this_machine(tmp_path, monkeypatc
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(UserError, match=said):
-        CliRunner().invoke(app, ["backup", str(tmp_path / "x")], catch_exceptions=False)
+        CliRunner().invoke(app, ["db", "backup", str(tmp_path / "x")], catch_exceptions=False)
     with pytest.raises(UserError, match="found no such file"):
-        CliRunner().invoke(app, ["restore", str(tmp_path / "x")], catch_exceptions=False)
+        CliRunner().invoke(app, ["db", "restore", str(tmp_path / "x")], catch_exceptions=False)

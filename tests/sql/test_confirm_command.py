@@ -1,4 +1,4 @@
-"""`nightbench alert confirm` where nothing can be measured, against a real PostgreSQL."""
+"""`nightbench compare confirm` where nothing can be measured, against a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from tests.sql.conftest import Database
 from tests.sql.given import Given
 from tests.sql.nights import FALLS, NIGHTS, STEADY, history
 from tests.sql.spooled import plan, spooled
+from typer.testing import CliRunner, Result
 
-from nightbench.cli import alert_confirm, common
+from nightbench.cli import common, experiment_common
+from nightbench.cli.confirm import INCONCLUSIVE
+from nightbench.cli.main import app
 from nightbench.config import load_catalog
 from nightbench.core.errors import UserError
-from nightbench.core.model import Run, Suite
-from nightbench.core.run_plan import RunPlan
+from nightbench.core.model import Run, RunKind, Suite
+from nightbench.core.model.experiments import NIGHTBENCH
 from nightbench.experiments.engine import ExperimentContext
 from nightbench.gang import Shipment
 from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
-from nightbench.night.suspected_regressions import new_confirmation_id, suspected_regression
+from nightbench.night.suspected_regressions import confirmation_of, suspected_regression
 from nightbench.spool import Spool
 from nightbench.warehouse import Warehouse, connect
 from nightbench.warehouse.connection import Connection
-from nightbench.warehouse.experiments import NIGHTBENCH
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
-Ask = Callable[[str], int]
+Ask = Callable[[str], str]
 
 
 @pytest.fixture
@@ -64,66 +66,82 @@ def falls(run: Run, reader: Warehouse) -> int:
 
 @pytest.fixture
 def ask(run: Run, falls: int, reader: Warehouse, spool: Spool, connection: Connection) -> Ask:
-    """Somebody has asked for it, and has looked at the nodes."""
+    """A confirmation was requested, and its nodes were examined."""
 
-    def make(by: str) -> int:
+    def make(by: str) -> str:
         (alert,) = reader.alerts.find()
-        suspect = suspected_regression(reader, plan(run, [STEADY, FALLS]), alert)
+        night = plan(run, [STEADY, FALLS])
+        suspect = suspected_regression(reader, night, alert)
         assert suspect is not None
-        name = new_confirmation_id(datetime.now(UTC))
-        suspect = replace(suspect, good=None)  # one build alone
-        spool.comparison(name).save_run({"request": {"alert_id": falls, "unfit": {}}})
-        repository = Warehouse(connection).confirmations
-        made = repository.request(falls, run.run_id, name, suspect.to_json(), within_s=None, by=by)
-        assert made is not None
-        return made
+        asked = confirmation_of(replace(suspect, good=None), night, by)  # one build alone
+        document = {"request": {"alert_id": falls, "unfit": {}}}
+        spool.comparison(asked.name).save_run(document)
+        assert Warehouse(connection).experiments.add(asked) is not None
+        return asked.name
 
     return make
 
 
-def context(night: RunPlan, outside_hours: bool) -> ExperimentContext:
+def context(chosen: object, *, outside_hours: bool) -> ExperimentContext:
     """The night's nodes, which nobody gets as far as."""
     suite = Suite("seeded", "tests", "local", (FALLS,))
+    cluster = plan(Run("x", "seeded", "local", RunKind.NIGHTLY, datetime.now(UTC)), [FALLS]).cluster
     shipment = Shipment(BENCHMARKS)
-    catalog = load_catalog(BENCHMARKS)
-    return ExperimentContext(suite, night.cluster, catalog, targets={}, shipment=shipment)
+    return ExperimentContext(
+        suite, cluster, load_catalog(BENCHMARKS), targets={}, shipment=shipment
+    )
+
+
+class ChosenNothing:
+    """Files of a suite that this test does not have."""
+
+    def __init__(self, *_: object) -> None:
+        """Take a suite and a cluster."""
+
+    def choose(self) -> None:
+        """Read no files."""
+
+
+@pytest.fixture(autouse=True)
+def no_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nightbench.cli.confirm.Selection", ChosenNothing)
+    monkeypatch.setattr(experiment_common, "context_of", context)
+
+
+def confirmed(alert_id: int) -> Result:
+    words = ["compare", "confirm", str(alert_id), "--outside-hours"]
+    return CliRunner().invoke(app, words)
 
 
 def test_what_cannot_be_measured_is_over_for_a_person(
-    ask: Ask,
-    falls: int,
-    connection: Connection,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    ask: Ask, falls: int, connection: Connection
 ) -> None:
-    monkeypatch.setattr(alert_confirm, "_context", context)
     asked = ask("ada")
-    code = alert_confirm.confirm_alert(falls, outside_hours=True, json=False)
-    assert code == alert_confirm.INCONCLUSIVE
-    assert "is defined otherwise now" in capsys.readouterr().out
-    (row,) = Warehouse(connection).confirmations.find(confirmation_id=asked)
-    assert (row["state"], row["outcome"]) == ("ended", "inconclusive")
-    assert "is defined otherwise now" in row["sentence"]
+    done = confirmed(falls)
+    assert done.exit_code == INCONCLUSIVE, done.output
+    assert "is defined otherwise now" in done.stdout
+    row = Warehouse(connection).experiments.get(asked)
+    assert row is not None
+    assert (row["state"], row["verdict"]) == ("done", "inconclusive")
+    assert "is defined otherwise now" in row["result"]["sentence"]
 
 
-def test_what_nightbench_itself_asked_for_is_left_to_it(
-    ask: Ask, falls: int, connection: Connection, monkeypatch: pytest.MonkeyPatch
+def test_what_a_night_has_requested_goes_back_to_the_queue(
+    ask: Ask, falls: int, connection: Connection
 ) -> None:
-    monkeypatch.setattr(alert_confirm, "_context", context)
     asked = ask(NIGHTBENCH)
-    with pytest.raises(UserError, match="is defined otherwise now"):
-        alert_confirm.confirm_alert(falls, outside_hours=True, json=False)
-    (row,) = Warehouse(connection).confirmations.find(confirmation_id=asked)
-    assert row["state"] == "running"
+    assert "is defined otherwise now" in str(confirmed(falls).exception)
+    row = Warehouse(connection).experiments.get(asked)
+    assert row is not None
+    assert (row["state"], row["verdict"]) == ("queued", None)
 
 
 def test_closed_hours_leave_no_question_behind(
     falls: int, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def closed(night: RunPlan, outside_hours: bool) -> NoReturn:
+    def closed(chosen: object, *, outside_hours: bool) -> NoReturn:
         raise UserError("cluster local: closed until 22:00")
 
-    monkeypatch.setattr(alert_confirm, "_context", closed)
-    with pytest.raises(UserError, match="closed until 22:00"):
-        alert_confirm.confirm_alert(falls, outside_hours=False, json=False)
-    assert Warehouse(connection).confirmations.find(alert_id=falls) == []
+    monkeypatch.setattr(experiment_common, "context_of", closed)
+    assert "closed until 22:00" in str(confirmed(falls).exception)
+    assert Warehouse(connection).experiments.find(alert_ids=[falls]) == []

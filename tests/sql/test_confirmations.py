@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg2
@@ -19,9 +20,12 @@ from tests.sql.spooled import case, spooled
 from nightbench.alerts.notify import notify_run
 from nightbench.core.documents import from_document
 from nightbench.core.errors import WarehouseRefused
-from nightbench.core.model import MeasuredCase, Run, RunKind
+from nightbench.core.model import Cluster, MeasuredCase, Run, RunKind
 from nightbench.core.model.alerts import Confirmation, ConfirmationResult
-from nightbench.experiments import confirm
+from nightbench.core.model.experiments import NIGHTBENCH, Experiment, ExperimentKind
+from nightbench.experiments import confirm, experiment_queue
+from nightbench.experiments.experiment_queue import take
+from nightbench.experiments.record import Ended, ExperimentRecord
 from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
 from nightbench.night.suspected_regressions import SuspectedRegression, request_confirmations
@@ -29,7 +33,7 @@ from nightbench.spool import RunSpool, Spool
 from nightbench.spool.plans import read_plan
 from nightbench.warehouse import Warehouse, connect
 from nightbench.warehouse.connection import Connection
-from nightbench.warehouse.experiments import ConfirmationRepository
+from nightbench.warehouse.experiments import ExperimentRepository
 from nightbench.warehouse.runs import RunRepository
 
 LESS = case(64)
@@ -37,8 +41,8 @@ LESS = case(64)
 
 
 @pytest.fixture
-def repository(connection: Connection) -> ConfirmationRepository:
-    return Warehouse(connection).confirmations
+def repository(connection: Connection) -> ExperimentRepository:
+    return Warehouse(connection).experiments
 
 
 def confirm_s(folder: RunSpool, seconds: float) -> None:
@@ -78,19 +82,19 @@ def judge(spool: Spool, warehouse: Database, run: Run, *, confirms: bool = True)
 
 
 def test_what_brings_most_is_asked_for_first_and_what_does_not_fit_says_why(
-    night: Night, repository: ConfirmationRepository, spool: Spool, warehouse: Database
+    night: Night, repository: ExperimentRepository, spool: Spool, warehouse: Database
 ) -> None:
     # A repeat takes 20 s by the past nights: two times five of them and preparing take 230 s.
     run = night(seconds=300.0)
-    first, second = repository.find(run_id=run.run_id)
-    assert (first["case_id"], first["state"]) == (FALLS.case_id, "wanted")
-    assert (second["case_id"], second["state"]) == (LESS.case_id, "skipped")
-    assert "takes about" in second["sentence"]
-    assert "were left" in second["sentence"]
-    assert first["detail"]["gain_per_hour"] >= second["detail"]["gain_per_hour"] > 0
+    second, first = repository.find(run_id=run.run_id)
+    assert (first["case_id"], first["state"]) == (FALLS.case_id, "queued")
+    assert (second["case_id"], second["state"]) == (LESS.case_id, "cancelled")
+    assert "takes about" in second["why"]
+    assert "were left" in second["why"]
+    assert first["gain_per_hour"] >= second["gain_per_hour"] > 0
     judge(spool, warehouse, run)
-    assert repository.find(run_id=run.run_id) == [first, second]  # asked once, however often judged
-    suspect = from_document(SuspectedRegression, first["detail"])
+    assert repository.find(run_id=run.run_id) == [second, first]  # asked once, however often judged
+    suspect = from_document(SuspectedRegression, first["request"])
     assert (suspect.value, suspect.nodes) == (pytest.approx(90.0, rel=0.01), ("n1",))
     assert suspect.baseline == pytest.approx(100.0, rel=0.01)
     assert suspect.good is not None
@@ -99,7 +103,7 @@ def test_what_brings_most_is_asked_for_first_and_what_does_not_fit_says_why(
 
 
 def test_off_means_that_nothing_is_asked_and_all_is_told_at_once(
-    night: Night, repository: ConfirmationRepository, inbox: Inbox
+    night: Night, repository: ExperimentRepository, inbox: Inbox
 ) -> None:
     run = night(seconds=0.0)
     assert repository.find(run_id=run.run_id) == []
@@ -107,7 +111,7 @@ def test_off_means_that_nothing_is_asked_and_all_is_told_at_once(
 
 
 def test_who_cannot_confirm_does_not_wait(
-    night: Night, repository: ConfirmationRepository, inbox: Inbox
+    night: Night, repository: ExperimentRepository, inbox: Inbox
 ) -> None:
     run = night(confirms=False)
     assert repository.find(run_id=run.run_id) == []
@@ -116,7 +120,7 @@ def test_who_cannot_confirm_does_not_wait(
 
 def test_a_message_waits_and_says_what_came_out_once(
     night: Night,
-    repository: ConfirmationRepository,
+    repository: ExperimentRepository,
     spool: Spool,
     warehouse: Database,
     inbox: Inbox,
@@ -132,12 +136,11 @@ def test_a_message_waits_and_says_what_came_out_once(
 
     outcomes = (ConfirmationResult.CONFIRMED, ConfirmationResult.NOT_CONFIRMED)
     for row, outcome in zip(rows, outcomes, strict=True):
-        asked = confirm.begin_confirmation(open_loader, row["confirmation_id"])
-        assert asked is not None
-        assert asked.suspect.case_id == row["case_id"]
+        assert repository.begin(row["name"], "run-1")
         said = Confirmation(outcome, f"{outcome} on n1.", 0.9, 0.89, 0.91, 5)
-        confirm.end_confirmation(open_loader, asked, said, {"here": {"cases": []}})
-        assert confirm.begin_confirmation(open_loader, row["confirmation_id"]) is None
+        ended = confirm.ended_as(said, here={"cases": []})
+        assert repository.leave(row["name"], "run-1", "done", spent_s=9.0, result=ended.result)
+        assert not repository.begin(row["name"], "run-1")
     for _ in range(2):
         notify_run(spool, run.run_id, open_loader)
         judge(spool, warehouse, run)
@@ -158,7 +161,7 @@ def test_a_message_waits_and_says_what_came_out_once(
 
 def test_what_does_not_end_in_time_is_given_up_and_told(
     night: Night,
-    repository: ConfirmationRepository,
+    repository: ExperimentRepository,
     spool: Spool,
     warehouse: Database,
     inbox: Inbox,
@@ -170,40 +173,38 @@ def test_what_does_not_end_in_time_is_given_up_and_told(
         return connect(warehouse.loader)
 
     assert confirm.give_up_overdue(open_loader) == []
-    server.execute(
-        "update raw.confirmation set until = now() - interval '1 second'", warehouse.name
-    )
+    server.execute("update raw.experiment set until = now() - interval '1 second'", warehouse.name)
     assert confirm.give_up_overdue(open_loader) == [run.run_id]
-    assert {row["state"] for row in repository.find(run_id=run.run_id)} == {"skipped"}
+    assert {row["state"] for row in repository.find(run_id=run.run_id)} == {"cancelled"}
     notify_run(spool, run.run_id, open_loader)
     assert len(inbox.messages) == 1
     assert confirm.give_up_overdue(open_loader) == []
     # Who measured on all the same is heard: late, and without a second message.
-    late = repository.find(run_id=run.run_id)[0]["confirmation_id"]
-    assert repository.end(late, Confirmation(ConfirmationResult.CONFIRMED, "It is there."))
-    assert not repository.end(late, Confirmation(ConfirmationResult.NOT_CONFIRMED, "It is not."))
+    late = repository.find(run_id=run.run_id)[0]["name"]
+    for outcome, is_first in (("confirmed", True), ("not_confirmed", False)):
+        said = {"outcome": outcome, "sentence": "So."}
+        assert repository.leave(late, None, "done", spent_s=1.0, result=said) is is_first
+    assert not repository.leave(late, None, "queued", spent_s=1.0)
     notify_run(spool, run.run_id, open_loader)
     assert len(inbox.messages) == 1
 
 
 def test_a_person_may_ask_again_and_nobody_waits_for_that(
-    night: Night, repository: ConfirmationRepository, inbox: Inbox, reader: Warehouse
+    night: Night, repository: ExperimentRepository, inbox: Inbox, reader: Warehouse
 ) -> None:
     run = night(seconds=0.0)
     alert = next(row for row in reader.alerts.find() if row["case_id"] == FALLS.case_id)
-    detail = {"change": -0.1}
-    ids = [
-        repository.request(
-            alert["alert_id"], run.run_id, f"confirm-{k}", detail, within_s=None, by="ada"
-        )
-        for k in range(2)
-    ]
-    assert None not in ids
+
+    def ask(name: str, by: str, until: datetime | None = None) -> int | None:
+        more = {"alert_id": alert["alert_id"], "run_id": run.run_id, "until": until}
+        where = ("seeded", "local", by)
+        asked = Experiment(name, ExperimentKind.CONFIRM, {"change": -0.1}, *where, **more)
+        return repository.add(asked)
+
+    assert None not in [ask(f"confirm-{k}", "ada") for k in range(2)]
     assert repository.waiting(run.run_id) == []
-    nobody = [
-        repository.request(alert["alert_id"], run.run_id, f"confirm-n{k}", detail, within_s=60.0)
-        for k in range(2)
-    ]
+    soon = datetime.now(UTC) + timedelta(minutes=1)
+    nobody = [ask(f"confirm-n{k}", NIGHTBENCH, soon) for k in range(2)]
     assert nobody[0] is not None
     assert nobody[1] is None
     assert len(inbox.messages) == 1
@@ -214,7 +215,7 @@ def test_a_run_on_demand_doubts_nothing(
     warehouse: Database,
     connection: Connection,
     given: Given,
-    repository: ConfirmationRepository,
+    repository: ExperimentRepository,
 ) -> None:
     history(Warehouse(connection), given, (FALLS,))
     run = given.run(NIGHTS, suite="seeded", run_kind=RunKind.ON_DEMAND)
@@ -228,16 +229,16 @@ def test_readers_see_outcomes_and_change_none(
     night: Night, warehouse: Database, rows: Rows
 ) -> None:
     night()
-    assert {r["confirmation_state"] for r in rows("select * from marts.fct_alert")} == {"wanted"}
+    assert {r["confirmation_state"] for r in rows("select * from marts.fct_alert")} == {"queued"}
     with closing(connect(warehouse.reader)) as connection:
         with pytest.raises(WarehouseRefused):
-            Warehouse(connection).confirmations.give_up("demo-1", "no")
+            Warehouse(connection).experiments.give_up_overdue("no")
         with connection.cursor() as cursor, pytest.raises(psycopg2.errors.InsufficientPrivilege):
-            cursor.execute("update raw.confirmation set state = 'running'")
+            cursor.execute("update raw.experiment set state = 'running'")
 
 
 def test_ask_alone_is_idempotent_for_two_judges(
-    night: Night, spool: Spool, warehouse: Database, repository: ConfirmationRepository
+    night: Night, spool: Spool, warehouse: Database, repository: ExperimentRepository
 ) -> None:
     run = night()
     plan = read_plan(spool.run(run.run_id))
@@ -248,7 +249,7 @@ def test_ask_alone_is_idempotent_for_two_judges(
 
 
 def test_what_keeps_a_night_from_asking_keeps_no_message(
-    night: Night, repository: ConfirmationRepository, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+    night: Night, repository: ExperimentRepository, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def torn(*_: Any) -> float:
         raise PermissionError(13, "Permission denied", "/wheels")
@@ -263,12 +264,12 @@ def test_a_night_is_read_once_however_many_suspects_it_has(
     night: Night,
     spool: Spool,
     warehouse: Database,
-    repository: ConfirmationRepository,
+    repository: ExperimentRepository,
     server: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run = night()
-    server.execute("delete from raw.confirmation", warehouse.name)
+    server.execute("delete from raw.experiment", warehouse.name)
     read: list[str] = []
     measured = RunRepository.measured
 
@@ -281,43 +282,45 @@ def test_a_night_is_read_once_however_many_suspects_it_has(
         request_confirmations(other, read_plan(spool.run(run.run_id)))
     found = repository.find(run_id=run.run_id)
     assert len(found) == 2
-    good = {row["detail"]["good_run_id"] for row in found}
+    good = {row["good_run_id"] for row in found}
     assert sorted(read) == sorted({run.run_id, *good})
 
 
-def test_who_failed_to_measure_is_waited_for_no_longer_and_who_still_measures_is(
+def test_a_night_goes_first_and_whoever_measures_there_yields_to_it(
     night: Night,
-    repository: ConfirmationRepository,
+    repository: ExperimentRepository,
     spool: Spool,
     warehouse: Database,
-    inbox: Inbox,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run = night()
-    falls, less = repository.waiting(run.run_id)
-    by_hand = repository.request(
-        falls["alert_id"], run.run_id, "confirm-ada", {"change": -0.1}, within_s=None, by="ada"
-    )
+    monkeypatch.setattr(experiment_queue, "cluster_of", lambda name: Cluster(name, ()))
+    request = {"cases": ["x"], "rounds": 3}
+    asked = Experiment("compare-1", ExperimentKind.COMPARE, request, "demo", "local", "ada")
 
     def open_loader() -> Connection:
         return connect(warehouse.loader)
 
-    def give_up() -> int:
-        given_up = confirm.give_up_rest(open_loader, spool, run.run_id)
-        notify_run(spool, run.run_id, open_loader)
-        return given_up
+    def next_one(**more: Any) -> Experiment:
+        found = take(open_loader, spool, "run-1", lambda _: "running", list, **more)
+        assert found is not None
+        return found[0]
 
-    assert confirm.begin_confirmation(open_loader, falls["confirmation_id"]) is not None
-    with spool.comparison(less["comparison_id"]).steered():
-        assert give_up() == 1
-        assert inbox.messages == []
-    assert give_up() == 1
-    assert len(inbox.messages) == 1
-    states = {row["confirmation_id"]: row["state"] for row in repository.find(run_id=run.run_id)}
-    assert states == {
-        falls["confirmation_id"]: "skipped",
-        less["confirmation_id"]: "skipped",
-        by_hand: "wanted",
-    }
+    assert repository.add(asked) is not None
+    first = next_one()
+    assert first.name == "compare-1"
+    record = ExperimentRecord(first, open_loader, print)
+    assert record.note() is None
+    run = night()
+    assert record.note() == "a night's suspected regressions are measured first"
+    assert record.finished(spool.comparison("compare-1"), "so") == ("queued", "so")
+    record.leave(Ended("queued", "so"))
+    names = [row["name"] for row in repository.waiting(run.run_id)]
+    for name in names:
+        assert next_one().name == name
+        assert repository.leave(name, "run-1", "done", spent_s=1.0, result={"outcome": "confirmed"})
+    # The night's message is sent before anybody's comparison goes on.
+    assert take(open_loader, spool, "run-1", lambda _: "", list, nights_only=True) is None
+    assert next_one().name == "compare-1"
 
 
 def test_only_what_was_given_up_is_said_to_have_been(
@@ -325,10 +328,10 @@ def test_only_what_was_given_up_is_said_to_have_been(
 ) -> None:
     night(seconds=1.0)  # for no suspect at all: each is skipped, and none waited for
     # As where no channel took the message.
-    server.execute("update raw.alert set told_at = null", warehouse.name)
+    server.execute("delete from raw.delivery", warehouse.name)
     assert confirm.give_up_overdue(lambda: connect(warehouse.loader)) == []
 
 
 def test_an_alerts_confirmations_are_found_by_an_index(rows: Rows) -> None:
-    found = rows("select indexdef from pg_indexes where tablename = 'confirmation'")
-    assert any("(alert_id, confirmation_id)" in row["indexdef"] for row in found)
+    found = rows("select indexdef from pg_indexes where tablename = 'experiment'")
+    assert any("(alert_id, experiment_id)" in row["indexdef"] for row in found)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import psycopg2
 import pytest
 from tests.sql.conftest import Database
 from tests.sql.given import Given
@@ -16,7 +18,15 @@ from tests.sql.spooled import case, plan, spooled
 from nightbench.core.errors import UserError
 from nightbench.core.expected_nights import NightSchedule, NightState
 from nightbench.core.hours import Clock, Hours
-from nightbench.core.model import CaseStatus, Reason, ReasonCode, Run, RunKind
+from nightbench.core.model import (
+    CaseStatus,
+    Reason,
+    ReasonCode,
+    Route,
+    Run,
+    RunKind,
+    VerdictKind,
+)
 from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
 from nightbench.night.missing_nights import check_deadlines, require_delivered
@@ -54,6 +64,12 @@ class Watch:
             check_deadlines(wanted, self._spool, lambda: connect(self._warehouse.loader), now)
         )
         return [message["title"] for message in self._inbox.messages[before:]]
+
+    def sql(self, statement: str) -> None:
+        """Execute a statement as the owner of everything."""
+        with closing(psycopg2.connect(self._warehouse.owner)) as owner:
+            owner.cursor().execute(statement)
+            owner.commit()
 
 
 @pytest.fixture
@@ -102,6 +118,17 @@ def night(spool: Spool, warehouse: Database, given: Given, loaded: Loaded) -> Ca
     return make
 
 
+@pytest.fixture
+def sent_of(connection: Connection) -> Callable[[str], set[str]]:
+    """The channels that took the missing night of a suite on a cluster."""
+
+    def taken(subject: str) -> set[str]:
+        key = ("night", subject, EVENING.isoformat())
+        return Warehouse(connection).messages.deliveries([key]).get(key, set())
+
+    return taken
+
+
 def states(repository: NightRepository) -> list[str]:
     return [row["state"] for row in reversed(repository.nights())]
 
@@ -125,7 +152,7 @@ def test_a_night_that_left_nothing_is_told_once(
     for minutes in (15, 30, 600):
         assert watch(DUE + timedelta(minutes=minutes)) == []
     (row,) = repository.nights(states=["missing"])
-    assert (row["missing_at"], row["notified_at"]) == (DUE, DUE)
+    assert row["missing_at"] == DUE
     # The next night is another one.
     assert watch(DUE + DAY) == [title.replace("03-02", "03-03")]
     assert states(repository) == ["missing", "missing"]
@@ -151,7 +178,7 @@ def test_what_comes_late_ends_by_itself_and_that_is_told_once(
     assert watch(later) == ["Nightbench seeded on local: came after all"]
     assert watch(later + timedelta(minutes=15)) == []
     (row,) = repository.nights()
-    assert (row["state"], row["ended_at"], row["end_notified_at"]) == ("late", later, later)
+    assert (row["state"], row["ended_at"]) == ("late", later)
 
 
 def test_cases_without_a_result_are_named(
@@ -299,16 +326,16 @@ def test_a_silent_cluster_is_told_as_one(
 
 
 def test_of_a_silent_cluster_each_suite_hears_by_its_own_channels(
-    watch: Watch, repository: NightRepository
+    watch: Watch, sent_of: Callable[[str], set[str]]
 ) -> None:
     other = replace(watch.promise, suite="other", dag_id="nightly_other")
     watch(NOON, watch.promise, other)
-    with pytest.raises(UserError, match=r"silent: no result of other, seeded\" for other: "):
+    with pytest.raises(
+        UserError, match=r"silent: no result of other, seeded\": alerts\[0\] json: "
+    ):
         watch(DUE, watch.promise, replace(other, channels=("json://127.0.0.1:1",)))
-    assert {row["suite"]: row["notified_at"] for row in repository.nights()} == {
-        "seeded": DUE,
-        "other": None,
-    }
+    assert sent_of("seeded on local") == {"", "alerts[0] json"}
+    assert sent_of("other on local") == set()
     said = ["Nightbench: cluster local is silent: no result of other"]
     assert watch(DUE + timedelta(minutes=15), watch.promise, other) == said
     assert watch(DUE + timedelta(minutes=30), watch.promise, other) == []
@@ -332,6 +359,38 @@ def test_a_message_that_no_channel_took_is_sent_again(
     assert states(repository) == ["missing"]
     assert len(watch(DUE + timedelta(minutes=15))) == 1
     assert watch(DUE + timedelta(minutes=30), channels=()) == []
+
+
+def test_a_channel_that_took_it_gets_it_once_while_another_refuses(
+    watch: Watch, inbox: Inbox, sent_of: Callable[[str], set[str]]
+) -> None:
+    watch(NOON)
+    both = ("json://127.0.0.1:1", inbox.url)
+    assert len(watch(DUE, channels=both)) == 1
+    assert sent_of("seeded on local") == {"", "alerts[1] json"}
+    assert watch(DUE + timedelta(minutes=15), channels=both) == []
+
+
+def test_a_check_that_was_killed_after_a_channel_took_it_is_not_repeated_there(
+    watch: Watch, sent_of: Callable[[str], set[str]]
+) -> None:
+    watch(NOON)
+    assert len(watch(DUE)) == 1
+    # As after a kill between the record of the channel and that of the night.
+    watch.sql("delete from raw.delivery where channel = ''")
+    assert sent_of("seeded on local") == {"alerts[0] json"}
+    assert watch(DUE + timedelta(minutes=15)) == []
+    assert sent_of("seeded on local") == {"", "alerts[0] json"}
+
+
+def test_a_route_for_missing_results_gets_missing_nights(watch: Watch, inbox: Inbox) -> None:
+    watch(NOON)
+    routes = (
+        Route(frameworks=("fake",), owner="compilers"),
+        Route(verdicts=(VerdictKind.MISSING,), owner="operators", alerts=(inbox.url,)),
+    )
+    assert len(watch(DUE, channels=(), routes=routes)) == 1
+    assert "owner operators" in inbox.messages[-1]["message"]
 
 
 def test_one_check_at_a_time_and_when_it_was_is_kept(

@@ -107,7 +107,8 @@ def test_it_is_told_once_and_again_when_it_has_crept_on(
         " its last 150 nights; no night of it is a regression"
     )
     assert line in told["message"].splitlines()
-    assert drift["notified_at"] is not None
+    drifted = ("drift", STEADY.case_id, drift["run_id"])
+    assert "" in reader.messages.deliveries([drifted])[drifted]
 
     # Some nights on it has not crept by 3 % more; its figures are those of the last night.
     for night in range(150, 153):
@@ -197,16 +198,18 @@ def test_what_no_channel_took_is_told_by_the_next_try(
     run_id = nights.load(slowed(0, 150))
     with pytest.raises(UserError, match="1 series drifted"):
         nights.judge(run_id)
-    assert [row["notified_at"] for row in reader.series.drifts()] == [None]
+    (row,) = reader.series.drifts()
+    drifted = ("drift", row["case_id"], row["run_id"])
+    assert reader.messages.deliveries([drifted]) == {}
     nights.channel = url
     nights(level(150))
     assert len(inbox.messages) == 1
-    assert [row["notified_at"] is None for row in reader.series.drifts()] == [False]
+    assert reader.messages.deliveries([drifted]) == {drifted: {"", "alerts[0] json"}}
 
 
 def test_the_command_lists_them(roles: None, nights: Nights, reader: Warehouse) -> None:
     def run(*words: str) -> str:
-        return CliRunner().invoke(app, ["drifts", *words], catch_exceptions=False).stdout
+        return CliRunner().invoke(app, ["series", "drifts", *words], catch_exceptions=False).stdout
 
     assert run() == "No series drifts.\n"
     nights(*slowed(0, 150))

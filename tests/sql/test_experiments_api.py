@@ -1,4 +1,4 @@
-"""What the page Experiments reads: bisects of PostgreSQL, and comparisons of a spool."""
+"""What the page Experiments reads: experiments of PostgreSQL, and their rounds in a spool."""
 
 from __future__ import annotations
 
@@ -35,18 +35,12 @@ def app(warehouse: Database, spool: Spool, monkeypatch: pytest.MonkeyPatch) -> T
     return page_client(warehouse, spool, monkeypatch)
 
 
-def bisect(**changed: Any) -> dict[str, Any]:
-    return {
+def bisect(*steps: dict[str, Any], **changed: Any) -> dict[str, Any]:
+    """A bisect as its process stores it."""
+    result = {
         "bisect_id": BISECT,
-        "alert_id": None,
-        "case_id": CASE,
-        "cluster": "local",
-        "suite": "demo",
         "line": "fake",
-        "good": VERSIONS[0],
-        "bad": VERSIONS[-1],
         "versions": VERSIONS,
-        "state": "running",
         "outcome": None,
         "last_good": "1.1",
         "first_bad": "1.4",
@@ -54,12 +48,23 @@ def bisect(**changed: Any) -> dict[str, Any]:
         "sentence": "1.1 is good",
         "notes": [],
         "ratio": 0.9,
+        "steps": list(steps),
+        **changed,
+    }
+    return {
+        "name": BISECT,
+        "kind": "bisect",
+        "state": "done" if result["outcome"] else "running",
+        "request": {"case_id": CASE, "good": VERSIONS[0], "bad": VERSIONS[-1]},
+        "suite": "demo",
+        "cluster": "local",
         "budget_s": 3600.0,
         "spent_s": 60.0,
         "requested_by": "ada",
         "started_at": datetime.now(UTC),
-        "ended_at": None,
-    } | changed
+        "ended_at": datetime.now(UTC) if result["outcome"] else None,
+        "result": result,
+    }
 
 
 def step(number: int, version: str, result: str | None, comparison_id: str) -> dict[str, Any]:
@@ -77,8 +82,8 @@ def step(number: int, version: str, result: str | None, comparison_id: str) -> d
         "rounds": 3,
         "wanted_rounds": 5,
         "min_effect": 0.01,
-        "started_at": now,
-        "ended_at": now if result else None,
+        "started_at": now.isoformat(),
+        "ended_at": now.isoformat() if result else None,
         "spent_s": 30.0,
     }
 
@@ -88,10 +93,13 @@ def test_a_comparison_has_its_rounds_and_the_estimate_after_each(
 ) -> None:
     ratios = [0.90, 0.92, 0.91]
     compared(spool, "ab-20261121T010203-0001", ratios)
-    found = app.get("/api/experiments/ab/ab-20261121T010203-0001").json()
+    whole = app.get("/api/experiments/ab-20261121T010203-0001").json()
+    (found,) = whole["comparisons"]
     assert (found["a"], found["b"]) == ("fake-cpu-index-1.0", "fake-cpu-index-1.1")
-    # Three of five rounds: it is still being measured, and has no result.
-    assert (found["state"], found["verdict"], found["rounds"]) == ("running", None, 5)
+    # Three of five rounds, and no result.
+    assert (found["verdict"], found["rounds"]) == (None, 5)
+    assert whole["again"].startswith("nightbench compare fake=1.0 fake=1.1 --suite demo --case")
+    assert whole["resume"] == "nightbench compare --resume ab-20261121T010203-0001"
     (case,) = found["cases"]
     assert [(each["a"], round(each["ratio"], 9)) for each in case["rounds"]] == [
         (100.0, ratio) for ratio in ratios
@@ -108,7 +116,7 @@ def test_a_comparison_has_its_rounds_and_the_estimate_after_each(
     (dropped,) = case["dropped"]
     assert (dropped["round"], dropped["status"]) == (1, "disturbed")
     assert "31 %" in dropped["why"]
-    assert found["command"] == f"nightbench ab fake=1.0 fake=1.1 --suite demo --case {CASE}"
+    assert whole["again"] == f"nightbench compare fake=1.0 fake=1.1 --suite demo --case {CASE}"
 
 
 def test_an_ended_comparison_has_its_result(app: TestClient, spool: Spool) -> None:
@@ -125,40 +133,53 @@ def test_an_ended_comparison_has_its_result(app: TestClient, spool: Spool) -> No
             "not_combined": None,
         },
     )
-    found = app.get("/api/experiments/ab/ab-1").json()
-    assert (found["state"], found["verdict"], found["cases"][0]["unit"]) == (
-        "ended", "slower", "samples",
+    found = app.get("/api/experiments/ab-1").json()
+    assert (found["state"], found["resume"], found["comparisons"][0]["cases"][0]["unit"]) == (
+        "done", None, "samples",
     )  # fmt: skip
     with compared(spool, "ab-2", []).steered():
-        assert app.get("/api/experiments/ab/ab-2").json()["state"] == "running"
+        measured = app.get("/api/experiments/ab-2").json()
+        assert (measured["state"], measured["is_measured"]) == ("running", True)
     # Its process has died.
-    left = app.get("/api/experiments/ab/ab-2").json()
-    assert (left["state"], left["cases"][0]["rounds"]) == ("interrupted", [])
+    left = app.get("/api/experiments/ab-2").json()
+    assert (left["state"], left["is_measured"]) == ("cancelled", False)
+    assert left["comparisons"][0]["cases"][0]["rounds"] == []
 
 
 @pytest.mark.parametrize("name", ["nope", "a b", "<script>"])
-def test_a_comparison_that_is_not_there(app: TestClient, name: str) -> None:
-    assert app.get(f"/api/experiments/ab/{name}").status_code == 404
-    assert app.get(f"/api/experiments/bisects/{name}").status_code == 404
+def test_an_experiment_that_is_not_there(app: TestClient, name: str) -> None:
+    assert app.get(f"/api/experiments/{name}").status_code == 404
 
 
-def test_experiments_are_listed_without_the_tests_of_bisects(
-    app: TestClient, loader: Warehouse, spool: Spool
-) -> None:
-    loader.bisects.store(bisect(), [step(1, "1.1", "good", "ab-of-bisect")])
-    compared(spool, "ab-of-bisect", [1.0], by=BISECT)
-    compared(spool, "ab-by-hand", [1.0])
-    found = app.get("/api/experiments").json()
-    assert [each["comparison_id"] for each in found["comparisons"]] == ["ab-by-hand"]
-    assert [(each["bisect_id"], each["steps"]) for each in found["bisects"]] == [(BISECT, 1)]
-    # The test has its rounds all the same.
-    assert app.get("/api/experiments/ab/ab-of-bisect").json()["requested_by"] == BISECT
+def test_a_former_route_names_the_one_of_today(app: TestClient) -> None:
+    for path in ("ab/compare-1", "bisects/compare-1"):
+        gone = app.get(f"/api/experiments/{path}")
+        assert (gone.status_code, "/nightbench/api/experiments/compare-1" in gone.text) == (
+            410,
+            True,
+        )
+
+
+def test_experiments_of_all_kinds_are_one_list(app: TestClient, loader: Warehouse) -> None:
+    loader.experiments.store(bisect())
+    asked = {"a": "fake=1", "b": "fake=2", "cases": [CASE], "rounds": 3, "min_effect": 0.01}
+    for kind, request in (("compare", asked), ("profile", {"of": "ab-1"})):
+        loader.experiments.store({**bisect(), "name": kind, "kind": kind, "request": request})
+    found = app.get("/api/experiments").json()["items"]
+    assert [(each["kind"], each["title"]) for each in found] == [
+        ("profile", "profile of ab-1"),
+        ("compare", "fake=1 and fake=2"),
+        ("bisect", "fake: 1.0 to 1.4"),
+    ]
+    chosen = app.get("/api/experiments?kind=bisect&state=running").json()["items"]
+    assert [each["name"] for each in chosen] == [BISECT]
+    assert app.get("/api/experiments?kind=drill").status_code == 422
 
 
 def test_a_bisect_says_where_each_version_stands(app: TestClient, loader: Warehouse) -> None:
     tests = [step(1, "1.4", "bad", "ab-1"), step(2, "1.2", "good", "ab-2")]
-    loader.bisects.store(bisect(suspects=["1.3", "1.4"]), [*tests, step(3, "1.3", None, "ab-3")])
-    found = app.get(f"/api/experiments/bisects/{BISECT}").json()
+    loader.experiments.store(bisect(*tests, step(3, "1.3", None, "ab-3"), suspects=["1.3", "1.4"]))
+    found = app.get(f"/api/experiments/{BISECT}").json()
     assert [
         (each["version"], each["standing"], each["is_inferred"]) for each in found["searched"]
     ] == [
@@ -168,12 +189,10 @@ def test_a_bisect_says_where_each_version_stands(app: TestClient, loader: Wareho
         ("1.3", "suspect", True),
         ("1.4", "bad", False),
     ]
-    assert [(each["comparison_id"], each["wanted_rounds"]) for each in found["tests"]] == [
-        ("ab-1", 5), ("ab-2", 5), ("ab-3", 5),
-    ]  # fmt: skip
-    loader.bisects.store(
-        bisect(state="ended", outcome="found", first_bad="1.3", ended_at=datetime.now(UTC)),
-        [step(3, "1.3", "bad", "ab-3")],
+    said = [(each["comparison_id"], each["wanted_rounds"]) for each in found["bisect"]["tests"]]
+    assert said == [("ab-1", 5), ("ab-2", 5), ("ab-3", 5)]
+    loader.experiments.store(
+        bisect(*tests, step(3, "1.3", "bad", "ab-3"), outcome="found", first_bad="1.3")
     )
-    after = app.get(f"/api/experiments/bisects/{BISECT}").json()
+    after = app.get(f"/api/experiments/{BISECT}").json()
     assert [each["standing"] for each in after["searched"]][3:] == ["first_bad", "bad"]

@@ -91,7 +91,7 @@ def test_csv_holds_the_same_with_nulls_empty(export, measured, tmp_path):
     export(file, "--suite", "other")
     (found,) = _lines(file)
     assert found["throughput"] == "11.0"
-    assert found["started_at"] == "2026-03-02T01:00:00+00:00"
+    assert found["started_at"] == "2026-03-02T01:00:00.000000+00:00"
     assert json.loads(found["node_names"]) == ["n1", "n2"]
     assert (found["is_synthetic"], found["sparsity"]) == ("true", "")
 

@@ -76,7 +76,7 @@ def test_a_rise_of_memory_is_a_regression_with_an_alert_of_its_own(
     assert verdict.low is not None
     assert verdict.high is not None
     assert 0.2 < verdict.low < verdict.high < 0.3
-    assert verdict.sentence.startswith("1.25 GB is 25.0% above the baseline of ")
+    assert "Tonight's 1.25 GB is 25.0% above the baseline." in verdict.sentence
     (alert,) = reader.alerts.find()
     assert (alert["metric"], alert["value"]) == ("peak_resident_bytes", 1.25 * GB)
     (message,) = inbox.messages

@@ -121,9 +121,9 @@ def test_a_short_night_from_its_files_to_its_verdicts(
         "left_out": 2,
     }
     listed = rows("select * from marts.fct_left_out order by case_id")
-    assert [(r["case_id"], r["code"], r["observed"], r["is_beforehand"]) for r in listed] == [
-        (BEFORE.case_id, "night_full", "about 2 h", True),
-        (WITHIN.case_id, "window_ended", "1 good of 3 repeats", False),
+    assert [(r["case_id"], r["code"], r["observed"]) for r in listed] == [
+        (BEFORE.case_id, "night_full", "about 2 h"),
+        (WITHIN.case_id, "window_ended", "1 good of 3 repeats"),
     ]
     medians = {row["case_id"] for row in rows("select case_id from marts.fct_measurement")}
     assert medians == {MEASURED.case_id}

@@ -39,9 +39,9 @@ TABLES = [
     *("repeat_rank", "run", "series", "verdict"),
 ]
 OTHERS = [
-    *("alert_cause", "bisect", "bisect_step", "compare_request", "confirmation", "deadline_check"),
-    "detector_grade",
-    *("drift", "lock", "message", "message_item", "month", "night", "night_pair", "noise_event"),
+    *("alert_cause", "alert_rank", "deadline_check"),
+    *("delivery", "detector_grade", "experiment"),
+    *("drift", "lock", "message", "month", "night", "night_pair", "noise_event"),
     *("shadow_verdict", "shared_movement", "suite_watch"),
 ]
 """Of what is made of results: their keepers have tests of their own."""
@@ -286,10 +286,10 @@ def test_an_alert_is_told_once(loader, reader, given):
     loader.runs.load(given.bundle(run, given.came_back(run, case)))
     loader.alerts.open(_verdict(run, case))
     (untold,) = reader.messages.read("unnotified_alerts", suite=run.suite, cluster=run.cluster)
-    assert (untold["case_id"], untold["what"]) == (case.case_id, "news")
-    item = {name: untold[name] for name in ("alert_id", "what", "of_run_id")}
-    assert loader.messages.mark_notified([item]) == 1
-    assert loader.messages.mark_notified([item]) == 0
+    assert (untold["case_id"], untold["kind"]) == (case.case_id, "alert")
+    item = (untold["kind"], untold["subject"], untold["news"])
+    assert loader.messages.settle([item]) == 1
+    assert loader.messages.settle([item]) == 0
     assert reader.messages.read("unnotified_alerts", suite=run.suite, cluster=run.cluster) == []
     (alert,) = reader.alerts.find()
     assert alert["notified_at"] is not None

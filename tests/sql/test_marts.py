@@ -148,40 +148,12 @@ def test_fct_repeat_keeps_what_the_median_leaves_out(loader, given, rows):
     assert loader.runs.case_error(run.run_id, "another") is None
 
 
-def test_dim_case_describes_each_case_once(loader, given, rows):
-    server = given.case(
-        workload="ctr_dnn",
-        framework="paddle1",
-        strategy=Strategy.PARAMETER_SERVER,
-        nodes=2,
-        pservers=1,
-        sync="async",
-        batch_size_per_device=4,
-    )
-    for night in range(3):
-        run = given.run(night)
-        loader.runs.load(given.bundle(run, given.came_back(run, given.case()), missing=(server,)))
-    found = rows("select * from marts.dim_case order by case_id")
-    assert [r["case_id"] for r in found] == [server.case_id, given.case().case_id]
-    ctr, resnet = found
-    assert (ctr["sync"], ctr["pservers"], ctr["trainers"], ctr["global_batch_size"]) == (
-        "async",
-        1,
-        2,
-        8,
-    )
-    assert (resnet["sync"], resnet["is_synthetic"], resnet["execution"]) == (None, True, "default")
-    assert resnet["sequence_length"] is None
-    assert resnet["last_planned_at"] == given.run(2).started_at
-    assert resnet["last_run_id"] == given.run(2).run_id
-
-
 def test_a_sharded_median_says_over_how_many_devices_and_what(loader, given, rows):
     run, whole = given.run(), given.case(nodes=4)
     split = {"shard": 2, "shard_stage": 3, "tensor": 2, "context": 2, "expert": 2}
     cases = (whole, replace(whole, **split, state_precision="bf16"))
     loader.runs.load(given.bundle(run, *(given.came_back(run, case) for case in cases)))
-    for view in ("fct_measurement", "latest_median", "dim_case"):
+    for view in ("fct_measurement", "latest_median"):
         axes = "shard, shard_stage, tensor, context, expert, state_precision"
         found = rows(f"select {axes} from marts.{view} order by shard")
         assert [tuple(row.values()) for row in found] == [
@@ -202,7 +174,7 @@ def test_a_batch_that_a_run_found_stands_in_its_series(loader, reader, given, ro
         for r in rows("select * from marts.fct_measurement where is_batch_found order by run_id")
     ] == [(case.case_id, 64, 128, 240 / 128), (case.case_id, 60, 120, 2.0)]
     assert "-bsmax-" in case.case_id
-    (known,) = rows("select * from marts.dim_case")
+    (known,) = rows("select batch_size_per_device from staging.series")
     assert known["batch_size_per_device"] is None
     assert len(reader.series.history(case.case_id, "local")) == 2
     (shown,) = reader.runs.results(run_id=run.run_id)

@@ -115,9 +115,11 @@ def test_a_message_holds_what_how_much_since_when_why_and_the_plot(
     assert said["title"] == f"Nightbench seeded on local: {FALLS.case_id} regressed by 10.0%"
     lines = said["message"].splitlines()
     assert "- tonight: 90 samples/s" in lines
-    assert any(line.startswith("- change of level: -1") and "90 %" in line for line in lines)
+    assert any(line.startswith("- level change: -1") and "90% interval" in line for line in lines)
     assert f"- since: {bad.started_at:%Y-%m-%d %H:%M} UTC" in lines
-    assert "- untried mode, never run on such devices before: nobody had such a GPU" in lines
+    assert (
+        "- untried configuration, never run on such devices before: nobody had such a GPU" in lines
+    )
     assert f"- last good: 100 samples/s on 2026-03-17, run {good.run_id}" in lines
     assert f"- first bad: 90.18 samples/s on 2026-03-18, run {bad.run_id}" in lines
     changed = lines[lines.index("- changed between them:") + 1 :][:2]
@@ -225,8 +227,9 @@ def test_an_urgent_fall_is_told_at_once_and_the_rest_waits_for_what_is_measured_
         place.judge(run)  # Stored, not told: there is an alert that can be asked for.
     alerts = {alert["case_id"]: alert["alert_id"] for alert in reader.alerts.find()}
     confirmation = (
-        "insert into raw.confirmation (alert_id, run_id, state, asked_by, comparison_id, until,"
-        " detail) values (%s, %s, 'wanted', 'nightbench', %s, now() + interval '1 h', '{}')"
+        "insert into raw.experiment (alert_id, run_id, kind, state, requested_by, name, until,"
+        " request, suite, cluster) values (%s, %s, 'confirm', 'queued', 'nightbench', %s,"
+        " now() + interval '1 h', '{}', 'seeded', 'local')"
     )
     for number, alert_id in enumerate(alerts.values()):
         place.sql(confirmation, alert_id, run.run_id, f"c{number}")
@@ -237,8 +240,11 @@ def test_an_urgent_fall_is_told_at_once_and_the_rest_waits_for_what_is_measured_
     assert "- it is being measured again" in urgent["message"]
     assert place.judge(run) == 0
     place.sql(
-        "update raw.confirmation set state = 'ended', outcome = 'confirmed', ended_at = now(),"
-        " sentence = 'Fails again.', ratio = 0.9, low = 0.89, high = 0.91, rounds = 7"
+        "update raw.experiment set state = 'done', ended_at = now(), result = %s",
+        Json(
+            {"outcome": "confirmed", "sentence": "Fails again.", "ratio": 0.9}
+            | {"low": 0.89, "high": 0.91, "rounds": 7}
+        ),
     )
     assert place.tell(run) == 1
     assert place.tell(run) == 0
@@ -260,15 +266,16 @@ def test_a_confirmation_that_never_ends_keeps_nobody_waiting_for_ever(
     with pytest.raises(UserError):
         place.judge(run)
     place.sql(
-        "insert into raw.confirmation (alert_id, run_id, state, asked_by, comparison_id, until,"
-        " detail) values (%s, %s, 'running', 'nightbench', 'c', now() + interval '1 h', '{}')",
+        "insert into raw.experiment (alert_id, run_id, kind, state, requested_by, name, until,"
+        " request, suite, cluster) values (%s, %s, 'confirm', 'running', 'nightbench', 'c',"
+        " now() + interval '1 h', '{}', 'seeded', 'local')",
         reader.alerts.find()[0]["alert_id"],
         run.run_id,
     )
     place.measure(run, FELL, [inbox.url])
     noon = run.started_at.replace(hour=12, minute=30)
     assert place.notify_leftovers(noon) == ([], [])
-    place.sql("update raw.confirmation set until = now() - interval '1 s'")
+    place.sql("update raw.experiment set until = now() - interval '1 s'")
     assert len(place.notify_leftovers(noon)[0]) == 1
     assert len(inbox.messages) == 1
 
@@ -370,14 +377,15 @@ def test_what_concerns_the_suite_is_told_on_its_own_channels(
         # That a route's channel took the news of the night does not count.
         with pytest.raises(UserError, match="no channel of suite seeded"):
             place.judge(run)
-        assert len(reader.series.noise_events(unnotified=True)) == 1
+        noisy = ("noise", STEADY.case_id, run.run_id)
+        assert reader.messages.deliveries([noisy]) == {}
         place.measure(run, FELL, [inbox.url], routes=routes)
         assert place.judge(run) == 1
         assert place.judge(run) == 0
         assert len(other.messages) == 1
     assert "It varies by 20 %" in inbox.messages[0]["message"]
     assert FALLS.case_id not in inbox.messages[0]["message"]
-    assert reader.series.noise_events(unnotified=True) == []
+    assert reader.messages.deliveries([noisy]) == {noisy: {"", "alerts[0] json"}}
 
 
 def test_each_cluster_of_a_suite_has_its_message(
@@ -404,7 +412,7 @@ def test_a_route_does_not_take_an_alert_from_whom_people_gave_it_to(
     triage.assign(alert["alert_id"], "")
     triage.move(alert["alert_id"], "dismissed", "no", "wont_fix")
     triage.move(alert["alert_id"], "open")
-    place.sql("update raw.alert set told_at = null")
+    place.sql("delete from raw.delivery where channel = ''")
     assert place.tell(night) == 0  # This night's message was sent.
     assert reader.alerts.find()[0]["owner"] is None
 
@@ -440,15 +448,12 @@ def test_two_who_tell_at_once_tell_once(place: Place, given: Given, inbox: Inbox
     assert len(inbox.messages) == 1
 
 
-def test_plans_of_older_versions_have_no_routes(place: Place, given: Given) -> None:
+def test_a_plan_keeps_its_routes_and_its_clock(place: Place, given: Given) -> None:
     run = given.run(NIGHTS, suite="seeded")
     place.measure(run, CALM, routes=(Route(workloads=("sleep",)),), zone="Europe/Berlin")
     folder = place.spool.run(run.run_id)
     kept: RunPlan = read_plan(folder)
     assert (kept.routes, kept.zone) == ((Route(workloads=("sleep",)),), "Europe/Berlin")
-    document = folder.run() or {}
-    folder.save_run({k: v for k, v in document.items() if k not in ("routes", "zone")})
-    assert (read_plan(folder).routes, read_plan(folder).zone) == ((), "UTC")
 
 
 def test_a_night_begins_at_noon_by_the_suite_s_clock() -> None:

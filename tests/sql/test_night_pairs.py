@@ -90,8 +90,8 @@ def test_a_fall_below_the_machines_noise_is_told(lab: Lab) -> None:
     fallen = lab.judge(slow)
     assert fallen.kind is VerdictKind.REGRESSED
     assert fallen.level_change == pytest.approx(-0.05, abs=0.01)
-    assert "judged by the ratio to fake-cpu-index-1.0, 0.9" in fallen.sentence
-    assert "the machine" not in fallen.sentence
+    assert "Judged by the ratio to fake-cpu-index-1.0: 0.9" in fallen.sentence
+    assert "The node" not in fallen.sentence
 
 
 def test_a_machine_that_slows_is_not_taken_for_the_framework(lab: Lab, rows: Rows) -> None:
@@ -101,10 +101,10 @@ def test_a_machine_that_slows_is_not_taken_for_the_framework(lab: Lab, rows: Row
         slow = lab.night(number, OLD, machine=0.7)
         verdict = lab.judge(slow)
     assert verdict.kind is VerdictKind.OK
-    assert "the machine, not the framework, moved the reference by -" in verdict.sentence
+    assert "The node, not the framework, changed the reference by -" in verdict.sentence
     (row,) = rows("select * from marts.fct_night_pair where run_id = %s", slow.run_id)
     assert (row["machine"], row["n"], row["is_bridge"]) == ("regressed", 3, False)
-    assert "the controls of the same nights moved with it, -" in row["machine_sentence"]
+    assert "Control measurements of the same nights changed by -" in row["machine_sentence"]
     assert row["ratio"] == pytest.approx(1.0, abs=0.01)
     assert len(row["pairs"]) == 3
     # The reference is no result of the night.

@@ -136,8 +136,8 @@ def test_looks_are_stored_once_and_shown(repository, rows):
     # A neighbour and a held lock are no complaints of this cluster.
     assert set(n1["last_complaints"]) == {"clock", "orphans"}
     assert (n2["last_level"], n2["last_complaints"]) == ("fail", ["reach"])
-    found = rows("select * from marts.fct_node_finding where node = 'n2'")
-    assert [(f["what"], f["found"]) for f in found] == [("reach", "no answer")]
+    (kept,) = rows("select findings from raw.node_preflight where node = 'n2'")
+    assert [(f["what"], f["found"]) for f in kept["findings"]] == [("reach", "no answer")]
     wall = rows("select wall_error_s from raw.node_preflight where node = 'n1'")
     assert wall[0]["wall_error_s"] == pytest.approx(89.9)
 

@@ -103,8 +103,10 @@ def test_it_is_quiet_while_it_is_noisy_and_speaks_when_it_is_steady_again(
     (told,) = inbox.messages
     assert line in told["message"]
     assert told["title"].endswith("1 series became noisy or steady")
-    assert reader.series.noise_events(unnotified=True) == []
-    assert line.startswith(f"{STEADY.case_id} on local: noisy: its nights vary by ")
+    assert rows("select kind, subject, news from raw.delivery where channel = ''") == [
+        {"kind": "noise", "subject": STEADY.case_id, "news": nights.last}
+    ]
+    assert line.startswith(f"{STEADY.case_id} on local: noisy: its night-to-night noise is ")
 
     # It falls for good: judged and stored, and no alert.
     kinds = [nights(30.0).verdicts[0].kind for _ in range(8)]
@@ -112,7 +114,7 @@ def test_it_is_quiet_while_it_is_noisy_and_speaks_when_it_is_steady_again(
     assert [r["kind"] for r in rows("select kind from raw.verdict order by run_at")][1:] == kinds
     assert reader.alerts.find(states=None) == []
     (shown,) = reader.runs.results(nights.last)
-    assert shown["noisy"].startswith("its nights vary by")
+    assert shown["noisy"].startswith("its night-to-night noise is")
 
     # Without a result it alerts as any other.
     nights(None)
@@ -209,6 +211,6 @@ def test_its_history_is_only_added_to(
         pytest.raises(psycopg2.errors.InsufficientPrivilege),
     ):
         loader.cursor().execute(statement)
-    # That it was told was written afterwards.
-    assert [event["notified_at"] is None for event in reader.series.noise_events()] == [False]
-    assert Warehouse(connection).series.mark_noise_notified(nights.last) == 0
+    # What is stored of its message is no part of it.
+    item = ("noise", STEADY.case_id, nights.last)
+    assert Warehouse(connection).messages.settle([item]) == 0

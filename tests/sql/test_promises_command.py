@@ -1,4 +1,4 @@
-"""`nightbench nights` and `nightbench noisy` against a real PostgreSQL."""
+"""`nightbench nights` and `nightbench series noisy` against a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_what_was_missing_long_ago_alarms_nobody(roles: None, repository: NightR
 
 
 def test_noisy_series_are_listed(roles: None, loader: Warehouse, given: Given) -> None:
-    assert run("noisy").stdout == "No series is noisy.\n"
+    assert run("series", "noisy").stdout == "No series is noisy.\n"
     night, case = given.run(), given.case()
     loader.runs.load(given.bundle(night, given.came_back(night, case)))
     loader.series.store_noise_event(
@@ -84,11 +84,12 @@ def test_noisy_series_are_listed(roles: None, loader: Warehouse, given: Given) -
             "what": "noisy",
             "spread": 0.2,
             "max_spread": 0.1,
-            "sentence": "its nights vary by 20.0%; the limit is 10.0%",
+            "sentence": "its night-to-night noise is 20.0%; the limit is 10.0%",
         }
     )
-    assert run("noisy").stdout == (
-        f"{case.case_id} on local, since 2026-03-01: its nights vary by 20.0%; the limit is 10.0%\n"
+    assert run("series", "noisy").stdout == (
+        f"{case.case_id} on local, since 2026-03-01: its night-to-night noise is 20.0%; "
+        "the limit is 10.0%\n"
     )
-    (row,) = json.loads(run("noisy", "--json").stdout)
+    (row,) = json.loads(run("series", "noisy", "--json").stdout)
     assert row["since_run_id"] == night.run_id

@@ -19,8 +19,10 @@ from tests.sql.given import Given
 from typer.testing import CliRunner, Result
 
 from nightbench.cli.main import app
+from nightbench.core.documents import to_document
 from nightbench.core.model import RunKind, Verdict, VerdictKind
 from nightbench.core.model.alerts import Confirmation, ConfirmationResult
+from nightbench.core.model.experiments import NIGHTBENCH, Experiment, ExperimentKind
 from nightbench.warehouse import Triage, Warehouse
 from nightbench.warehouse.connection import Connection
 
@@ -107,11 +109,12 @@ def history(
             "group_key, night) values (%s, %s, 'node', %s, %s, %s, %s, %s)",
             (alert_id, last.run_id, NODE, f"All on {NODE}", Json([]), NODE, last.started_at),
         )
-    number = loader.confirmations.request(alert_id, last.run_id, "c1", {}, within_s=60.0)
-    assert number is not None
-    assert loader.confirmations.begin(number)
-    outcome = ConfirmationResult.CONFIRMED
-    loader.confirmations.end(number, Confirmation(outcome, f"on {NODE}", 0.9, 0.89, 0.91, 5))
+    where = (last.suite, "local", NIGHTBENCH)
+    more = {"alert_id": alert_id, "run_id": last.run_id}
+    loader.experiments.add(Experiment("c1", ExperimentKind.CONFIRM, {}, *where, **more))
+    assert loader.experiments.begin("c1", "run-1")
+    found = Confirmation(ConfirmationResult.CONFIRMED, f"on {NODE}", 0.9, 0.89, 0.91, 5)
+    loader.experiments.leave("c1", "run-1", "done", spent_s=1.0, result=to_document(found))
     return alert_id
 
 

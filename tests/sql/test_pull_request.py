@@ -27,7 +27,7 @@ from nightbench.config import load_catalog
 from nightbench.config.run_request import RunRequest, resolve_request
 from nightbench.experiments import engine
 from nightbench.gang import SshTarget
-from nightbench.orchestration import compare_dag, page_app
+from nightbench.orchestration import experiments_dag, page_app
 from nightbench.warehouse import Warehouse, connect
 from nightbench.web import PageUser
 
@@ -74,7 +74,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
 def measure(
     here: Terminal, warehouse: Database, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[], list[dict[str, Any]]]:
-    """Measure what is queued, as a DAG run of `nightbench_compare` does."""
+    """Measure what is queued, as a DAG run of `nightbench_experiments` does."""
 
     def context(suite: str, cluster: str, *, until: datetime | None) -> engine.ExperimentContext:
         found = resolve_request(RunRequest(suite, cluster=cluster), load_catalog())
@@ -88,9 +88,9 @@ def measure(
             *found, reached, lambda: connect(warehouse.loader), until=until
         )
 
-    monkeypatch.setattr(compare_dag, "experiment_context", context)
-    monkeypatch.setattr(compare_dag, "connect", lambda *_: connect(warehouse.loader))
-    return lambda: compare_dag._measure_queue("run-1", lambda *_: "running", last_try=True)
+    monkeypatch.setattr(experiments_dag, "experiment_context", context)
+    monkeypatch.setattr(experiments_dag, "connect", lambda *_: connect(warehouse.loader))
+    return lambda: experiments_dag._measure_queue("run-1", lambda *_: "running", last_try=True)
 
 
 @pytest.fixture
@@ -165,11 +165,11 @@ def test_three_peoples_pull_requests_and_a_night(
     assert measure() == [], "a night goes on"
     night.save_loaded({})
 
-    held = next(row for row in loader.compares.find() if row["state"] == "held")
+    held = next(row for row in loader.experiments.find() if row["state"] == "held")
     with page_app.open_desk("olga") as desk:
-        desk.move(held["request_id"], "queued")
+        desk.move(held["experiment_id"], "queued")
     done = measure()
-    assert [each["state"] for each in done] == ["done"] * 4, "one was profiled"
+    assert [each["state"] for each in done] == ["done"] * 4, "three, and a profile"
     assert (second.end(), slow.end(), fork.end()) == (0, 1, 0)
     for play, commit, job in ((ada, TWO, second), (bob, ONE, slow), (eve, ONE, fork)):
         assert len(play.comments) == 1, job.output
@@ -186,11 +186,11 @@ def test_three_peoples_pull_requests_and_a_night(
     assert hanging.end() == 0
     assert "B is inconclusive" in eve.comment
 
-    rows = loader.compares.find()
-    assert sorted(row["state"] for row in rows) == ["cancelled", *["done"] * 4]
+    rows = loader.experiments.find()
+    assert sorted(row["state"] for row in rows) == ["cancelled", *["done"] * 5]
     for row in rows:
-        assert row["comparison_id"] is None or marked(row["comparison_id"]) == []
-    spent = loader.compares.spent()
+        assert marked(row["name"]) == []
+    spent = loader.experiments.spent()
     assert {person for _, person in spent} == set(WHO)
     assert sum(spent.values()) == pytest.approx(sum(row["spent_s"] for row in rows))
     assert FORGE_TOKEN not in "".join(play.comment for play in (ada, bob, eve))

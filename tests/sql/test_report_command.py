@@ -1,4 +1,4 @@
-"""`nightbench report` on a warehouse: what page and Markdown show, and what they load."""
+"""`nightbench results --report` on a warehouse: what page and Markdown show, and what they load."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def run(loader, given, monkeypatch, warehouse, tmp_path):
 
 
 def report(*words: object) -> str:
-    done = CliRunner().invoke(app, ["report", *map(str, words)], catch_exceptions=False)
+    done = CliRunner().invoke(app, ["results", *map(str, words)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.stdout
 
@@ -94,7 +94,7 @@ class Elements(HTMLParser):
 
 def test_the_page_shows_everything_and_loads_nothing(run, tmp_path):
     page = tmp_path / "page.html"
-    report(run.run_id, "--output", page)
+    report("--run", run.run_id, "--report", page)
     text = page.read_text(encoding="utf-8")
     found = Elements(text)
     assert "script" not in found.names
@@ -120,42 +120,43 @@ def test_the_page_shows_everything_and_loads_nothing(run, tmp_path):
 
 def test_the_worst_stands_first(run, tmp_path):
     page = tmp_path / "page.html"
-    report(run.run_id, "-o", page)
+    report("--run", run.run_id, "--report", page)
     words = re.findall(r'<td data-label="verdict"><span><span class="word (\w+)"', page.read_text())
     assert words == ["regressed", "failed", "missing", "quarantined", "improved", "ok"]
 
 
 def test_markdown_says_the_same(run, tmp_path):
     file = tmp_path / "run.md"
-    report(run.run_id, "--format", "md", "--output", file)
+    report("--run", run.run_id, "--report", file)
     text = file.read_text(encoding="utf-8")
     for heading in ("Verdicts", "Before comparing these figures", "Method", "Hardware", "Versions"):
         assert f"\n## {heading}\n" in text
     assert "- pytorch 2.13.0+cpu, Python 3.11.7 (pytorch-cpu-index-2.13.0)" in text
 
 
-def test_a_suite_means_its_newest_run(run, given, tmp_path, monkeypatch):
-    project = tmp_path / "project"
-    project.mkdir()
-    monkeypatch.chdir(project)
-    monkeypatch.setenv("NIGHTBENCH_HOME", str(tmp_path / "state"))
-    file = tmp_path / "state" / "reports" / f"{run.run_id}.html"
-    assert report("demo") == f"{file}: 6 cases of {run.run_id}\n"
-    assert list(project.iterdir()) == []
+@pytest.mark.parametrize("words", [(), ("--suite", "demo"), ("--cluster", "local")])
+def test_the_newest_run_is_meant(run, tmp_path, words):
+    file = tmp_path / "newest.html"
+    assert report(*words, "--report", file) == f"{file}: 6 cases of {run.run_id}\n"
     assert file.is_file()
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nobody"], 'run: found "nobody"; expected the id of a loaded run or a suite'),
-        (["demo", "--cluster", "far"], "a suite that has one on far"),
-        (["{run}", "--cluster", "far"], '--cluster: found "far", but .* ran on local'),
+        (("--run", "nobody"), '--run: found "nobody"; expected the id of a loaded run'),
+        (("--suite", "demo", "--cluster", "far"), "found no loaded run of demo on far"),
+        (("--run", "x", "--suite", "demo"), "--run: found with --suite or --cluster"),
     ],
 )
-def test_what_has_no_run_is_said(run, words, said):
+def test_what_has_no_run_is_named(run, tmp_path, words, said):
     with pytest.raises(UserError, match=said):
-        report(*(word.format(run=run.run_id) for word in words))
+        report(*words, "--report", tmp_path / "x.html")
+
+
+def test_a_report_is_a_page_or_markdown(run, tmp_path):
+    with pytest.raises(UserError, match=r"expected a file \*.html or \*.md"):
+        report("--report", tmp_path / "report.pdf")
 
 
 def test_a_night_keeps_both_formats_with_protocol_and_hardware(spool, warehouse, given, tmp_path):

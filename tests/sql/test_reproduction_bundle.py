@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from nightbench.cli.main import app
 from nightbench.config import load_catalog, load_suite, locations
-from nightbench.config.run_request import cluster_of
+from nightbench.config.clusters import cluster_of
 from nightbench.core.code_digest import code_digest
 from nightbench.core.errors import UserError
 from nightbench.core.model import RunKind

@@ -9,7 +9,8 @@ import shutil
 import pytest
 
 from nightbench.config import load_catalog, load_suite, locations
-from nightbench.config.run_request import cluster_of, suite_file
+from nightbench.config.clusters import cluster_of
+from nightbench.config.locations import suite_file
 from nightbench.core.model import Case, RunKind, Strategy
 from nightbench.core.run_plan import RunPlan, make_plan
 from nightbench.night.run_digest import write_run_tables

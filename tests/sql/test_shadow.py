@@ -335,16 +335,18 @@ def test_a_grade_that_falls_is_news_of_that_night_and_of_no_other(
     assert [each.measure for each in later.grades if each.below] == ["over 4 noise"]
     assert later.news == ()
     reader = Warehouse(connection)
-    untold = reader.grades.read(
-        "unnotified_grades", suite="seeded", cluster="local", until=next_run.started_at
+    (untold,) = unnotified(reader, "seeded", next_run)
+    assert (untold["kind"], untold["news"], untold["subject"]) == (
+        "grade",
+        tonight.run_id,
+        "over 4 noise",
     )
-    assert [(row["run_id"], row["measure"]) for row in untold] == [(tonight.run_id, "over 4 noise")]
-    assert (
-        reader.grades.read(
-            "unnotified_grades", suite="other", cluster="local", until=next_run.started_at
-        )
-        == []
-    )
+    assert unnotified(reader, "other", next_run) == []
+
+
+def unnotified(reader: Warehouse, suite: str, until: Run) -> list[dict[str, Any]]:
+    until_at = until.started_at
+    return reader.messages.read("unnotified_notes", suite=suite, cluster="local", until=until_at)
 
 
 def judged(
@@ -390,12 +392,7 @@ def test_a_grade_that_fell_comes_with_the_night_s_news(
     (said,) = inbox.messages
     assert CASES[1].case_id in said["title"]
     assert "The detector does worse:\n- " in said["message"]
-    assert (
-        Warehouse(connection).grades.read(
-            "unnotified_grades", suite="seeded", cluster="local", until=tonight.started_at
-        )
-        == []
-    )
+    assert unnotified(Warehouse(connection), "seeded", tonight) == []
 
 
 def test_a_night_that_was_judged_is_graded(

@@ -212,7 +212,7 @@ def test_a_series_that_changes_nodes_is_judged_by_node(lab: Lab, rows: Rows) -> 
     result = lab.judge(lab.load(32))
     (verdict,) = (v for v in result.verdicts if v.case_id == ON_N2[0].case_id)
     assert verdict.kind is VerdictKind.OK
-    said = re.search(r"bimodal: (\S+) on n1, (\S+) on n2\.$", verdict.sentence)
+    said = re.search(r"Levels by node: (\S+) on n1, (\S+) on n2\.$", verdict.sentence)
     assert said is not None, verdict.sentence
     assert [float(each) for each in said.groups()] == pytest.approx([94, 100], rel=0.01)
     assert abs(verdict.change or 0) < 0.02
@@ -227,7 +227,8 @@ def test_what_a_series_shows_since_it_went_to_another_node_is_held(
     result = lab.judge(lab.load(34))
     (verdict,) = (v for v in result.verdicts if v.case_id == ON_N2[0].case_id)
     assert verdict.kind is VerdictKind.WATCHED
-    assert re.search(r"; -\d\.\d% since \S+, when it went from n2 to n1: night 4", verdict.sentence)
+    said = r"change of -\d\.\d% started on \S+, when the series changed from n2 to n1\..+ night 4\."
+    assert re.search(said, verdict.sentence)
     assert reader.alerts.find() == []
 
 

@@ -29,6 +29,7 @@ def network_of(path):
     module = importlib.util.module_from_spec(spec)
     torch = _torch()
     names = {"torch": torch, "torch.nn": torch.nn, "torch.nn.functional": torch.nn.functional}
+    names["attention"] = types.SimpleNamespace(by_heads=_by_heads)
     sys.modules.update(names)
     try:
         spec.loader.exec_module(module)
@@ -41,28 +42,81 @@ def network_of(path):
 
 def _torch():
     return types.SimpleNamespace(
-        cat=lambda tensors, dim: paddle.concat(tensors, axis=dim),
+        cat=lambda tensors, dim=0: paddle.concat(tensors, axis=dim),
+        empty=lambda shape: paddle.normal(std=0.02, shape=shape),  # Plain loops begin with it.
+        from_numpy=paddle.to_tensor,
+        stack=paddle.stack,
+        take_along_dim=paddle.take_along_axis,
+        tanh=paddle.tanh,
+        zeros=paddle.zeros,
         nn=types.SimpleNamespace(
             functional=types.SimpleNamespace(
                 **{
                     **vars(functional),
                     "max_pool2d": _laid(functional.max_pool2d),
                     "adaptive_avg_pool2d": _pooled,
+                    "gelu": _gelu,
+                    "linear": _linear,
+                    "one_hot": _one_hot,
                 }
             ),
             Module=nn.Layer,
+            Parameter=_parameter,
             ModuleList=nn.LayerList,
             Sequential=nn.Sequential,
             Identity=nn.Identity,
             ReLU=nn.ReLU,
             Dropout=nn.Dropout,
             Embedding=nn.Embedding,
+            LayerNorm=nn.LayerNorm,
+            RMSNorm=_RMSNorm,
             BatchNorm1d=nn.BatchNorm1D,
             BatchNorm2d=_laid(nn.BatchNorm2D),
             Conv2d=_laid(_with_bias(nn.Conv2D)),
             Linear=_with_bias(nn.Linear),
         ),
     )
+
+
+class _RMSNorm(nn.Layer):
+    """An RMSNorm over the last dimension, in float32: rms_norm has no kernel for CPUs."""
+
+    def __init__(self, hidden, epsilon):
+        super().__init__()
+        self.epsilon = epsilon
+        ones = nn.initializer.Constant(1.0)
+        self.weight = self.create_parameter([hidden], default_initializer=ones)
+
+    def forward(self, x):
+        """From (n, length, hidden) to the same shape."""
+        y = x.astype("float32")
+        y = y * paddle.rsqrt(y.square().mean(-1, keepdim=True) + self.epsilon)
+        return (y * self.weight).astype(x.dtype)
+
+
+def _parameter(values):
+    made = paddle.create_parameter(values.shape, values.dtype)
+    made.set_value(values)
+    return made
+
+
+def _by_heads(attend, *tensors, **named):
+    """PaddlePaddle's attention takes places before heads, as the networks have them."""
+    return attend(*tensors, **named)
+
+
+def _gelu(x, approximate="none"):
+    return functional.gelu(x, approximate == "tanh")
+
+
+def _linear(x, matrix, bias=None):
+    """PyTorch's matrices are (out, in)."""
+    made = paddle.matmul(x, matrix, transpose_y=True)
+    return made if bias is None else made + bias
+
+
+def _one_hot(chosen, count):
+    return functional.one_hot(chosen, count).astype("int64")
 
 
 def _with_bias(layer):

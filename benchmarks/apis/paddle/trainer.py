@@ -7,6 +7,7 @@ import paddle
 from base_trainer import Base, expect_precision, optimizer_of
 
 from apis.paddle import torch_names
+from apis.paddle.flops import Flops
 from apis.paddle.loss_layer import Loss
 
 
@@ -105,6 +106,7 @@ class EagerTrainer(Base):
             lambda: make(params, self.model, parameters=self.model.parameters(), **switches)
         )
         self.scaler = paddle.amp.GradScaler(enable=context.precision == "fp16")
+        self.updates = 0
         self.batches = self.feed(self.placed)
 
     def distribute(self, optimizer):
@@ -130,6 +132,8 @@ class EagerTrainer(Base):
         loss = self.backward(next(self.batches))
         self.exchange()
         self.scaler.step(self.optimizer)
+        # What `step` has looked at itself.
+        self.updates += not self.scaler._found_inf if self.scaler.is_enable() else 1
         self.scaler.update()
         self.optimizer.clear_grad()
         # On a CPU, where it is there by now, a tensor has pages of its own, however small.
@@ -151,6 +155,22 @@ class EagerTrainer(Base):
         """The loss of a batch, in the precision of the case."""
         with self.autocast():
             return self.forward(batch) if self.graph else self.network.loss(self.forward, batch)
+
+    def updates_made(self):
+        """Steps whose gradients did not overflow."""
+        return self.updates if self.scaler.is_enable() else None
+
+    def count_step(self):
+        """Steps once more, and counts what it computes; of a graph Python sees no products.
+
+        Nor of split matrices which part is a rank's, nor of layers what is computed again.
+        """
+        case = self.context.case
+        if self.graph or self.context.tensor > 1 or case.get("recompute", "none") != "none":
+            return
+        with Flops() as flops:
+            self.step()
+        self.flops_per_step = flops.total
 
     def _forward(self, function):
         with paddle.no_grad(), self.autocast():

@@ -6,6 +6,7 @@ import channels_last
 import jax
 import numpy
 from base_trainer import Base, expect_precision, optimizer_of
+from frameworks.jax.flops import flops_of
 from frameworks.jax.optimizers import OPTIMIZERS
 from frameworks.jax.pipeline import Stages
 from frameworks.jax.scopes import HOLDERS, Scope, Shapes, Sharded, gathered_again
@@ -245,6 +246,30 @@ class Trainer(Base):
         self.context.runtime.pending = self.state, loss
         self.kept.append(loss)
 
+    def updates_made(self):
+        """Of an overflow the old state is kept, its number of steps too."""
+        scaled = self.context.precision == "fp16"
+        return int(_own(self.state["step"])) - 1 if scaled else None
+
+    def count_step(self):
+        """Steps once more, and counts what the function that it calls was traced to.
+
+        Not with stages, whose idle ticks compute too, nor with devices of experts, each of which
+        traces products of all devices' rows.
+        """
+        if self.stages or self.context.devices_of_experts > 1:
+            return
+        train, traced = self.train, []
+
+        def traced_too(*given):
+            traced.append(train.trace(*given).jaxpr)
+            return train(*given)
+
+        self.train = traced_too
+        self.step()
+        self.train = train
+        self.flops_per_step = sum(map(flops_of, traced)) / self.context.tensor
+
     def _forward(self, function):
         weights = self._cast({name: jnp.asarray(each) for name, each in self.weights().items()})
         scope = Scope(weights, {}, jax.random.key(0))
@@ -341,6 +366,4 @@ def _part(mesh, value, spec):
 
 def _own(weight):
     """A weight, or what of a batch, as this rank holds it."""
-    return numpy.asarray(
-        weight if isinstance(weight, numpy.ndarray) else weight.addressable_data(0)
-    )
+    return numpy.asarray(weight.addressable_data(0) if isinstance(weight, jax.Array) else weight)

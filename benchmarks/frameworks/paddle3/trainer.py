@@ -67,8 +67,9 @@ class Trainer(EagerTrainer):
             return self.sharding.whole(weight)
         return self.matrices.gathered(weight) if self.matrices else super().whole(weight)
 
-    def count_sent(self):
-        """Steps once more, and adds up what fleet sends; of all else Python sees nothing."""
+    def count_step(self):
+        """Adds up what fleet sends, too; of all else that ranks send Python sees nothing."""
+        super().count_step()
         if self.sharding:
             from frameworks.paddle3.sent import Sent
 

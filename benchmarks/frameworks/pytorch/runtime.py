@@ -40,6 +40,12 @@ class Runtime(Base):
         dist.broadcast(shared, src=0)
         return shared.item()
 
+    def mean(self, value):
+        """Of a number of all ranks."""
+        shared = torch.tensor([value], dtype=torch.float64, device=self.device)
+        dist.all_reduce(shared)
+        return shared.item() / self.context.world_size
+
     def device_sync(self):
         """Waits until the GPU is idle; steps on the CPU have ended when they return."""
         if self.gpu:

@@ -10,6 +10,7 @@ import torch
 from base_trainer import Base, DoesNotFit, expect_precision, optimizer_of
 from frameworks.pytorch import tuning
 from frameworks.pytorch.dgc import SPARSITY, Dgc
+from frameworks.pytorch.flops import Flops
 from frameworks.pytorch.optimizers import OPTIMIZERS, keep_in_bf16, kept_in
 from torch import nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
@@ -97,7 +98,8 @@ class Trainer(Base):
             self.loss_in_parts = sharding.tensor.loss_parallel
         if context.case["compiler"] == "inductor":
             self._compile()
-        self.kept = []
+        self.kept, self.scales = [], []
+        self.one = torch.ones((), device=device)
 
     def _on_device(self, batch):
         """A batch's tensors; images in the layout of the case. What lies there is copied, too."""
@@ -190,6 +192,8 @@ class Trainer(Base):
         if self.compression:
             self.compression.exchange()
             self.sent_bytes_per_step = self.compression.sent_bytes
+        if self.scaler.is_enabled():
+            self.scales.append(self.scaler.scale(self.one))
         self.scaler.step(self.optimizer)
         self.scaler.update()
         loss = _whole(loss.detach())
@@ -222,18 +226,33 @@ class Trainer(Base):
             return self.forward.no_sync()
         return contextlib.nullcontext()
 
-    def count_sent(self):
-        """Steps once more, and adds up what its collectives send."""
-        if self.context.grouped and not self.compression:
-            from frameworks.pytorch.sent import Sent
+    def count_step(self):
+        """Steps once more, and adds up what it computes and what its collectives send."""
+        context = self.context
+        with contextlib.ExitStack() as stack:
+            flops, sent = stack.enter_context(Flops()), None
+            if context.grouped and not self.compression:
+                from frameworks.pytorch.sent import Sent
 
-            with Sent() as sent:
-                self.step()
+                sent = stack.enter_context(Sent())
+            self.step()
+        self.flops_per_step = flops.total
+        if sent:
             self.sent_bytes_per_step = sent.bytes
+        if context.together * context.devices_of_experts > 1:
+            self.flops_per_step = context.runtime.mean(flops.total)
 
     def _forward(self, function):
         with torch.no_grad(), self.autocast():
             return function(self.model, next(self.batches)).tolist()
+
+    def updates_made(self):
+        """An overflow halves the scale, until it is 0."""
+        if not self.scaler.is_enabled():
+            return None
+        scales = [*self.scales, self.scaler.scale(self.one)]
+        found = torch.stack(scales).tolist()
+        return sum(after >= before > 0 for before, after in zip(found, found[1:]))
 
     def losses(self):
         """The losses of all steps so far."""

@@ -5,6 +5,7 @@ import functools
 import channels_last
 import numpy
 import tensorflow as tf
+from apis.tensorflow.flops import flops_of
 from apis.tensorflow.optimizers import OPTIMIZERS
 from apis.tensorflow.scope import Scope
 from base_trainer import Base, expect_precision, optimizer_of
@@ -46,7 +47,7 @@ class Trainer(Base):
         if not context.measured:
             return
         runtime = context.runtime
-        self.held = []
+        self.held, self.updates = [], None
         self.batches = self.feed(self._placed_batch)
         inputs = self._inputs()
         self.scope = GraphScope()
@@ -143,6 +144,7 @@ class Trainer(Base):
         dense = [gradient / scale() for gradient in self._exchanged(gradients)]
         rescale, finite = scale.update(dense)
         slots, count = self._slots(weights)
+        self.updates = count
         update = tf.cond(
             finite,
             lambda: self._updated(weights, dense, slots, count.assign_add(1)),
@@ -269,6 +271,14 @@ class Trainer(Base):
         batch = next(self.batches)
         loss, _ = self.run(*[batch[name] for name in self.fed])
         self.kept.append(loss)
+
+    def updates_made(self):
+        """Only gradients without an overflow count as a step of the optimiser."""
+        return None if self.updates is None else int(self.session.run(self.updates))
+
+    def count_step(self):
+        """Counts the graph of which every step is a run."""
+        self.flops_per_step = flops_of(self.session.graph)
 
     def weights(self):
         """Name -> value of all trainable parameters."""

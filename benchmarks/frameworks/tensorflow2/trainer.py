@@ -4,6 +4,7 @@ import functools
 
 import channels_last
 import tensorflow as tf
+from apis.tensorflow.flops import flops_of
 from apis.tensorflow.optimizers import OPTIMIZERS
 from apis.tensorflow.scope import Scope
 from base_trainer import Base, expect_precision, optimizer_of
@@ -123,6 +124,24 @@ class RankTrainer(Base):
         loss = self.train(next(self.batches))
         self.context.runtime.pending = loss.numpy
         self.kept.append(loss)
+
+    def updates_made(self):
+        """Only gradients without an overflow count as a step of the optimiser."""
+        return None if self.loss_scale is None else int(self.steps.numpy())
+
+    def count_step(self):
+        """Steps once more, and counts the graph of the function that it calls."""
+        train, graphs = self.train, []
+        function = train if hasattr(train, "get_concrete_function") else tf.function(train)
+
+        def traced_too(batch):
+            graphs.append(function.get_concrete_function(batch).graph)
+            return train(batch)
+
+        self.train = traced_too
+        self.step()
+        self.train = train
+        self.flops_per_step = sum(map(flops_of, graphs))
 
     def weights(self):
         """Name -> value of all trainable parameters."""

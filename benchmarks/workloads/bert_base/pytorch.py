@@ -1,6 +1,7 @@
 """BERT's pre-training in PyTorch (Devlin et al. 2018, arXiv:1810.04805)."""
 
 import torch
+from attention import by_heads
 from torch import nn
 from torch.nn import functional
 
@@ -30,10 +31,10 @@ class Layer(nn.Module):
     def attention(self, x):
         """All heads, side by side: (n, length, hidden)."""
         split = self.query_key_value(x).unflatten(2, (3, self.heads, -1))
-        query, key, value = split.permute(2, 0, 3, 1, 4)  # each (n, heads, length, hidden / heads)
+        query, key, value = split.unbind(2)  # each (n, length, heads, hidden / heads)
         dropout = self.dropout.p if self.training else 0.0
-        y = functional.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
-        return y.transpose(1, 2).flatten(2)
+        attend = functional.scaled_dot_product_attention
+        return by_heads(attend, query, key, value, dropout_p=dropout).flatten(2)
 
 
 class Bert(nn.Module):

@@ -1,63 +1,6 @@
-"""GPT-2's pre-training in PaddlePaddle (Radford et al. 2019)."""
+"""GPT-2 in PaddlePaddle: `pytorch.py` under its names."""
 
-import paddle
-from paddle import nn
-from paddle.nn import functional
-from workloads.gpt2.data import EPSILON
-from workloads.llama.paddle import loss
+from apis.paddle.torch_names import network_of
 
-__all__ = ["loss", "model"]
-
-
-class Layer(nn.Layer):
-    """Self-attention and two fully connected layers; each is added to its input."""
-
-    def __init__(self, hidden, heads):
-        super().__init__()
-        self.heads = heads
-        self.norm1 = nn.LayerNorm(hidden, EPSILON)
-        self.query_key_value = nn.Linear(hidden, 3 * hidden)
-        self.attended = nn.Linear(hidden, hidden)
-        self.norm2 = nn.LayerNorm(hidden, EPSILON)
-        self.widen = nn.Linear(hidden, 4 * hidden)
-        self.narrow = nn.Linear(4 * hidden, hidden)
-
-    def forward(self, x):
-        """From (n, length, hidden) to the same shape."""
-        x = x + self.attended(self.attention(self.norm1(x)))
-        y = functional.gelu(self.widen(self.norm2(x)), approximate=True)
-        return x + self.narrow(y)
-
-    def attention(self, x):
-        """All heads, side by side, each up to its own place: (n, length, hidden)."""
-        n, length, hidden = x.shape
-        split = self.query_key_value(x).reshape([n, length, 3, self.heads, -1])
-        query, key, value = split.unbind(2)  # each (n, length, heads, hidden / heads)
-        y = functional.scaled_dot_product_attention(
-            query, key, value, is_causal=True, training=self.training
-        )
-        return y.reshape([n, length, hidden])
-
-
-class Gpt2(nn.Layer):
-    """The network, from tokens (n, length) to logits (n, length, vocabulary)."""
-
-    def __init__(self, params):
-        super().__init__()
-        hidden = params["hidden"]
-        self.words = nn.Embedding(params["vocabulary"], hidden)
-        self.positions = nn.Embedding(params["positions"], hidden)
-        self.layers = nn.Sequential(
-            *(Layer(hidden, params["heads"]) for _ in range(params["layers"]))
-        )
-        self.norm = nn.LayerNorm(hidden, EPSILON)
-
-    def forward(self, tokens):
-        """Logits of the token that follows each."""
-        x = self.words(tokens) + self.positions.weight[: tokens.shape[1]]
-        return paddle.matmul(self.norm(self.layers(x)), self.words.weight, transpose_y=True)
-
-
-def model(params):
-    """The network."""
-    return Gpt2(params)
+_network = network_of(__file__)
+model, loss = _network.model, _network.loss

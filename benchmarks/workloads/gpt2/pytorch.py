@@ -1,5 +1,6 @@
 """GPT-2's pre-training in PyTorch (Radford et al. 2019)."""
 
+from attention import by_heads
 from torch import nn
 from torch.nn import functional
 from workloads.gpt2.data import EPSILON
@@ -30,9 +31,9 @@ class Layer(nn.Module):
     def attention(self, x):
         """All heads, side by side, each up to its own place: (n, length, hidden)."""
         split = self.query_key_value(x).unflatten(2, (3, self.heads, -1))
-        query, key, value = split.permute(2, 0, 3, 1, 4)  # each (n, heads, length, hidden / heads)
-        y = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        return y.transpose(1, 2).flatten(2)
+        query, key, value = split.unbind(2)  # each (n, length, heads, hidden / heads)
+        attend = functional.scaled_dot_product_attention
+        return by_heads(attend, query, key, value, is_causal=True).flatten(2)
 
 
 class Gpt2(nn.Module):

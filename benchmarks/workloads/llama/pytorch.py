@@ -1,15 +1,16 @@
 """Llama's pre-training in PyTorch (Grattafiori et al. 2024, arXiv:2407.21783)."""
 
 import torch
+from attention import by_heads
 from torch import nn
 from torch.nn import functional
 from workloads.llama.data import EPSILON, rotations
 
 
 def rotate(x, table):
-    """Each head (n, heads, length, size) by the angles of its positions."""
-    first, second = x.chunk(2, dim=-1)
-    cosines, sines = table
+    """Each head (n, length, heads, size) by the angles of its positions."""
+    first, second = x.chunk(2, -1)
+    cosines, sines = table.unsqueeze(2)
     rotated = (first * cosines - second * sines, second * cosines + first * sines)
     return torch.cat(rotated, dim=-1).type_as(x)
 
@@ -37,13 +38,11 @@ class Attending(nn.Module):
     def attention(self, x, table):
         """All heads, side by side, each up to its own place: (n, length, hidden)."""
         query, key, value = (
-            project(x).unflatten(2, (-1, self.size)).transpose(1, 2)
+            project(x).unflatten(2, (-1, self.size))
             for project in (self.query, self.key, self.value)
         )
-        y = self.attend(
-            rotate(query, table), rotate(key, table), value, is_causal=True, enable_gqa=True
-        )
-        return y.transpose(1, 2).flatten(2)
+        heads = (rotate(query, table), rotate(key, table), value)
+        return by_heads(self.attend, *heads, is_causal=True, enable_gqa=True).flatten(2)
 
 
 class Layer(Attending):

@@ -47,7 +47,7 @@ class Layer(Attending):
 
     def swiglu(self, rows, counts):
         """Of rows (rows, hidden) by expert, of which each has so many: no token is dropped."""
-        matrices = zip(self.gate.weight, self.widen.weight, self.narrow.weight)
+        matrices = zip(*(each.weight.unbind(0) for each in (self.gate, self.widen, self.narrow)))
         return torch.cat(
             [
                 (functional.silu(part @ gate) * (part @ widen)) @ narrow

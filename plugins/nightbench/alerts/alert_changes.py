@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from nightbench.core.model import METRICS, JudgedMetric, Verdict, VerdictKind, gain_of
+from nightbench.core.model import AlertMetric, Verdict, VerdictKind, gain_of, info_of
 
 _WITHOUT_RESULT = frozenset({VerdictKind.FAILED, VerdictKind.UNAVAILABLE, VerdictKind.MISSING})
 
@@ -37,7 +37,7 @@ class LiveAlert:
     """The larger fall of its 90 % interval."""
     notified_high: float | None = None
     """The other end of it."""
-    metric: JudgedMetric = "throughput"
+    metric: AlertMetric = "throughput"
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> LiveAlert:
@@ -56,19 +56,19 @@ class LiveAlert:
         """The worst change that people were notified of, negative for the worse."""
         if self.notified_change is None:
             return None
-        lower = METRICS[self.metric].lower_is_better
+        lower = info_of(self.metric).lower_is_better
         low = self.notified_high if lower else self.notified_low
         gains = [gain_of(each or 0.0, self.metric) for each in (self.notified_change, low)]
         return min(each for each in gains if each is not None)
 
     def beyond(self, min_change: float) -> float:
         """Return the value that is worse than the alert's by a relative change; it has a value."""
-        lower = METRICS[self.metric].lower_is_better
+        lower = info_of(self.metric).lower_is_better
         return (self.value or 0.0) * (1 + min_change if lower else 1 - min_change)
 
     def is_better(self, value: float, than: float) -> bool:
         """Return whether one value of its series is better than another."""
-        return value < than if METRICS[self.metric].lower_is_better else value > than
+        return value < than if info_of(self.metric).lower_is_better else value > than
 
     def confirms(self, suspect: str, run_id: str, at: datetime) -> bool:
         """Return whether a night before `run_id`, which began at `at`, had the same suspicion."""

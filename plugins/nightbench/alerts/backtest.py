@@ -1,7 +1,7 @@
 """Replays the warehouse's history under two policies and scores both by people's labels."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any
@@ -72,7 +72,7 @@ def backtest(
         policy = policy_of(past.suite)
         sides[0].extend(replay(past.series, past.points, policy, detector, since))
         if proposed:
-            other = replace(policy, **proposed)
+            other = policy.model_copy(update=proposed)
             sides[1].extend(replay(past.series, past.points, other, detector, since))
     if progress:
         progress(len(pasts), len(pasts), "")

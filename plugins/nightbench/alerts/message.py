@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from nightbench.core.model import METRICS, HistoryPoint, Run, Verdict, VerdictKind
-from nightbench.core.model.alerts import Cause, Confirmation, ConfirmationResult
+from nightbench.core.model import HistoryPoint, Run, Verdict, VerdictKind, info_of
+from nightbench.core.model.alerts import Cause, Confirmation
 from nightbench.core.sentences import evidence_sentence
 
 NOISE, DRIFTS, GRADES = "Noise", "Drifts", "The detector does worse"
@@ -118,7 +118,7 @@ def message(
     Args:
         run: the latest run that brought news.
         owner: of the alerts.
-        news: new alerts; those of one cause become one item.
+        news: new alerts, the worst first; those of one cause become one item.
         resolved: alerts that ended.
         links: makes links; none without it.
         is_urgent: it is sent at once, apart from the night's message.
@@ -145,22 +145,11 @@ def message(
 
 
 def grouped(news: Sequence[AlertItem]) -> list[list[AlertItem]]:
-    """Return items grouped by cause, the largest fall of each first; the worst group first."""
+    """Return items grouped by cause, in their order."""
     groups: dict[str, list[AlertItem]] = {}
     for number, item in enumerate(news):
         groups.setdefault(item.group or f"\0{number}", []).append(item)
-    for items in groups.values():
-        items.sort(key=_rank)
-    return sorted(groups.values(), key=lambda items: _rank(items[0]))
-
-
-def _rank(item: AlertItem) -> tuple[bool, float]:
-    """Sort key: falls first, by size; unconfirmed ones last among them."""
-    refuted = (
-        item.confirmation is not None
-        and item.confirmation.outcome is ConfirmationResult.NOT_CONFIRMED
-    )
-    return refuted, item.verdict.gain if item.verdict.gain is not None else 0.0
+    return list(groups.values())
 
 
 def _title(
@@ -191,8 +180,8 @@ def _title(
 
 def _headline(item: AlertItem) -> str:
     verdict = item.verdict
-    words = str(verdict.kind)
-    if verdict.metric != "throughput":
+    words = _words(verdict.kind)
+    if verdict.metric not in ("throughput", "training"):
         words = f"{_words(verdict.metric)} {words}"
     # One that became that of many series may not have grown itself.
     if (
@@ -224,7 +213,7 @@ def _item(run: Run, items: Sequence[AlertItem], links: Links | None) -> str:
     if len(items) > 1:
         lines.append(f"- the worst: {verdict.case_id}")
     if worst.untried:
-        lines.append(f"- untried mode, never run on such devices before: {worst.untried}")
+        lines.append(f"- untried configuration, never run on such devices before: {worst.untried}")
     lines += _error(worst)
     lines += _when(run, worst)
     lines += _changes(worst)
@@ -258,7 +247,7 @@ def _figures(item: AlertItem) -> list[str]:
     # Two nights further down tell of a growth before the level of all nights follows them.
     is_followed = item.grown_from is None or (verdict.gain or 0.0) >= (verdict.lowest_gain or 0.0)
     if verdict.low is not None and verdict.high is not None and is_followed:
-        lines.append(f"- change of level: {_level(verdict)}")
+        lines.append(f"- level change: {_level(verdict)}")
     return lines
 
 
@@ -283,7 +272,7 @@ def _changes(item: AlertItem) -> list[str]:
     if item.changes is None:
         return []
     if not item.changes:
-        return ["- changed between them: nothing that was recorded"]
+        return ["- changed between them: nothing that is recorded"]
     shown = item.changes[:MOST_CHANGES]
     more = len(item.changes) - len(shown)
     lines = ["- changed between them:", *(f"  - {change}" for change in shown)]
@@ -318,27 +307,24 @@ def _row(item: AlertItem) -> str:
     verdict = item.verdict
     words = f"{verdict.case_id}: {_headline(item)}"
     if verdict.low is not None and verdict.high is not None:
-        words += f" (level {_level(verdict)})"
+        words += f", level change {_level(verdict)}"
     if verdict.value is not None and verdict.baseline is not None:
         words += f", {_plain(item, verdict.value)} of {_value(item, verdict.baseline)}"
-    return f"{words}, untried mode" if item.untried else words
+    return f"{words}, untried configuration" if item.untried else words
 
 
 def _level(verdict: Verdict) -> str:
     """Return the change of the level with its interval; the night's own may lie outside of it."""
-    interval = f"{verdict.low:+.1%} to {verdict.high:+.1%}"
-    if verdict.level_change is None:
-        # A verdict of 0.1.0, whose interval was another one.
-        return interval
-    return f"{verdict.level_change:+.1%}, {interval} (90 %)"
+    interval = f"90% interval {verdict.low:+.1%} to {verdict.high:+.1%}"
+    return f"{verdict.level_change:+.1%} ({interval})"
 
 
 def _plain(item: AlertItem, value: float) -> str:
-    return f"{value / METRICS[item.verdict.metric].divisor:.5g}"
+    return f"{value / info_of(item.verdict.metric).divisor:.5g}"
 
 
 def _value(item: AlertItem, value: float) -> str:
-    unit = METRICS[item.verdict.metric].unit_of(item.unit)
+    unit = info_of(item.verdict.metric).unit_of(item.unit)
     return f"{_plain(item, value)} {unit}".rstrip()
 
 

@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import Any
 
 from nightbench.alerts import AlertItem, EndedAlert, Picture, grouped, picture
-from nightbench.alerts.channels import Routed
+from nightbench.alerts.outbox import Item
 from nightbench.causes.field_changes import differences
-from nightbench.core.model import METRICS, HistoryPoint, Verdict, VerdictKind
+from nightbench.core.model import HistoryPoint, Verdict, VerdictKind, info_of
 from nightbench.core.model.alerts import Cause, Confirmation
 from nightbench.core.reproduce import command_of
 from nightbench.core.run_plan import RunPlan
@@ -22,7 +22,7 @@ MOST_PICTURES = 6
 class MessageBuilder:
     """Builds the items of a message about unnotified alerts."""
 
-    def __init__(self, warehouse: Warehouse, plan: RunPlan, unnotified: Sequence[Routed]) -> None:
+    def __init__(self, warehouse: Warehouse, plan: RunPlan, unnotified: Sequence[Item]) -> None:
         self._warehouse = warehouse
         self._plan = plan
         self._unnotified = unnotified
@@ -33,8 +33,10 @@ class MessageBuilder:
         """Return the verdict of an alert's latest night."""
         run_id = row["last_run_id"]
         found = self._verdict(run_id, row["case_id"])
-        # An alert about a whole suite has no verdict.
-        return found or Verdict(
+        if found and found.metric == row["metric"]:
+            return found
+        # An alert about a whole suite, or about training, has no verdict of its own.
+        return Verdict(
             row["case_id"],
             row["cluster"],
             run_id,
@@ -46,23 +48,23 @@ class MessageBuilder:
             metric=row["metric"],
         )
 
-    def ended(self, each: Routed) -> EndedAlert:
+    def ended(self, each: Item) -> EndedAlert:
         """Return the item of a resolved alert."""
         case_id = each.row["case_id"]
-        verdict = self._verdict(each.row["of_run_id"], case_id)
+        verdict = self._verdict(each.news, case_id)
         sentence = verdict.sentence if verdict else ""
         if verdict and verdict.kind is VerdictKind.REGRESSED:
             # It goes on: only the alert of what many series share still tells of it.
             sentence = f"part of one alert now: {sentence}"
         return EndedAlert(case_id, sentence, each.alert_id)
 
-    def news(self, each: Routed) -> AlertItem:
+    def news(self, each: Item) -> AlertItem:
         """Return the item of a new alert."""
         if each.alert_id not in self._news:
             self._news[each.alert_id] = self._read_item(each)
         return self._news[each.alert_id]
 
-    def pictures(self, batch: Sequence[Routed]) -> list[Picture]:
+    def pictures(self, batch: Sequence[Item]) -> list[Picture]:
         """Return the plots of the falls in a message."""
         worst = [items[0] for items in grouped([self.news(each) for each in batch])]
         found: list[Picture | None] = []
@@ -76,7 +78,7 @@ class MessageBuilder:
             self._verdicts[run_id] = {v.case_id: v for v in self._warehouse.series.verdicts(run_id)}
         return self._verdicts[run_id].get(case_id)
 
-    def _read_item(self, each: Routed) -> AlertItem:
+    def _read_item(self, each: Item) -> AlertItem:
         row, verdict = each.row, self.verdict(each.row)
         ends = (verdict.last_good_run_id, verdict.first_bad_run_id)
         bad_run_id = verdict.first_bad_run_id or verdict.run_id
@@ -111,7 +113,7 @@ class MessageBuilder:
 
     def _picture(self, news: AlertItem) -> Picture | None:
         verdict = news.verdict
-        metric = METRICS[verdict.metric]
+        metric = info_of(verdict.metric)
         points = self._warehouse.series.history(verdict.case_id, verdict.cluster, metric=metric)
         title = f"{verdict.case_id} on {verdict.cluster}"
         since: datetime | None = verdict.since
@@ -134,9 +136,9 @@ class MessageBuilder:
 
     @cached_property
     def _confirmations(self) -> dict[int, Confirmation]:
-        return self._warehouse.confirmations.latest(self._alert_ids)
+        return self._warehouse.experiments.latest_confirmations(self._alert_ids)
 
 
 def _point(state: Mapping[str, Any] | None, verdict: Verdict) -> HistoryPoint | None:
-    value = METRICS[verdict.metric].value_of(state) if state else None
+    value = info_of(verdict.metric).value_of(state) if state else None
     return HistoryPoint(state["started_at"], value, state["run_id"]) if state and value else None

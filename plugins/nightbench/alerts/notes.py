@@ -15,10 +15,10 @@ from typing import Any
 from nightbench.core.budget import duration
 from nightbench.core.model import HistoryPoint, Verdict
 from nightbench.core.model.alerts import ConfirmationResult
+from nightbench.core.model.experiments import NIGHTBENCH
 from nightbench.core.run_plan import RunPlan
 from nightbench.detection import Judgement, noise, segment
 from nightbench.warehouse import Warehouse
-from nightbench.warehouse.experiments import NIGHTBENCH
 
 NOISY, STEADY = "noisy", "steady"
 
@@ -66,9 +66,10 @@ def noise_notes(events: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
         f"{event['case_id']} on {event['cluster']}: "
         + (
-            f"noisy: {event['sentence']}. It runs on and alerts no more until it is steady"
+            f"noisy: {event['sentence']}. It is still measured, but opens no alert before it is "
+            "steady again"
             if event["what"] == NOISY
-            else f"steady again, and alerts again: {event['sentence']}"
+            else f"steady again, so it opens alerts again: {event['sentence']}"
         )
         for event in sorted(events, key=lambda event: (event["what"], event["case_id"]))
     ]
@@ -176,14 +177,15 @@ def drift_notes(rows: Iterable[Row]) -> list[str]:
 
 def confirmation_notes(confirmations: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a sentence about the confirmations of a run; none where it has requested none."""
-    rows = [row for row in confirmations if row["asked_by"] == NIGHTBENCH]
-    ended = [row for row in rows if row["outcome"] is not None]
+    rows = [row for row in confirmations if row["requested_by"] == NIGHTBENCH]
+    ended = [row for row in rows if row["verdict"] is not None]
     if not rows:
         return []
     said = f"{len(ended)} of {len(rows)} suspected regressions"
     if ended:
-        took = max(row["ended_at"] for row in ended) - min(row["asked_at"] for row in rows)
-        found = Counter(row["outcome"] for row in ended)
+        began = min(row["requested_at"] for row in rows)
+        took = max(row["ended_at"] for row in ended) - began
+        found = Counter(row["verdict"] for row in ended)
         outcomes = ", ".join(
             f"{found[each]} {each.replace('_', ' ')}" for each in ConfirmationResult if found[each]
         )
@@ -191,15 +193,17 @@ def confirmation_notes(confirmations: Sequence[Mapping[str, Any]]) -> list[str]:
     narrowed = [
         (now, before)
         for row in ended
-        if (now := _half(row)) is not None and (before := _half(row["detail"])) is not None
+        if (now := _half(row["result"])) is not None
+        and (before := _half(row["request"])) is not None
     ]
     if narrowed:
         now, before = (median(side) for side in zip(*narrowed, strict=True))
         said += (
-            f"; a fall is known to ±{now:.1%} now, by the nights alone to ±{before:.1%} (median)"
+            f"; the size of a drop is known to ±{now:.1%} (median), from the nights alone to "
+            f"±{before:.1%}"
         )
-    left = [row for row in rows if row["state"] == "skipped"]
-    return [said + (f"; {len(left)} had no time, their alerts say why" if left else "")]
+    left = [row for row in rows if row["state"] == "cancelled"]
+    return [said + (f"; {len(left)} had no time; their alerts show why" if left else "")]
 
 
 def _half(row: Mapping[str, Any]) -> float | None:

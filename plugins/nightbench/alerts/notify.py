@@ -1,34 +1,26 @@
-"""Notification of alerts: urgent falls at once, the rest in one message of a night per channel.
+"""Notification of a suite's news: urgent falls at once, the rest in one message of a night.
 
-Which alerts are unnotified is state of the warehouse, not of the process that found them: the next
-process sends them. An alert is stored before its message is sent, and each channel that accepted
-it is stored too, so a message that no channel accepted is sent by the next try, and one that was
-accepted is never sent twice.
+A message goes to each channel once (`nightbench.alerts.outbox`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from nightbench.alerts import (
-    AlertItem,
-    Channel,
-    Delivery,
-    Links,
-    Message,
-    message,
-    send,
-)
-from nightbench.alerts.channels import ResolveConnection, Routed, Router
+from nightbench.alerts import Delivery, Links, Message, Picture, message, outbox
+from nightbench.alerts.channels import ResolveConnection
 from nightbench.alerts.message import AGAIN, DRIFTS, GRADES, NOISE
 from nightbench.alerts.message_builder import MessageBuilder
 from nightbench.alerts.notes import confirmation_notes, drift_notes, noise_notes
+from nightbench.alerts.outbox import Item, Outbox, Router
+from nightbench.alerts.ranking import store_ranks
 from nightbench.core.errors import UserError
 from nightbench.core.hours import zone
 from nightbench.core.model import VerdictKind
+from nightbench.core.model.experiments import ExperimentKind
 from nightbench.core.run_plan import RunPlan
 from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan
@@ -36,8 +28,7 @@ from nightbench.warehouse import Warehouse, opened
 from nightbench.warehouse.connection import Connect
 
 NIGHT, URGENT = "night", "urgent"
-
-Row = dict[str, Any]
+"""Kinds of messages."""
 
 
 @dataclass(frozen=True)
@@ -131,86 +122,55 @@ def night_of(at: datetime, zone_name: str) -> date:
     return (at.astimezone(zone(zone_name)) - timedelta(hours=12)).date()
 
 
-@dataclass
 class _Notification:
     """One attempt to send all that is unnotified."""
 
-    warehouse: Warehouse
-    plan: RunPlan
-    notifier: Notifier
-    deliveries: list[Delivery] = field(default_factory=list)
-    refusals: list[str] = field(default_factory=list)
-    fallen: list[Row] = field(default_factory=list)
-    """Unnotified grades of the detector that miss their limits."""
-    turned: list[Row] = field(default_factory=list)
-    """Unnotified series that became noisy or steady."""
-    drifts: list[Row] = field(default_factory=list)
-    """Unnotified drifts."""
+    def __init__(self, warehouse: Warehouse, plan: RunPlan, notifier: Notifier) -> None:
+        self.warehouse, self.plan, self.notifier = warehouse, plan, notifier
+        self.outbox = Outbox(warehouse.messages, notifier.resolve)
 
     def send_all(self, night: date | None) -> tuple[Delivery, ...]:
-        run = self.plan.run
+        run, messages = self.plan.run, self.warehouse.messages
         ours = {"suite": run.suite, "cluster": run.cluster}
-        rows = self.warehouse.messages.read("unnotified_alerts", **ours)
-        router = Router(self.plan)
-        unnotified = [router.of(row) for row in rows]
-        for each in unnotified:
+        store_ranks(self.warehouse, run.cluster)
+        rows = messages.read("unnotified_alerts", **ours)
+        router = Router(self.plan.owner, self.plan.channels, self.plan.routes)
+        alerts = [router.of(row) for row in rows]
+        for each in alerts:
             if each.is_news and each.row["owner"] is None:
-                self.warehouse.alerts.route(each.alert_id, each.owner, each.row["of_run_id"])
-        self.fallen = self.warehouse.grades.read("unnotified_grades", **ours, until=run.started_at)
-        self.turned = self.warehouse.series.noise_events(
-            suite=run.suite, cluster=run.cluster, until=run.started_at, unnotified=True
-        )
-        self.drifts = self.warehouse.series.drifts(
-            suite=run.suite, cluster=run.cluster, unnotified_until=run.started_at
-        )
-        if unnotified or self._notes:
-            latest = max([run.started_at, *(row["of_run_at"] for row in rows)])
-            self._send_alerts(unnotified, night or night_of(latest, self.plan.zone), router.own)
-        if self.refusals:
+                self.warehouse.alerts.route(each.alert_id, each.owner, each.news)
+        found = messages.read("unnotified_notes", **ours, until=run.started_at)
+        notes = [router.note(row) for row in found]
+        latest = max([run.started_at, *(row["of_run_at"] for row in rows)])
+        self._send(alerts, notes, night or night_of(latest, self.plan.zone))
+        if self.outbox.refusals:
             raise UserError(
-                f"no channel of suite {run.suite} took {'. Nor '.join(self.refusals)}. "
+                f"no channel of suite {run.suite} took {'. Nor '.join(self.outbox.refusals)}. "
                 "The alerts are stored; the message is sent when the run is judged again."
             )
-        return tuple(self.deliveries)
+        return tuple(self.outbox.deliveries)
 
-    def _send_alerts(
-        self, unnotified: Sequence[Routed], night: date, own: Sequence[Channel]
-    ) -> None:
-        builder = MessageBuilder(self.warehouse, self.plan, unnotified)
-        urgent = [each for each in unnotified if each.is_news and self._is_urgent(builder, each)]
-        self._send(URGENT, urgent, builder, night, had=set())
-        rest = [each for each in unnotified if each not in urgent]
+    def _send(self, alerts: Sequence[Item], notes: Sequence[Item], night: date) -> None:
+        run = self.plan.run
+        builder = MessageBuilder(self.warehouse, self.plan, alerts)
+        about = {"suite": run.suite, "cluster": run.cluster, "night": night, "run_id": run.run_id}
+        urgent = [each for each in alerts if each.is_news and self._is_urgent(builder, each)]
+        self.outbox.send(
+            urgent,
+            lambda batch: self._compose(batch, builder, is_urgent=True),
+            about | {"kind": URGENT},
+        )
+        rest = [each for each in alerts if each not in urgent]
         if any(each.row["is_awaited"] for each in rest):
             return
-        run = self.plan.run
-        had = self.warehouse.messages.night_channels(run.suite, run.cluster, night)
-        sent_before = len(self.deliveries)
-        self._send(NIGHT, rest, builder, night, had)
-        if self._notes:
-            names = {channel.name for channel in own}
-            sent = [each for each in self.deliveries[sent_before:] if each.channel in names]
-            if own and not sent:
-                on_time = [channel for channel in own if channel.name not in had]
-                sent = self._deliver(NIGHT, on_time, [], builder, night)
-            # Notes concern the suite: only its own channels count, not those of routes.
-            if not own or any(delivery.sent for delivery in sent):
-                self._mark_notes()
+        self.outbox.send(
+            [*rest, *notes],
+            lambda batch: self._compose(batch, builder, is_urgent=False),
+            about | {"kind": NIGHT},
+            late=self.warehouse.messages.night_channels(run.suite, run.cluster, night),
+        )
 
-    def _mark_notes(self) -> None:
-        self.warehouse.grades.mark_notified(self.fallen)
-        for run_id in {row["run_id"] for row in self.turned}:
-            self.warehouse.series.mark_noise_notified(run_id)
-        self.warehouse.series.mark_drifts_notified(self.drifts)
-
-    @property
-    def _confirmations(self) -> list[Row]:
-        return self.warehouse.confirmations.find(run_id=self.plan.run.run_id)
-
-    @property
-    def _notes(self) -> bool:
-        return bool(self.fallen or self.turned or self.drifts)
-
-    def _is_urgent(self, builder: MessageBuilder, each: Routed) -> bool:
+    def _is_urgent(self, builder: MessageBuilder, each: Item) -> bool:
         verdict = builder.verdict(each.row)
         return (
             verdict.kind is VerdictKind.REGRESSED
@@ -218,99 +178,41 @@ class _Notification:
             and verdict.gain <= -self.plan.policy.urgent
         )
 
-    def _send(
-        self,
-        kind: str,
-        items: Sequence[Routed],
-        builder: MessageBuilder,
-        night: date,
-        had: set[str],
-    ) -> None:
-        """Send each channel the items that it lacks; mark items that all channels accepted."""
-        notified = self.warehouse.messages.notified_items([each.alert_id for each in items])
-        took = {
-            each: [c for c in each.channels if (*each.key, c.name) in notified] for each in items
-        }
-        waits: set[Routed] = set()
-        for channels, batch in _batches(items, took):
-            on_time = [channel for channel in channels if channel.name not in had]
-            if len(on_time) < len(channels):
-                waits.update(batch)
-            sent = self._deliver(kind, on_time, batch, builder, night)
-            for channel, delivery in zip(on_time, sent, strict=True):
-                if delivery.sent:
-                    for each in batch:
-                        took[each].append(channel)
-        self.warehouse.messages.mark_notified(
-            [
-                each.document
-                for each in items
-                if each not in waits and (took[each] or not each.channels)
-            ]
-        )
-
-    def _deliver(
-        self,
-        kind: str,
-        channels: Sequence[Channel],
-        batch: Sequence[Routed],
-        builder: MessageBuilder,
-        night: date,
-    ) -> list[Delivery]:
-        """Send one message to channels that lack it, and store which of them took it."""
-        if not channels:
-            return []
-        composed = self._compose(kind, batch, builder)
-        pictures = builder.pictures([each for each in batch if each.is_news])
-        sent = send(channels, composed.title, composed.body, self.notifier.resolve, pictures)
-        self.deliveries += sent
-        run = self.plan.run
-        row = {"suite": run.suite, "cluster": run.cluster, "night": night, "kind": kind}
-        row |= {"run_id": run.run_id, "title": composed.title}
-        for delivery in sent:
-            if delivery.sent:
-                items = [each.document for each in batch]
-                self.warehouse.messages.store(row | {"channel": delivery.channel}, items)
-        if not any(delivery.sent for delivery in sent):
-            reasons = "; ".join(f"{d.channel}: {d.error}" for d in sent)
-            self.refusals.append(f'the message "{composed.title}": {reasons}')
-        return sent
-
-    def _compose(self, kind: str, batch: Sequence[Routed], builder: MessageBuilder) -> Message:
-        news: list[AlertItem] = [builder.news(each) for each in batch if each.is_news]
+    def _compose(
+        self, batch: Sequence[Item], builder: MessageBuilder, *, is_urgent: bool
+    ) -> tuple[Message, list[Picture]]:
+        fresh = [each for each in batch if each.is_news]
+        news = [builder.news(each) for each in fresh]
         again = {item.verdict.case_id for item in news}
         # An alert that was replaced by another one of its series is no recovery.
-        over = [e for e in batch if not e.is_news and e.row["case_id"] not in again]
-        ended = [builder.ended(each) for each in over]
-        owner = ", ".join(sorted({each.owner for each in batch})) or self.plan.owner
-        is_urgent = kind == URGENT
+        ended = [
+            builder.ended(each)
+            for each in batch
+            if each.kind == outbox.ALERT_END and each.row["case_id"] not in again
+        ]
         notes = {
             AGAIN: confirmation_notes(self._confirmations) if news else [],
-            GRADES: [row["below"] for row in self.fallen],
-            NOISE: noise_notes(self.turned),
-            DRIFTS: drift_notes(self.drifts),
+            GRADES: [row["below"] for row in _rows(outbox.GRADE, batch)],
+            NOISE: noise_notes(_rows(outbox.NOISE, batch)),
+            DRIFTS: drift_notes(_rows(outbox.DRIFT, batch)),
         }
-        return message(
+        composed = message(
             self.plan.run,
-            owner,
+            ", ".join(sorted({each.owner for each in batch})),
             news,
             ended,
             self.notifier.links,
             is_urgent=is_urgent,
             notes=None if is_urgent else notes,
         )
+        return composed, builder.pictures(fresh)
+
+    @property
+    def _confirmations(self) -> list[dict[str, Any]]:
+        return self.warehouse.experiments.find(
+            run_id=self.plan.run.run_id, kinds=[ExperimentKind.CONFIRM]
+        )
 
 
-def _batches(
-    items: Sequence[Routed], took: dict[Routed, list[Channel]]
-) -> list[tuple[list[Channel], list[Routed]]]:
-    """Return the items that each channel lacks; channels that lack the same are one batch."""
-    by_channel: dict[Channel, list[Routed]] = {}
-    for each in items:
-        for channel in each.channels:
-            if channel not in took[each]:
-                by_channel.setdefault(channel, []).append(each)
-    batches: dict[tuple[Routed, ...], list[Channel]] = {}
-    for channel, several in by_channel.items():
-        batches.setdefault(tuple(several), []).append(channel)
-    return [(channels, list(several)) for several, channels in batches.items()]
+def _rows(kind: str, batch: Sequence[Item]) -> list[Mapping[str, Any]]:
+    return [each.row for each in batch if each.kind == kind]

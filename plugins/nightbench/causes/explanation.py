@@ -34,7 +34,6 @@ _GENERIC_CODES = frozenset(
         ReasonCode.ENVIRONMENT_UNAVAILABLE,
         ReasonCode.EXCEPTION,
         ReasonCode.NODE_ERROR,
-        ReasonCode.PROSE,
         ReasonCode.REMOTE_FAILURE,
     }
 )

@@ -50,6 +50,8 @@ class CheckContext:
     has_dropout: bool = False
     has_experts: bool = False
     """Layers choose between experts for each token."""
+    step_flops_per_unit: float | None = None
+    """FLOPs of products in a trainer's step for one unit; None where its workload states none."""
     converges: bool = False
     """The workload's loss is proved to fall within the protocol at this scale."""
     shared: bool = False

@@ -10,7 +10,15 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from nightbench.checks.engine import NOTHING, POSITIVE, Check, CheckContext, Repeat
+from nightbench.checks.engine import (
+    NOTHING,
+    POSITIVE,
+    Check,
+    CheckContext,
+    Expectation,
+    Repeat,
+    at_most,
+)
 from nightbench.core.model import LINE_AXES, RankResult, Severity, Strategy
 
 FAIL, WARN = Severity.FAIL, Severity.WARN
@@ -20,6 +28,14 @@ ROUNDING = 1.01
 
 CROWDED = 2.0
 """Times its even share of a layer's tokens that an expert may have; a choice of 2 of 8 allows 4."""
+
+WORK_TOLERANCE = 0.02
+"""Relative difference of the FLOPs of a step from its model's; counters and formulas agree on all
+shipped workloads within 0.2 %."""
+
+FEW_SKIPPED = 3
+"""Updates that a loss scale may skip in a window until it has settled, beside one in a thousand:
+it is doubled after 2,000 good steps at the earliest."""
 
 
 def _bad_losses(rank: RankResult) -> str:
@@ -80,6 +96,18 @@ def _loss_fall(repeat: Repeat) -> float | None:
     return first - (fmean(again) if again and len(again) == len(repeat.measured) else window)
 
 
+def _work_done(context: CheckContext, rank: RankResult) -> float | None:
+    """Return what a step computes of its model's FLOPs; None where it was not counted."""
+    model = (context.step_flops_per_unit or 0.0) * rank.samples_per_step
+    return None if rank.flops_per_step is None or not model else rank.flops_per_step / model
+
+
+def _skipped(rank: RankResult) -> str:
+    """Return how many updates were skipped, where these are more than a few."""
+    skipped, steps = rank.skipped_updates or 0, len(rank.step_seconds)
+    return "" if skipped <= FEW_SKIPPED + steps // 1000 else f"{skipped} of {steps} updates skipped"
+
+
 def _crowded(rank: RankResult) -> str:
     """Return the experts that have too much of their layer's tokens."""
     if rank.expert_tokens is None:
@@ -132,6 +160,30 @@ TRAINING_CHECKS: tuple[Check, ...] = (
         "the loss of the first batch is lower after the window than before training",
         show="{:.4g} below",
         applies=lambda c: c.converges,
+        from_rank=True,
+    ),
+    Check(
+        "work_done", FAIL, "rank", _work_done,
+        Expectation(low=1 - WORK_TOLERANCE, high=1 + WORK_TOLERANCE),
+        f"a step computes its model's FLOPs for the whole batch within {WORK_TOLERANCE:.0%}",
+        show="{:.1%}",
+        applies=lambda c: c.step_flops_per_unit is not None,
+        from_rank=True,
+    ),
+    Check(
+        "updates_made", FAIL, "rank",
+        lambda c, rank: None if rank.skipped_updates is None
+        else rank.skipped_updates / len(rank.step_seconds),
+        at_most(math.nextafter(1.0, 0.0)),
+        "the loss scale is not stuck: not every update of the window is skipped",
+        show="{:.0%} skipped",
+        applies=lambda c: c.case.precision == "fp16",
+        from_rank=True,
+    ),
+    Check(
+        "few_updates_skipped", WARN, "rank", lambda c, rank: _skipped(rank), NOTHING,
+        f"an overflow skips {FEW_SKIPPED} updates of the window at most, and one in 1,000 steps",
+        applies=lambda c: c.case.precision == "fp16",
         from_rank=True,
     ),
     Check(

@@ -18,13 +18,11 @@ from nightbench.cli.common import FAILED, INTERRUPTED, out, say, warn
 from nightbench.core.budget import duration
 
 if TYPE_CHECKING:
-    from nightbench.cli.live_view import LiveView
     from nightbench.core.model import Catalog, Cluster
     from nightbench.night.acceptance import ModeState
     from nightbench.night.acceptance_run import AcceptanceContext
     from nightbench.night.cluster_preflight import ClusterHealth
     from nightbench.nodes import NodeState
-    from nightbench.spool import RunSpool
 
 app = typer.Typer()
 
@@ -76,7 +74,7 @@ def accept(
     ended = acceptance_run.AcceptanceEnd()
     if not dry_run:
         acceptance_run.close_interrupted(where.name, context.spool, context.connect)
-        observer = TerminalObserver()
+        observer = acceptance_run.AcceptanceObserver(say, show_nodes, common.live_view)
         ended = acceptance_run.try_modes(cells, context, observer, again=older)
     states = context.states(cells, again=older if dry_run else None)
     if html is not None:
@@ -116,27 +114,14 @@ def accept_context(
     )
 
 
-class TerminalObserver:
-    """Shows an acceptance on a terminal."""
+def show_nodes(health: ClusterHealth, states: Mapping[str, NodeState]) -> None:
+    """Print the nodes, what was found, and their controls."""
+    from nightbench.cli import nodes
 
-    def say(self, text: str) -> None:
-        """Print a line."""
-        say(text)
-
-    def examined(self, health: ClusterHealth, states: Mapping[str, NodeState]) -> None:
-        """Print the nodes, what was found, and their controls."""
-        from nightbench.cli import nodes
-
-        common.err.print(nodes.overview(health, states))
-        if (found := nodes.findings_table(health)) is not None:
-            common.err.print(found)
-        common.err.print(nodes.controls_table(health, {}))
-
-    def watch(self, folder: RunSpool) -> LiveView:
-        """Show the cases of a run in place."""
-        from nightbench.cli.live_view import LiveView
-
-        return LiveView(folder)
+    common.err.print(nodes.overview(health, states))
+    if (found := nodes.findings_table(health)) is not None:
+        common.err.print(found)
+    common.err.print(nodes.controls_table(health, {}))
 
 
 # --- what came of it ------------------------------------------------------------------------

@@ -31,6 +31,8 @@ from nightbench.cli.selection import Selection
 from nightbench.core.errors import UserError
 from nightbench.core.hours import moment
 from nightbench.core.model import HistoryPoint
+from nightbench.core.model.experiments import LIVE as LIVE_EXPERIMENTS
+from nightbench.core.model.experiments import ExperimentKind
 from nightbench.core.printable import has_control_characters, shown
 
 if TYPE_CHECKING:
@@ -64,7 +66,7 @@ def list_alerts(
     every: Annotated[bool, typer.Option("--all", help="Closed ones too.")] = False,
     json: common.JsonOption = False,
 ) -> None:
-    """List the live alerts, newest first; one line for each cause."""
+    """List the live alerts, the worst first; one line for each cause."""
     with common.reader() as warehouse:
         rows = warehouse.alerts.find(None if every else LIVE, limit=MOST)
     if json:
@@ -190,22 +192,6 @@ def try_channels(suite: common.SuiteArgument, json: common.JsonOption = False) -
         raise typer.Exit(FAILED)
 
 
-@app.command()
-def confirm(
-    alert: AlertArgument,
-    outside_hours: common.OutsideHoursOption = False,
-    json: common.JsonOption = False,
-) -> None:
-    """Measure its regression again now, as a night does before it sends the message.
-
-    The last good build and the night's take turns on the same nodes, and once on others. Exit
-    codes: 0 confirmed or not confirmed; 3 inconclusive; 1 nothing could be measured.
-    """
-    from nightbench.cli.alert_confirm import confirm_alert
-
-    raise typer.Exit(confirm_alert(alert, outside_hours=outside_hours, json=json))
-
-
 def _change(
     alert: int,
     json: bool,
@@ -282,16 +268,13 @@ def _confirmation(row: dict[str, Any]) -> list[str]:
     state = row["confirmation_state"]
     if state is None:
         return []
-    if state in ("wanted", "running"):
+    if state in LIVE_EXPERIMENTS:
         return ["measured again: not ended yet"]
     outcome = (row["confirmation"] or "unconfirmed").replace("_", " ")
     return [f"{outcome}: {row['confirmation_sentence']}"]
 
 
 def _bisects(warehouse: Warehouse, alert: int) -> list[dict[str, Any]]:
-    repository = warehouse.bisects
-    found = repository.find(alert_id=alert)
-    return [
-        {**row, "tests": repository.read("bisect_steps", bisect_id=row["bisect_id"])}
-        for row in found
-    ]
+    """Return the bisects of an alert that have begun, as their command prints them."""
+    found = warehouse.experiments.find(alert_ids=[alert], kinds=[ExperimentKind.BISECT])
+    return [{**row["result"], "state": row["state"]} for row in found if row["result"]]

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from nightbench.core.documents import from_document
-from nightbench.core.model import gain_of
 from nightbench.core.model.alerts import CauseEvidence
 from nightbench.core.sentences import evidence_sentence
 
@@ -24,20 +23,11 @@ SHOWN = 50
 _MOST = 100_000
 
 
-def grouped(rows: Iterable[Row]) -> list[list[Row]]:
-    """Return groups in the order of `rows`; within one the largest fall comes first.
-
-    An alert without a group forms one alone.
-    """
-    groups: dict[object, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(row["group_key"] or row["alert_id"], []).append(row)
-    return [sorted(group, key=_worst_first) for group in groups.values()]
-
-
 def table_of(rows: Iterable[Row]) -> tuple[list[str], list[list[str]]]:
     """Return the columns that are not empty, and a line for each group."""
-    lines = [_cells(group) for group in grouped(rows)]
+    from nightbench.warehouse.alerts import worst_first
+
+    lines = [_cells(group) for group in worst_first(rows)]
     kept = [k for k in range(len(COLUMNS)) if any(line[k] for line in lines)]
     return [COLUMNS[k] for k in kept], [[line[k] for k in kept] for line in lines]
 
@@ -70,14 +60,14 @@ def cause_of(row: Row) -> list[str]:
 
 
 def others_of_cause(warehouse: Warehouse, alert_id: int) -> list[Row]:
-    """Return the other alerts of an alert's group, live ones first, then the largest falls."""
+    """Return the other alerts of an alert's group, live ones first, then the worst."""
     rows = warehouse.alerts.find(states=None, alert_id=alert_id)
     key = rows[0]["group_key"] if rows else None
     if not key:
         return []
     found = warehouse.alerts.find(states=None, group=key, limit=_MOST)
     others = [row for row in found if row["alert_id"] != alert_id]
-    return sorted(others, key=lambda row: (row["state"] not in LIVE, _worst_first(row)))
+    return sorted(others, key=lambda row: (row["state"] not in LIVE, row["place"]))
 
 
 def others_of(others: Sequence[Row]) -> list[str]:
@@ -123,10 +113,6 @@ def state(row: Row) -> str:
     if row["snoozed_until"] and row["snoozed_until"] > datetime.now(UTC):
         return f"{found}, snoozed until {row['snoozed_until']:%Y-%m-%d %H:%M}"
     return found
-
-
-def _worst_first(row: Row) -> tuple[float, int]:
-    return (gain_of(row["change"], row["metric"]) or 0.0, row["alert_id"])
 
 
 def _counted(words: Iterable[str]) -> str:

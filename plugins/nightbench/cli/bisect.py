@@ -1,8 +1,7 @@
-"""bisect: the first version of a framework that made a case slower."""
+"""compare bisect: the first version of a framework that made a case slower."""
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import getpass
 from collections.abc import Mapping
@@ -12,16 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nightbench.cli import common, experiment_common
-from nightbench.cli.common import out, say, warn
+from nightbench.cli.common import out, say
 from nightbench.cli.selection import Selection
 from nightbench.core.errors import UserError
+from nightbench.core.model.experiments import LIVE
 from nightbench.core.run_plan import new_run_id
-from nightbench.core.sentences import sentences
 from nightbench.experiments.paired_statistics import LEAST_ROUNDS, percent
 
 if TYPE_CHECKING:
-    from nightbench.experiments.bisect_request import BisectGoal, BisectRequest
-    from nightbench.experiments.engine import ExperimentContext
+    from nightbench.experiments.bisect_request import BisectRequest
 
 NOT_FOUND = 3
 
@@ -66,15 +64,15 @@ def bisect(
 ) -> None:
     """Find the first version of a framework line that is slower.
 
-    Each version is compared with the good one in rounds of two launches, as `nightbench ab` does.
+    Each version is compared with the good one in rounds of two launches, as `compare` does.
 
     Exit codes: 0 found; 2 bad usage, or nothing could be measured; 3 not found: only a range, the
     budget is used up, or the bad version is not slower.
     """
-    from nightbench.experiments.bisect_request import BisectGoal
+    from nightbench.experiments.bisect_request import BisectRequest
 
     def work() -> int:
-        limits = {
+        limits: dict[str, Any] = {
             "budget_s": experiment_common.seconds(budget, "budget"),
             "most_tests": tests,
             "outside_hours": outside_hours,
@@ -82,18 +80,23 @@ def bisect(
         if resume is not None:
             if alert is not None or good or bad or case:
                 raise UserError("resume: found an alert or versions beside it; it knows its own")
-            name, (request, context) = resume, _resume(resume, limits)
+            document = _resume(resume, limits, json=json)
         else:
-            limits |= {
-                "rounds": rounds,
-                "min_effect": experiment_common.fraction(min_effect, "--min-effect"),
-                "seed": seed,
-            }
-            named = tuple(common.words(versions))
-            goal = BisectGoal(alert, good or "", bad or "", case or "", suite or "", cluster, named)
+            request = BisectRequest(
+                case_id=case or "",
+                suite=suite or "",
+                cluster=cluster,
+                good=good or "",
+                bad=bad or "",
+                versions=tuple(common.words(versions)),
+                rounds=rounds,
+                min_effect=experiment_common.fraction(min_effect, "--min-effect"),
+                seed=seed,
+                alert_id=alert,
+                **limits,
+            )
             name = new_run_id("bisect", datetime.now(UTC))
-            request, context = _request(goal, limits)
-        document = _measure(name, request, context, json=json)
+            document = _measure(name, _complete(request), getpass.getuser(), json=json)
         if json:
             common.print_json(document)
         else:
@@ -103,63 +106,49 @@ def bisect(
     raise typer.Exit(experiment_common.exit_code(work))
 
 
-def _resume(name: str, limits: Mapping[str, Any]) -> tuple[BisectRequest, ExperimentContext]:
+def _resume(name: str, limits: Mapping[str, Any], *, json: bool) -> Mapping[str, Any]:
+    from nightbench.core.model.experiments import ExperimentKind
     from nightbench.experiments.bisect_request import request_of
-    from nightbench.experiments.experiment_spool import BISECT, resumable_request
+    from nightbench.experiments.experiment_spool import resumable_request
 
-    folder = common.spool().bisect(name)
-    resumable_request(folder, BISECT)
+    folder = common.spool().comparison(name)
+    document = resumable_request(folder, ExperimentKind.BISECT)
     request = dataclasses.replace(request_of(folder), **limits)
-    return request, _context(request.suite, request.cluster, request.case_id, limits)
+    return _measure(name, request, document["requested_by"], json=json)
 
 
-def _request(
-    goal: BisectGoal, limits: Mapping[str, Any]
-) -> tuple[BisectRequest, ExperimentContext]:
-    from nightbench.experiments.bisect_request import complete_goal, make_request
+def _complete(request: BisectRequest) -> BisectRequest:
+    from nightbench.experiments.bisect_request import complete_request
 
-    goal = complete_goal(goal, lambda: common.open_warehouse("nightbench_reader"))
-    goal = dataclasses.replace(
-        goal,
-        suite=experiment_common.absolute(goal.suite or experiment_common.suite_of([goal.case_id])),
-        cluster=experiment_common.absolute(goal.cluster) if goal.cluster else None,
+    found = complete_request(request, lambda: common.open_warehouse("nightbench_reader"))
+    suite = found.suite or experiment_common.suite_of([found.case_id])
+    return dataclasses.replace(
+        found,
+        suite=experiment_common.absolute(suite),
+        cluster=experiment_common.absolute(found.cluster) if found.cluster else None,
     )
-    context = _context(goal.suite, goal.cluster, goal.case_id, limits)
-    request, problems = asyncio.run(make_request(goal, context, **limits))
-    for why in request.left_out.values():
-        warn(sentences(why))
-    for problem in problems:
-        warn(f"no answer from {problem}")
-    return request, context
 
 
-def _context(
-    suite: str, cluster: str | None, case_id: str, limits: Mapping[str, Any]
-) -> ExperimentContext:
-    chosen = Selection(suite, cluster, case=[case_id]).choose()
-    return experiment_common.context_of(chosen, outside_hours=limits["outside_hours"])
+def _measure(name: str, request: BisectRequest, by: str, *, json: bool) -> Mapping[str, Any]:
+    from nightbench.core.documents import to_document
+    from nightbench.core.model.experiments import Experiment, ExperimentKind
 
-
-def _measure(
-    name: str, request: BisectRequest, context: ExperimentContext, *, json: bool
-) -> Mapping[str, Any]:
-    from nightbench.experiments.bisect import measure_bisect
-    from nightbench.experiments.bisect_request import store_bisect
-    from nightbench.experiments.reporting import BisectReporter
-
-    spool = common.spool()
-    folder = store_bisect(
-        spool, name, request, getpass.getuser(), context.suite.name, context.cluster.name
+    chosen = Selection(request.suite, request.cluster, case=[request.case_id]).choose()
+    context = experiment_common.context_of(chosen, outside_hours=request.outside_hours)
+    experiment = Experiment(
+        name,
+        ExperimentKind.BISECT,
+        to_document(request),
+        chosen.suite.name,
+        chosen.cluster.name,
+        by,
+        alert_id=request.alert_id,
+        budget_s=request.budget_s,
     )
-    reporter = BisectReporter(experiment_common.sayer(json))
-    versions = request.versions
-    reporter.say(
-        f"{name}: {request.line} {versions[0]} (good) to {versions[-1]} (bad), "
-        f"{len(versions) - 2} versions between, by {request.case_id} on {context.cluster.name}"
-    )
-    work = measure_bisect(folder, spool, context, reporter, common.open_warehouse)
-    resume = f"nightbench bisect --resume {name}"
-    return experiment_common.measure(work, reporter.refresh, name, resume)
+    resume = f"nightbench compare bisect --resume {name}"
+    ended = experiment_common.at_terminal(experiment, context, resume, json=json)
+    assert ended.result is not None
+    return ended.result
 
 
 def show(document: Mapping[str, Any]) -> None:
@@ -192,9 +181,8 @@ def lines_of(document: Mapping[str, Any]) -> list[str]:
             f"{'less' if ratio < 1 else 'more'} than {document['good']} on {document['case_id']}"
         )
     lines += document["notes"]
-    steps = document["steps"]
-    count = steps if isinstance(steps, int) else len(steps)
+    count = len(document["steps"])
     lines.append(f"{count} tests, {spent:.1f} min; state {document['state']}")
-    if document["state"] == "stopped":
-        lines.append(f"Go on: nightbench bisect --resume {document['bisect_id']}")
+    if document["outcome"] is None and document["state"] not in LIVE:
+        lines.append(f"Continue: nightbench compare bisect --resume {document['bisect_id']}")
     return lines

@@ -1,17 +1,17 @@
-"""cancel: end a run, a comparison of builds or a bisect, with all its processes."""
+"""cancel: end a run or an experiment, with all its processes."""
 
 import asyncio
+import getpass
 import time
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import Annotated
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from typing import Annotated, Any
 
 import typer
 
 from nightbench.cli import common, dag_run
 from nightbench.cli.common import say, warn
-from nightbench.cli.selection import Selection
-from nightbench.core.errors import UserError
+from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.model import CaseStatus, Reason, ReasonCode
 from nightbench.local.airflow_api import AirflowApi, AirflowUnavailable
 from nightbench.spool import RunSpool, Spool
@@ -29,12 +29,11 @@ def cancel(
     run: Annotated[
         str | None,
         typer.Argument(
-            help="Id of a run, a DAG run, a comparison, a confirmation or a bisect; the run that "
-            "goes on unless given."
+            help="Id of a run, a DAG run or an experiment; the run that goes on unless given."
         ),
     ] = None,
 ) -> None:
-    """End a run, a comparison of builds or a bisect, and every process of it on all nodes."""
+    """End a run, a comparison of builds, a bisect or another experiment, on all its nodes."""
     from nightbench import gang
     from nightbench.spool import plans
 
@@ -126,117 +125,92 @@ def _goes_on(run: RunSpool) -> bool:
 
 
 def _cancel_experiment(name: str) -> bool:
-    """End an experiment and its processes on the nodes; False where none has this id."""
+    """End an experiment and its processes on the nodes; False if none has this id."""
+    from nightbench import gang
+    from nightbench.core.model.experiments import LIVE
+    from nightbench.experiments.comparison import saved_result
+    from nightbench.experiments.experiment_spool import request_cancel
+    from nightbench.experiments.measuring import resume_command
+    from nightbench.warehouse import opened
+
     spool = common.spool()
-
-    def named(folders: Sequence[RunSpool]) -> RunSpool | None:
-        # By comparing names: the id of a DAG run is no name of a folder.
-        return next((each for each in folders if each.run_id == name), None)
-
-    if (comparison := named(spool.comparisons())) is not None:
-        _cancel_comparison(comparison)
-    elif (bisect := named(spool.bisects())) is not None:
-        _cancel_bisect(bisect)
-    elif named(spool.drills()) is not None:
+    found = _folders(spool, name)
+    if not found and any(each.run_id == name for each in spool.drills()):
         raise UserError(
             f"{name} is a drill; press Ctrl-C where it runs. It ends its processes on the nodes, "
-            f"and `nightbench drill --resume {name}` goes on"
+            f"and `nightbench drill --resume {name}` continues"
         )
-    else:
-        return False
-    return True
-
-
-def _cancel_comparison(folder: RunSpool) -> None:
-    from nightbench import gang
-    from nightbench.cli.ab import chosen_of
-    from nightbench.experiments.ab import AbRequest
-    from nightbench.experiments.comparison import saved_result
-    from nightbench.experiments.experiment_spool import (
-        COMPARISON,
-        PROFILE,
-        read_request,
-        request_cancel,
-    )
-
-    is_profile = (folder.run() or {}).get("schema") == PROFILE.schema
-    document = read_request(folder, PROFILE if is_profile else COMPARISON)
-    request, name = document["request"], folder.run_id
-    result = saved_result(folder)
-    if result is not None and (result["complete"] or not folder.is_steered()):
-        _say_ended(name, f"ended at {result['ended_at']}")
-        return
-    if "alert_id" in request:
-        cluster = common.cluster_of(document["cluster"])
-        resume = f"nightbench alert confirm {request['alert_id']}"
-    elif is_profile:
-        cluster = common.cluster_of(document["cluster"])
-        resume = f"nightbench profile {request['of']}"
-    elif "run_id" in request:
-        cluster = common.cluster_of(document["cluster"])
-        resume = f"clear the task `reference` of {request['run_id']}"
-    else:
-        cluster = chosen_of(AbRequest(**request)).cluster
-        resume = f"nightbench ab --resume {name}"
-    request_cancel(folder, CANCEL_REASON)
-    asyncio.run(gang.cancel_run(name, cluster, common.reach(cluster), CANCEL_REASON))
-    _say_cancelled(name, cluster.name, resume)
-
-
-def _cancel_bisect(folder: RunSpool) -> None:
-    from nightbench import gang
-    from nightbench.experiments import bisect_request
-    from nightbench.experiments.experiment_spool import request_cancel
-    from nightbench.experiments.reporting import BisectReporter
-
-    request, name = bisect_request.request_of(folder), folder.run_id
-    document = folder.run() or {}
-    if document["state"] != "running":
-        stopped = document["stopped"]
-        _say_ended(
-            name, f"been stopped ({stopped})" if stopped else f"ended at {document['ended_at']}"
-        )
-        return
-    cluster = Selection(request.suite, request.cluster).choose().cluster
-    targets, spool = common.reach(cluster), common.spool()
-    request_cancel(folder, CANCEL_REASON)
-    limit = time.monotonic() + CANCEL_TIMEOUT_S
+    row = _row_of(name)
+    if row is not None and row["state"] in LIVE:
+        _move(row["experiment_id"])
+    if not found:
+        if row is None:
+            return False
+        ended = row["state"] not in LIVE
+        say(f"{name} had ended: nothing was changed" if ended else f"{name} is cancelled")
+        return True
+    compared = [each for each in found if not (each.folder / "steps").exists()]
+    results = [saved_result(each) for each in compared]
+    if results and all(results) and not any(each.is_steered() for each in found):
+        at = max(str(result["ended_at"]) for result in results if result)
+        say(f"{name} had ended at {at}: nothing was changed")
+        return True
+    document = found[0].run() or {}
+    request = document["request"]
+    cluster = common.cluster_of(request.get("cluster") or document["cluster"])
+    targets, limit = common.reach(cluster), time.monotonic() + CANCEL_TIMEOUT_S
     while True:
-        # Anew each time: its process may have begun another launch, or another step.
-        for step in bisect_request.read_steps(folder):
-            if step["status"] == "running":
-                comparison_id = step["comparison_id"]
-                request_cancel(spool.comparison(comparison_id), CANCEL_REASON)
-                asyncio.run(gang.cancel_run(comparison_id, cluster, targets, CANCEL_REASON))
-        if _released(folder):
+        # Listed again each time: its process may have begun another launch, or another comparison.
+        for each in _folders(spool, name):
+            if not (saved_result(each) or {}).get("complete"):
+                request_cancel(each, CANCEL_REASON)
+                asyncio.run(gang.cancel_run(each.run_id, cluster, targets, CANCEL_REASON))
+        if _released(spool, name):
             break
         if time.monotonic() > limit:
             raise UserError(
                 f"{name}: its process goes on, perhaps because it makes an environment; what ran "
                 f"on {cluster.name} has been ended. Try again, or press Ctrl-C where it runs"
             )
-    if (folder.run() or {})["state"] == "running":
-        # Its process was killed before and cannot say so.
-        bisect_request.mark_stopped(folder, CANCEL_REASON)
-        bisect_request.load_bisect(
-            common.open_warehouse, folder, BisectReporter(common.say).not_loaded
+    if row is not None and row["dag_run_id"] is None:
+        # Its process may have been killed before, and cannot say so.
+        with suppress(WarehouseUnavailable), opened(common.open_warehouse) as warehouse:
+            warehouse.experiments.leave(name, None, "cancelled", spent_s=0.0, why=CANCEL_REASON)
+    kind = document["schema"].removeprefix("nightbench.").partition("/")[0]
+    say(
+        f"{name} is cancelled: no process of it is left on {cluster.name}. Continue: "
+        f"{resume_command(kind, name, request)}"
+    )
+    return True
+
+
+def _folders(spool: Spool, name: str) -> list[RunSpool]:
+    """Return the folder of an experiment, then those of its further comparisons; or none."""
+    found = [x for x in spool.comparisons() if x.run_id == name or x.run_id.startswith(f"{name}-")]
+    found.sort(key=lambda each: len(each.run_id))
+    return found if found and found[0].run_id == name else []
+
+
+def _row_of(name: str) -> Mapping[str, Any] | None:
+    with suppress(WarehouseUnavailable), common.reader() as warehouse:
+        return warehouse.experiments.get(name)
+    return None
+
+
+def _move(experiment_id: int) -> None:
+    from nightbench.warehouse.experiments import ExperimentDesk
+
+    with suppress(WarehouseUnavailable), closing(common.open_warehouse()) as connection:
+        ExperimentDesk(connection, getpass.getuser()).move(
+            experiment_id, "cancelled", CANCEL_REASON
         )
-    _say_cancelled(name, cluster.name, f"nightbench bisect --resume {name}")
 
 
-def _released(folder: RunSpool) -> bool:
-    """Wait a little for the process that measures to end; False where it goes on."""
+def _released(spool: Spool, name: str) -> bool:
+    """Wait a little for the process that measures to end; False if it goes on."""
     limit = time.monotonic() + CANCEL_RETRY_S
-    while folder.is_steered():
+    while any(each.is_steered() for each in _folders(spool, name)):
         if time.monotonic() > limit:
             return False
         time.sleep(0.1)
     return True
-
-
-def _say_ended(name: str, how: str) -> None:
-    say(f"{name} had {how}: nothing was changed")
-
-
-def _say_cancelled(name: str, cluster: str, resume: str) -> None:
-    say(f"{name} is cancelled: no process of it is left on {cluster}. Go on: {resume}")

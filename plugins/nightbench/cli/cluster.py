@@ -21,7 +21,7 @@ from nightbench.cli import common
 from nightbench.cli.common import FAILED, out, say
 from nightbench.config import load_cluster, locations
 from nightbench.config.inventory import ansible_hosts, cluster_yaml, slurm_hosts
-from nightbench.config.run_request import cluster_file
+from nightbench.config.locations import cluster_file
 from nightbench.core.errors import UserError
 from nightbench.core.variants import machines_for, variant_of
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator
@@ -19,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nightbench.cli.entry import quiet
-from nightbench.config import load_catalog, run_request
+from nightbench.config import clusters, load_catalog
 from nightbench.config.control_plane import ControlPlane, control_plane
 from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.printable import shown
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from nightbench.core.model import Catalog, Cluster
     from nightbench.gang import Shipment, SshTarget
     from nightbench.local.deployment import Logins
-    from nightbench.spool import Spool
+    from nightbench.report.live_view import LiveView
+    from nightbench.spool import RunSpool, Spool
     from nightbench.warehouse import Warehouse
     from nightbench.warehouse.connection import Connection
 
@@ -183,7 +185,7 @@ def cluster_of(name: str, catalog: Catalog | None = None) -> Cluster:
     Raises:
         UserError: there is none, or it is wrong.
     """
-    return run_request.cluster_of(name, catalog, files=True)
+    return clusters.cluster_of(name, catalog, files=True)
 
 
 def reach(cluster: Cluster) -> dict[str, SshTarget]:
@@ -219,10 +221,16 @@ def configure_airflow() -> None:
     from nightbench.local import deployment
 
     which, place = control_plane(), home()
+    # As Airflow's own commands, this reads Connections from Airflow's database, too.
+    os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
     if which is ControlPlane.LOCAL:
         os.environ.update(deployment.load(place).airflow_env())
     elif which is ControlPlane.NONE:
         os.environ.setdefault("AIRFLOW_HOME", str(place.airflow))
+        if place.connections_file.is_file():
+            stored = json.loads(place.connections_file.read_text(encoding="utf-8"))
+            for conn_id, entry in stored.items():
+                os.environ.setdefault(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(entry))
 
 
 def shipment(cluster: Cluster) -> Shipment:
@@ -275,6 +283,7 @@ def open_warehouse(role: str = "nightbench_loader") -> Connection:
             f"A team's Airflow has no Connection of the role {role}: add --dsn, or name the "
             f"warehouse by {WAREHOUSE_VARIABLE}=postgresql://…"
         )
+    configure_airflow()
     return connections.connect(connections.BY_ROLE[role])
 
 
@@ -303,6 +312,13 @@ def history(cluster: str) -> dict[str, float]:
     """Return the seconds that each case usually takes on a cluster; empty without earlier runs."""
     known = past(cluster)
     return {case_id: each.seconds for case_id, each in known.items() if each.seconds is not None}
+
+
+def live_view(run: RunSpool) -> LiveView:
+    """Return what shows the progress of a run on this terminal."""
+    from nightbench.report.live_view import LiveView
+
+    return LiveView(run, out, history(str((run.run() or {})["cluster"])))
 
 
 @contextmanager
@@ -334,8 +350,6 @@ def check_page(path: Path | None) -> None:
 
 def print_json(document: Any) -> None:
     """Print a JSON document to standard output."""
-    import json
-
     json.dump(document, sys.stdout, indent=2, ensure_ascii=False, default=_plain)
     sys.stdout.write("\n")
 

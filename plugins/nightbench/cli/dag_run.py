@@ -12,7 +12,6 @@ from urllib.parse import unquote, urlsplit
 
 from nightbench.cli import common
 from nightbench.cli.common import say
-from nightbench.cli.live_view import LiveView
 from nightbench.config.control_plane import AIRFLOW, ControlPlane, control_plane, log_of
 from nightbench.core.budget import duration
 from nightbench.core.errors import UserError
@@ -203,7 +202,7 @@ class DagRunFollower:
     def _show(self, state: str, run: RunSpool) -> str:
         """Show the progress of a run that is planned; return the state in which it ended."""
         say(f"run {run.run_id}: {len(run.planned())} cases")
-        with LiveView(run) as view:
+        with common.live_view(run) as view:
             asked = float("-inf")
             note = ""
             while state not in _ENDED:
@@ -301,7 +300,7 @@ def follow_spool(run: RunSpool) -> None:
     Raises:
         UserError: the process that measured it is gone.
     """
-    with LiveView(run) as view:
+    with common.live_view(run) as view:
         while not run.has_ended:
             if run.is_steered() is False:
                 time.sleep(STATE_INTERVAL_S)  # it records its end after its last case

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, INTERRUPTED, say, warn
-from nightbench.cli.live_view import LiveView
 from nightbench.cli.results import is_good, show_run
 from nightbench.cli.selection import Chosen
 from nightbench.core.budget import clock
@@ -58,7 +57,7 @@ def _measure_plan(chosen: Chosen, plan: RunPlan) -> bool:
     try:
         health = _examine_for(chosen, plan.jobs, targets, shipment)
         jobs = _place_on_healthy(chosen, plan.jobs, folder, health)
-        with LiveView(folder) as view:
+        with common.live_view(folder) as view:
             case_runner.measure_cases(
                 jobs,
                 folder,
@@ -97,7 +96,7 @@ def _measure_beside(chosen: Chosen, plan: RunPlan, targets: Mapping[str, SshTarg
             until=plan.jobs[0].deadline if plan.jobs else None,
         )
         reporter = ComparisonReporter(say)
-        work = measure_pairs(plan, spool, context, reporter)
+        work = measure_pairs(plan, spool, context, reporter, common.open_warehouse)
         with spool.run(plan.run.run_id).steered():
             found = asyncio.run(case_runner.run_interruptible(work, reporter.refresh))
     except UserError as error:

@@ -109,7 +109,7 @@ def _drill(name: str, began: datetime, request: Mapping[str, Any]) -> Drill:
 
 
 def _chosen(request: Mapping[str, Any]) -> Chosen:
-    from nightbench.experiments.ab import with_cases
+    from nightbench.experiments.compare import with_cases
 
     chosen = Selection(request["suite"], request["cluster"], repeats=request["repeats"]).choose()
     case = request["case"] or chosen.suite.cases[0].case_id

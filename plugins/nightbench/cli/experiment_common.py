@@ -1,4 +1,4 @@
-"""What ab, bisect, drill and `alert confirm` share: arguments, contexts, interruption, cancel."""
+"""What the commands of experiments share: arguments, contexts, measuring, interruption."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from nightbench.alerts import send
 from nightbench.cli import common
 from nightbench.cli.common import INTERRUPTED, say, warn
 from nightbench.cli.selection import Chosen
-from nightbench.config import find_suites, load_suite, locations, parse_build, values
+from nightbench.config import find_suites, load_suite, locations, parse_build
 from nightbench.core.errors import UserError
+from nightbench.core.model import values
 
 if TYPE_CHECKING:
     from nightbench.alerts.plot_png import Picture
+    from nightbench.core.model.experiments import Experiment
     from nightbench.experiments.engine import ExperimentContext
+    from nightbench.experiments.record import Ended
 
 BAD_USAGE = 2
 
@@ -136,6 +139,38 @@ def measure(work: Coroutine[Any, Any, T], refresh: Callable[[], None], name: str
         return asyncio.run(case_runner.run_interruptible(work, refresh))
     except KeyboardInterrupt:
         raise interrupted(name, resume) from None
+
+
+def at_terminal(
+    experiment: Experiment, context: ExperimentContext, resume: str, *, json: bool
+) -> Ended:
+    """Measure an experiment, recorded in the warehouse if that is there, and return its end.
+
+    Raises:
+        typer.Exit: Ctrl-C or SIGTERM ended it.
+        UserError: it cannot be measured.
+    """
+    from nightbench.core.model.experiments import NIGHTBENCH
+    from nightbench.experiments.measuring import MEASURES, failed
+    from nightbench.experiments.record import Ended, ExperimentRecord
+    from nightbench.experiments.reporting import ComparisonReporter
+
+    reporter = ComparisonReporter(sayer(json))
+    record = ExperimentRecord(experiment, common.open_warehouse, reporter.say)
+    record.begin()
+    # What a night has requested goes back to the queue.
+    given_up = "queued" if experiment.requested_by == NIGHTBENCH else ""
+    work = MEASURES[experiment.kind](experiment, common.spool(), context, reporter, record)
+    try:
+        ended = measure(work, reporter.refresh, experiment.name, resume)
+    except typer.Exit:
+        record.leave(Ended(given_up or "cancelled", "interrupted at its terminal"))
+        raise
+    except UserError as error:
+        record.leave(Ended(given_up, str(error)) if given_up else failed(experiment, error))
+        raise
+    record.leave(ended)
+    return ended
 
 
 def interrupted(name: str, resume: str) -> typer.Exit:

@@ -1,7 +1,6 @@
-"""grade, backtest: how good the detector is, on shadow series and by people's labels of alerts.
+"""grade: how good the detector is, on shadow series, or by people's labels of alerts.
 
-grade has the power, false alarms and delay on planted slowdowns; backtest replays the past under
-another policy.
+It has the power, false alarms and delay on planted slowdowns; with --policy the past is replayed.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
@@ -22,8 +20,7 @@ from rich.table import Table
 from nightbench.cli import common
 from nightbench.cli.common import out, say, warn
 from nightbench.config import find_clusters, find_suites, load_suite, locations
-from nightbench.config.schema import PolicyFile
-from nightbench.config.source import one_of
+from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
 from nightbench.core.history_file import HistoryFile
 from nightbench.core.model import RegressionPolicy
@@ -37,6 +34,12 @@ app = typer.Typer()
 
 Row = Mapping[str, Any]
 
+KEYS = ("min_change", "min_history", "max_spread")
+"""Keys of a policy that decide which alerts are raised."""
+
+CURRENT = "current"
+"""In place of a proposed policy: none."""
+
 
 @app.command()
 def grade(
@@ -44,13 +47,47 @@ def grade(
         str | None, typer.Argument(help="Name of a suite; all unless given.", show_default=False)
     ] = None,
     cluster: common.OnlyClusterOption = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            "--policy",
+            help="Replay history night by night under the suites' policies and under this one: "
+            f"min_change=2%,… Keys: {', '.join(KEYS)}. `{CURRENT}`: the suites' policies alone.",
+        ),
+    ] = None,
+    series: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--series",
+            help="With --policy: a case, or a pattern with *. [default: all] Repeatable.",
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", help="With --policy: first night that counts, as 2026-03-31."),
+    ] = None,
+    history: Annotated[
+        Path | None,
+        typer.Option(
+            "--history",
+            help="With --policy: a CSV file as `nightbench import` takes; nothing is kept.",
+        ),
+    ] = None,
     json: common.JsonOption = False,
 ) -> None:
     """Show how well the detector works: its power, its false alarms, its delay.
 
     Every night judges copies of the suite's own series, with slowdowns of known size and without a
-    change. The figures cover the 90 days before the newest night.
+    change. The figures cover the 90 days before the newest night. With --policy: which alerts on
+    drops each policy would have raised, and how many of those that people labelled (acknowledged,
+    resolved, dismissed) were right: precision and recall.
     """
+    if policy is not None:
+        _backtest(policy, series, suite, cluster, since, history, json=json)
+        return
+    for option, value in (("--series", series), ("--since", since), ("--history", history)):
+        if value:
+            raise UserError(f"{option} requires --policy")
     with common.reader() as warehouse:
         rows = warehouse.grades.latest(suite, cluster)
         if not rows:
@@ -127,47 +164,28 @@ def _order(row: Row) -> tuple[int, str]:
     return (names.index(measure) if measure in names else len(names), measure)
 
 
-KEYS = ("min_change", "min_history", "max_spread")
-"""Keys of a policy that decide which alerts are raised."""
-
 _SHOWN = 30
 
 
-@app.command()
-def backtest(
-    series: Annotated[
-        list[str] | None,
-        typer.Option("--series", help="A case, or a pattern with *; all unless given. Repeatable."),
-    ] = None,
-    suite: common.OnlySuiteOption = None,
-    cluster: common.OnlyClusterOption = None,
-    policy: Annotated[
-        str,
-        typer.Option("--policy", help=f"Proposed: min_change=2%,… Keys: {', '.join(KEYS)}."),
-    ] = "",
-    since: Annotated[
-        str | None, typer.Option("--since", help="First night that counts, as 2026-03-31.")
-    ] = None,
-    history: Annotated[
-        Path | None,
-        typer.Option("--history", help="A CSV file as `nightbench import` takes; nothing is kept."),
-    ] = None,
-    json: common.JsonOption = False,
+def _backtest(
+    policy: str,
+    series: list[str] | None,
+    suite: str | None,
+    cluster: str | None,
+    since: str | None,
+    history: Path | None,
+    *,
+    json: bool,
 ) -> None:
-    """Replay history night by night under the suites' policies, and under a proposed one.
-
-    Shows which alerts on falls each would have raised, and how many of those that people labelled
-    (acknowledged, resolved, dismissed) were right: precision and recall.
-    """
     from nightbench.alerts.backtest import backtest as replayed
     from nightbench.alerts.backtest import labels_of, pasts_in, pasts_of
 
-    proposed = policy_changes(policy)
+    proposed = {} if policy == CURRENT else policy_changes(policy)
     first = common.instant("--since", since) if since else None
     names = tuple(series or ())
     if history is not None:
         if cluster or suite:
-            raise UserError("--history: found with --suite or --cluster, expected alone")
+            raise UserError("--history: found with a suite or --cluster, expected alone")
         pasts, labelled = pasts_in(HistoryFile(history), names), []
     else:
         with closing(common.open_warehouse("nightbench_reader")) as connection:
@@ -205,7 +223,7 @@ def policy_changes(text: str) -> dict[str, Any]:
             )
         given[key] = int(value) if value.isdigit() and key == "min_history" else value
     try:
-        file = PolicyFile.model_validate(given)
+        file = RegressionPolicy.model_validate(given, context={})
     except ValidationError as error:
         first = error.errors()[0]
         key, said = str(first["loc"][0]), first["msg"].removeprefix("Value error, ")
@@ -222,7 +240,9 @@ def _policies(pasts: Sequence[PastSeries]) -> tuple[dict[str, RegressionPolicy],
     for name in sorted({past.suite for past in pasts}):
         if name in files:
             # Histories are those of throughput, whatever the suite is judged by.
-            policies[name] = replace(load_suite(files[name], catalog).policy, metric="throughput")
+            policies[name] = load_suite(files[name], catalog).policy.model_copy(
+                update={"metric": "throughput"}
+            )
         else:
             policies[name] = RegressionPolicy()
             unknown.append(name)

@@ -27,46 +27,39 @@ COMMANDS = {
         "status": "services",
         "logs": "services",
         "airflow": "services",
-        "migrate": "services",
-        "backup": "services",
-        "restore": "services",
     },
     "Your own Airflow": {
         "init": "project",
         "check": "project",
-        "db": "project",
+        "db": "db",
         "lock": "project",
     },
     "Measure": {
         "run": "run",
         "cancel": "cancel",
         "demo": "run",
-        "load": "exported",
-        "k8s": "exported",
+        "offline": "offline",
     },
-    "Compare": {"ab": "ab", "bisect": "bisect", "profile": "profile"},
+    "Compare": {"compare": "compare"},
     "Look before": {"validate": "plan", "plan": "plan", "parse": "parse", "cluster": "cluster"},
     "Look after": {
         "results": "results",
         "clean": "results",
         "runs": "runs",
         "table": "table",
-        "report": "report",
         "publish": "publish",
         "export": "export",
         "import": "export",
         "nights": "nights",
-        "noisy": "nights",
-        "drifts": "nights",
+        "series": "series",
     },
     "Judge": {
         "detect": "detect",
         "grade": "grade",
-        "backtest": "grade",
         "drill": "drill",
         "alert": "alert",
     },
-    "Nodes": {"accept": "accept", "doctor": "nodes", "nodes": "nodes", "sweep": "nodes"},
+    "Nodes": {"accept": "accept", "doctor": "nodes", "nodes": "nodes"},
 }
 """Panel -> command -> module beside this one."""
 
@@ -105,8 +98,10 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the command that is called, which is imported now."""
+        from nightbench.cli.former_names import refuse_former_name
         from nightbench.config.control_plane import take_settings
 
+        refuse_former_name(args)
         name, _, rest = super().resolve_command(ctx, args)
         take_settings()
         return name, self.load(str(name)), rest

@@ -1,4 +1,4 @@
-"""nights, noisy, drifts: scheduled nights, and series that are noisy or drift."""
+"""nights: the scheduled nights."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
@@ -50,42 +50,6 @@ def nights(
     missing = [row for row in rows if row["state"] == "missing" and now - row["due_at"] <= LATEST]
     if check and (missing or problem):
         raise typer.Exit(FAILED)
-
-
-@app.command()
-def noisy(json: common.JsonOption = False) -> None:
-    """List noisy series: they are measured and judged, and open no alerts."""
-    with common.reader() as warehouse:
-        rows = warehouse.series.noisy()
-    if json:
-        common.print_json(rows)
-        return
-    if not rows:
-        say("No series is noisy.")
-        return
-    for row in rows:
-        since = f"{row['since_at']:%Y-%m-%d}"
-        say(f"{row['case_id']} on {row['cluster']}, since {since}: {row['sentence']}")
-
-
-@app.command("drifts")
-def list_drifts(
-    suite: common.OnlySuiteOption = None,
-    cluster: common.OnlyClusterOption = None,
-    json: common.JsonOption = False,
-) -> None:
-    """List series that drift, the largest fall first; a drift is no regression."""
-    from nightbench.alerts.notes import drift_notes
-
-    with common.reader() as warehouse:
-        rows = warehouse.series.drifts(suite=suite, cluster=cluster)
-    if json:
-        common.print_json(rows)
-        return
-    if not rows:
-        say("No series drifts.")
-    for row, note in zip(rows, drift_notes(rows), strict=True):
-        say(f"{note} ({row['since']:%Y-%m-%d} to {row['seen_at']:%Y-%m-%d})")
 
 
 def say_overdue() -> None:

@@ -1,4 +1,4 @@
-"""doctor, nodes, sweep: preflight, quarantine and orphaned processes of a cluster's nodes.
+"""doctor, nodes: preflight and quarantine of a cluster's nodes.
 
 Tables are made for terminals of 80 columns.
 """
@@ -150,41 +150,6 @@ def nodes(
 
 def _say(state: NodeState) -> None:
     say(f"{state.node}: {state.state}, {state.by_whom}: {sentences(state.reasons)}")
-
-
-@app.command()
-def sweep(
-    cluster: common.ClusterArgument,
-    kill: Annotated[bool, typer.Option("--kill", help="End them.")] = False,
-    json: common.JsonOption = False,
-) -> None:
-    """List orphaned processes of Nightbench, which no agent watches; end them with --kill.
-
-    Only processes with Nightbench's mark are found and ended. Exit code 1 where something is left,
-    or a node does not answer.
-    """
-    from nightbench import gang
-
-    where = common.cluster_of(cluster)
-    answers = asyncio.run(gang.sweep(where, common.reach(where), common.shipment(where), kill=kill))
-    left = False
-    for node, answer in answers.items():
-        if answer.get("problem"):
-            left = True
-            if not json:
-                warn(str(answer["problem"]))
-        ended = set(answer["killed"])
-        for process in answer["found"]:
-            left = left or process["pid"] not in ended
-            what = "ended" if process["pid"] in ended else "orphan" if not kill else "NOT ENDED"
-            if not json:
-                say(f"{node}: {what} {process['pid']} of {process['job']}: {process['cmd']}")
-    if json:
-        common.print_json(answers)
-    elif not any(answer["found"] for answer in answers.values()):
-        say("no orphans")
-    if left:
-        raise typer.Exit(FAILED)
 
 
 # --- what doctor prints -------------------------------------------------------------------

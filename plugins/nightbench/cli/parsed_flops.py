@@ -7,7 +7,7 @@ from typing import Any
 
 from nightbench.config import load_catalog
 from nightbench.config.commands import model_of
-from nightbench.config.source import one_of
+from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
 from nightbench.core.model_flops import TRAINING
 from nightbench.nodes.device_peaks import TERA, known_devices, known_peak_of

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nightbench.cli import common, exported
+from nightbench.cli import common
 from nightbench.cli.common import FAILED, out, say, warn
 from nightbench.cli.selection import Chosen, Selection, selecting
 from nightbench.core.budget import CaseHistory, NightPlan, NightPlanEntry, duration
@@ -55,33 +55,13 @@ def plan(
             "--at", metavar="TIME", help="The night of 2026-11-21T22:00, say; with --night."
         ),
     ] = None,
-    export: Annotated[
-        Path | None,
-        typer.Option(
-            "--export",
-            metavar="DIR",
-            help="Write job directories with the code into DIR, for a machine without SSH: "
-            "python3 DIR/code/agent.py run DIR, and then nightbench load DIR.",
-        ),
-    ] = None,
-    shared: Annotated[
-        bool,
-        typer.Option(
-            "--shared",
-            help="With --export: several machines share DIR, and measure cases of several nodes.",
-        ),
-    ] = False,
     json: common.JsonOption = False,
 ) -> None:
     """List the cases of a suite with nodes, build and estimated time; nothing need run."""
     chosen = selection.choose()
-    if shared and export is None:
-        raise UserError("shared: found it without --export; expected both")
-    if at is not None and not night and export is None:
+    if at is not None and not night:
         raise UserError("at: found it without --night; expected both")
-    if export is not None:
-        exported.export_plan(chosen, export, shared=shared)
-    elif night:
+    if night:
         _show_night(chosen, at, json=json)
     else:
         _show_cases(chosen, json=json)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nightbench.cli import common, experiment_common
-from nightbench.cli.ab import chosen_of
 from nightbench.cli.common import out, say, warn
 from nightbench.cli.selection import CasesOption
+from nightbench.core.errors import UserError
 from nightbench.core.run_plan import new_run_id
 
 if TYPE_CHECKING:
@@ -72,19 +72,22 @@ def profile(
 def _measure(
     comparison: str, cases: list[str], steps: int, *, outside_hours: bool, json: bool
 ) -> Mapping[str, Any]:
-    from nightbench.experiments.profiles import measure_profile, request_of
-    from nightbench.experiments.reporting import ComparisonReporter
+    from nightbench.cli.compare import chosen_of
+    from nightbench.core.model.experiments import Experiment, ExperimentKind
+    from nightbench.experiments.profiles import request_of, saved_profile
 
-    spool = common.spool()
-    request = request_of(spool, comparison, cases)
-    context = experiment_common.context_of(chosen_of(request), outside_hours=outside_hours)
+    chosen = chosen_of(request_of(common.spool(), comparison, cases))
+    context = experiment_common.context_of(chosen, outside_hours=outside_hours)
     name = new_run_id("profile", datetime.now(UTC))
-    reporter = ComparisonReporter(experiment_common.sayer(json))
-    by = getpass.getuser()
-    work = measure_profile(request, name, comparison, steps, spool, by, context, reporter)
-    return experiment_common.measure(
-        work, reporter.refresh, name, f"nightbench profile {comparison}"
-    )
+    asked = {"of": comparison, "cases": cases, "steps": steps}
+    where = (chosen.suite.name, chosen.cluster.name)
+    experiment = Experiment(name, ExperimentKind.PROFILE, asked, *where, getpass.getuser())
+    resume = f"nightbench compare profile {comparison}"
+    ended = experiment_common.at_terminal(experiment, context, resume, json=json)
+    document = saved_profile(common.spool(), name)
+    if document is None:
+        raise UserError(f"{name}: {ended.why or 'it was stopped'}")
+    return document
 
 
 def show(document: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""init, check, db, lock: a project of one's own, and the Airflow that runs it."""
+"""init, check, lock: a project of one's own, and the Airflow that runs it."""
 
 import json as jsonlib
 import os
@@ -7,31 +7,24 @@ import shutil
 import subprocess
 import tempfile
 import tomllib
-from collections.abc import Mapping, Sequence
-from contextlib import closing
-from datetime import datetime, timedelta
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from nightbench.cli import common, services
+from nightbench.cli import common
 from nightbench.cli.common import FAILED, JsonOption, out, say
 from nightbench.cli.entry import quiet
 from nightbench.config import locations
-from nightbench.config.source import one_of
 from nightbench.core.code_digest import layers
+from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
 from nightbench.core.model import Variant
 from nightbench.core.own_files import own_folder
 from nightbench.local.home import uv_env
 
 app = typer.Typer()
-db = typer.Typer(help="Migrate the warehouse, check that it is up to date, or plan the way back.")
-app.add_typer(db, name="db")
-db.command()(services.migrate)
-
-_ONE_UPGRADE = timedelta(minutes=15)
 _TEMPLATE = Path(__file__).with_name("template")
 
 
@@ -106,69 +99,6 @@ def check(json: JsonOption = False) -> None:
                 say(f"{each.subject}: {each.advice}")
     if any(each.state == "missing" for each in found):
         raise typer.Exit(FAILED)
-
-
-@db.command("check")
-def check_warehouse() -> None:
-    """Exit with 1 where the warehouse lacks tables or views of this version."""
-    from nightbench.warehouse import migrate
-
-    with closing(common.open_warehouse("nightbench_reader")) as connection:
-        if not migrate.is_current(connection):
-            raise UserError(
-                "the warehouse lacks tables or views of this version: nightbench db migrate"
-            )
-    say("the warehouse has the tables and views of this version")
-
-
-@db.command("downgrade-plan")
-def downgrade_plan(json: JsonOption = False) -> None:
-    """Say what the way back to an earlier version takes; nothing is changed.
-
-    Migrations only go forward: the way back of each upgrade is the version before it and the
-    archive from before. Shown are the upgrades that this warehouse has had, the newest first.
-    """
-    from nightbench.warehouse import migrate
-
-    where = common.warehouse_dsn("nightbench_owner")
-    if where is None:
-        raise UserError(common.no_warehouse())
-    upgrades = upgrades_of(migrate.applied(where), common.home().backups)
-    if json:
-        common.print_json(upgrades)
-        return
-    if not upgrades:
-        say("this warehouse has had no upgrade since it was made: there is no way back to plan")
-        return
-    rows = [
-        (
-            f"{each['at']:%Y-%m-%d %H:%M}",
-            ", ".join(each["migrations"]),
-            "\n".join(each["archives"]) or "none here",
-        )
-        for each in upgrades
-    ]
-    out.print(common.table(("upgraded (UTC)", "migrations", "archive from before"), rows))
-    say("The way back before one of them, with the version that ran then:")
-    say("  nightbench down; install that version; nightbench up; nightbench restore ARCHIVE")
-    say(
-        "What was loaded since then stays in the database that `restore` names. On a server of "
-        "your own: its pg_dump from before."
-    )
-
-
-def upgrades_of(applied: Sequence[tuple[str, datetime]], backups: Path) -> list[Mapping[str, Any]]:
-    """Return the upgrades of a warehouse, the newest first, with the archives from before each.
-
-    Migrations of one upgrade are applied within one transaction, and so within minutes.
-    """
-    found: list[dict[str, Any]] = []
-    for name, at in applied:
-        archives = sorted(map(str, backups.glob(f"warehouse-before-{name}-*.backup")))
-        if not found or archives or at - found[-1]["at"] > _ONE_UPGRADE:
-            found.append({"at": at, "migrations": [], "archives": archives})
-        found[-1]["migrations"].append(name)
-    return list(reversed(found[1:]))  # the first one made it
 
 
 @app.command()

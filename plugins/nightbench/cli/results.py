@@ -30,12 +30,34 @@ def results(
     run: Annotated[
         str | None, typer.Option("--run", "-r", help="Id of a run; the newest unless given.")
     ] = None,
+    suite: Annotated[
+        str | None, typer.Option("--suite", "-s", help="The newest run of this suite.")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", "-c", help="The newest run on this cluster.")
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a report: .html is one page without scripts and other files, .md is "
+            "Markdown.",
+        ),
+    ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Show the medians of a run with n, spread, speed-up, efficiency and verdict.
+    """Show the medians of a run with n, spread, speed-up, efficiency, verdict; or write a report.
 
-    They come from the warehouse; where that is away, from the files of the run on this machine.
+    The medians are read from the warehouse, or from the files of the run on this machine if the
+    warehouse is away. A report also has figures, method, hardware, versions and caveats.
     """
+    if suite or cluster:
+        run = _newest_run(run, suite, cluster)
+    if report is not None:
+        from nightbench.cli.report import write_report
+
+        write_report(run, report)
+        return
     rows, source = results_of(run)
     if json:
         common.print_json(rows)
@@ -59,42 +81,69 @@ def clean(
     keep_days: Annotated[
         float, typer.Option(min=0, help="Keep jobs, environments and files this young.")
     ] = 14.0,
+    orphans: Annotated[
+        bool,
+        typer.Option("--orphans", help="Only processes; jobs, environments and runs stay."),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list orphans.")] = False,
+    json: common.JsonOption = False,
 ) -> None:
-    """Remove orphaned processes and old jobs and environments on nodes, and old loaded runs."""
+    """Remove orphaned processes and old jobs and environments on nodes, and old loaded runs.
+
+    An orphan is a process of Nightbench that no agent watches. Exit code 1: an orphan runs, or a
+    node does not answer.
+    """
     from nightbench import gang
 
     known = common.catalog()
-    wrong = False
+    wrong, keep = False, dry_run or orphans
+    answers: dict[str, Any] = {}
+    show = warn if json else say
     for name in cluster or ["local"]:
         where = common.cluster_of(name, known)
         try:
             shipment = common.shipment(where)
             targets = common.reach(where)
             swept = asyncio.run(gang.sweep(where, targets, shipment, kill=not dry_run))
-            removed = (
-                {} if dry_run else asyncio.run(gang.clean(where, targets, shipment, keep_days))
-            )
+            removed = {} if keep else asyncio.run(gang.clean(where, targets, shipment, keep_days))
         except UserError as error:
             wrong = True
             warn(f"{name}: {error}")
             continue
+        answers[name] = swept
         for node, answer in swept.items():
             if answer.get("problem"):
                 wrong = True
                 warn(f"{name}: {answer['problem']}")
             for process in answer["found"]:
-                what = "found" if dry_run else "ended"
-                say(f"{name} {node}: {what} {process.get('pid')} {process.get('job')}")
+                ended = process["pid"] in answer["killed"]
+                wrong = wrong or not ended
+                what = "ended" if ended else "orphan" if dry_run else "NOT ENDED"
+                show(
+                    f"{name} {node}: {what} {process['pid']} of {process['job']}: {process['cmd']}"
+                )
         for node, answer in removed.items():
             for path in answer.get("removed", []):
-                say(f"{name} {node}: removed {path}")
-    if not dry_run:
+                show(f"{name} {node}: removed {path}")
+    if not keep:
         for run_id in common.spool().expire(keep_days):
-            say(f"spool: removed {run_id}")
+            show(f"spool: removed {run_id}")
+    if json:
+        common.print_json(answers)
     if wrong:
         raise typer.Exit(FAILED)
-    say("nothing was changed" if dry_run else "clean")
+    show("no orphans" if dry_run else "clean")
+
+
+def _newest_run(run: str | None, suite: str | None, cluster: str | None) -> str:
+    if run is not None:
+        raise UserError("--run: found with --suite or --cluster; expected alone")
+    with common.reader() as warehouse:
+        newest = warehouse.runs.latest(suite, cluster)
+    if newest is None:
+        where = (f" of {suite}" if suite else "") + (f" on {cluster}" if cluster else "")
+        raise UserError(f"found no loaded run{where} (`nightbench runs` lists them)")
+    return newest
 
 
 # --- the rows of a run ---------------------------------------------------------------------
@@ -217,7 +266,9 @@ def show_run(run_id: str, *, await_verdicts: bool) -> list[Row]:
     while note is None and any(map(_awaits_verdict, rows)):
         if time.monotonic() > until:
             if await_verdicts:
-                note = "No verdicts yet: the DAG regressions makes them. Later: nightbench results"
+                note = (
+                    "No verdicts yet: look at the DAG nightbench_verdicts, then: nightbench results"
+                )
             break
         time.sleep(1.0)
         rows, note = results_of(run_id)
@@ -308,7 +359,8 @@ def settling_lines(run_id: str, rows: list[Row]) -> list[str]:
             settle = f"nightbench doctor {plan.run.cluster}, since its build is that of the nights"
         else:
             settle = (
-                f"nightbench ab {build.line}={nights} {build.line}={candidate} --case {case_id}"
+                f"nightbench compare {build.line}={nights} {build.line}={candidate} "
+                f"--case {case_id}"
             )
         lines.append(f"{case_id} lies clearly below its nights. To settle it: {settle}")
     return lines

@@ -201,7 +201,7 @@ def demo(
 
 _TO_TRY = (
     "See the alert of a slower night come:  .venv/bin/nightbench drill",
-    "Compare two builds, round by round:    .venv/bin/nightbench ab --help",
+    "Compare two builds, round by round:    .venv/bin/nightbench compare --help",
     "Plan the nights of your own cluster:   .venv/bin/nightbench plan dlperf-resnet50",
 )
 

@@ -1,10 +1,8 @@
-"""up, down, status, logs, airflow, migrate, backup, restore: the control plane on this machine."""
+"""up, down, status, logs, airflow: the control plane on this machine."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,27 +10,17 @@ from rich.text import Text
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, JsonOption, out, say, warn
+from nightbench.cli.db import BackupOption
 from nightbench.config.control_plane import ControlPlane, control_plane, log_of
 from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
-    from nightbench.local.deployment import Stack
     from nightbench.spool import CaseStore, RunSpool, Spool
 
 app = typer.Typer()
 
 MOST_RUNS = 10
 """Runs that a list names, the newest first."""
-
-
-BackupOption = Annotated[
-    bool,
-    typer.Option(
-        "--backup/--no-backup",
-        help="Archive this machine's warehouse below backups/ of the state folder before a newer "
-        "version changes its tables.",
-    ),
-]
 
 
 @app.command()
@@ -180,86 +168,6 @@ def airflow(context: typer.Context) -> None:
     from nightbench.local import lifecycle
 
     lifecycle.run_airflow(common.home(), context.args)
-
-
-@app.command()
-def migrate(
-    dsn: Annotated[
-        str | None,
-        typer.Option(
-            help="Connection string of the owner's role; the warehouse of `nightbench up`, or the "
-            f"one that {common.WAREHOUSE_VARIABLE} names, unless given."
-        ),
-    ] = None,
-    backup: BackupOption = True,
-) -> None:
-    """Bring the warehouse's tables and views up to date; done twice it changes nothing."""
-    from nightbench.local import lifecycle
-    from nightbench.warehouse import migrate as migrations
-
-    where = dsn or common.warehouse_dsn("nightbench_owner")
-    if where is None:
-        raise UserError(
-            f"{common.no_warehouse()}, or by --dsn"
-            if control_plane() is ControlPlane.NONE
-            else "Migrations need the role nightbench_owner, of which a team's Airflow has no "
-            "Connection: name the warehouse with --dsn postgresql://nightbench_owner@…"
-        )
-    if dsn is None and not os.environ.get(common.WAREHOUSE_VARIABLE):
-        lines = lifecycle.migrate_warehouse(_running_stack(), backup)
-    else:
-        lines = (f"applied {name}" for name in migrations.apply(where))
-    line = None
-    for line in lines:
-        say(line)
-    if line is None:
-        say("up to date: nothing to apply")
-
-
-@app.command()
-def backup(
-    file: Annotated[Path, typer.Argument(help="The archive; it is replaced where it exists.")],
-) -> None:
-    """Write an archive of this machine's warehouse, while runs go on."""
-    from nightbench.core.whole_files import replaced
-    from nightbench.local import backup as archives
-
-    stack = _running_stack()
-    with replaced(file) as beside:
-        archives.back_up(stack, beside)
-    say(f"{file}: {file.stat().st_size / 1e6:,.1f} MB; put it back: nightbench restore {file}")
-
-
-@app.command()
-def restore(
-    file: Annotated[Path, typer.Argument(help="What `nightbench backup` wrote.")],
-) -> None:
-    """Put an archive in the place of this machine's warehouse; what was there is kept beside it."""
-    from datetime import UTC, datetime
-
-    from nightbench.local import backup as archives
-
-    if not os.path.isfile(file):
-        raise UserError(f"{file}: found no such file; expected what `nightbench backup` wrote")
-    kept, applied = archives.restore(_running_stack(), file, datetime.now(UTC))
-    for name in applied:
-        say(f"applied {name}")
-    say(f"restored {file}; what was there is the database {kept}: drop it when it is not needed")
-
-
-def _running_stack() -> Stack:
-    from nightbench.local import deployment
-
-    named = os.environ.get(common.WAREHOUSE_VARIABLE)
-    if named:
-        raise UserError(
-            f"{common.WAREHOUSE_VARIABLE} names another warehouse; this command is for the one of "
-            "`nightbench up`. docs/warehouse.md says how others are backed up by pg_dump"
-        )
-    stack = deployment.load(common.home())
-    if stack.running("postgres") is None:
-        raise UserError("PostgreSQL does not run. Start it: nightbench up")
-    return stack
 
 
 # --- logs of ranks, which the controller fetched into the spool with each repeat --------------

@@ -10,9 +10,10 @@ import typer
 from nightbench.cli import common
 from nightbench.cli.common import out, say, warn
 from nightbench.config import load_suite
-from nightbench.config.run_request import cluster_of, suite_file
+from nightbench.config.clusters import cluster_of
+from nightbench.config.locations import suite_file
 from nightbench.config.scales import FULL
-from nightbench.config.source import one_of
+from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
 from nightbench.core.model import Suite, SuiteTable
 from nightbench.core.tables import Cell

@@ -13,7 +13,7 @@ SETTINGS = {
     "brings.",
     "uv": "The uv binary that is shipped to the nodes. Without it: the one beside the interpreter, "
     "else the one on PATH.",
-    "site": "Folder, or fsspec URL, that the DAG nightbench_publish writes the site for everybody "
+    "site": "Folder, or fsspec URL, that the DAG nightbench_verdicts writes the site for everybody "
     "to. Without it: the DAG fails.",
     "site_url": "Address of that site, for its feed and permanent links.",
     "wheels": "Folder whose wheels a run may name as a build. Without it: wheels/ in the home.",

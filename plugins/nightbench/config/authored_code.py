@@ -13,7 +13,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from nightbench.config.catalog_schema import CostFile, SpecFile
-from nightbench.config.source import ConfigError, Document, Key, Problem, describe, guess_of
+from nightbench.config.source import ConfigError, Document, Problem
+from nightbench.core.complaints import Key, describe, guess_of
 from nightbench.core.model_flops import evaluate
 
 OLDEST = "3.7"
@@ -149,6 +150,8 @@ def complain_of_parameters(document: Document, scale: str, parameters: Mapping[s
 def complain_of_formulas(document: Document, file: SpecFile, cost: CostFile) -> None:
     """Complain of formulas that have no value at a scale."""
     formulas: dict[Key, str] = {("cost", "forward", k): x for k, x in cost.forward.items()}
+    for term in cost.computed.keys() - cost.forward.keys():
+        document.complain(("cost", "computed", term), "found no such term in `cost.forward`")
     if cost.tokens is not None:
         formulas["cost", "tokens"] = cost.tokens
     if cost.kept is not None:

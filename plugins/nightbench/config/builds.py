@@ -9,14 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from nightbench.config import locations, values
-from nightbench.config.cluster_schema import PINNED
-from nightbench.config.clusters import relative_to_file
+from nightbench.config import locations
 from nightbench.config.schema import BuildFile
-from nightbench.config.source import Document, Key
 from nightbench.core.code_digest import file_digest
+from nightbench.core.complaints import Complaint, Key
 from nightbench.core.errors import UserError
-from nightbench.core.model import Build, Cluster
+from nightbench.core.model import Build, Cluster, values
+from nightbench.core.model.clusters import PINNED
 from nightbench.core.whole_files import beside
 
 _DIGEST_LENGTH = 16
@@ -24,7 +23,12 @@ _DIGEST = re.compile(f"[0-9a-f]{{{_DIGEST_LENGTH}}}")
 
 
 def read_builds(
-    document: Document, written: Mapping[str, BuildFile], name: str = "builds", *, least: int = 0
+    suite: Path,
+    name: str,
+    written: Mapping[str, BuildFile],
+    complaints: list[Complaint],
+    *,
+    least: int = 0,
 ) -> dict[str, Build]:
     """Return the builds that a key of a suite's file names by framework line.
 
@@ -36,14 +40,16 @@ def read_builds(
         given = [name for name in ("version", "wheel", "path") if getattr(entry, name) is not None]
         if not least <= len(given) <= 1:
             found = " and ".join(given) or "none of them"
-            document.complain(key, f"found {found}; expected one of version, wheel, path")
+            complaints.append(
+                Complaint(key, f"found {found}; expected one of version, wheel, path")
+            )
             continue
         source, version, location = "path" if entry.path else "index", entry.version, entry.path
         if entry.wheel is not None:
-            wheel = relative_to_file(document.path, entry.wheel)
+            wheel = locations.relative_to_file(suite, entry.wheel)
             if wheel is None or not os.path.isfile(wheel) or wheel.suffix != ".whl":
                 message = f'found "{entry.wheel}"; expected a wheel file (.whl) that is there'
-                document.complain((*key, "wheel"), message)
+                complaints.append(Complaint((*key, "wheel"), message))
                 continue
             # Its digest is taken when a case is resolved.
             source, version, location = "wheel", wheel_version(wheel), str(wheel)

@@ -1,9 +1,8 @@
 """Reads the framework lines and workloads that `benchmarks/` holds."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from nightbench.config import locations
 from nightbench.config.authored_code import (
@@ -19,29 +18,16 @@ from nightbench.config.authored_code import (
     words_of_code,
 )
 from nightbench.config.catalog_schema import FrameworkFile, RoleFile, SpecFile
-from nightbench.config.source import (
-    ConfigError,
-    Document,
-    Key,
-    any_of,
-    display,
-    one_of,
-    read_document,
-)
+from nightbench.config.line_answers import axes_by_kind, by_kind, contradictions
+from nightbench.config.source import ConfigError, Document, display, read_document
 from nightbench.config.validate import validate
 from nightbench.core.code_digest import code_digest, layers
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
-    LINE_AXES,
-    SEVERAL,
     Catalog,
-    Combination,
     FrameworkInfo,
-    ReferenceLosses,
     Role,
     Strategy,
-    Support,
-    Untried,
     Variant,
     WorkloadInfo,
     digest_of,
@@ -134,32 +120,41 @@ def _framework(folder: Path, tree: _Tree) -> FrameworkInfo:
         document = read_document(path)
     except UserError as error:
         return _broken_line(path, error)
-    file = validate(FrameworkFile, document)
-    document.complain_of_name("line", path.parent.name, "its folder")
+    file = validate(FrameworkFile, document, named="line")
     _complain_of_absent(document, "launch.py")
     if document.data.get("commands") is not True:
         _complain_of_absent(document, "runtime.py", "trainer.py")
     if file is None:
         return _broken_line(path, document.error)
-    devices = _by_kind(file.devices, file.devices)
+    devices = by_kind(file.devices, file.devices)
     kinds = [kind for kind, answer in devices.items() if not isinstance(answer, str)]
-    for key, message in _contradictions(file, folder, kinds, tree):
+    for key, message in contradictions(file, folder, kinds, tree.model, tree.workloads):
         document.complain(key, message)
     tree.complain_of_shadow(document, "frameworks", file.replaces)
     shared = tree.benchmarks / "apis" / file.api
     variants = {name: _variant(name, file, document) for name in file.variants}
-    found = file.to(
-        FrameworkInfo,
+    found = FrameworkInfo(
         line=path.parent.name,
+        title=file.title,
+        version=file.version,
+        api=file.api,
         devices=devices,
         variants=variants,
-        axes=_axes(file.axes, kinds),
+        axes=axes_by_kind(file.axes, kinds),
         roles={
             Strategy(strategy): tuple(_role(name, role) for name, role in roles.items())
             for strategy, roles in file.roles.items()
         },
-        refused_combinations=tuple(each.to(Combination) for each in file.refused_combinations),
+        refused_combinations=file.refused_combinations,
+        refused_workloads=file.refused_workloads,
         launcher_env=frozenset(file.launcher_env),
+        commands=file.commands,
+        shares_ends=file.shares_ends,
+        whole_weights=file.whole_weights,
+        keeps_casts=file.keeps_casts,
+        drill_workload=file.drill_workload,
+        for_tests=file.for_tests,
+        size_bytes=file.size_bytes,
     )
     complaints = [str(document.error)] if document.problems else []
     oldest = found.oldest_python
@@ -187,8 +182,18 @@ def _variant(name: str, file: FrameworkFile, document: Document) -> Variant:
             said = f'found "{stated or file.version}", but {lock} pins {package} {versions[-1]}'
             key = ("variants", name, "version") if stated else ("version",)
             document.complain(key, f"{said}; expected the same")
-    axes = _axes(written.axes, [written.device])
-    return written.to(Variant, axes=axes, versions=versions, problem=problem, unlocked=unlocked)
+    axes = axes_by_kind(written.axes, [written.device])
+    return Variant(
+        device=written.device,
+        pythons=written.pythons,
+        compute_capabilities=written.compute_capabilities,
+        driver=written.driver,
+        versions=versions,
+        machines=written.machines,
+        axes=axes,
+        problem=problem,
+        unlocked=unlocked,
+    )
 
 
 def _broken_line(path: Path, error: UserError) -> FrameworkInfo:
@@ -197,110 +202,14 @@ def _broken_line(path: Path, error: UserError) -> FrameworkInfo:
     return FrameworkInfo(name, name, "", "", {}, {}, {}, problem=str(error))
 
 
-def _axes(written: Mapping[str, Mapping[str, Any]], kinds: Sequence[str]) -> dict[str, Any]:
-    return {
-        axis: {value: _by_kind(support, kinds) for value, support in values.items()}
-        for axis, values in written.items()
-    }
-
-
-def _by_kind(support: Any, kinds: Iterable[str]) -> Support:
-    """Device kind -> None where it runs, else the reason."""
-    answers = support if _is_by_kind(support) else dict.fromkeys(kinds, support)
-    return {kind: _answer(answer) for kind, answer in answers.items()}
-
-
-def _is_by_kind(support: Any) -> bool:
-    return isinstance(support, dict) and "untried" not in support
-
-
-def _answer(written: Any) -> Untried | str | None:
-    if written is True:
-        return None
-    return Untried(written["untried"]) if isinstance(written, dict) else str(written)
-
-
 def _role(name: str, file: RoleFile) -> Role:
-    return file.to(Role, name=name, device=file.measured if file.device is None else file.device)
-
-
-def _contradictions(
-    file: FrameworkFile, folder: Path, kinds: Sequence[str], tree: _Tree
-) -> Iterator[tuple[Key, str]]:
-    """Key and message of what in a line's file does not hold together."""
-    if not kinds:
-        yield ("devices",), "found no device kind with true; expected one that the line runs on"
-        return
-    yield from _wrong_axes(("axes",), file.axes, kinds)
-    for name, variant in file.variants.items():
-        yield from _wrong_axes(("variants", name, "axes"), variant.axes, [variant.device])
-    strategies = file.axes.get("strategy", {})
-    served = _by_kind(strategies.get("parameter_server", ""), kinds)
-    if (
-        not all(isinstance(x, str) for x in served.values())
-        and "parameter_server" not in file.roles
-    ):
-        said = "found true; expected `roles.parameter_server` as well: which processes there are"
-        yield ("axes", "strategy", "parameter_server"), said
-    answers = [each for x in strategies.values() for each in _by_kind(x, kinds).values()]
-    if all(isinstance(answer, str) for answer in answers):
-        key = ("axes", "strategy") if strategies else ("axes",)
-        yield key, f"found no strategy with true; expected {any_of(sorted(Strategy))}"
-    for strategy, roles in file.roles.items():
-        if not any(role.measured for role in roles.values()):
-            said = "found no role with measured: true; expected at least one that trains"
-            yield ("roles", strategy), said
-    for name, variant in file.variants.items():
-        if variant.device not in kinds:
-            said = f"found {variant.device}, on which the line does not run; expected " + any_of(
-                kinds
-            )
-            yield ("variants", name, "device"), said
-    for kind, script in file.controls.items():
-        if not (folder / script).is_file():
-            said = f'found "{script}", which is not in this folder; expected a script'
-            yield ("controls", kind), said
-    drilled = file.drill_workload
-    for refused in file.refused_workloads:
-        if tree.model(refused, file.api) is None:
-            said = f"found {refused}, which has no {file.api}.py; expected one that has"
-            yield ("refused_workloads", refused), said
-    for number, combination in enumerate(file.refused_combinations):
-        for name, values in combination.when.items():
-            known = _known_values(file, name, tree)
-            for value in values:
-                if known is not None and value not in known:
-                    yield ("refused_combinations", number, "when", name), one_of(value, known)
-    if drilled is not None and drilled not in tree.workloads:
-        yield ("drill_workload",), one_of(drilled, tree.workloads)
-
-
-def _wrong_axes(
-    key: Key, written: Mapping[str, Mapping[str, Any]], kinds: Sequence[str]
-) -> Iterator[tuple[Key, str]]:
-    for axis, values in written.items():
-        for value, support in values.items():
-            if _is_by_kind(support) and set(support) != set(kinds):
-                found, expected = ", ".join(support), ", ".join(kinds)
-                said = f"found an answer for {found}; expected one for each of {expected}"
-                yield (*key, axis, value), said
-    for name in written.get("strategy", {}):
-        if name not in set(Strategy):
-            yield (*key, "strategy", name), one_of(name, Strategy)
-
-
-def _known_values(file: FrameworkFile, key: str, tree: _Tree) -> list[str] | None:
-    """What a combination may name under a key; None where that is anything."""
-    if key == "workload":
-        return list(tree.workloads)
-    if key == "device":
-        return list(file.devices)
-    if key == "replicas":
-        return [SEVERAL]
-    if key not in LINE_AXES:
-        return None
-    default = LINE_AXES[key]
-    return sorted({*file.axes.get(key, {}), *([str(default)] if default else [])})
+    return Role(
+        name=name,
+        count=file.count,
+        place=file.place,
+        measured=file.measured,
+        device=file.measured if file.device is None else file.device,
+    )
 
 
 def _workload(
@@ -313,8 +222,7 @@ def _workload(
         document = read_document(path)
     except UserError as error:
         return _broken_workload(path, error)
-    file = validate(SpecFile, document)
-    document.complain_of_name("name", path.parent.name, "its folder")
+    file = validate(SpecFile, document, named="name")
     _complain_of_absent(document, "data.py")
     written = {each.stem for own in (folder, *added) for each in own.glob("[!.]*.py")}
     if file is None:
@@ -336,9 +244,15 @@ def _workload(
             complain_of_unread(document, scale, parameters, words)
     complaints = ([str(document.error)] if document.problems else []) + wrong_data
     defining = {key: x for key, x in document.data.items() if key in _DEFINING}
-    return file.to(
-        WorkloadInfo,
+    return WorkloadInfo(
         name=name,
+        title=file.title,
+        unit=file.unit,
+        scales=file.scales,
+        parameters=file.parameters,
+        seed=file.seed,
+        reads=file.reads,
+        shards=file.shards,
         frameworks=tuple(
             sorted(
                 line
@@ -347,13 +261,14 @@ def _workload(
             )
         ),
         strategies=tuple(Strategy(name) for name in file.strategies),
-        losses=file.losses and file.losses.to(ReferenceLosses),
-        tensor=file.tensor and tuple(file.tensor.divides),
+        losses=file.losses,
+        tensor=file.tensor.divides if file.tensor else None,
         context=file.context is not None,
-        expert=file.expert and file.expert.parameters,
-        pipeline=file.pipeline and file.pipeline.parameters,
-        tokens=file.cost and file.cost.tokens,
+        expert=file.expert.parameters if file.expert else None,
+        pipeline=file.pipeline.parameters if file.pipeline else None,
+        tokens=file.cost.tokens if file.cost else None,
         forward_flops=file.cost.forward if file.cost else {},
+        computed_flops=file.cost.computed if file.cost else {},
         kept=file.cost.kept.formulas() if file.cost and file.cost.kept else {},
         digest=digest_of(defining),
         problem="\n".join(complaints) or None,

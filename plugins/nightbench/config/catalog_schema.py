@@ -1,23 +1,12 @@
 """What `framework.json` and `spec.json` may say. The reference pages come from these classes."""
 
-from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from nightbench.config import values as v
-from nightbench.config.source import any_of, describe, one_of
-from nightbench.config.validate import StrictModel
-from nightbench.core.model import LINE_AXES, Strategy, series_key
-
-
-def _one_of(known: Iterable[str]) -> AfterValidator:
-    def check(value: str) -> str:
-        if value not in known:
-            raise ValueError(one_of(value, known))
-        return value
-
-    return AfterValidator(check)
+from nightbench.core.complaints import any_of, describe
+from nightbench.core.model import LINE_AXES, Combination, ReferenceLosses, Strategy, series_key
+from nightbench.core.model import values as v
 
 
 def _support(value: Any) -> Any:
@@ -49,21 +38,6 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _values(value: Any) -> tuple[str, ...]:
-    """One value, or a list of them, as text."""
-    values = value if isinstance(value, list) else [value]
-    if not values or not all(isinstance(x, str | int) and not isinstance(x, bool) for x in values):
-        raise ValueError(f"found {value!r}; expected a value, or a list of values")
-    return tuple(str(each) for each in values)
-
-
-def _several(when: dict[str, Any]) -> dict[str, Any]:
-    if len(when) < 2:
-        found = ", ".join(when) or "nothing"
-        raise ValueError(f"found {found}; expected several axes: a single value stands in `axes`")
-    return when
-
-
 def _ascending(pythons: tuple[str, ...]) -> tuple[str, ...]:
     expected = tuple(sorted(set(pythons), key=series_key))
     if pythons != expected:
@@ -71,31 +45,20 @@ def _ascending(pythons: tuple[str, ...]) -> tuple[str, ...]:
     return pythons
 
 
-def _pair(values: tuple[float, ...]) -> tuple[float, ...]:
-    if len(values) != 2:
-        raise ValueError(f"found {len(values)}; expected two, of the first and of the third step")
-    return values
-
-
 _COUNTS = ("nodes", "pservers", "trainers")
-_Pair = Annotated[v.Many[float], AfterValidator(_pair)]
 _Support = Annotated[
     Any,
     AfterValidator(_support),
     v.Words("true, the reason why not, or `untried` with why nobody has run it"),
 ]
-_Kind = Annotated[str, _one_of(("cpu", "gpu")), v.Words("device kind")]
-_Axis = Annotated[str, _one_of(LINE_AXES), v.Words("axis")]
-_PLACES = ("trainers", "nodes", "devices_per_node", "pipeline")
-_KEYS = (*LINE_AXES, *_PLACES, "workload", "optimizer", "device", "replicas")
-_Of = Annotated[str, _one_of(_KEYS), v.Words("axis")]
-_Values = Annotated[Any, AfterValidator(_values), v.Words("value or list of values")]
-_Strategy = Annotated[str, _one_of([str(each) for each in Strategy]), v.Words("strategy")]
+_Kind = Annotated[str, v.among(("cpu", "gpu")), v.Words("device kind")]
+_Axis = Annotated[str, v.among(LINE_AXES), v.Words("axis")]
+_Strategy = Annotated[str, v.among([str(each) for each in Strategy]), v.Words("strategy")]
 _RoleName = Annotated[v.Name, v.Words("role")]
 _Variant = Annotated[v.Name, v.Words("variant")]
 
 
-class IndexFile(StrictModel):
+class IndexFile(v.StrictModel):
     """A package index that holds what the default index does not."""
 
     url: v.Text
@@ -104,7 +67,7 @@ class IndexFile(StrictModel):
     """Options of `uv pip install` that take packages from it; `--index URL` unless given."""
 
 
-class VariantFile(StrictModel):
+class VariantFile(v.StrictModel):
     """A build of a line for one kind of devices, with a lock `requirements-<variant>.lock`."""
 
     device: _Kind
@@ -140,7 +103,7 @@ class VariantFile(StrictModel):
     answer to the same value of the same axis."""
 
 
-class RoleFile(StrictModel):
+class RoleFile(v.StrictModel):
     """The processes of one role in a gang: `trainer-0`, `trainer-1` and so on."""
 
     count: Annotated[Any, AfterValidator(_number), v.Words("whole number, or axis")]
@@ -155,20 +118,7 @@ class RoleFile(StrictModel):
     """It gets a GPU of its own; as `measured` unless given."""
 
 
-class CombinationFile(StrictModel):
-    """Values of several axes that a line runs each, but not together."""
-
-    when: Annotated[dict[_Of, _Values], AfterValidator(_several)]
-    """Axis, `workload`, `trainers`, `nodes`, `devices_per_node`, `pipeline`, `optimizer` (the
-    workload's), `device` (its kind) or `replicas` (`several` where `shard`, `tensor` and `pipeline`
-    leave copies of a model): its value, or a list of values of which one is enough. All keys have
-    to hold. Of real data the value is the format.
-    """
-    refused: v.Text
-    """The reason for users."""
-
-
-class FrameworkFile(StrictModel):
+class FrameworkFile(v.StrictModel):
     """A framework line: `benchmarks/frameworks/<line>/framework.json`."""
 
     line: v.Name
@@ -198,7 +148,7 @@ class FrameworkFile(StrictModel):
     refused_workloads: dict[v.Name, v.Text] = Field({})
     """Workload with a model file of the line's API that the line does not run: the reason for
     users."""
-    refused_combinations: v.Many[CombinationFile] = ()
+    refused_combinations: v.Many[Combination] = ()
     """Values that the line runs each, but not together: a suite that asks for them is refused, or
     skips these cases where it may."""
     launcher_env: v.Many[v.Text] = ()
@@ -234,7 +184,7 @@ def _truly(value: Any) -> Any:
     return value
 
 
-class KeptFile(StrictModel):
+class KeptFile(v.StrictModel):
     """Values that a device keeps for the backward pass at least: formulas, each of one token."""
 
     layer: v.Text
@@ -259,7 +209,7 @@ class KeptFile(StrictModel):
         return {name: formula for name, formula in dict(self).items() if formula is not None}
 
 
-class CostFile(StrictModel):
+class CostFile(v.StrictModel):
     """Model FLOPs, tokens and memory of an example."""
 
     source: v.Text
@@ -268,6 +218,10 @@ class CostFile(StrictModel):
     """What is computed: formula of its FLOPs in the forward pass of one example, 2 for each
     multiply-add of matrix products and convolutions, from numbers and parameters of the scale with
     `+ - * / **` and `sum(a list)`. Training takes three times the sum."""
+    computed: dict[v.Text, Annotated[float, Field(ge=0)]] = Field({})
+    """Of `forward`: how many times a step computes it as matrix products and convolutions, forward
+    and backward, where that is not once: 2 for attention whose masked half is computed too, 2/3
+    without the gradient of images, 0 for sums. The check `work_done` compares counters with it."""
     tokens: v.Text | None = None
     """Formula of the tokens of one example, of a language model."""
     kept: KeptFile | None = None
@@ -275,23 +229,7 @@ class CostFile(StrictModel):
     of each scale. Without it weights, gradients and optimiser states are counted alone."""
 
 
-class LossesFile(StrictModel):
-    """Losses of the first and third step in float32 on a CPU, without dropout."""
-
-    scale: v.Name
-    """Scale that they were computed at."""
-    batch_size_per_device: v.Count
-    """Samples of a step."""
-    first: v.Some[float]
-    """Of rank 0, 1, ...: the loss of the initial weights on the rank's first batch."""
-    third: Annotated[dict[v.Name, v.Some[float]], Field(min_length=1)]
-    """Number of ranks: the loss of each rank's third step, after two updates."""
-    together: dict[v.Name, _Pair] = Field({})
-    """Number of ranks that compute the same samples (`tensor`, `context`, `pipeline`), those of all
-    of them: the loss of the first and of the third step."""
-
-
-class TensorFile(StrictModel):
+class TensorFile(v.StrictModel):
     """Matrices that devices split, by the last name of the module that holds them."""
 
     columns: v.Some[v.Text]
@@ -304,7 +242,7 @@ class TensorFile(StrictModel):
     """Parameters of a scale that the number of devices has to divide."""
 
 
-class ExpertsFile(StrictModel):
+class ExpertsFile(v.StrictModel):
     """Experts that devices split; `experts`, a parameter of each scale, is how many a layer has."""
 
     modules: v.Some[v.Text]
@@ -313,7 +251,7 @@ class ExpertsFile(StrictModel):
     """Formula of the parameters in them, as in `cost`."""
 
 
-class StagesFile(StrictModel):
+class StagesFile(v.StrictModel):
     """What the first and the last stage have beside layers (`shards`), and what they take."""
 
     first: v.Some[v.Text]
@@ -329,7 +267,7 @@ class StagesFile(StrictModel):
     """What of a batch the last one's loss takes."""
 
 
-class SpecFile(StrictModel):
+class SpecFile(v.StrictModel):
     """A workload: `benchmarks/workloads/<workload>/spec.json`."""
 
     name: v.Name
@@ -366,7 +304,7 @@ class SpecFile(StrictModel):
     """Samples of the one step by which lines are held against each other; 8 unless given."""
     seed: v.Whole = 1
     """Seed of weights and data."""
-    losses: LossesFile | None = None
+    losses: ReferenceLosses | None = None
     """What the first losses of every mode of every line are held against."""
     cost: CostFile | None = None
     """What an example costs; without it there is neither MFU nor tokens per second."""

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from nightbench.config import values as v
 from nightbench.config.scales import scales_of
-from nightbench.config.source import ConfigError, Document, display, one_of, read_document
-from nightbench.config.validate import StrictModel
+from nightbench.config.source import ConfigError, display, read_document
+from nightbench.core.complaints import Complaint, one_of
 from nightbench.core.errors import UserError
 from nightbench.core.model import Case, Catalog, Role, Strategy, Suite, WorkloadInfo, digest_of
+from nightbench.core.model import values as v
 from nightbench.core.model_flops import evaluate
 
 PLACEHOLDERS = (
@@ -54,7 +54,7 @@ def _pattern(text: str) -> str:
 Word = Annotated[str, AfterValidator(_known_placeholders), v.Words("text with placeholders")]
 
 
-class LogFile(StrictModel):
+class LogFile(v.StrictModel):
     """The log of a script, and what its figures mean."""
 
     format: v.Name
@@ -78,7 +78,7 @@ class LogFile(StrictModel):
     """Steps from line to line, for a log that does not number them."""
 
 
-class ModelFile(StrictModel):
+class ModelFile(v.StrictModel):
     """The model that a script trains, by a workload whose formulas count its FLOPs."""
 
     workload: v.Name
@@ -89,7 +89,7 @@ class ModelFile(StrictModel):
     """Those of them that differ in the script: `sequence_length`, `vocabulary`, `layers`, …"""
 
 
-class CommandFile(StrictModel):
+class CommandFile(v.StrictModel):
     """A script of others: how it is started, and how its log is read."""
 
     argv: Annotated[list[Word], Field(min_length=1)]
@@ -125,10 +125,10 @@ _STARTED = {
 
 
 def read_commands(
-    document: Document,
     files: Mapping[str, CommandFile],
     catalog: Catalog,
     cases: Collection[Case],
+    complaints: list[Complaint],
 ) -> dict[str, WorkloadInfo]:
     """Return the commands of a suite as workloads, by name.
 
@@ -141,10 +141,10 @@ def read_commands(
         key = ("commands", name)
         if name in catalog.workloads:
             message = f'found "{name}", which is a workload; expected a name of its own'
-            document.complain(key, message)
+            complaints.append(Complaint(key, message))
         if file.log.format not in catalog.log_formats:
             message = one_of(file.log.format, catalog.log_formats)
-            document.complain((*key, "log", "format"), message)
+            complaints.append(Complaint((*key, "log", "format"), message))
         count, place = _STARTED[file.launch]
         writer = file.log.of
         if writer is None:
@@ -152,7 +152,7 @@ def read_commands(
             writer = "last" if last else "first"
         if file.launch == "head" and writer != "first":
             message = f"found {writer} with launch: head, where one process writes; expected first"
-            document.complain((*key, "log", "of"), message)
+            complaints.append(Complaint((*key, "log", "of"), message))
         log = {**file.log.model_dump(), "of": writer}
         params = {
             "command": {
@@ -167,7 +167,7 @@ def read_commands(
             unit=file.unit,
             tokens="units_per_example" if file.unit == "tokens" else None,
             # Not in the digest: how work is counted does not change what is measured.
-            **_counted(document, name, file, catalog, cases),
+            **_counted(name, file, catalog, cases, complaints),
             frameworks=lines,
             strategies=(Strategy.SINGLE, Strategy.COLLECTIVE),
             scales=dict.fromkeys(scales, params),
@@ -187,7 +187,11 @@ def read_commands(
 
 
 def _counted(
-    document: Document, name: str, file: CommandFile, catalog: Catalog, cases: Collection[Case]
+    name: str,
+    file: CommandFile,
+    catalog: Catalog,
+    cases: Collection[Case],
+    complaints: list[Complaint],
 ) -> dict[str, Any]:
     """Return the formulas of a command's example as a workload has them: numbers, by its model."""
     if file.model is None:
@@ -196,7 +200,7 @@ def _counted(
     try:
         terms, length = model_of(catalog, **dict(file.model))
     except UserError as error:
-        document.complain(key, str(error))
+        complaints.append(Complaint(key, str(error)))
         return {}
     lengths = {case.sequence_length or length for case in cases if case.workload == name}
     if file.unit == "tokens":
@@ -206,7 +210,7 @@ def _counted(
             f"found a sequence of {length} tokens, but an example of the command or of its cases "
             f"has {found}; expected the same (params: {{sequence_length: {found}}})"
         )
-        document.complain(key, message)
+        complaints.append(Complaint(key, message))
     return {"forward_flops": {term: repr(flops) for term, flops in terms.items()}}
 
 

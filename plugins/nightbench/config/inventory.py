@@ -16,7 +16,8 @@ from nightbench.core.errors import UserError
 from nightbench.core.printable import shown
 
 _SSH = frozenset({"ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh"})
-_GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)")
+_GPUS = re.compile(r"(?:^|,)gpu(?::([^:,()]+))?:(\d+)")
+_HOPS = re.compile(r"ProxyJump|ProxyCommand|(?:^|\s)-J")
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,17 @@ def _ansible_host(name: str, variables: Mapping[str, Any]) -> Host:
             raise UserError(
                 f"host {shown(name)}: found ansible_{key} {shown(str(value))}; expected a value"
             )
-    return Host(name, str(address or name), int(port) if port else None, user)
+    for key in ("ansible_ssh_common_args", "ansible_ssh_extra_args"):
+        if _HOPS.search(str(variables.get(key) or "")):
+            raise UserError(
+                f"host {shown(name)}: found {key} {shown(str(variables[key]))}; expected no jump "
+                "host. Remove it for this call, and name the host under `jump` in the cluster's "
+                "YAML"
+            )
+    host = str(address or name)
+    if host.startswith("[") and host.endswith("]") and ":" in host:
+        host = host[1:-1]  # an IPv6 address, which brackets would make a range of names
+    return Host(name, host, int(port) if port else None, user)
 
 
 def slurm_hosts(text: str) -> list[Host]:
@@ -97,7 +108,16 @@ def slurm_hosts(text: str) -> list[Host]:
                 f"line {number}: found {shown(line)}; expected name, address and generic resources "
                 "as `sinfo -hN -o '%N %o %G'` prints them"
             )
-        gpus = sum(map(int, _GPUS.findall(words[2])))
+        kinds = dict[str, int]()
+        for kind, count in _GPUS.findall(words[2]):
+            kinds[kind] = kinds.get(kind, 0) + int(count)
+        if len(kinds) > 1:
+            raise UserError(
+                f"line {number}: found devices of {len(kinds)} kinds on node {shown(words[0])} "
+                f"({shown(words[2])}); expected one kind. Write `devices` of this cluster by hand: "
+                "a part of a GPU (MIG) is no GPU"
+            )
+        gpus = sum(kinds.values())
         found[words[0]] = Host(words[0], words[1], gpus=gpus)
     return list(found.values())
 

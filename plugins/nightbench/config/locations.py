@@ -6,8 +6,10 @@ Every process of it must agree on them: command, DAG processor, worker, triggere
 import os
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
 from nightbench.core.own_files import CHECKOUT, own_folder
 
@@ -83,3 +85,84 @@ def written_path(written: str | Path) -> Path:
     raise nothing for a path that is too long.
     """
     return Path(os.path.expanduser(written)).absolute()
+
+
+def relative_to_file(path: Path, written: str) -> Path | None:
+    """Return the file or folder that a relative path of a YAML file means, or None.
+
+    It is looked for beside the file first, then in the folder above (`dags/`).
+    """
+    for folder in (path.parent, path.parent.parent):
+        candidate = folder.absolute() / os.path.expanduser(written)
+        if os.path.exists(candidate):
+            return candidate
+    return None
+
+
+def find_suites(dags: Path) -> dict[str, Path]:
+    """Return the suite files below a `dags` folder by the names of their suites.
+
+    They lie in `suites/` or in a folder of it (`suites/recipes/`); of two of one name it is the
+    former. Hidden files are none: an editor's lock, what macOS adds to a copy.
+    """
+    folder = dags / "suites"
+    paths = [*sorted(folder.glob("[!.]*/[!.]*.yaml")), *folder.glob("[!.]*.yaml")]
+    return dict(sorted((path.stem, path) for path in {each.stem: each for each in paths}.values()))
+
+
+def find_clusters(dags: Path) -> dict[str, Path]:
+    """Return the cluster files below a `dags` folder by the names of their clusters."""
+    return {path.stem: path for path in sorted((dags / "clusters").glob("[!.]*.yaml"))}
+
+
+def clusters_for(suite: Path | None, dags: Path) -> tuple[dict[str, Path], list[Path]]:
+    """Return the clusters that a suite may name, and the folders that were looked in.
+
+    The `clusters/` beside the suite's file, or beside the folder `suites/` that it lies in, comes
+    first.
+    """
+    folders = [dags.absolute()]
+    if suite is not None:
+        beside = suite.absolute().parent
+        above = (each.parent for each in (beside, beside.parent) if each.name == "suites")
+        folders.insert(0, next(above, beside))
+        folders = list(dict.fromkeys(folders))
+    known: dict[str, Path] = {}
+    for folder in folders:
+        known = find_clusters(folder) | known
+    return known, [folder / "clusters" for folder in folders]
+
+
+def suite_file(name: str, *, files: bool = False) -> Path:
+    """The file of a suite that is given by name or, where `files` allows it, as a path.
+
+    Raises:
+        UserError: there is none.
+    """
+    if files and _is_path(name):
+        return written_path(name)
+    dags = dags_folder()
+    return _known("suite", name, find_suites(dags), [dags / "suites"])
+
+
+def cluster_file(name: str, *, beside: Path | None = None, files: bool = False) -> Path:
+    """The file of a cluster, as `cluster_of` finds it.
+
+    Raises:
+        UserError: there is none of this name.
+    """
+    if files and _is_path(name):
+        return written_path(name)
+    known, folders = clusters_for(beside, dags_folder())
+    return _known("cluster", name, known, folders)
+
+
+def _is_path(name: str) -> bool:
+    return name.endswith((".yaml", ".yml")) or os.sep in name
+
+
+def _known(what: str, name: str, known: Mapping[str, Path], folders: Sequence[Path]) -> Path:
+    if name not in known:
+        where = ", ".join(map(str, folders))
+        raise UserError(f"{what}: {one_of(name, known)}; looked in {where}")
+    return known[name]

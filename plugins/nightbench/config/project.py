@@ -7,9 +7,9 @@ from nightbench.config import locations
 from nightbench.config.catalog import load_catalog
 from nightbench.config.clusters import load_cluster
 from nightbench.config.commands import clashing_commands
+from nightbench.config.locations import find_clusters, find_suites
 from nightbench.config.scales import scales_of, written_scales
 from nightbench.config.source import display, read_document
-from nightbench.config.suite_heads import find_clusters, find_suites
 from nightbench.config.suites import load_suite
 from nightbench.core.errors import UserError
 from nightbench.core.model import Catalog, Suite

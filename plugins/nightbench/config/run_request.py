@@ -4,24 +4,25 @@ The form of `on_demand`, a nightly DAG and the command line all make a `RunReque
 where the run is planned: REST calls bypass the checks of the form.
 """
 
-from __future__ import annotations
-
 import dataclasses
-import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from nightbench.config import locations
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic.dataclasses import dataclass
+
 from nightbench.config.builds import parse_build, parse_untrusted_build
+from nightbench.config.case_checks import refusal_on
 from nightbench.config.catalog import load_catalog
-from nightbench.config.clusters import clusters_for, load_cluster
-from nightbench.config.source import one_of
-from nightbench.config.suite_heads import find_suites
-from nightbench.config.suites import customise, load_suite
+from nightbench.config.clusters import cluster_of
+from nightbench.config.locations import suite_file
+from nightbench.config.source import display
+from nightbench.config.suites import suite_and_cluster
+from nightbench.config.validate import checked
+from nightbench.core.complaints import describe, one_of
 from nightbench.core.errors import UserError
-from nightbench.core.model import Catalog, Cluster, RunKind, Suite
+from nightbench.core.model import Build, Catalog, Cluster, RunKind, Suite
 from nightbench.core.run_plan import select
 from nightbench.core.stand_ins import stand_in_lines, with_stand_in
 
@@ -30,29 +31,100 @@ MOST_NAMES = 2000
 """Entries of one field: a suite has no more cases."""
 
 
-@dataclass(frozen=True)
-class RunRequest:
-    """A suite, and what of it is measured, where and how; None and () keep the suite's own."""
+def _text(value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"found {describe(value)}; expected a name")
+    return value.strip() or None if value else None
 
-    suite: str
-    cluster: str | None = None
-    frameworks: tuple[str, ...] = ()
-    workloads: tuple[str, ...] = ()
-    strategies: tuple[str, ...] = ()
-    builds: tuple[str, ...] = ()
-    repeats: int | None = None
-    scale: str | None = None
-    run_kind: RunKind = RunKind.ON_DEMAND
-    night: bool = False
-    """Keep to the hours and the budget of the suite's nights, as scheduled runs do."""
-    outside_hours: bool = False
-    """Measure also when the cluster's hours do not hold."""
-    cases: tuple[str, ...] = ()
-    """Only these case_ids of the suite."""
-    untried: bool = False
-    """Measure also what nobody has run on such devices yet."""
-    stand_ins: tuple[str, ...] = ()
-    """`LINE=OTHER`: the cases of a line that nodes cannot install are run by another line."""
+
+def _suite(value: Any) -> str:
+    if (name := _text(value)) is None:
+        raise ValueError("found nothing; expected the name of a suite")
+    return name
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    names = [value] if value and isinstance(value, str) else value or ()
+    if not isinstance(names, list | tuple) or not all(isinstance(each, str) for each in names):
+        raise ValueError(f"found {describe(value)}; expected a list of names")
+    if len(names) > MOST_NAMES:
+        raise ValueError(f"found {len(names)} entries; expected no more than {MOST_NAMES}")
+    if not all(each.strip() for each in names):
+        raise ValueError("found an empty name; expected names alone, or no list for all")
+    return tuple(each.strip() for each in names)
+
+
+def _run_kind(value: Any) -> RunKind:
+    kind = _text(value) or RunKind.ON_DEMAND
+    if kind not in _KINDS:
+        raise ValueError(one_of(kind, _KINDS))
+    return RunKind(kind)
+
+
+_KINDS = tuple(kind for kind in RunKind if kind is not RunKind.ACCEPTANCE)  # of no suite
+_Text = Annotated[str | None, BeforeValidator(_text), WithJsonSchema({"type": ["null", "string"]})]
+_Names = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_names),
+    WithJsonSchema({"type": ["null", "array"], "items": {"type": "string"}}),
+]
+_Pairs = Annotated[
+    _Names,
+    WithJsonSchema(
+        {"type": ["null", "array"], "items": {"type": "string", "pattern": "^[^=]+=.+$"}}
+    ),
+]
+_Repeats = Annotated[
+    int | None,
+    Field(ge=1, le=MOST_REPEATS),
+    WithJsonSchema({"type": ["null", "integer"], "minimum": 1, "maximum": MOST_REPEATS}),
+]
+_Switch = Annotated[bool, BeforeValidator(lambda value: False if value is None else value)]
+_RunKind = Annotated[
+    RunKind, BeforeValidator(_run_kind), WithJsonSchema({"type": "string", "enum": [*_KINDS]})
+]
+
+
+def _asked(default: Any, title: str, section: str | None = None) -> Any:
+    """A field of a form, with its title and the section that it is shown in."""
+    return Field(default, title=title, json_schema_extra={"section": section} if section else None)
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
+class RunRequest:
+    """A suite, and what of it is measured, where and how; empty fields keep the suite's own.
+
+    Reader, form and checks of a request come from here: the docstrings describe its fields.
+    """
+
+    suite: Annotated[str, BeforeValidator(_suite)] = _asked(..., "Suite")
+    """Name of the suite that is measured: a file of suites/."""
+    cluster: _Text = _asked(None, "Cluster")
+    """Name of the cluster that measures: a file of dags/clusters."""
+    frameworks: _Names = _asked((), "Frameworks", "Which cases")
+    """Only these framework lines. Empty: all."""
+    workloads: _Names = _asked((), "Workloads", "Which cases")
+    """Only these workloads. Empty: all."""
+    strategies: _Names = _asked((), "Strategies", "Which cases")
+    """Only these strategies. Empty: all."""
+    cases: _Names = _asked((), "Cases", "Which cases")
+    """Only these cases; they must be of the suite that is chosen. Empty: all."""
+    builds: _Pairs = _asked((), "Builds", "How")
+    """One on each line: LINE=VERSION, LINE=/path/file.whl or LINE=/prefix."""
+    repeats: _Repeats = _asked(None, "Repeats", "How")
+    """Fresh launches of each case. Empty: the suite's own."""
+    scale: _Text = _asked(None, "Scale", "How")
+    """Size of the workloads."""
+    night: _Switch = _asked(False, "As in a night", "When")
+    """Keep to the hours, the budget and the order of the suite's nights."""
+    outside_hours: _Switch = _asked(False, "Outside the hours", "When")
+    """Also measure outside the cluster's allowed hours."""
+    untried: _Switch = _asked(False, "Untried modes", "How")
+    """Also measure configurations that have not been tried on such devices; results are marked."""
+    stand_ins: _Pairs = _asked((), "Stand-ins", "How")
+    """One on each line, LINE=OTHER: OTHER runs cases of a line that the nodes cannot install."""
+    run_kind: _RunKind = _asked(RunKind.ON_DEMAND, "Kind of run", "How")
+    """Only `nightly` feeds baselines; `drill` never shows among the latest."""
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""
@@ -71,72 +143,18 @@ class RunRequest:
             )
 
     @classmethod
-    def from_params(cls, params: Mapping[str, Any]) -> RunRequest:
+    def from_params(cls, params: Mapping[str, Any]) -> "RunRequest":
         """From the values of the form; empty fields mean the suite's own.
 
         Raises:
             UserError: a field holds what it cannot, or there is no such field.
         """
-        for name in params:
-            if name not in _READERS:
-                raise UserError(f"params: {one_of(name, _READERS)}")
-        found = {name: read(name, params.get(name)) for name, read in _READERS.items()}
-        if found["suite"] is None:
-            raise UserError("suite: found nothing; expected the name of a suite")
-        return cls(**found)
+        return checked(cls, params)
 
     def to_params(self) -> dict[str, Any]:
         """The values of the form that say the same."""
         fields = {k: list(x) if isinstance(x, tuple) else x for k, x in vars(self).items()}
         return {**fields, "run_kind": self.run_kind.value}
-
-
-def _text(name: str, value: Any) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise UserError(f"{name}: found {value!r}; expected a name")
-    return value.strip() or None if value else None
-
-
-def _several(name: str, value: Any) -> tuple[str, ...]:
-    entries = [value] if value and isinstance(value, str) else value or []
-    if isinstance(entries, list) and len(entries) > MOST_NAMES:
-        raise UserError(f"{name}: found {len(entries)} entries; expected no more than {MOST_NAMES}")
-    if not isinstance(entries, list) or not all(isinstance(e, str) for e in entries):
-        raise UserError(f"{name}: found {value!r}; expected a list of names")
-    return tuple(entry.strip() for entry in entries if entry.strip())
-
-
-def _repeats(name: str, value: Any) -> int | None:
-    if value is None or (type(value) is int and 1 <= value <= MOST_REPEATS):
-        return value
-    expected = f"a whole number from 1 to {MOST_REPEATS}, or nothing"
-    raise UserError(f"{name}: found {value!r}; expected {expected}")
-
-
-def _switch(name: str, value: Any) -> bool:
-    if value not in (None, True, False):
-        raise UserError(f"{name}: found {value!r}; expected true or false")
-    return bool(value)
-
-
-def _run_kind(name: str, value: Any) -> RunKind:
-    kind = _text(name, value) or RunKind.ON_DEMAND.value
-    known = [each for each in RunKind if each is not RunKind.ACCEPTANCE]  # of no suite
-    if kind not in known:
-        raise UserError(f'{name}: found "{kind}"; expected one of {", ".join(known)}')
-    return RunKind(kind)
-
-
-_READERS: Mapping[str, Callable[[str, Any], Any]] = {
-    **dict.fromkeys(("suite", "cluster"), _text),
-    **dict.fromkeys(("frameworks", "workloads", "strategies", "builds"), _several),
-    "repeats": _repeats,
-    "scale": _text,
-    "run_kind": _run_kind,
-    **dict.fromkeys(("night", "outside_hours", "untried"), _switch),
-    **dict.fromkeys(("cases", "stand_ins"), _several),
-}
-"""Field of a `RunRequest` -> what reads its value from the form."""
 
 
 def resolve_request(
@@ -154,8 +172,9 @@ def resolve_request(
     catalog = catalog or load_catalog()
     path = suite_file(request.suite, files=files)
     named = cluster_of(request.cluster, catalog, files=files) if request.cluster else None
-    suite = load_suite(path, catalog, cluster=named, scale=request.scale, untried=request.untried)
-    cluster = named or cluster_of(suite.cluster, catalog, beside=path)
+    suite, cluster = suite_and_cluster(
+        path, catalog, cluster=named, scale=request.scale, untried=request.untried
+    )
     if not suite.cases:
         reasons = "\n".join(dict.fromkeys(suite.skipped.values()))
         raise UserError(
@@ -203,50 +222,43 @@ def _with_stand_in(suite: Suite, text: str, cluster: Cluster, catalog: Catalog) 
     return dataclasses.replace(suite, cases=cases)
 
 
-def suite_file(name: str, *, files: bool = False) -> Path:
-    """The file of a suite that is given by name or, where `files` allows it, as a path.
+def customise(
+    suite: Suite,
+    catalog: Catalog,
+    cluster: Cluster,
+    *,
+    repeats: int | None = None,
+    builds: dict[str, Build] | None = None,
+) -> Suite:
+    """Return the suite with what one run overrides: cluster, repeats, builds.
 
     Raises:
-        UserError: there is none.
+        UserError: a case cannot run that way.
     """
-    if files and _is_path(name):
-        return locations.written_path(name)
-    dags = locations.dags_folder()
-    return _known("suite", name, find_suites(dags), [dags / "suites"])
-
-
-def cluster_of(
-    name: str, catalog: Catalog | None = None, *, beside: Path | None = None, files: bool = False
-) -> Cluster:
-    """A cluster that is given by name or, where `files` allows it, as a path.
-
-    Beside a suite's file its own `clusters/` folder is looked at first.
-
-    Raises:
-        UserError: there is none, or it is wrong.
-    """
-    path = cluster_file(name, beside=beside, files=files)
-    return load_cluster(path, home=locations.home_folder(), catalog=catalog)
-
-
-def cluster_file(name: str, *, beside: Path | None = None, files: bool = False) -> Path:
-    """The file of a cluster, as `cluster_of` finds it.
-
-    Raises:
-        UserError: there is none of this name.
-    """
-    if files and _is_path(name):
-        return locations.written_path(name)
-    known, folders = clusters_for(beside, locations.dags_folder())
-    return _known("cluster", name, known, folders)
-
-
-def _is_path(name: str) -> bool:
-    return name.endswith((".yaml", ".yml")) or os.sep in name
-
-
-def _known(what: str, name: str, known: Mapping[str, Path], folders: Sequence[Path]) -> Path:
-    if name not in known:
-        where = ", ".join(map(str, folders))
-        raise UserError(f"{what}: {one_of(name, known)}; looked in {where}")
-    return known[name]
+    catalog = catalog.with_commands(suite)
+    chosen = {**suite.builds, **(builds or {})}
+    if repeats is not None and repeats < 1:
+        raise UserError(f"repeats: found {repeats}; expected a whole number of at least 1")
+    for line in chosen:
+        if line not in catalog.frameworks:
+            raise UserError(f"build: {one_of(line, catalog.frameworks)}")
+    refusals: list[str] = []
+    for case in suite.cases:
+        refusal = refusal_on(case, catalog, cluster, chosen, untried=suite.untried)
+        if refusal is not None and refusal.message not in refusals:
+            refusals.append(refusal.message)
+    if refusals:
+        raise UserError("\n".join(f"{display(Path(suite.source))}: {each}" for each in refusals))
+    protocol = suite.protocol
+    if repeats is not None:
+        # A number means exactly that number, also where the suite lets the spread decide.
+        protocol = dataclasses.replace(protocol, repeats=repeats, min_repeats=None, confidence=None)
+    return dataclasses.replace(
+        suite,
+        cluster=cluster.name,
+        protocol=protocol,
+        builds=chosen,
+        private_builds=frozenset(
+            line for line in builds or {} if chosen[line] != suite.builds.get(line)
+        ),
+    )

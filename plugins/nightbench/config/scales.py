@@ -4,7 +4,9 @@ import dataclasses
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from nightbench.config.source import ConfigError, Document, Key, Problem, any_of
+from nightbench.config.source import ConfigError, Document, Problem
+from nightbench.core.complaints import Key, any_of, one_of
+from nightbench.core.errors import UserError
 from nightbench.core.model import Catalog
 
 FULL = "full"
@@ -39,9 +41,14 @@ def at_scale(document: Document, scale: str | None, scales: Collection[str]) -> 
     `scales` to be values by scale.
 
     Raises:
-        ConfigError: a value has none for this scale.
+        ConfigError: the file names a scale that is none, or a value has none for this scale.
+        UserError: `scale` is none.
     """
     chosen = scale or own_scale(document)
+    if chosen not in scales and document.data.get("scale") == chosen:
+        raise ConfigError(document.path, [document.problem(("scale",), one_of(chosen, scales))])
+    if scale is not None and chosen not in scales:
+        raise UserError(f"scale: {one_of(chosen, scales)}")
     found = dict(_by_scale(document, scales))
     absent = [
         Problem(
@@ -57,10 +64,10 @@ def at_scale(document: Document, scale: str | None, scales: Collection[str]) -> 
     data: Any = document.data
     for key in found:
         data = _replaced(data, key, found[key][chosen])
-    if scale is not None:
-        data = {**data, "scale": scale}
-        if isinstance(data.get("matrix"), list):
-            data["matrix"] = [_without_scale(block) for block in data["matrix"]]
+    if "scale" not in data or scale is not None:
+        data = {**data, "scale": chosen}
+    if scale is not None and isinstance(data.get("matrix"), list):
+        data["matrix"] = [_without_scale(block) for block in data["matrix"]]
     lines = {
         here: line
         for key, line in document.lines.items()

@@ -2,40 +2,27 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from nightbench.config import values as v
 from nightbench.config.commands import CommandFile
-from nightbench.config.source import describe, one_of, unquoted
-from nightbench.config.suite_heads import PRESETS, is_schedule
-from nightbench.config.validate import StrictModel
+from nightbench.config.suite_heads import A_SCHEDULE, is_schedule
 from nightbench.core.budget import PRIORITY
-from nightbench.core.model import MAX_BATCH, TABLE_AXES, JudgedMetric, TableMetric
-
-
-def _known(kind: str) -> AfterValidator:
-    def check(name: str, info: ValidationInfo) -> str:
-        known = (info.context or {}).get(kind)
-        if known is not None and name not in known:
-            raise ValueError(one_of(name, known))
-        return name
-
-    return AfterValidator(check)
-
-
-def _url(value: str) -> str:
-    scheme, separator, rest = value.partition("://")
-    if not (scheme and separator and rest):
-        raise ValueError(f'found "{value}"; expected an Apprise URL such as apprise://conn/team')
-    return value
+from nightbench.core.complaints import describe, unquoted
+from nightbench.core.model import (
+    MAX_BATCH,
+    TABLE_AXES,
+    NightPolicy,
+    Publication,
+    RegressionPolicy,
+    Route,
+    TableMetric,
+)
+from nightbench.core.model import values as v
 
 
 def _schedule(value: str) -> str:
     if not is_schedule(value):
-        raise ValueError(
-            f'found "{value}"; expected a cron expression of five fields such as "0 1 * * *", or '
-            + ", ".join(sorted(PRESETS))
-        )
+        raise ValueError(f'found "{value}"; expected {A_SCHEDULE}')
     return value
 
 
@@ -55,19 +42,14 @@ def _number_or(word: str, meaning: str) -> tuple[Any, ...]:
     return BeforeValidator(check), v.Words(f"whole number, at least 1, or `{word}`")
 
 
-FrameworkName = Annotated[str, _known("frameworks"), v.Words("framework line")]
-WorkloadName = Annotated[str, _known("workloads"), v.Words("workload")]
-RoleName = Annotated[str, _known("roles"), v.Words("role")]
-Url = Annotated[str, AfterValidator(_url), v.Words("URL")]
-
 AS_DEVICES = "devices"
 """Instead of a number of shards: all devices that `tensor` and `pipeline` leave."""
 ShardCount = Annotated[Any, *_number_or(AS_DEVICES, "all that `tensor` and `pipeline` leave")]
 ShardStage = Annotated[int, Field(ge=1, le=3), v.Words("1 to 3")]
 PserverCount = Annotated[Any, *_number_or(AS_TRAINERS, "as many as trainers")]
 BatchSize = Annotated[Any, *_number_or(MAX_BATCH, "the largest batch that fits")]
-TableName = Annotated[str, _known("tables"), v.Words("table")]
-CommandName = Annotated[str, _known("commands"), v.Words("command")]
+TableName = Annotated[str, v.known("tables"), v.Words("table")]
+CommandName = Annotated[str, v.known("commands"), v.Words("command")]
 
 
 _ADAPTIVE = "{min: 5, max: 15, confidence: 1%}"
@@ -82,7 +64,7 @@ def _enough(value: int) -> int:
     return value
 
 
-class RepeatsFile(StrictModel):
+class RepeatsFile(v.StrictModel):
     """As many launches as it takes: until the interval of their median is narrow enough."""
 
     min: Annotated[int, AfterValidator(_enough), v.Words("whole number, at least 5")] = 5
@@ -126,7 +108,7 @@ Repeats = Annotated[
 ]
 
 
-class ProtocolFile(StrictModel):
+class ProtocolFile(v.StrictModel):
     """How every case of the suite is measured."""
 
     warmup_steps: v.Whole = 20
@@ -141,12 +123,12 @@ class ProtocolFile(StrictModel):
     """The window goes on past `measured_steps` until it is this long."""
 
 
-class BlockFile(StrictModel):
+class BlockFile(v.StrictModel):
     """One block of the matrix: a list is an axis, a scalar is fixed; all combinations are cases."""
 
-    workload: v.Axis[WorkloadName] | None = None
+    workload: v.Axis[v.WorkloadName] | None = None
     """What is trained: a folder of `benchmarks/workloads`."""
-    frameworks: v.Axis[FrameworkName] | None = None
+    frameworks: v.Axis[v.FrameworkName] | None = None
     """Framework lines: folders of `benchmarks/frameworks`."""
     command: v.Axis[CommandName] | None = None
     """In place of `workload` and `frameworks`: scripts of others, as the suite's `commands` name
@@ -236,7 +218,7 @@ class BlockFile(StrictModel):
     they are left out, and tables say why (`skip`)."""
 
 
-class PublishedFile(StrictModel):
+class PublishedFile(v.StrictModel):
     """Where the published figures of a table stand: `sql/references/`."""
 
     document: v.Text
@@ -248,7 +230,7 @@ class PublishedFile(StrictModel):
     figures alone."""
 
 
-class TableFile(StrictModel):
+class TableFile(v.StrictModel):
     """Cases of the suite by rows and columns, beside published figures: `nightbench table`."""
 
     title: v.Text
@@ -265,7 +247,7 @@ class TableFile(StrictModel):
     """The figures that its cells stand beside."""
 
 
-class BuildFile(StrictModel):
+class BuildFile(v.StrictModel):
     """Which build of a framework line is measured; give at most one of the first three keys."""
 
     version: v.Version | None = None
@@ -278,43 +260,7 @@ class BuildFile(StrictModel):
     """Which lock of the line: `cpu`, `cu126`, …; the cluster's unless given."""
 
 
-class PolicyFile(StrictModel):
-    """Which changes the suite reports."""
-
-    min_change: v.PercentageOrAuto = "auto"
-    """A change that is surely smaller (by its 90 % interval) is not reported; auto: what the series
-    shows without more false alarms, from 1 % on."""
-    min_history: Annotated[int, Field(ge=2), v.Words("whole number, at least 2")] = 10
-    """Nights before a verdict other than insufficient_data."""
-    max_spread: v.Percentage = 0.10
-    """A series that varies by more runs on, but alerts no more."""
-    urgent: v.Percentage = 0.20
-    """A fall of this size is reported at once, apart from the night's message."""
-    confirm_s: v.Duration = Field(3600.0, alias="confirm")
-    """What a night may take to measure suspects again; `0s`: nothing. Throughput alone is."""
-    metric: JudgedMetric = "throughput"
-    """Figure of the medians that is judged, by its name in the marts; of `joules_per_unit` and
-    the two of memory a rise is the regression."""
-
-
-class RouteFile(StrictModel):
-    """Who owns the alerts of some cases, and the channels that get them."""
-
-    frameworks: v.Many[FrameworkName] = ()
-    """Only cases of these framework lines."""
-    workloads: v.Many[WorkloadName] = ()
-    """Only cases of these workloads."""
-    clusters: v.Many[v.Name] = ()
-    """Only on these clusters."""
-    verdicts: v.Many[Literal["regressed", "failed", "unavailable", "missing"]] = ()
-    """Only alerts of these kinds."""
-    owner: v.Text | None = None
-    """Their owner; the suite's unless given."""
-    alerts: v.Many[Url] | None = None
-    """Channels for them; the suite's `alerts` unless given. `[]`: none."""
-
-
-class TimeoutsFile(StrictModel):
+class TimeoutsFile(v.StrictModel):
     """When a repeat is given up."""
 
     repeat: v.PositiveDuration = 1800.0
@@ -323,42 +269,14 @@ class TimeoutsFile(StrictModel):
     """A process that makes no step."""
 
 
-class NightFile(StrictModel):
-    """What scheduled runs may take of a night; what does not fit is left out."""
-
-    window: v.HoursText | None = None
-    """Cases start and end within these hours, `22:00-06:00 Europe/Berlin`; the cluster's
-    `limits.hours` hold as well."""
-    budget_s: v.PositiveDuration | None = Field(None, alias="budget")
-    """How long a night may take from its first case on."""
-    deadline: v.ClockText | None = None
-    """What has no result by then is missing, `07:00 Europe/Berlin`; an hour after the night's end
-    unless given."""
-
-
-class PublishFile(StrictModel):
-    """What `nightbench publish` may take out of the house. `{}`: figures of all cases, no names."""
-
-    frameworks: v.Many[FrameworkName] = ()
-    """Only cases of these framework lines."""
-    workloads: v.Many[WorkloadName] = ()
-    """Only cases of these workloads."""
-    nodes: bool = False
-    """The names of nodes as well, and the sentences about causes, which name them."""
-    owner: bool = False
-    """The suite's owner as well."""
-    notes: bool = False
-    """The suite's description as well, and what people wrote about its alerts."""
-
-
-class SuiteFile(StrictModel):
+class SuiteFile(v.StrictModel):
     """A suite: `dags/suites/<suite>.yaml`."""
 
-    suite: v.Name
+    suite: v.DagName
     """Name of the suite: the file's name without `.yaml`."""
     owner: v.Text
     """Who looks after it; owner of its DAG."""
-    cluster: v.Name
+    cluster: v.DagName
     """The cluster that it runs on: a file of `dags/clusters`."""
     description: str = ""
     """What it is for, in a sentence."""
@@ -375,26 +293,26 @@ class SuiteFile(StrictModel):
     commands: dict[v.Name, CommandFile] = Field({})
     """Name: a script of others, for blocks with `command`. The name is part of the cases' names,
     for ever."""
-    builds: dict[FrameworkName, BuildFile] = Field({})
+    builds: dict[v.FrameworkName, BuildFile] = Field({})
     """Framework line: build; the line's lock unless given."""
-    reference: dict[FrameworkName, BuildFile] = Field({})
+    reference: dict[v.FrameworkName, BuildFile] = Field({})
     """Framework line: pinned build that nights measure beside theirs (docs/reference-build.md)."""
     env: v.Env = Field({})
     """Environment of all processes."""
-    role_env: dict[RoleName, v.Env] = Field({})
+    role_env: dict[v.RoleName, v.Env] = Field({})
     """Role of a process (`trainer`, `pserver`, …, as the lines have them): its environment."""
-    policy: PolicyFile = PolicyFile()
+    policy: RegressionPolicy = RegressionPolicy()
     """What is a regression."""
-    alerts: v.Many[Url] = ()
+    alerts: v.Many[v.Url] = ()
     """Channels for alerts, as Apprise URLs."""
-    routes: v.Many[RouteFile] = ()
+    routes: v.Many[Route] = ()
     """Owners and channels of alerts: the first route that matches counts, else the suite's `owner`
     and `alerts`."""
     untried: bool = False
     """Measure also modes that nobody has run on such devices yet; what is measured is marked."""
     timeouts: TimeoutsFile = TimeoutsFile()
     """When a repeat is given up."""
-    night: NightFile = NightFile()
+    night: NightPolicy = NightPolicy()
     """What scheduled runs may take of a night."""
-    publish: PublishFile | None = None
+    publish: Publication | None = None
     """What `nightbench publish` may show to everybody; nothing unless given."""

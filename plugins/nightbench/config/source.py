@@ -5,21 +5,18 @@ the lines are read once they are asked for: YAML's parser, which knows them, tak
 as the standard library's, with which the nodes read it.
 """
 
-import difflib
 import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import yaml
 
+from nightbench.core.complaints import Complaint, Key, describe
 from nightbench.core.errors import UserError
-
-Key: TypeAlias = tuple[str | int, ...]
-"""Where something stands in a document: `("matrix", 1, "frameworks", 0)`."""
 
 
 @dataclass(frozen=True, order=True)
@@ -70,16 +67,30 @@ class Document:
         """Add what is wrong at a key to the problems."""
         self.problems.append(self.problem(key, message))
 
+    def add(self, complaints: Iterable[Complaint]) -> None:
+        """Add what was found after the validation to the problems."""
+        for each in complaints:
+            if each.is_missing:
+                self.complain_of_missing(each.key, each.message)
+                continue
+            first = f" (first on line {self.lines[each.first]})" if each.first is not None else ""
+            tried = (each.key, *each.others)
+            key = next((key for key in tried if key in self.lines), each.key)
+            self.complain(key, each.message + first)
+
     def complain_of_missing(self, key: Sequence[str | int], meaning: str | None) -> None:
         """Add that a key is missing, with what is expected there."""
         line = self.problem(key[:-1], "").line
         message = f"is missing; expected: {meaning}"
         self.problems.append(Problem(line, key_path(key), message))
 
-    def complain_of_name(self, key: str, name: str, what: str = "the file") -> None:
+    def complain_of_name(self, key: str) -> None:
         """Add that the file calls itself otherwise than it is named, where it does."""
         found = self.data.get(key)
+        of_folder = self.path.suffix == ".json"
+        name = self.path.parent.name if of_folder else self.path.stem
         if isinstance(found, str) and found != name:
+            what = "its folder" if of_folder else "the file"
             message = f'found {describe(found)}; expected the name of {what}, "{name}"'
             self.complain((key,), message)
 
@@ -103,52 +114,6 @@ def key_path(key: Sequence[str | int]) -> str:
     for part in key:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
-
-
-def unquoted(value: Any) -> str:
-    """Return the remedy for numbers that a file has in quotes; empty for any other value."""
-    parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else []
-    if not parts or not all(part.isdecimal() for part in parts):
-        return ""
-    plain = parts[0] if len(parts) == 1 else f"[{', '.join(parts)}]"
-    return f"; write it without quotes: {plain}"
-
-
-def describe(value: Any) -> str:
-    """Say what was found, with its type where that helps to see what is wrong."""
-    match value:
-        case None:
-            return "nothing"
-        case bool():
-            return f"{str(value).lower()} (a switch)"
-        case str():
-            return f'"{value}"'
-        case int() | float():
-            return str(value)
-        case Mapping():
-            return "a mapping"
-        case Sequence():
-            return "a list"
-    return repr(value)
-
-
-def one_of(found: str, choices: Iterable[str]) -> str:
-    """Complain of a value that is not among the choices, and guess which was meant."""
-    known = sorted(choices)
-    return f'found "{found}"; expected {any_of(known)}{guess_of(found, known)}'
-
-
-def guess_of(found: str, known: Iterable[str]) -> str:
-    """Return which of the known words was meant, in brackets; empty where none is close."""
-    close = difflib.get_close_matches(found, sorted(known), n=1)
-    return f' (did you mean "{close[0]}"?)' if close else ""
-
-
-def any_of(choices: Sequence[str]) -> str:
-    """Write a set of choices: `one of a, b, c`, or the only one."""
-    if not choices:
-        return "nothing: there is none"
-    return choices[0] if len(choices) == 1 else f"one of {', '.join(choices)}"
 
 
 def read_document(path: Path) -> Document:

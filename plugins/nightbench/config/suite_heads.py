@@ -7,17 +7,27 @@ must not take the other suites' DAGs with it: its problem becomes the text of it
 
 import dataclasses
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from nightbench.config.locations import find_clusters, find_suites
 from nightbench.config.source import read_document
 from nightbench.core.code_digest import layers
 from nightbench.core.errors import UserError
+from nightbench.core.model import digest_of
+from nightbench.core.model.values import LONGEST_DAG_NAME, dag_name
 
 PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@midnight")
+A_SCHEDULE = (
+    'a cron expression of five fields that some date fits, such as "0 1 * * *", without random '
+    f"fields (R), or {', '.join(sorted(PRESETS))}"
+)
+"""Expected as a schedule."""
+_RANDOM = re.compile(r"(?<![A-Za-z])[Rr](?![A-Za-z])")
 
 
 @dataclass(frozen=True)
@@ -34,19 +44,17 @@ class SuiteHead:
 
     @property
     def dag_id(self) -> str:
-        """The DAG of the suite, where it has a schedule."""
-        return f"nightly_{self.name}"
+        """The DAG of the suite, where it has a schedule, or a problem that the DAG shows."""
+        if name_problem(self.name) is None:
+            return f"nightly_{self.name}"
+        readable = re.sub(r"[^A-Za-z0-9._-]+", "_", self.name)[:50]
+        return f"nightly_{readable}-{digest_of(self.name)[:8]}"
 
-
-def find_suites(dags: Path) -> dict[str, Path]:
-    """Return the suite files below a `dags` folder by the names of their suites.
-
-    They lie in `suites/` or in a folder of it (`suites/recipes/`); of two of one name it is the
-    former. Hidden files are none: an editor's lock, what macOS adds to a copy.
-    """
-    folder = dags / "suites"
-    paths = [*sorted(folder.glob("[!.]*/[!.]*.yaml")), *folder.glob("[!.]*.yaml")]
-    return dict(sorted((path.stem, path) for path in {each.stem: each for each in paths}.values()))
+    @property
+    def tags(self) -> list[str]:
+        """The tags of its DAG."""
+        names = (self.name, self.cluster)
+        return ["nightly", *(name for name in names if 0 < len(name) <= LONGEST_DAG_NAME)]
 
 
 def suite_heads(dags: Path) -> list[SuiteHead]:
@@ -57,11 +65,6 @@ def suite_heads(dags: Path) -> list[SuiteHead]:
 def suite_names(dags: Path) -> list[str]:
     """Return the names of all suites that can be read."""
     return [head.name for head in suite_heads(dags) if head.problem is None]
-
-
-def find_clusters(dags: Path) -> dict[str, Path]:
-    """Return the cluster files below a `dags` folder by the names of their clusters."""
-    return {path.stem: path for path in sorted((dags / "clusters").glob("[!.]*.yaml"))}
 
 
 def parallel_cases(dags: Path) -> dict[str, int]:
@@ -81,6 +84,15 @@ def parallel_cases(dags: Path) -> dict[str, int]:
     return found
 
 
+def name_problem(name: str) -> str | None:
+    """Return why a suite's file cannot have a name (without `.yaml`); None where it can."""
+    try:
+        dag_name(name)
+    except ValueError as error:
+        return f"the name of the file: {error}; rename the file"
+    return None
+
+
 def _read_head(path: Path) -> SuiteHead:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -94,11 +106,12 @@ def _read_head(path: Path) -> SuiteHead:
         **{name: value for name, value in texts.items() if isinstance(value, str) and value},
         schedule=document.get("schedule"),
     )
-    if head.schedule is None or is_schedule(head.schedule):
-        return head
-    expected = f"expected five cron fields or {', '.join(PRESETS)}"
-    problem = f"schedule: found {head.schedule!r}; {expected}"
-    return dataclasses.replace(head, schedule=None, problem=problem)
+    problem = name_problem(head.name)
+    if len(head.cluster) > LONGEST_DAG_NAME:
+        problem = problem or f"cluster: found a name of {len(head.cluster)} characters"
+    if head.schedule is not None and not is_schedule(head.schedule):
+        problem = problem or f"schedule: found {head.schedule!r}; expected {A_SCHEDULE}"
+    return dataclasses.replace(head, schedule=None, problem=problem) if problem else head
 
 
 def _why_unreadable(path: Path) -> str:
@@ -111,13 +124,20 @@ def _why_unreadable(path: Path) -> str:
 
 
 def is_schedule(value: object) -> bool:
-    """Whether a value is a preset, or a cron expression of five fields."""
+    """Whether a value is a preset, or a cron expression of five fields with dates to come."""
     if not isinstance(value, str) or value in PRESETS:
         return value in PRESETS
     # croniter takes a fifth of a second to import, and most files have no schedule.
-    from croniter import croniter
+    from croniter import CroniterBadDateError, croniter
 
-    return len(value.split()) == 5 and bool(croniter.is_valid(value))
+    # A random field (R) is another time at each look.
+    if len(value.split()) != 5 or _RANDOM.search(value) or not croniter.is_valid(value):
+        return False
+    try:
+        croniter(value).get_next()
+    except CroniterBadDateError:
+        return False
+    return True
 
 
 def framework_names(benchmarks: Path, project: Path | None = None) -> list[str]:

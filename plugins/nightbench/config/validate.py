@@ -1,7 +1,6 @@
 """Validates a document by a pydantic model; each error becomes a `Problem` with its line."""
 
 import ast
-import dataclasses
 import inspect
 import types
 import typing
@@ -10,37 +9,46 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from nightbench.config.source import Document, Key, any_of, describe, one_of, unquoted
+from nightbench.config.source import Document, key_path
+from nightbench.core.complaints import Complaint, Key, any_of, describe, one_of, unquoted
+from nightbench.core.errors import UserError
+from nightbench.core.model import Catalog, Strategy
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 
 
-class StrictModel(BaseModel):
-    """Base of the models of files: no unknown keys, no silent conversions."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    def to(self, kind: type[T], **others: Any) -> T:
-        """Return a dataclass of the model, with the fields of the same names and these others."""
-        names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-        return kind(**{k: x for k, x in self if k in names} | others)
+def lines_of(catalog: Catalog | None) -> dict[str, object]:
+    """Return what validators of names need to know of the catalog."""
+    if catalog is None:
+        return {}
+    lines = catalog.frameworks.values()
+    return {
+        "frameworks": catalog.frameworks,
+        "workloads": catalog.workloads,
+        "roles": {role.name for line in lines for each in Strategy for role in line.roles_of(each)},
+        "launcher_env": {
+            variable: [line.line for line in lines if variable in line.launcher_env]
+            for variable in sorted(set().union(*(line.launcher_env for line in lines)))
+        },
+    }
 
 
 @cache
-def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+def fields_of(model: type[Any]) -> dict[str, FieldInfo]:
     """Key as a file writes it -> its field, described by the docstring below it."""
+    fields: dict[str, FieldInfo] = model.__pydantic_fields__
     body = ast.parse(inspect.getsource(model)).body[0].body  # type: ignore[attr-defined]
     for field, below in pairwise(body):
         match field, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(
                 value=ast.Constant(value=str(text))
             ):
-                model.model_fields[name].description = " ".join(text.split())
-    return {field.alias or name: field for name, field in model.model_fields.items()}
+                fields[name].description = " ".join(text.split())
+    return {field.alias or name: field for name, field in fields.items()}
 
 
 _TYPES = {
@@ -67,61 +75,79 @@ def validate(
     document: Document,
     at: Key = (),
     context: Mapping[str, Any] | None = None,
+    named: str | None = None,
 ) -> M | None:
     """Return the part of a document as the model; None where something is wrong with it.
 
-    The model's validators get the context: the catalog, for names.
+    The model's validators get the context: the catalog, for names. `named` is the key that holds
+    the file's own name.
     """
+    if named is not None:
+        document.complain_of_name(named)
     data: Any = document.data
     for part in at:
         data = data[part]
     try:
-        return model.model_validate(data, context=dict(context or {}))
+        return model.model_validate(data, context=dict(context or {}), by_alias=True, by_name=False)
     except ValidationError as error:
-        for each in error.errors(include_url=False):
-            _complain(model, document, at, dict(each))
+        found = error.errors(include_url=False)
+        document.add(_complaint(model, at, dict(each)) for each in found)
         return None
 
 
-def _complain(model: type[BaseModel], document: Document, at: Key, error: dict[str, Any]) -> None:
+def checked(kind: type[T], values: Mapping[str, Any]) -> T:
+    """Return a request, a dataclass of pydantic, from the values of its fields.
+
+    Raises:
+        UserError: what is wrong with the first field that is.
+    """
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        wrong = _complaint(kind, (), dict(error.errors(include_url=False)[0]))
+        said = f"is missing; expected: {wrong.message}" if wrong.is_missing else wrong.message
+        raise UserError(f"{key_path(wrong.key)}: {said}") from None
+
+
+def _complaint(model: type[Any], at: Key, error: dict[str, Any]) -> Complaint:
     location = tuple(part for part in error["loc"] if part != "[key]")
     key = (*at, *location)
     kind, found = error["type"], error.get("input")
     context = error.get("ctx") or {}
     if kind == "missing":
         field = _fields_at(model, location[:-1])[str(location[-1])]
-        return document.complain_of_missing(key, field.description)
-    if kind == "extra_forbidden":
+        return Complaint(key, str(field.description), is_missing=True)
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         known = _fields_at(model, location[:-1])
         said = one_of(str(location[-1]), known).removeprefix("found ")
-        return document.complain(key, f"found the unknown key {said}")
+        return Complaint(key, f"found the unknown key {said}")
     if kind == "value_error":
-        return document.complain(key, str(context["error"]))
+        return Complaint(key, str(context["error"]))
     if kind == "literal_error":
         choices = [str(choice) for choice in _literals_at(model, error["loc"])]
         if isinstance(found, str):
-            return document.complain(key, one_of(found, choices))
-        return document.complain(key, f"found {describe(found)}; expected {any_of(choices)}")
+            return Complaint(key, one_of(found, choices))
+        return Complaint(key, f"found {describe(found)}; expected {any_of(choices)}")
     if kind in _BOUNDS:
         name, words = _BOUNDS[kind]
         expected = f"a number of {words} {context[name]}"
-        return document.complain(key, f"found {describe(found)}; expected {expected}")
+        return Complaint(key, f"found {describe(found)}; expected {expected}")
     if kind == "too_short":
         empty = describe(found).replace("a ", "an empty ", 1)
-        return document.complain(key, f"found {empty}; expected at least one entry")
+        return Complaint(key, f"found {empty}; expected at least one entry")
     expected = _TYPES.get(kind, error["msg"])
     remedy = unquoted(found) if kind in ("int_type", "float_type") else ""
-    return document.complain(key, f"found {describe(found)}; expected {expected}{remedy}")
+    return Complaint(key, f"found {describe(found)}; expected {expected}{remedy}")
 
 
-def _fields_at(model: type[BaseModel], location: Key) -> Mapping[str, FieldInfo]:
+def _fields_at(model: type[Any], location: Key) -> Mapping[str, FieldInfo]:
     """Return the fields of the model that stands at a location below another."""
     inner = _type_at(model, location)
     found = [each for each in _alternatives(inner) if _is_model(each)]
     return fields_of(found[0]) if found else {}
 
 
-def _literals_at(model: type[BaseModel], location: Key) -> list[Any]:
+def _literals_at(model: type[Any], location: Key) -> list[Any]:
     is_key = location[-1:] == ("[key]",)
     alternatives = _alternatives(_type_at(model, location[:-2] if is_key else location))
     for each in alternatives:
@@ -145,7 +171,7 @@ def _type_at(annotation: Any, location: Key) -> Any:
 
 
 def _is_model(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+    return isinstance(annotation, type) and hasattr(annotation, "__pydantic_fields__")
 
 
 def _alternatives(annotation: Any) -> list[Any]:

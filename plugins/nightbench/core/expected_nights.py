@@ -216,7 +216,7 @@ def _unfinished(run: NightRun, now: datetime) -> NightStatus:
             return NightStatus(NightState.WAITING, f"{said}, and is being judged", run.run_id)
         return NightStatus(
             NightState.MISSING,
-            f"{said}, and has no verdicts: look at the DAG nightbench_regressions",
+            f"{said}, and has no verdicts: look at the DAG nightbench_verdicts",
             run.run_id,
         )
     if run.problem:
@@ -237,7 +237,7 @@ def _unfinished(run: NightRun, now: datetime) -> NightStatus:
 
 def unchecked(checked_at: datetime | None, now: datetime) -> str | None:
     """Why nobody would hear of a missing night; None where deadlines are checked."""
-    advice = "look at the DAG nightbench_deadlines: is it paused, does it fail, is Airflow up?"
+    advice = "look at the DAG nightbench_upkeep: is it paused, does it fail, is Airflow up?"
     if checked_at is None:
         return f"Deadlines were never checked; {advice}"
     ago = now - checked_at

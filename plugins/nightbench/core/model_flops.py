@@ -60,6 +60,26 @@ def flops_per_unit(workload: WorkloadInfo, case: Case) -> float | None:
     return TRAINING * math.fsum(terms) / _units(params) if terms else None
 
 
+def step_flops(
+    forward: Mapping[str, str], computed: Mapping[str, float], params: Mapping[str, Any]
+) -> float | None:
+    """Return the FLOPs of products in a trainer's step for one unit; None where there are none.
+
+    Args:
+        forward: term -> formula of the FLOPs of an example.
+        computed: term -> how many times a step computes it, where that is not once.
+        params: of the scale.
+    """
+    flops = [evaluate(text, params) * computed.get(term, 1.0) for term, text in forward.items()]
+    return TRAINING * math.fsum(flops) / _units(params) or None
+
+
+def step_flops_per_unit(workload: WorkloadInfo, params: Mapping[str, Any]) -> float | None:
+    """Return the same of a workload with the parameters of a scale."""
+    known = {"parameters": workload.parameters, **params}
+    return step_flops(workload.forward_flops, workload.computed_flops, known)
+
+
 def tokens_per_unit(workload: WorkloadInfo, case: Case) -> float | None:
     """Return the tokens of one unit of work; None where it is none of a language model."""
     params = _params(workload, case)

@@ -1,6 +1,7 @@
 """Text that terminals, pages and PostgreSQL take as it is."""
 
 import unicodedata
+from collections.abc import Sequence
 
 _DIRECTION_CODES = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Embeddings, overrides and isolates of Unicode's bidirectional algorithm."""
@@ -28,6 +29,12 @@ def _is_control(c: str) -> bool:
 def escaped(text: str) -> str:
     r"""A text with each character that is not printable as its escape, as `\x1b`."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def some_of(names: Sequence[str], most: int) -> str:
+    """The first names of a list with commas between, and how many more it has."""
+    first = ", ".join(names[:most])
+    return f"{first} and {len(names) - most:,} more" if len(names) > most else first
 
 
 def shown(value: str) -> str:

@@ -15,7 +15,7 @@ def command_of(
     """
     old, new = (_build(state) if state else None for state in (good, bad))
     if old and new and old != new and good and bad and good["line"] == bad["line"]:
-        words = ["ab", old, new, "--suite", suite, "--case", case_id]
+        words = ["compare", old, new, "--suite", suite, "--case", case_id]
     else:
         words = ["run", suite, "--case", case_id, *(["--build", new] if new else [])]
     return shlex.join(["nightbench", *words])

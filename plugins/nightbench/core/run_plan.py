@@ -41,7 +41,7 @@ from nightbench.core.model import (
     WorkloadInfo,
     digest_of,
 )
-from nightbench.core.model_flops import flops_per_unit, tokens_per_unit
+from nightbench.core.model_flops import flops_per_unit, step_flops_per_unit, tokens_per_unit
 from nightbench.core.placement import nodes_for, place
 from nightbench.core.variants import (
     Refusal,
@@ -209,6 +209,8 @@ class CasePlan:
     has_dropout: bool = False
     has_experts: bool = False
     """Layers choose between experts for each token."""
+    step_flops_per_unit: float | None = None
+    """FLOPs of products in a trainer's step for one unit; None where its workload states none."""
 
     @classmethod
     def of(
@@ -227,6 +229,7 @@ class CasePlan:
             losses=workload.losses and workload.losses.of(job.case),
             has_dropout=bool(params.get("dropout")),
             has_experts="experts" in params,
+            step_flops_per_unit=step_flops_per_unit(workload, params),
         )
 
     @property

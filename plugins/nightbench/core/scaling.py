@@ -3,10 +3,10 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from nightbench.core.model import LATER_AXES, Measurement, Strategy, digest_of
+from nightbench.core.model import SPLIT_AXES, Measurement, Strategy, digest_of
 
 _SIZE = frozenset({"strategy", "nodes", "devices_per_node", "trainers"})
-_SPLIT = frozenset(LATER_AXES) - {"recompute", "state_precision", "tuning"}
+_SPLIT = frozenset(SPLIT_AXES) - {"recompute", "state_precision", "tuning"}
 _SERVERS = frozenset({"pservers", "sync"})
 
 

@@ -11,7 +11,7 @@ from nightbench.core.model.alerts import CauseEvidence, CauseKind
 from nightbench.core.model.reasons import EXPLAINED_BY_THE_NEXT
 
 KEPT_DAYS = 90
-"""Days for which the DAG nightbench_maintenance keeps the spool and the steps of ranks, if it is
+"""Days for which the DAG nightbench_upkeep keeps the spool and the steps of ranks, if it is
 not told otherwise."""
 
 STACK = ": stack]"
@@ -67,9 +67,7 @@ def sentences(reasons: Iterable[Reason]) -> str:
 
 def kept_unless(param: str) -> str:
     """Return how long something is kept for which a parameter of the maintenance DAG says."""
-    return (
-        f"kept for {KEPT_DAYS} days unless {param} of the DAG nightbench_maintenance says otherwise"
-    )
+    return f"kept for {KEPT_DAYS} days unless {param} of the DAG nightbench_upkeep says otherwise"
 
 
 def percent(value: float | None, digits: int = 1, *, signed: bool = False) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import datetime
 from typing import Any, TypeVar
 
+from nightbench.core.losses import losses_of_repeats, training_losses
 from nightbench.core.model import (
     Build,
     Case,
@@ -147,6 +148,7 @@ def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
         power_absent=record.power_absent,
         loss_first=statistics.fmean(first_losses) if first_losses else None,
         loss_median=_median(loss for r in trainers for loss in r.loss_window),
+        losses=training_losses(trainers),
         reported=_medians(r.reported for r in trainers),
     )
 
@@ -344,6 +346,7 @@ def summarize_case(
         energy_absent=silent[0] if silent and not joules else None,
         found_batch_size=_largest(rank.batch_size for x in records for rank in x.ranks),
         reported=_medians(r.reported for r in counted),
+        losses=losses_of_repeats(counted),
         **_beside_plain_loop(records),
         definition_digest=definition_digest,
         fingerprint_id=_fingerprint(records),

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind, differ
+from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
+from nightbench.detection import verdict_sentences as sentences
 from nightbench.detection.changes import FEWEST, LOOK_BACK, TAIL, Change
 from nightbench.detection.control_shift import control_shift
 from nightbench.detection.detector import (
@@ -18,7 +19,7 @@ from nightbench.detection.detector import (
     segment_before,
     segment_start,
 )
-from nightbench.detection.modes import HELD, NewStay, new_stay
+from nightbench.detection.modes import new_stay
 from nightbench.detection.night_findings import (
     Level,
     NightFindings,
@@ -42,7 +43,7 @@ class ChangeDetector:
     """Judges a night by the evidence that a lasting change began in one of the last nights.
 
     It reads the last `LOOK_BACK` comparable nights and nothing else: judging the same night again
-    gives the same judgement. See `docs/verdicts.md`.
+    gives the same judgement. See `docs/detector.md`.
     """
 
     with_smallest: bool = True
@@ -106,23 +107,30 @@ class ChangeDetector:
     ) -> Judgement:
         numbers, least = night.numbers, found.smallest
         if found.change is not None and numbers.comparable is not None:
-            known = "for the new version", float(numbers.comparable.known[found.change.first])
+            known = "new version", float(numbers.comparable.known[found.change.first])
             return self._changed(night.points, found.change, night.history, least, known, policy)
         if found.change_at_boundary is not None and numbers.joined is not None:
-            known = "for the new hardware or driver", float(numbers.joined.known[numbers.boundary])
+            known = "new hardware or driver", float(numbers.joined.known[numbers.boundary])
             points, change = night.joined, found.change_at_boundary
             return self._changed(points, change, len(points) - 1, least, known, policy)
         if found.level is None or numbers.comparable is None:
             needed = max(policy.min_history, FEWEST - 1)
             return Judgement(
                 VerdictKind.INSUFFICIENT_DATA,
-                f"{night.history} comparable nights before this one; {needed} are needed.",
+                sentences.too_few(night.history, needed),
                 history=night.history,
             )
         held = ""
         if found.held is not None and numbers.stay is not None:
             change = found.held.inverted() if policy.judged.lower_is_better else found.held
-            held = _held(change.change, night, numbers.stay)
+            stay = numbers.stay
+            held = sentences.pending(
+                change.change,
+                night.points[stay.first].at,
+                stay.before,
+                stay.place,
+                len(night.points) - stay.first,
+            )
         return _unchanged(numbers.comparable.series, night, least, policy, found.level, held)
 
     def _changed(
@@ -140,13 +148,17 @@ class ChangeDetector:
         kind = VerdictKind.REGRESSED if change.falls else VerdictKind.IMPROVED
         if policy.judged.lower_is_better:
             change = change.inverted()
-        since = f"since {first.at:%Y-%m-%d}{_coincidence(last_good, first)}"
-        evidence = f"{change_evidence(change, *known)}, {since}"
-        if control:
-            evidence += f"; {control.sentence}"
+        why, prior = known
+        said = (
+            sentences.level_change(change, first.at, policy.judged.text(change.baseline))
+            + sentences.tonight(tonight.value, change.baseline, policy.judged)
+            + sentences.log_odds(change.score, prior, why)
+            + sentences.coincidence(last_good, first)
+            + sentences.controls(control)
+        )
         return Judgement(
             kind,
-            f"{_distance(tonight.value, change.baseline, policy)}; {evidence}.",
+            said,
             baseline=change.baseline,
             change=tonight.value / change.baseline - 1,
             level_change=change.change,
@@ -159,19 +171,6 @@ class ChangeDetector:
             smallest_slowdown=least,
             control=control,
         )
-
-
-def change_evidence(change: Change, known_of: str = "", known: float = 0.0) -> str:
-    """Return the evidence of a change as a clause; `known` is the part of the score from priors."""
-    seen = {0: "a level not seen before", 1: "a level with one earlier excursion"}.get(
-        change.excursions, f"a level with {change.excursions} earlier excursions"
-    )
-    return (
-        f"{change.after} nights at {seen}, {change.change:+.1%} "
-        f"({change.low:+.1%} to {change.high:+.1%}) against {change.reference} nights that vary by "
-        f"{change.noise:.1%}; score {change.score:+.1f}"
-        f"{f' ({known:+.1f} of it {known_of})' if known else ''}, accepted above 0"
-    )
 
 
 @dataclass(frozen=True)
@@ -227,33 +226,27 @@ def _unchanged(
     tonight, noise = night.tonight, level.noise
     baseline = math.exp(-level.middle if policy.judged.lower_is_better else level.middle)
     change = tonight.value / baseline - 1
-    sentence = (
-        f"{_distance(tonight.value, baseline, policy)} (median of {level.nights} "
-        f"nights); nights vary by {noise:.1%}"
-    )
+    said = sentences.unchanged(tonight.value, baseline, policy.judged, level.nights, noise)
     # Of one night, and of a median whose error is that of a mean times sqrt(pi / 2).
     width = Z_90 * noise * math.sqrt(1 + math.pi / 2 / level.nights)
     own = series.within[-1]
     known = series.within[np.isfinite(series.within)]
     if math.isfinite(own) and own > 2 * median(known):
-        sentence += f", its own repeats by {own:.1%}, more than twice the usual"
+        said += sentences.noisy_repeats(own)
     far = abs(math.log1p(change)) > WATCHED_NOISE * noise
     watched = far and abs(change) >= policy.reported_from
     if held:
-        sentence += f"; {held}"
+        said += held
     elif watched:
-        sentence += "; a single slow or fast night is watched and is no change"
+        said += sentences.WATCHED
     drift = level.drift
     if drift is not None:
         if policy.judged.lower_is_better:
             drift = drift.inverted()
-        sentence += (
-            f"; drifts: {drift.change:+.1%} (± {2 * drift.error:.1%}) over {drift.nights} nights, "
-            "of which none is a change"
-        )
+        said += sentences.drifting(drift)
     return Judgement(
         VerdictKind.WATCHED if watched else VerdictKind.OK,
-        f"{sentence}.",
+        said,
         baseline=baseline,
         change=change,
         level_change=change,
@@ -263,32 +256,3 @@ def _unchanged(
         smallest_slowdown=least,
         drift=drift,
     )
-
-
-def _held(change: float, night: _Night, stay: NewStay) -> str:
-    """Return the clause about a change that tonight's stay on other nodes is held for."""
-    nights, since = len(night.points) - stay.first, night.points[stay.first].at
-    return (
-        f"{change:+.1%} since {since:%Y-%m-%d}, when it went from {stay.before} to {stay.place}: "
-        f"night {nights} there, a change of the level from the {HELD}th on"
-    )
-
-
-def _distance(value: float, baseline: float, policy: RegressionPolicy) -> str:
-    change, text = value / baseline - 1, policy.judged.text
-    return (
-        f"{text(value)} is {abs(change):.1%} {'below' if change < 0 else 'above'} "
-        f"the baseline of {text(baseline)}"
-    )
-
-
-def _coincidence(last_good: HistoryPoint, first: HistoryPoint) -> str:
-    """Return a clause about what else changed on the first night; empty where nothing did."""
-    old, new = last_good.framework_version, first.framework_version
-    suspects = [f"the framework went from {old} to {new}"] if old and new and old != new else []
-    if differ(last_good.fingerprint_id, first.fingerprint_id):
-        suspects.append("hardware, driver or kernel of the nodes changed")
-    if not suspects:
-        return ""
-    one = "the prime suspect" if len(suspects) == 1 else "the prime suspects"
-    return f", when {' and '.join(suspects)}: {one}"

@@ -26,7 +26,7 @@ MOSTLY, PARTLY = 0.6, 0.2
 
 @dataclass(frozen=True)
 class ControlShift:
-    """Shift of a control at the change of a series, relative to the level before."""
+    """Shift of the control measurements at a change of a series, relative to the level before."""
 
     change: float
     low: float
@@ -42,28 +42,17 @@ class ControlShift:
 
     @property
     def explains(self) -> bool:
-        """True where the control explains most of the change."""
+        """Whether the control measurements explain most of the change."""
         return self.share >= MOSTLY
 
     @property
-    def sentence(self) -> str:
-        """A clause for people."""
-        size = f"{self.change:+.1%} ({self.low:+.1%} to {self.high:+.1%})"
-        if self.explains:
-            return (
-                f"the controls of the same nights moved with it, {size}: the node is suspected "
-                f"before the work, without it {self.remains:+.1%} remain"
-            )
-        if self.share >= PARTLY:
-            return (
-                f"the controls of the same nights explain a part, {size}: {self.remains:+.1%} "
-                "remain"
-            )
-        return f"the controls of the same nights did not move with it, {size}"
+    def explains_a_part(self) -> bool:
+        """Whether the control measurements explain a part of the change that counts."""
+        return self.share >= PARTLY
 
 
 def control_shift(figures: Sequence[float | None], first: int, step: float) -> ControlShift | None:
-    """Return the shift of the control at a change; None where too few nights have a control.
+    """Return the shift of the control measurements at a change; None if too few nights have one.
 
     Args:
         figures: each night's control measurement, oldest first, up to the night of the judgement;

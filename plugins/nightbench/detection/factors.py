@@ -104,15 +104,15 @@ class SharedMovement:
 
     @property
     def sentence(self) -> str:
-        """A clause: `build 3.4.0 of paddle3: 14 of 16 series slower by 4.1 % [3.6, 4.7] …`."""
-        ends = sorted(100 * abs(end) for end in (self.low, self.high))
+        """A clause: `build 3.4.0 of paddle3: 14 of 16 series slower by 4.1% (90% interval …`."""
+        low, high = sorted(abs(end) for end in (self.low, self.high))
         moved, controls = self.controls
         text = (
             f"{self.subject}: {len(self.members)} of {self.series} series "
-            f"{'slower' if self.falls else 'faster'} by {100 * abs(self.change):.1f} % "
-            f"[{ends[0]:.1f}, {ends[1]:.1f}] since {self.since.isoformat()}"
+            f"{'slower' if self.falls else 'faster'} by {abs(self.change):.1%} "
+            f"(90% interval {low:.1%} to {high:.1%}) since {self.since.isoformat()}"
         )
-        return f"{text}, {moved} of {controls} controls with them" if controls else text
+        return f"{text}, and {moved} of {controls} control measurements" if controls else text
 
 
 def without_shared(row: NightRow, movements: Sequence[SharedMovement]) -> list[HistoryPoint]:

@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 
 from nightbench.core.model import HistoryPoint
-from nightbench.detection.change_detector import change_evidence
 from nightbench.detection.changes import FEWEST, LOOK_BACK, TAIL, Change, changes_of_last_night
 from nightbench.detection.control_shift import ControlShift, control_shift
 from nightbench.detection.detector import APART, new_state_odds
@@ -17,6 +16,7 @@ from nightbench.detection.followers import find_changes
 from nightbench.detection.power import smallest_slowdown
 from nightbench.detection.process_pool import spread
 from nightbench.detection.series import Series, series_of
+from nightbench.detection.verdict_sentences import controls, level_change
 
 History = tuple[str, Sequence[HistoryPoint]]
 """Name and nights of a series."""
@@ -231,7 +231,7 @@ def _history_change(
         change = change.inverted()
         if control:
             control = replace(control, remains=1 / (1 + control.remains) - 1)
-    evidence = f"; {control.sentence}" if control else ""
+    said = level_change(change, points[first].at) + controls(control)
     return HistoryChange(
         kind=kind,
         index=index,
@@ -243,7 +243,7 @@ def _history_change(
         high=change.high,
         baseline=change.baseline,
         score=change.score,
-        sentence=f"{change_evidence(change)}{evidence}; detected on {detected.at:%Y-%m-%d}.",
+        sentence=f"{said} Detected on {detected.at:%Y-%m-%d}.",
         control=control,
     )
 

@@ -37,12 +37,8 @@ class Modes:
 
     points: Sequence[HistoryPoint]
     """All nights as they would have been on tonight's nodes."""
-    sentence: str
-    """`bimodal: 94.1 on gpu01, 97.9 on gpu02`."""
-
-    def after(self, sentence: str) -> str:
-        """Return a verdict's sentence with that of the modes."""
-        return f"{sentence.rstrip('.')}; {self.sentence}."
+    levels: Mapping[str, float]
+    """Level of the series on each of its nodes, the lowest first."""
 
 
 def modes_of(points: Sequence[HistoryPoint], nodes: Mapping[str, Sequence[str]]) -> Modes | None:
@@ -71,16 +67,13 @@ def modes_of(points: Sequence[HistoryPoint], nodes: Mapping[str, Sequence[str]])
     if len(offsets) < 2:
         return None
     level = median(logs[[k for k, place in enumerate(places) if place == tonight]][-LEVEL:])
-    parts = [
-        f"{math.exp(level + off):.4g} on {place}"
-        for place, off in sorted(offsets.items(), key=lambda each: each[1])
-    ]
-    name = "bimodal" if len(parts) == 2 else f"{len(parts)} modes"
+    lowest_first = sorted(offsets.items(), key=lambda each: each[1])
+    levels = {place: math.exp(level + off) for place, off in lowest_first}
     at_tonights = [
         replace(point, value=point.value * math.exp(-offsets.get(place, 0.0)))
         for point, place in zip(points, places, strict=True)
     ]
-    return Modes(at_tonights, f"{name}: {', '.join(parts)}")
+    return Modes(at_tonights, levels)
 
 
 @dataclass(frozen=True)

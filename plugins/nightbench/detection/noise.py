@@ -1,7 +1,7 @@
 """Decides when a series is too noisy for alerts, and when it is steady again. Pure.
 
 A noisy series is still measured and judged, but opens no alert until it is steady. Only its
-variation counts, not its level: a fall is no noise. See `docs/verdicts.md`.
+variation counts, not its level: a fall is no noise. See `docs/detector-tools.md`.
 """
 
 from collections.abc import Sequence
@@ -44,9 +44,9 @@ class Variation:
         """Return a clause that names which of the two exceeds a limit, and their values."""
         parts = []
         if self.nights and self.nights > limit:
-            parts.append(f"its nights vary by {self.nights:.1%}")
+            parts.append(f"its night-to-night noise is {self.nights:.1%}")
         if self.repeats and self.repeats > limit:
-            parts.append(f"the repeats within a night vary by {self.repeats:.1%}")
+            parts.append(f"the noise of repeats within a night is {self.repeats:.1%}")
         return " and ".join(parts)
 
 
@@ -92,7 +92,7 @@ def noise_change(
         worst = max(worst, night.most)
     if was_noisy:
         sentence = (
-            f"it varied by no more than {worst:.1%} on {IN_A_ROW} nights running, below "
+            f"its noise was {worst:.1%} at most on {IN_A_ROW} nights in a row, below "
             f"{steady:.1%} ({RETURN_BELOW:.0%} of the limit)"
         )
         return NoiseChange(False, worst, limit, sentence)

@@ -4,7 +4,7 @@ A night is a matrix, series by nights (`common_movement`). The common movement o
 factor is a series of its own, whose noise is what such commons vary by, and is judged by the same
 evidence as any series. Over the factors of a night, and over nights, the false discovery rate is
 held at `RATE`. The factor that explains a movement best gets it, with the series that moved; they
-are taken out, and what is left is judged again. See `docs/verdicts.md`.
+are taken out, and what is left is judged again. See `docs/detector.md`.
 """
 
 import itertools

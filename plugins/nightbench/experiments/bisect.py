@@ -1,4 +1,4 @@
-"""Finds the first bad version of a framework line; each step is a comparison, as `ab` makes it.
+"""Finds the first bad version of a framework line; each step is a comparison.
 
 Which version comes next depends on the steps that have ended (`version_search`), and a step that
 was cut goes on where its comparison stands: another process can resume at any point.
@@ -12,20 +12,22 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from nightbench.core.budget import duration
+from nightbench.core.documents import from_document
 from nightbench.core.errors import UserError
-from nightbench.core.run_plan import new_run_id
-from nightbench.experiments.ab import AbRequest, plan_ab
+from nightbench.core.model.experiments import Experiment, ExperimentKind
 from nightbench.experiments.bisect_request import (
     BisectRequest,
     bisect_document,
     checked_ratio,
-    load_bisect,
     read_state,
     read_steps,
     request_of,
     save_step,
     spent_s,
+    store_bisect,
+    with_versions,
 )
+from nightbench.experiments.compare import CompareRequest, plan_compare, with_cases
 from nightbench.experiments.comparison import ComparisonPlan
 from nightbench.experiments.engine import ExperimentContext, run_comparison
 from nightbench.experiments.experiment_spool import (
@@ -34,53 +36,73 @@ from nightbench.experiments.experiment_spool import (
     check_cancel,
     withdraw_cancel,
 )
-from nightbench.experiments.reporting import BisectReporter
+from nightbench.experiments.record import Ended, ExperimentRecord
+from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.experiments.version_search import SearchStep, StepKind, VersionResult
 from nightbench.gang import EnvironmentUnavailable
 from nightbench.spool import RunSpool, Spool, utc_now
-from nightbench.warehouse.connection import Connect
+
+
+class BudgetSpent(MeasurementStopped):
+    """Its time or its tests are used up."""
 
 
 async def measure_bisect(
-    folder: RunSpool,
+    experiment: Experiment,
     spool: Spool,
     context: ExperimentContext,
-    observer: BisectReporter,
-    connect: Connect,
-) -> Document:
+    observer: ComparisonReporter,
+    record: ExperimentRecord,
+) -> Ended:
     """Test versions until the first bad one is found or the budget is spent.
 
-    Its folder is that of `store_bisect`, the suite of its context has the one case, and the
-    warehouse gets it after every step. Returns the document of the bisect at the end.
+    The record gets the result after every step.
 
     Raises:
         UserError: the good version cannot be measured any more, so no other can be judged; it can
-            be resumed when that is mended.
+            be resumed when that is fixed.
         asyncio.CancelledError: after the gang has been ended on the nodes.
     """
-    bisect = _Bisect(folder, spool, context, request_of(folder), observer)
-    running = {"state": "running", "stopped": None, "ended_at": None}
-    ended: Document = {"state": "stopped", "stopped": "it was interrupted"}
+    folder = spool.comparison(experiment.name)
+    request = from_document(BisectRequest, experiment.request)
+    suite = with_cases(context.suite, [request.case_id])
+    context = dataclasses.replace(context, suite=suite)
+    if folder.run() is None:
+        request, problems = await with_versions(request, context)
+        observer.left_out(request.left_out)
+        for problem in problems:
+            observer.say(f"no answer from {problem}")
+    else:
+        limits = {name: getattr(request, name) for name in ("budget_s", "most_tests")}
+        request = dataclasses.replace(request_of(folder), **limits)
+    by = experiment.requested_by
+    store_bisect(folder, request, by, suite.name, context.cluster.name)
+    bisect = _Bisect(folder, spool, context, request, observer, record)
+    observer.say(
+        f"{folder.run_id}: {request.line} {request.versions[0]} (good) to {request.versions[-1]} "
+        f"(bad), {len(request.versions) - 2} versions between, by {request.case_id} on "
+        f"{context.cluster.name}"
+    )
+    stopped: str | None = None
+    state = ""
     with folder.steered():
-        folder.save_run({**(folder.run() or {}), **running})
         withdraw_cancel(folder)
-        load_bisect(connect, folder, observer.not_loaded)
+        stop = record.note(bisect_document(folder))
         try:
             while (following := read_state(folder).next) is not None:
                 check_cancel(folder)
+                if stop is not None:
+                    raise MeasurementStopped(f"{folder.run_id}: {stop}")
                 await bisect.step(following)
                 observer.step_ended(read_steps(folder)[-1], read_state(folder))
-                load_bisect(connect, folder, observer.not_loaded)
-            ended = {"state": "ended", "stopped": None, "ended_at": utc_now()}
+                stop = record.note(bisect_document(folder))
+        except BudgetSpent as error:
+            state, stopped = "done", str(error)
         except MeasurementStopped as error:
-            ended["stopped"] = str(error)
-        except UserError as error:
-            ended["stopped"] = str(error)
-            raise
-        finally:
-            folder.save_run({**(folder.run() or {}), **ended})
-            load_bisect(connect, folder, observer.not_loaded)
-    return bisect_document(folder)
+            stopped = str(error)
+    ends_as, why = record.finished(folder, stopped)
+    state = state or ends_as
+    return Ended(state, stopped or why, bisect_document(folder, state, stopped or ""))
 
 
 @dataclass(frozen=True)
@@ -91,7 +113,8 @@ class _Bisect:
     spool: Spool
     context: ExperimentContext
     request: BisectRequest
-    observer: BisectReporter
+    observer: ComparisonReporter
+    record: ExperimentRecord
 
     async def step(self, following: SearchStep) -> None:
         """Measure one step from its first launch, or from where it was cut, to its result."""
@@ -103,15 +126,16 @@ class _Bisect:
             step = self._new_step(len(steps) + 1, following, steps)
         began, before_s = time.monotonic(), step["spent_s"]
 
-        def save() -> None:
+        def save() -> str | None:
             # At the end of every launch: what a killed process has used is used.
             step["spent_s"] = before_s + time.monotonic() - began
             save_step(self.folder, step)
+            return self.record.note()
 
         save()
         request = self._comparison_request(step)
         plan = self._plan(request, step)
-        self.observer.step_begins(step, plan)
+        self.observer.step_begins(step)
         try:
             result = await run_comparison(
                 plan,
@@ -135,11 +159,11 @@ class _Bisect:
         """Refuse a step for which there is no room."""
         ended = [step for step in steps if step["status"] == "ended"]
         if len(ended) >= self.request.most_tests:
-            raise MeasurementStopped(f"{len(ended)} tests were made, and no more were allowed")
+            raise BudgetSpent(f"{len(ended)} tests were made, and no more were allowed")
         used_s, budget_s = spent_s(steps), self.request.budget_s
         longest_s = max((step["spent_s"] for step in ended if step["rounds"]), default=0.0)
         if budget_s - used_s < longest_s or budget_s <= used_s:
-            raise MeasurementStopped(
+            raise BudgetSpent(
                 f"{duration(used_s)} of {duration(budget_s)} are used up, and a test takes up to "
                 f"{duration(longest_s)}"
             )
@@ -151,7 +175,7 @@ class _Bisect:
             "kind": str(following.kind),
             "version": following.version,
             "against": following.against,
-            "comparison_id": new_run_id("ab", datetime.now(UTC)),
+            "comparison_id": f"{self.folder.run_id}-{number}",
             "status": "running",
             **dict.fromkeys(("result", "ratio", "low", "high", "ended_at")),
             "why": "",
@@ -169,10 +193,9 @@ class _Bisect:
             return self.request.min_effect
         return float(max(ratio**-0.5 - 1, self.request.min_effect / 2))
 
-    def _comparison_request(self, step: Document) -> AbRequest:
-        """Return the request with which `nightbench ab --resume` and `cancel` find the step."""
+    def _comparison_request(self, step: Document) -> CompareRequest:
         request = self.request
-        return AbRequest(
+        return CompareRequest(
             a=f"{request.line}={step['against']}",
             b=f"{request.line}={step['version']}",
             suite=request.suite,
@@ -184,7 +207,7 @@ class _Bisect:
             outside_hours=request.outside_hours,
         )
 
-    def _plan(self, request: AbRequest, step: Document) -> ComparisonPlan:
+    def _plan(self, request: CompareRequest, step: Document) -> ComparisonPlan:
         context, steps = self.context, read_steps(self.folder)
         # Before the first step nobody knows what a launch takes: its time limit says nothing.
         launch_s = max((s["spent_s"] / s["rounds"] / 2 for s in steps if s["rounds"]), default=None)
@@ -193,7 +216,8 @@ class _Bisect:
             left_s = max(self.request.budget_s - spent_s(steps), 0.0)
             deadlines.append(datetime.now(UTC) + timedelta(seconds=left_s))
         context = dataclasses.replace(context, deadline=min(deadlines, default=None))
-        plan = plan_ab(request, step["comparison_id"], context, self.request.left_out)
+        name, out = step["comparison_id"], self.request.left_out
+        plan = plan_compare(request, name, context, out, ExperimentKind.BISECT)
         return plan if launch_s is None else plan.expecting(launch_s)
 
     def _judge(self, step: Document, result: Document) -> None:
@@ -213,7 +237,7 @@ class _Bisect:
             step |= {"status": "void", "why": why}
             raise UserError(
                 f"{self.folder.run_id}: {why}. It was measured before, so the nodes are to blame, "
-                "not a version. Mend that, then go on: nightbench bisect --resume "
+                "not a version. Fix that, then continue: nightbench compare bisect --resume "
                 f"{self.folder.run_id}"
             )
         _end(step, *judged(row, step["min_effect"]))

@@ -1,23 +1,24 @@
-"""The request, the steps and the state of a bisect: in the spool and in the warehouse.
+"""The request, the steps and the result of a bisect.
 
-<spool>/bisects/<id>/run.json           the request, and how the bisect stands
-<spool>/bisects/<id>/steps/<n>.json     the n-th step: versions, comparison, result
-<spool>/comparisons/<id>/               the launches of a step
+<spool>/comparisons/<id>/run.json           the request
+<spool>/comparisons/<id>/steps/<n>.json     the n-th step: versions, comparison, result
+<spool>/comparisons/<id>-<n>/               the launches of a step
 """
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
 from nightbench.core.documents import from_document, to_document
-from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
+from nightbench.core.errors import UserError
+from nightbench.core.model.experiments import ExperimentKind
 from nightbench.core.run_plan import build_of
 from nightbench.experiments.engine import ExperimentContext, unfit_nodes
-from nightbench.experiments.experiment_spool import BISECT, Document, read_request, store_request
+from nightbench.experiments.experiment_spool import Document, read_request, store_request
 from nightbench.experiments.version_search import (
     EndedStep,
     SearchState,
@@ -27,39 +28,36 @@ from nightbench.experiments.version_search import (
 )
 from nightbench.gang.installable_versions import installable_versions
 from nightbench.nodes import NodesOut
-from nightbench.spool import RunSpool, Spool, read_json, write_json
+from nightbench.spool import RunSpool, read_json, utc_now, write_json
 from nightbench.warehouse import Warehouse, opened
 from nightbench.warehouse.connection import Connect
 
 DEFAULT_ROUNDS = 5
-"""Of each step: the fall is known by then, and half of it decides."""
-
-
-_RUN_KEYS = (
-    *("schema", "suite", "cluster", "state", "stopped"),
-    *("requested_by", "started_at", "ended_at"),
-)
-"""Of run.json, in the bisect's document."""
+"""Of each step: the drop is known by then, and half of it decides."""
 
 
 @dataclass(frozen=True)
 class BisectRequest:
-    """What a bisect searches, and its limits."""
+    """What a bisect searches, and its limits; its alert names what is empty."""
 
-    case_id: str
-    suite: str
+    case_id: str = ""
+    suite: str = ""
     """By name, or the absolute path of its file."""
-    cluster: str | None
+    cluster: str | None = None
     """By name or path; the suite's own where None."""
-    line: str
-    versions: tuple[str, ...]
-    """Ascending: the good one first, the bad one last."""
-    budget_s: float
+    good: str = ""
+    bad: str = ""
+    versions: tuple[str, ...] = ()
+    """The candidates. From the first step on all versions that are searched, ascending: the good
+    one first, the bad one last."""
+    line: str = ""
+    """Known once the nodes have been examined."""
+    budget_s: float = 4 * 3600.0
     """Of measuring, over all calls."""
-    most_tests: int
+    most_tests: int = 20
     rounds: int = DEFAULT_ROUNDS
     min_effect: float = 0.01
-    """The smallest fall that is looked for; half of the fall that is found decides later."""
+    """The smallest drop that is looked for; half of the drop that is found decides later."""
     seed: int = 1
     alert_id: int | None = None
     outside_hours: bool = False
@@ -69,49 +67,35 @@ class BisectRequest:
 # --- the request --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class BisectGoal:
-    """What a person names of a bisect; an alert says what is empty."""
-
-    alert_id: int | None = None
-    good: str = ""
-    bad: str = ""
-    case_id: str = ""
-    suite: str = ""
-    cluster: str | None = None
-    versions: Sequence[str] = ()
-    """The candidates; all that a node offers where there are none."""
-
-
-def complete_goal(goal: BisectGoal, connect: Connect) -> BisectGoal:
-    """Return a goal with what it leaves open taken from its alert, before a node is looked at.
+def complete_request(request: BisectRequest, connect: Connect) -> BisectRequest:
+    """Return a request with what it leaves open taken from its alert, before a node is looked at.
 
     Raises:
         UserError: there is no such alert, something is missing, or bad is not newer than good.
     """
-    if goal.alert_id is not None:
+    if request.alert_id is not None:
         with opened(connect) as warehouse:
-            goal = _of_alert(goal, goal.alert_id, warehouse)
-    named = {"good": goal.good, "bad": goal.bad, "case": goal.case_id}
+            request = _of_alert(request, request.alert_id, warehouse)
+    named = {"good": request.good, "bad": request.bad, "case": request.case_id}
     missing = ", ".join(name for name, value in named.items() if not value)
     if missing:
         raise UserError(
             f"{missing}: found nothing; expected an alert, or a good version, a bad one and a case"
         )
-    between(goal.versions, goal.good, goal.bad)
-    return goal
+    between(request.versions, request.good, request.bad)
+    return request
 
 
-def _of_alert(goal: BisectGoal, alert_id: int, warehouse: Warehouse) -> BisectGoal:
+def _of_alert(request: BisectRequest, alert_id: int, warehouse: Warehouse) -> BisectRequest:
     """Take the versions on both sides of the last change before the alert was opened."""
     alert = warehouse.alerts.get(alert_id)
     case_id, cluster = alert["case_id"], alert["cluster"]
-    if goal.good and goal.bad:
+    if request.good and request.bad:
         run = warehouse.runs.get(alert["opened_run_id"])
         assert run is not None  # no alert without its run
-        change = {"suite": run.suite, "good": goal.good, "bad": goal.bad}
+        change = {"suite": run.suite, "good": request.good, "bad": request.bad}
     else:
-        found = warehouse.bisects.first("version_change", alert_id=alert_id)
+        found = warehouse.experiments.first("version_change", alert_id=alert_id)
         if found is None:
             raise UserError(
                 f"alert {alert_id}: the framework's version is the same on all nights of {case_id} "
@@ -120,29 +104,28 @@ def _of_alert(goal: BisectGoal, alert_id: int, warehouse: Warehouse) -> BisectGo
             )
         change = found
     return dataclasses.replace(
-        goal,
-        good=goal.good or change["good"].partition("+")[0],
-        bad=goal.bad or change["bad"].partition("+")[0],
-        case_id=goal.case_id or case_id,
-        suite=goal.suite or change["suite"],
-        cluster=goal.cluster or cluster,
+        request,
+        good=request.good or change["good"].partition("+")[0],
+        bad=request.bad or change["bad"].partition("+")[0],
+        case_id=request.case_id or case_id,
+        suite=request.suite or change["suite"],
+        cluster=request.cluster or cluster,
     )
 
 
-async def make_request(
-    goal: BisectGoal, context: ExperimentContext, **limits: Any
+async def with_versions(
+    request: BisectRequest, context: ExperimentContext
 ) -> tuple[BisectRequest, tuple[str, ...]]:
-    """Look at the nodes and return the request, with the sources of versions that failed.
+    """Look at the nodes and return the request with all its versions, and the sources that failed.
 
-    The goal is complete, with its suite, and the context's suite has the one case. `limits` are
-    those of the request: budget_s, most_tests, rounds, ...
+    The request is complete, and the context's suite has the one case.
 
     Raises:
-        UserError: no node is left, or none can be asked for versions.
+        UserError: no node is left, or no source of versions answers.
     """
     cluster, (case,) = context.cluster, context.suite.cases
     left_out = await unfit_nodes(context, case.framework)
-    offered: Sequence[str] = goal.versions
+    offered: Sequence[str] = request.versions
     problems: tuple[str, ...] = ()
     if not offered:
         nodes = [node for node in cluster.nodes if node.name not in left_out]
@@ -153,15 +136,9 @@ async def make_request(
             cluster, nodes[0], context.targets, context.shipment, case.framework, variant
         )
         offered, problems = found.versions, found.problems
-    request = BisectRequest(
-        case_id=case.case_id,
-        suite=goal.suite,
-        cluster=goal.cluster,
-        line=case.framework,
-        versions=between(offered, goal.good, goal.bad),
-        alert_id=goal.alert_id,
-        left_out=left_out,
-        **limits,
+    versions = between(offered, request.good, request.bad)
+    request = dataclasses.replace(
+        request, line=case.framework, versions=versions, left_out=left_out
     )
     return request, problems
 
@@ -201,32 +178,20 @@ def _version(text: str) -> Version:
 
 
 def store_bisect(
-    spool: Spool,
-    bisect_id: str,
-    request: BisectRequest,
-    requested_by: str,
-    suite: str,
-    cluster: str,
-) -> RunSpool:
-    """Write the request before anything is measured, and return the bisect's folder.
+    folder: RunSpool, request: BisectRequest, requested_by: str, suite: str, cluster: str
+) -> None:
+    """Write the request before anything is measured.
 
-    One that is there goes on with what it was begun with; only its limits change.
+    One that was begun continues with what it was begun with; only its limits change.
 
     Raises:
         UserError: the id belongs to another request.
     """
-    folder = spool.bisect(bisect_id)
-    known = folder.run()
-    if known is not None:
-        # The nodes stay those of the first step: results of others would not be comparable.
-        request = dataclasses.replace(request, left_out=request_of(folder).left_out)
     document = to_document(request)
     free = ("budget_s", "most_tests", "outside_hours", "left_out")
     identity = {key: value for key, value in document.items() if key not in free}
-    state = {"state": "running", "stopped": None, "ended_at": None}
     names = {"suite": suite, "cluster": cluster}
-    store_request(folder, BISECT, document, identity, requested_by, **names, **state)
-    return folder
+    store_request(folder, ExperimentKind.BISECT, document, identity, requested_by, **names)
 
 
 def request_of(folder: RunSpool) -> BisectRequest:
@@ -235,7 +200,7 @@ def request_of(folder: RunSpool) -> BisectRequest:
     Raises:
         UserError: there is no such bisect.
     """
-    return from_document(BisectRequest, read_request(folder, BISECT)["request"])
+    return from_document(BisectRequest, read_request(folder, ExperimentKind.BISECT)["request"])
 
 
 def read_steps(folder: RunSpool) -> list[Document]:
@@ -265,46 +230,33 @@ def read_state(folder: RunSpool) -> SearchState:
     return search_state(request_of(folder).versions, ended)
 
 
-def mark_stopped(folder: RunSpool, why: str) -> None:
-    """Store that a bisect is not measured any more, although its search has not ended."""
-    folder.save_run({**(folder.run() or {}), "state": "stopped", "stopped": why})
-
-
-def bisect_document(folder: RunSpool) -> Document:
+def bisect_document(folder: RunSpool, state: str = "running", stopped: str = "") -> Document:
     """Return all that is known of a bisect: what `--json` prints and the warehouse stores."""
-    document, request = read_request(folder, BISECT), request_of(folder)
-    steps, state = read_steps(folder), read_state(folder)
-    stopped = document["stopped"]
+    document, request = read_request(folder, ExperimentKind.BISECT), request_of(folder)
+    steps, search = read_steps(folder), read_state(folder)
     return {
         "bisect_id": folder.run_id,
-        **{key: document[key] for key in _RUN_KEYS},
+        **{key: document[key] for key in ("schema", "suite", "cluster", "requested_by")},
+        "started_at": document["started_at"],
+        "ended_at": utc_now() if search.end else None,
+        "state": state,
         "alert_id": request.alert_id,
         "case_id": request.case_id,
         "line": request.line,
         "good": request.versions[0],
         "bad": request.versions[-1],
         "versions": list(request.versions),
-        "outcome": str(state.end) if document["state"] == "ended" else None,
-        "last_good": state.last_good,
-        "first_bad": state.first_bad,
-        "suspects": list(state.suspects),
-        "sentence": f"{stopped}; {state.sentence}" if stopped else state.sentence,
-        "notes": list(state.notes),
+        "outcome": str(search.end) if search.end else None,
+        "last_good": search.last_good,
+        "first_bad": search.first_bad,
+        "suspects": list(search.suspects),
+        "sentence": f"{stopped}; {search.sentence}" if stopped else search.sentence,
+        "notes": list(search.notes),
         "ratio": checked_ratio(steps),
         "budget_s": request.budget_s,
         "spent_s": spent_s(steps),
         "steps": steps,
     }
-
-
-def load_bisect(connect: Connect, folder: RunSpool, on_error: Callable[[UserError], None]) -> None:
-    """Store a bisect in the warehouse; where that does not take it the spool has all of it."""
-    document = bisect_document(folder)
-    try:
-        with opened(connect) as warehouse:
-            warehouse.bisects.store(document, document["steps"])
-    except (WarehouseUnavailable, WarehouseRefused) as error:
-        on_error(error)
 
 
 def checked_ratio(steps: Sequence[Document]) -> float | None:

@@ -6,7 +6,7 @@
     <spool>/comparisons/<id>/result.json               the result, see `make_result`
 
 Each launch is a job of one repeat with its own id (`<id>/<case_id>/g<n>`). The next launch depends
-only on those that have ended, so that another process can resume. Nothing of a comparison enters
+only on those that have ended, so that another process can resume. No launch of a comparison enters
 the warehouse, and no baseline contains it.
 """
 
@@ -35,17 +35,13 @@ from nightbench.core.model import (
     Suite,
     WorkloadInfo,
 )
+from nightbench.core.model.experiments import ExperimentKind
 from nightbench.core.placement import NodesAway, place
 from nightbench.core.run_plan import RunPlan, resolve
 from nightbench.core.sentences import sentences
 from nightbench.core.variants import with_nodes_for
 from nightbench.experiments import paired_statistics, rounds
-from nightbench.experiments.experiment_spool import (
-    COMPARISON,
-    Document,
-    ExperimentKind,
-    store_request,
-)
+from nightbench.experiments.experiment_spool import Document, store_request
 from nightbench.experiments.paired_statistics import RatioEstimate
 from nightbench.experiments.rounds import Arm, Launch, LaunchOrder
 from nightbench.nodes import NodesOut, nodes_out_to_json
@@ -95,7 +91,8 @@ class ComparisonPlan:
     min_effect: float
     seed: int
     left_out: NodesOut
-    kind: ExperimentKind = COMPARISON
+    kind: ExperimentKind = ExperimentKind.COMPARE
+    """Of the experiment that it belongs to."""
 
     @property
     def builds(self) -> Mapping[Arm, Build]:
@@ -138,6 +135,7 @@ def plan_comparison(
     min_effect: float,
     seed: int,
     left_out: NodesOut | None = None,
+    kind: ExperimentKind = ExperimentKind.COMPARE,
 ) -> ComparisonPlan:
     """Return the plan that compares two builds, A and B, on the suite's cases of their line.
 
@@ -166,7 +164,9 @@ def plan_comparison(
         )
         for case in cases
     )
-    return ComparisonPlan(comparison_id, suite, cluster, compared, rounds, min_effect, seed, out)
+    return ComparisonPlan(
+        comparison_id, suite, cluster, compared, rounds, min_effect, seed, out, kind
+    )
 
 
 def _jobs(
@@ -201,7 +201,7 @@ def as_in_night(context: ComparisonContext, night: RunPlan, case: Case) -> Compa
     # The builds name the environment: a prefix of the site must not replace both.
     environments = context.cluster.environments
     paths = {k: v for k, v in environments.paths.items() if k != case.framework}
-    environments = dataclasses.replace(environments, paths=paths)
+    environments = environments.model_copy(update={"paths": paths})
     return dataclasses.replace(
         context,
         suite=dataclasses.replace(context.suite, cases=(case,), protocol=night.protocol),
@@ -245,9 +245,9 @@ def _single_repeat(job: JobSpec) -> JobSpec:
     return dataclasses.replace(
         job,
         protocol=dataclasses.replace(job.protocol, repeats=1, min_repeats=None, confidence=None),
-        neighbours=dataclasses.replace(job.neighbours, budget=0),
+        neighbours=job.neighbours.model_copy(update={"budget": 0}),
         # The build names the environment: a prefix of the site must not replace both builds.
-        environments=dataclasses.replace(job.environments, paths=paths),
+        environments=job.environments.model_copy(update={"paths": paths}),
     )
 
 

@@ -10,16 +10,15 @@ All that asks the warehouse raises `WarehouseUnavailable` where it is away.
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any
 
 from nightbench.core.budget import PREPARE_S
-from nightbench.core.documents import from_document
+from nightbench.core.documents import from_document, to_document
 from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.model import Build, Reason, ReasonCode
 from nightbench.core.model.alerts import Confirmation, ConfirmationResult
+from nightbench.core.model.experiments import Experiment, ExperimentKind
 from nightbench.core.run_plan import RunPlan
 from nightbench.core.sentences import sentences
 from nightbench.experiments.comparison import (
@@ -32,6 +31,7 @@ from nightbench.experiments.confirm_outcome import confirmation, inconclusive, p
 from nightbench.experiments.engine import ExperimentContext, run_comparison, unfit_nodes
 from nightbench.experiments.experiment_spool import Document
 from nightbench.experiments.paired_statistics import LEAST_ROUNDS
+from nightbench.experiments.record import Ended, ExperimentRecord
 from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.gang import EnvironmentUnavailable
 from nightbench.night.suspected_regressions import (
@@ -43,9 +43,9 @@ from nightbench.night.suspected_regressions import (
 )
 from nightbench.nodes import NodesOut, left_out_because, nodes_out_from_json, nodes_out_to_json
 from nightbench.spool import Spool
+from nightbench.spool.plans import read_plan
 from nightbench.warehouse import opened
 from nightbench.warehouse.connection import Connect
-from nightbench.warehouse.experiments import NIGHTBENCH, UNDECIDED
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ ELSEWHERE = "-other"
 """Ends the id of the comparison on other nodes."""
 
 MORE = "-more"
-"""Ends the id of the comparison that goes on where the first rounds left it open."""
+"""Ends the id of the comparison that adds rounds where the first ones left it open."""
 
 MOST_MORE = 15
 """Rounds that are added at most."""
@@ -65,111 +65,59 @@ class MeasuredElsewhere(UserError):
     """Another process measures this confirmation right now."""
 
 
-@dataclass(frozen=True)
-class ConfirmRequest:
-    """A suspect that is to be measured again, as the warehouse stores it."""
-
-    confirmation_id: int
-    comparison_id: str
-    suspect: SuspectedRegression
-    until: datetime | None
-    """The end of the night's budget; None where nobody waits."""
-    requested_by: str
-
-
-def begin_confirmation(connect: Connect, confirmation_id: int) -> ConfirmRequest | None:
-    """Mark a confirmation as running and return it; None where it has ended or never was."""
-    with opened(connect) as warehouse:
-        if not warehouse.confirmations.begin(confirmation_id):
-            return None
-        (row,) = warehouse.confirmations.find(confirmation_id=confirmation_id)
-        suspect = from_document(SuspectedRegression, row["detail"])
-        return ConfirmRequest(
-            confirmation_id, row["comparison_id"], suspect, row["until"], row["asked_by"]
-        )
-
-
-def end_confirmation(
-    connect: Connect,
-    request: ConfirmRequest,
-    found: Confirmation,
-    detail: Mapping[str, Any] | None = None,
-) -> None:
-    """Store the outcome of a confirmation; what was measured stays in the spool as well."""
-    with opened(connect) as warehouse:
-        warehouse.confirmations.end(request.confirmation_id, found, detail)
-
-
-def spare_seconds(connect: Connect, request: ConfirmRequest) -> float:
+def spare_seconds(connect: Connect, experiment: Experiment) -> float:
     """Return what is left of a night's time for its suspects, once the others have had theirs."""
-    if request.until is None:
+    if experiment.until is None:
         return 0.0
     try:
         with opened(connect) as warehouse:
-            waiting = warehouse.confirmations.waiting(request.suspect.run_id)
+            waiting = warehouse.experiments.waiting(experiment.run_id)
     except WarehouseUnavailable:
         return 0.0  # What was measured so far is not lost: storing the outcome is tried again.
-    others = [row for row in waiting if row["confirmation_id"] != request.confirmation_id]
-    needed = math.fsum(row["detail"].get("expected_s", 0.0) for row in others)
-    return (request.until - datetime.now(UTC)).total_seconds() - needed
+    others = [row for row in waiting if row["name"] != experiment.name]
+    needed = math.fsum(row["estimate_s"] or 0.0 for row in others)
+    return (experiment.until - datetime.now(UTC)).total_seconds() - needed
 
 
 def runs_to_confirm(connect: Connect, run_ids: Iterable[str]) -> list[str]:
     """Return those of the runs, each once, whose message waits for confirmations."""
     with opened(connect) as warehouse:
         return [
-            run_id for run_id in dict.fromkeys(run_ids) if warehouse.confirmations.waiting(run_id)
+            run_id for run_id in dict.fromkeys(run_ids) if warehouse.experiments.waiting(run_id)
         ]
 
 
 def give_up_overdue(connect: Connect) -> list[str]:
-    """Give up what did not end in time, and return the runs that it belongs to."""
+    """Cancel what did not end in time, and return the runs that it belongs to."""
     with opened(connect) as warehouse:
-        late = {
-            row["run_id"]
-            for row in warehouse.confirmations.find(states=UNDECIDED)
-            if row["is_overdue"] and row["asked_by"] == NIGHTBENCH
-        }
-        why = "Not measured again: it did not end in the night's time for it"
-        return [run_id for run_id in sorted(late) if warehouse.confirmations.give_up(run_id, why)]
+        return warehouse.experiments.give_up_overdue(
+            "Not measured again: it did not end in the night's time for it"
+        )
 
 
-def give_up_rest(connect: Connect, spool: Spool, run_id: str) -> int:
-    """Give up what of a run no process measures, and return how many confirmations that was.
-
-    What a living process measures (another DAG run, or a person) goes on, and is waited for.
-    """
-    with opened(connect) as warehouse:
-        measured = [
-            row["confirmation_id"]
-            for row in warehouse.confirmations.find(run_id=run_id, states=UNDECIDED)
-            if _is_steered(spool, row["comparison_id"])
-        ]
-        why = "Not measured again: its task ended without an outcome; the task's log says why"
-        return warehouse.confirmations.give_up(run_id, why, every=True, apart_from=measured)
+def is_measured(spool: Spool, name: str) -> bool:
+    """Return whether a living process measures a confirmation."""
+    return any(spool.comparison(name + suffix).is_steered() for suffix in ("", ELSEWHERE, MORE))
 
 
-def _is_steered(spool: Spool, comparison_id: str) -> bool:
-    names = (comparison_id + suffix for suffix in ("", ELSEWHERE, MORE))
-    return any(spool.comparison(name).is_steered() for name in names)
+def ended_as(found: Confirmation, **more: Document | str | bool | None) -> Ended:
+    """Return an outcome, and the results of both places, as the warehouse stores them."""
+    return Ended("done", result={**to_document(found), **more})
 
 
 # --- measuring ----------------------------------------------------------------------------
 
 
-async def measure_again(
-    request: ConfirmRequest,
-    night: RunPlan,
+async def measure_confirmation(
+    experiment: Experiment,
     spool: Spool,
     context: ExperimentContext,
     observer: ComparisonReporter,
-    spare_s: Callable[[], float] = lambda: 0.0,
-) -> tuple[Confirmation, dict[str, Any]]:
-    """Measure what is missing of the launches of a suspect of `night`.
+    record: ExperimentRecord,
+) -> Ended:
+    """Measure what is missing of the launches of a night's suspect.
 
-    Where these leave it open, more rounds are measured in the seconds to spare.
-
-    Returns the outcome, and the results of both places for the warehouse.
+    If these leave it open, more rounds are measured in the seconds that no other suspect needs.
 
     Raises:
         NodeError: a node does not answer before its first launch; another try may find it.
@@ -177,36 +125,39 @@ async def measure_again(
         UserError: the case, its nodes or the code have changed since it was begun.
         asyncio.CancelledError: after the gang has been ended on the nodes.
     """
-    suspect, cluster = request.suspect, context.cluster
-    if _is_steered(spool, request.comparison_id):
-        raise MeasuredElsewhere(f"{request.comparison_id} is measured right now by another process")
+    suspect = from_document(SuspectedRegression, experiment.request)
+    night, cluster = read_plan(spool.run(suspect.run_id)), context.cluster
+    if is_measured(spool, experiment.name):
+        raise MeasuredElsewhere(f"{experiment.name} is measured right now by another process")
     try:
         builds = builds_of(suspect)
     except BuildGone as error:
-        return inconclusive(str(error)), {}
+        return ended_as(inconclusive(str(error)))
     nodes = [node.name for node in cluster.nodes]
     removed = sorted(set(suspect.nodes) - set(nodes))
     if removed:
-        return inconclusive(f"{cluster.name} has no {', '.join(removed)} any more"), {}
-    begun = spool.comparison(request.comparison_id).run()
+        return ended_as(inconclusive(f"{cluster.name} has no {', '.join(removed)} any more"))
+    begun = spool.comparison(experiment.name).run()
     if begun is not None:
         unfit = nodes_out_from_json(begun["request"]["unfit"])
     else:
         unfit = await unfit_nodes(context, suspect.bad.line)
     out = [sentences(unfit[node]) for node in suspect.nodes if node in unfit]
     if out:
-        return inconclusive("; ".join(out)), {}
+        return ended_as(inconclusive("; ".join(out)))
 
     async def measure(suffix: str, out: NodesOut, rounds: int | None = None) -> Document:
-        plan = _plan(request, night, context, builds, suffix, out, rounds)
+        name = experiment.name + suffix
+        plan = _plan(name, suspect, night, context, builds, suffix, out, rounds)
         kept = {"alert_id": suspect.alert_id, "unfit": nodes_out_to_json(unfit)}
-        return await run_comparison(plan, spool, kept, request.requested_by, context, observer)
+        by = experiment.requested_by
+        return await run_comparison(plan, spool, kept, by, context, observer, record.note)
 
     others = [node for node in nodes if node not in suspect.nodes]
     try:
         here = await measure("", unwanted(others, "others"))
     except EnvironmentUnavailable as error:
-        return inconclusive(f"one of the builds cannot be had any more: {error}"), {}
+        return ended_as(inconclusive(f"one of the builds cannot be had any more: {error}"))
     there: Document | str | None = None
     # Where time ran out on the night's own nodes, none is left for others.
     if here["complete"] and len(set(others) - unfit.keys()) >= len(suspect.nodes):
@@ -216,17 +167,21 @@ async def measure_again(
             # What the night's own nodes say stands without it.
             there = str(error)
     found = confirmation(suspect, builds, here, there)
-    begun = spool.comparison(request.comparison_id + MORE).run()
-    more = begun["identity"]["rounds"] if begun else _more_rounds(found, here, spare_s)
+    begun = spool.comparison(experiment.name + MORE).run()
+    more = (
+        begun["identity"]["rounds"]
+        if begun
+        else _more_rounds(found, here, lambda: spare_seconds(record.connect, experiment))
+    )
     if more:
         try:
             here = pooled(here, await measure(MORE, unwanted(others, "others"), more))
         except UserError as error:
             # What the first rounds say stands without them.
-            log.warning("%s: no rounds were added: %s", request.comparison_id, error)
+            log.warning("%s: no rounds were added: %s", experiment.name, error)
         else:
             found = confirmation(suspect, builds, here, there)
-    return found, {"here": here, "there": there, "pairs": builds is not None}
+    return ended_as(found, here=here, there=there, pairs=builds is not None)
 
 
 def _more_rounds(found: Confirmation, here: Document, spare_s: Callable[[], float]) -> int:
@@ -249,7 +204,8 @@ def unwanted(nodes: Iterable[str], measured_on: str) -> NodesOut:
 
 
 def _plan(
-    request: ConfirmRequest,
+    name: str,
+    suspect: SuspectedRegression,
     night: RunPlan,
     context: ExperimentContext,
     builds: tuple[Build, Build] | None,
@@ -257,7 +213,6 @@ def _plan(
     out: NodesOut,
     more: int | None,
 ) -> ComparisonPlan:
-    suspect = request.suspect
     case = next(
         each.planned.case for each in night.cases if each.planned.case_id == suspect.case_id
     )
@@ -265,11 +220,12 @@ def _plan(
     plan = plan_comparison(
         as_in_night(context, night, case),
         builds or (suspect.bad, suspect.bad),
-        comparison_id=request.comparison_id + suffix,
+        comparison_id=name,
         rounds=more or (rounds_elsewhere if suffix == ELSEWHERE else rounds_here),
         min_effect=smallest_effect(suspect, night.policy.clear_change, has_two=builds is not None),
         seed=_SEED + (suffix == MORE),
         left_out=out,
+        kind=ExperimentKind.CONFIRM,
     )
     nodes = None if suffix == ELSEWHERE else suspect.nodes
     refuse_other(plan, night, suspect.definition_digest, nodes)

@@ -90,7 +90,7 @@ class Drill:
     def plan(self, run_id: str, started_at: datetime | None = None) -> RunPlan:
         """Return the plan of a run of the case that notifies nobody."""
         # What is slowed down is told by the throughput, whatever the suite is judged by.
-        policy = dataclasses.replace(self.suite.policy, metric="throughput")
+        policy = self.suite.policy.model_copy(update={"metric": "throughput"})
         name = f"drill-{self.suite.name}"
         suite = dataclasses.replace(self.suite, name=name, alerts=(), policy=policy)
         refuse_broken(suite.cases, suite, self.cluster, self.catalog)

@@ -1,7 +1,7 @@
 """Measures the launches of a comparison through the real gang, and resumes where one ended.
 
-ab, confirm and bisect are made of comparisons, and each goes through `run_comparison`: the request
-is stored first, every launch is stored before the next one begins, and the result is computed from
+All experiments are made of comparisons, and each goes through `run_comparison`: the request is
+stored first, every launch is stored before the next one begins, and the result is computed from
 the stored launches alone. Whoever calls it again goes on after the last launch that has ended, and
 takes up one that still runs.
 """
@@ -139,12 +139,13 @@ async def run_comparison(
     requested_by: str,
     context: ExperimentContext,
     observer: ComparisonReporter,
-    after_launch: Callable[[], None] = lambda: None,
+    after_launch: Callable[[], str | None] = lambda: None,
 ) -> Document:
     """Measure what is missing of a comparison, and return the document of its result.json.
 
     Where time ran out, or somebody ended it from elsewhere, it is not `complete`. `request` is what
-    the caller needs to make the same plan again; `after_launch` is called once a launch is stored.
+    the caller needs to make the same plan again; `after_launch` is called once a launch is stored,
+    and returns why no other one may begin, or None.
 
     Raises:
         EnvironmentUnavailable: a node cannot have one of the builds.
@@ -180,7 +181,7 @@ class _Measurement:
     folder: RunSpool
     context: ExperimentContext
     observer: ComparisonReporter
-    after_launch: Callable[[], None]
+    after_launch: Callable[[], str | None]
 
     async def run(self) -> None:
         """Measure all launches that are missing, after the environments of both builds are made."""
@@ -192,6 +193,7 @@ class _Measurement:
                 # By the numbers of the next launches: a job file that is in use stays as it is.
                 for number, each in enumerate((arm, arm.other), start=len(ended)):
                     await self._prepare(case.launch(each, number))
+        stop: str | None = None
         for case in self.plan.cases:
             while True:
                 ended = ended_launches(self.folder, case.case_id)
@@ -199,10 +201,12 @@ class _Measurement:
                 if following is None:
                     break
                 check_cancel(self.folder)
+                if stop is not None:
+                    raise MeasurementStopped(f"{self.plan.comparison_id}: {stop}")
                 number, (of_round, arm) = len(ended), following
                 self.observer.launch_begins(case, number, of_round, arm)
                 launch = await self._launch(case, number, of_round, arm)
-                self.after_launch()
+                stop = self.after_launch()
                 self.observer.launch_ended(case, number, launch)
 
     async def _prepare(self, job: JobSpec) -> None:

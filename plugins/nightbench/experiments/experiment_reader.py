@@ -1,79 +1,83 @@
-"""Reads comparisons from the spool for the pages, those that are being measured too."""
+"""Reads experiments from the spool for the pages, those that are being measured too."""
 
 import dataclasses
 import shlex
 from typing import Any
 
 from nightbench.core.model import Build
+from nightbench.core.model.experiments import ExperimentKind
 from nightbench.experiments import paired_statistics, rounds
+from nightbench.experiments.bisect_request import bisect_document, read_steps
 from nightbench.experiments.comparison import ended_launches, saved_result
-from nightbench.experiments.experiment_spool import COMPARISON, Document
+from nightbench.experiments.confirm import ELSEWHERE, MORE
+from nightbench.experiments.experiment_spool import Document, schema_of
+from nightbench.experiments.measuring import resume_command
 from nightbench.experiments.rounds import LaunchOrder
 from nightbench.spool import RunSpool, Spool, SpoolError
 
+_KINDS = {schema_of(kind): kind for kind in ExperimentKind}
+
 
 class ExperimentReader:
-    """Comparisons of two builds, as `nightbench.web.ComparisonFiles` describes them."""
+    """Experiments, as `nightbench.web.ExperimentFiles` describes them."""
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
 
-    def newest(self, limit: int) -> list[dict[str, Any]]:
-        """What was compared, newest first; without what nights measure beside a reference."""
-        found: list[dict[str, Any]] = []
-        for folder in reversed(self._spool.comparisons()):
-            request = folder.run() or {}
-            if request.get("schema") == COMPARISON.schema and "run_id" not in request["request"]:
-                found.append(_head(folder, request, saved_result(folder)))
-            if len(found) == limit:
-                break
-        return found
-
-    def get(self, comparison_id: str) -> dict[str, Any] | None:
-        """One comparison with the rounds of its cases; None where the spool does not have it."""
+    def get(self, name: str) -> dict[str, Any] | None:
+        """One experiment with its comparisons; None if the spool does not have it."""
         try:
-            folder = self._spool.comparison(comparison_id)
+            folder = self._spool.comparison(name)
         except SpoolError:
             return None
-        request = folder.run() or {}
-        if request.get("schema") != COMPARISON.schema:
+        document = folder.run() or {}
+        kind = _KINDS.get(document.get("schema", ""))
+        if kind is None:
             return None
-        result = saved_result(folder)
-        ended = {row["case_id"]: row for row in (result or {}).get("cases", ())}
-        identity = request["identity"]
-        combined = (result or {}).get("combined")
+        steps = read_steps(folder) if kind is ExperimentKind.BISECT else []
+        names = [name, name + ELSEWHERE, name + MORE, *(step["comparison_id"] for step in steps)]
+        found = (self._spool.comparison(each) for each in names)
+        compared = [
+            each for each in found if "builds" in ((each.run() or {}).get("identity") or {})
+        ]
+        results = [saved_result(each) for each in compared]
+        is_complete = all(result and result["complete"] for result in results)
+        bisect = bisect_document(folder) if kind is ExperimentKind.BISECT else None
+        if bisect is not None:
+            is_complete = bisect["outcome"] is not None
+        steered = [each.is_steered() for each in (folder, *compared)]
         return {
-            **_head(folder, request, result),
-            "rounds": identity["rounds"],
-            "min_effect": identity["min_effect"],
-            "combined": combined and combined["sentence"],
-            "not_combined": (result or {}).get("not_combined"),
-            "command": _command(request["request"]),
-            "cases": [
-                _case(folder, case_id, identity, ended.get(case_id))
-                for case_id in sorted(identity["cases"])
-            ],
+            "kind": kind,
+            **{key: document[key] for key in ("suite", "cluster", "requested_by", "started_at")},
+            "request": document["request"],
+            "is_complete": is_complete,
+            # The process that measures it is known on its own machine only.
+            "is_measured": True if any(steered) else steered[0],
+            "again": _command(document["request"]) if kind is ExperimentKind.COMPARE else None,
+            "resume": None if is_complete else resume_command(kind, name, document["request"]),
+            "comparisons": [_comparison(each) for each in compared],
+            "result": bisect or next(iter(results), None),
         }
 
 
-def _head(folder: RunSpool, request: Document, result: Document | None) -> dict[str, Any]:
-    builds = request["identity"]["builds"]
+def _comparison(folder: RunSpool) -> dict[str, Any]:
+    result = saved_result(folder)
+    ended = {row["case_id"]: row for row in (result or {}).get("cases", ())}
+    identity = (folder.run() or {})["identity"]
+    combined = (result or {}).get("combined")
     return {
         "comparison_id": folder.run_id,
-        **{key: request[key] for key in ("suite", "cluster", "requested_by", "started_at")},
-        **{arm: Build(**builds[arm]).build_id for arm in ("a", "b")},
-        "state": _state(folder, result),
+        **{arm: Build(**identity["builds"][arm]).build_id for arm in ("a", "b")},
         "verdict": result and result["verdict"],
-        "case_ids": sorted(request["identity"]["cases"]),
-        "ended_at": result and result["ended_at"],
+        "rounds": identity["rounds"],
+        "min_effect": identity["min_effect"],
+        "combined": combined and combined["sentence"],
+        "not_combined": (result or {}).get("not_combined"),
+        "cases": [
+            _case(folder, case_id, identity, ended.get(case_id))
+            for case_id in sorted(identity["cases"])
+        ],
     }
-
-
-def _state(folder: RunSpool, result: Document | None) -> str:
-    if result is not None:
-        return "ended" if result["complete"] else "stopped"
-    # Who steers it is known on its own machine only.
-    return "interrupted" if folder.is_steered() is False else "running"
 
 
 def _case(
@@ -120,11 +124,9 @@ def _case(
     }
 
 
-def _command(request: Document) -> str | None:
-    """Return the command that compares the same again; None where no person named the builds."""
-    if not {"a", "b", "suite"} <= request.keys():
-        return None
-    words = ["nightbench", "ab", request["a"], request["b"], "--suite", request["suite"]]
+def _command(request: Document) -> str:
+    """Return the command that compares the same again."""
+    words = ["nightbench", "compare", request["a"], request["b"], "--suite", request["suite"]]
     for case_id in request.get("cases") or ():
         words += ["--case", case_id]
     if request.get("cluster"):

@@ -1,11 +1,10 @@
 """What all experiments store: their request, what must stay the same, and requests to stop.
 
 run.json       the request and the identity; written before the first launch
-cancel.json    somebody asks the process that measures to stop; removed by whoever resumes
+cancel.json    a request to stop, for the process that measures; removed when it is resumed
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from nightbench.core.errors import UserError
@@ -14,25 +13,18 @@ from nightbench.spool import RunSpool, read_json, utc_now, write_json
 
 Document = dict[str, Any]
 
-
-@dataclass(frozen=True)
-class ExperimentKind:
-    """What tells the run.json of one kind of experiment from others."""
-
-    name: str
-    schema: str
-    run_kind: RunKind
+DRILL = "drill"
+"""Kind of drills of the detector; the other kinds are those of `ExperimentKind`."""
 
 
-COMPARISON = ExperimentKind("comparison", "nightbench.comparison/1", RunKind.CONFIRM)
-PROFILE = ExperimentKind("profile", "nightbench.profile/1", RunKind.CONFIRM)
-BISECT = ExperimentKind("bisect", "nightbench.bisect/1", RunKind.CONFIRM)
-DRILL = ExperimentKind("drill", "nightbench.drill/1", RunKind.DRILL)
+def schema_of(kind: str) -> str:
+    """Return the schema of the run.json of a kind of experiment."""
+    return f"nightbench.{kind}/1"
 
 
 def store_request(
     folder: RunSpool,
-    kind: ExperimentKind,
+    kind: str,
     request: Mapping[str, Any],
     identity: Mapping[str, Any],
     requested_by: str,
@@ -54,29 +46,30 @@ def store_request(
             f"{folder.run_id}: {', '.join(differs)} changed since it was begun, so launches before "
             "and after cannot be compared. Begin a new one"
         )
-    head = {"schema": kind.schema, "run_kind": str(kind.run_kind), "started_at": utc_now()}
+    run_kind = RunKind.DRILL if kind == DRILL else RunKind.CONFIRM
+    head = {"schema": schema_of(kind), "run_kind": str(run_kind), "started_at": utc_now()}
     head |= {"requested_by": requested_by, **initial}
     folder.save_run({**head, **known, "request": dict(request), "identity": dict(identity)})
 
 
-def read_request(folder: RunSpool, kind: ExperimentKind) -> Document:
+def read_request(folder: RunSpool, kind: str) -> Document:
     """Return run.json, whose `request` is what `store_request` was given.
 
     Raises:
         UserError: there is no such experiment.
     """
     document = folder.run()
-    if document is None or document.get("schema") != kind.schema:
+    if document is None or document.get("schema") != schema_of(kind):
         parent = folder.folder.parent
         have = sorted(path.name for path in parent.iterdir()) if parent.exists() else []
         raise UserError(
-            f'{kind.name}: found "{folder.run_id}", which is not in the spool; it has '
+            f'{kind}: found "{folder.run_id}", which is not in the spool; it has '
             f"{', '.join(have) or 'none'}"
         )
     return document
 
 
-def resumable_request(folder: RunSpool, kind: ExperimentKind) -> Document:
+def resumable_request(folder: RunSpool, kind: str) -> Document:
     """Return run.json of an experiment that no other process measures.
 
     Raises:
@@ -89,11 +82,11 @@ def resumable_request(folder: RunSpool, kind: ExperimentKind) -> Document:
 
 
 class MeasurementStopped(UserError):
-    """Somebody asked to stop, or time or tests are used up; what was measured so far stands."""
+    """A person or a limit stopped it; what was measured so far stands."""
 
 
 def request_cancel(folder: RunSpool, reason: str) -> None:
-    """Ask the process that measures an experiment to stop before its next launch."""
+    """Request that the process which measures an experiment stops before its next launch."""
     write_json(folder.folder / "cancel.json", {"reason": reason, "at": utc_now()})
 
 
@@ -103,12 +96,12 @@ def withdraw_cancel(folder: RunSpool) -> None:
 
 
 def is_cancelled(folder: RunSpool) -> bool:
-    """Return whether somebody asked so, and nobody has resumed it."""
+    """Return whether it was cancelled, and not resumed since."""
     return bool((folder.folder / "cancel.json").exists())
 
 
 def check_cancel(folder: RunSpool) -> None:
-    """Refuse another launch where somebody asked to stop.
+    """Refuse another launch of an experiment that was cancelled.
 
     Raises:
         MeasurementStopped: so.

@@ -8,6 +8,7 @@ import dataclasses
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, MeasuredPair, Pair, PlannedPair
+from nightbench.core.model.experiments import NIGHTBENCH, Experiment, ExperimentKind
 from nightbench.core.run_plan import RunPlan
 from nightbench.core.sentences import sentence
 from nightbench.experiments.comparison import (
@@ -18,9 +19,11 @@ from nightbench.experiments.comparison import (
 )
 from nightbench.experiments.confirm import unwanted
 from nightbench.experiments.engine import ExperimentContext, run_comparison
+from nightbench.experiments.record import Ended, ExperimentRecord
 from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.night.night_pairs import save_pairs
 from nightbench.spool import RunSpool, Spool
+from nightbench.warehouse.connection import Connect
 
 
 async def measure_pairs(
@@ -28,6 +31,7 @@ async def measure_pairs(
     spool: Spool,
     context: ExperimentContext,
     observer: ComparisonReporter,
+    connect: Connect,
 ) -> list[MeasuredPair]:
     """Measure the pairs of a run's plan, one after the other, and keep them for its ingest.
 
@@ -39,19 +43,21 @@ async def measure_pairs(
     run = spool.run(plan.run.run_id)
     found: list[MeasuredPair] = []
     for number, pair in enumerate(plan.pairs, start=1):
-        found.append(await _measure(pair, number, plan, run, spool, context, observer))
+        name = f"{run.run_id}-ref{number}"
+        found.append(await _measure(pair, name, plan, run, spool, context, observer, connect))
         save_pairs(run, found)
     return found
 
 
 async def _measure(
     pair: PlannedPair,
-    number: int,
+    name: str,
     night: RunPlan,
     run: RunSpool,
     spool: Spool,
     context: ExperimentContext,
     observer: ComparisonReporter,
+    connect: Connect,
 ) -> MeasuredPair:
     nothing = MeasuredPair(pair.case_id, pair.reference, pair.is_bridge)
     if pair.left_out is not None:
@@ -62,13 +68,18 @@ async def _measure(
         status = outcome["status"] if outcome else "never ended"
         return dataclasses.replace(nothing, why=f"the case itself was not measured: {status}")
     nodes = {node["name"] for node in job["nodes"]}
+    kept = {"run_id": run.run_id, "case_id": pair.case_id}
+    where, by = (night.run.suite, night.run.cluster), night.run.requested_by or NIGHTBENCH
+    experiment = Experiment(name, ExperimentKind.REFERENCE, kept, *where, by)
+    record = ExperimentRecord(experiment, connect, observer.say)
+    record.begin()
     try:
-        planned = _plan(pair, f"{run.run_id}-ref{number}", night, nodes, context)
-        kept = {"run_id": run.run_id, "case_id": pair.case_id}
-        by = night.run.requested_by
-        result = await run_comparison(planned, spool, kept, by, context, observer)
+        planned = _plan(pair, name, night, nodes, context)
+        result = await run_comparison(planned, spool, kept, by, context, observer, record.note)
     except UserError as error:
+        record.leave(Ended("failed", str(error)))
         return dataclasses.replace(nothing, why=str(error))
+    record.leave(Ended("done", result=result))
     (row,) = result["cases"]
     few = f"{row['n']} of {pair.rounds} rounds: {row['stopped']}" if row["n"] < pair.rounds else ""
     return dataclasses.replace(
@@ -98,6 +109,7 @@ def _plan(
         # Another one each night, the same for each try: neither build always comes first.
         seed=night.run.started_at.toordinal(),
         left_out=unwanted(others, "others"),
+        kind=ExperimentKind.REFERENCE,
     )
     refuse_other(plan, night, case.definition_digest, sorted(nodes))
     return plan

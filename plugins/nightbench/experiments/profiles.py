@@ -9,23 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from upath import UPath
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Catalog, JobSpec
-from nightbench.experiments.ab import AbRequest, plan_ab
-from nightbench.experiments.comparison import ComparedCase, ComparisonPlan, ended_launches
-from nightbench.experiments.engine import ExperimentContext, run_comparison, unfit_nodes
-from nightbench.experiments.experiment_spool import (
-    COMPARISON,
-    PROFILE,
-    Document,
-    is_cancelled,
-    read_request,
+from nightbench.core.model.experiments import Experiment, ExperimentKind
+from nightbench.experiments.compare import CompareRequest, plan_compare
+from nightbench.experiments.comparison import (
+    ComparedCase,
+    ComparisonPlan,
+    ended_launches,
+    saved_result,
 )
+from nightbench.experiments.engine import ExperimentContext, run_comparison, unfit_nodes
+from nightbench.experiments.experiment_spool import Document, is_cancelled, read_request
+from nightbench.experiments.record import Ended, ExperimentRecord
 from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.experiments.rounds import Arm, Launch
 from nightbench.nodes import NodesOut, nodes_out_from_json
@@ -41,14 +42,14 @@ Profile = Mapping[str, Any]
 """`profile` of a rank.json."""
 
 
-def request_of(spool: Spool, comparison_id: str, cases: Sequence[str]) -> AbRequest:
+def request_of(spool: Spool, comparison_id: str, cases: Sequence[str]) -> CompareRequest:
     """Return the request of a comparison as that of its profile: one round of some of its cases.
 
     Raises:
-        UserError: there is no such comparison, or no person named its builds.
+        UserError: there is no such comparison.
     """
-    asked = read_request(spool.comparison(comparison_id), COMPARISON)["request"]
-    request = AbRequest.of(comparison_id, asked)
+    asked = read_request(spool.comparison(comparison_id), ExperimentKind.COMPARE)["request"]
+    request = CompareRequest.of(asked)
     return dataclasses.replace(request, rounds=1, cases=tuple(cases) or request.cases)
 
 
@@ -66,10 +67,14 @@ def refuse_unprofiled(line: str, catalog: Catalog) -> None:
 
 
 def _plan(
-    request: AbRequest, profile_id: str, context: ExperimentContext, steps: int, left_out: NodesOut
+    request: CompareRequest,
+    profile_id: str,
+    context: ExperimentContext,
+    steps: int,
+    left_out: NodesOut,
 ) -> ComparisonPlan:
     """Return the plan of one round, whose trainers report `steps` more steps."""
-    plan = plan_ab(request, profile_id, context, left_out)
+    plan = plan_compare(request, profile_id, context, left_out, ExperimentKind.PROFILE)
     refuse_unprofiled(plan.cases[0].case.framework, context.catalog)
 
     def profiled(job: JobSpec) -> JobSpec:
@@ -79,54 +84,66 @@ def _plan(
         dataclasses.replace(case, jobs={arm: profiled(job) for arm, job in case.jobs.items()})
         for case in plan.cases
     )
-    return dataclasses.replace(plan, cases=cases, kind=PROFILE)
+    return dataclasses.replace(plan, cases=cases)
 
 
 async def measure_profile(
-    request: AbRequest,
-    profile_id: str,
-    of: str,
-    steps: int,
+    experiment: Experiment,
     spool: Spool,
-    requested_by: str,
     context: ExperimentContext,
     observer: ComparisonReporter,
-    after_launch: Callable[[], None] = lambda: None,
-) -> Document:
-    """Launch what is missing of a profile, and return what it found.
+    record: ExperimentRecord,
+) -> Ended:
+    """Launch what is missing of the profile of a comparison: some of its cases, for some steps.
 
-    It is kept where it has ended or somebody cancelled it; where its time ran out, whoever names it
-    again goes on.
-
-    Args:
-        request: one round of some cases, as `request_of` returns it.
-        profile_id: its name in the spool.
-        of: the comparison whose pair it is.
-        steps: of each trainer, under the profiler.
-        spool: has the comparison, and keeps the profile.
-        requested_by: who asked.
-        context: where it is measured.
-        observer: is told what goes on.
-        after_launch: is called once a launch is stored.
+    It is stored when it has ended or was cancelled; another turn continues what ran out of time.
 
     Raises:
-        UserError: as of `run_comparison` and `plan_ab`; or a line's scripts are not ours.
+        UserError: as of `run_comparison` and `plan_compare`; or a line's scripts are not ours.
     """
-    folder = spool.comparison(profile_id)
+    of, asked = experiment.request["of"], experiment.request
+    cases = asked.get("cases") or _with_rounds(spool, of)
+    request, steps = request_of(spool, of, cases), asked.get("steps", STEPS)
+    folder = spool.comparison(experiment.name)
     begun = folder.run()
     if begun is None:
-        _plan(request, profile_id, context, steps, {})  # before nodes are examined
+        _plan(request, experiment.name, context, steps, {})  # before nodes are examined
         left_out = await unfit_nodes(context, request.a.partition("=")[0])
         observer.left_out(left_out)
     else:
         left_out = nodes_out_from_json(begun["left_out"])
-    plan = _plan(request, profile_id, context, steps, left_out)
-    asked = {**dataclasses.asdict(request), "of": of, "steps": steps}
-    result = await run_comparison(plan, spool, asked, requested_by, context, observer, after_launch)
+    plan = _plan(request, experiment.name, context, steps, left_out)
+    kept = {**dataclasses.asdict(request), "of": of, "steps": steps}
+    result = await run_comparison(
+        plan, spool, kept, experiment.requested_by, context, observer, record.note
+    )
     document = _document(plan, folder, of, result)
     if result["complete"] or is_cancelled(folder):
         await asyncio.to_thread(write_json, _file(folder), document)
-    return document
+    stopped = next((row["stopped"] for row in result["cases"] if row["stopped"]), None)
+    state, why = record.finished(folder, None if result["complete"] else stopped or "")
+    why = why or not_profiled(document)
+    return Ended(state, why, None if state == "queued" else summary_of(document))
+
+
+def _with_rounds(spool: Spool, comparison_id: str) -> list[str]:
+    """Return the cases of a comparison that have a round of both builds."""
+    result = saved_result(spool.comparison(comparison_id)) or {"cases": ()}
+    cases = [case["case_id"] for case in result["cases"] if case["n"]]
+    if not cases:
+        raise UserError("profile: no case has a round of both builds")
+    return cases
+
+
+def not_profiled(document: Document) -> str:
+    """Return why cases have no profile: a line for everybody, then all of it; or nothing."""
+    lacking = [case for case in document["cases"] if case["why"]]
+    if not lacking:
+        return ""
+    more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+    whole = (f"{case['case_id']}: {case['why']}" for case in lacking)
+    head = f"no profile of {lacking[0]['case_id']}{more}: {lacking[0]['kind']}"
+    return "\n".join((head, *whole))
 
 
 def summary_of(document: Document) -> Document:

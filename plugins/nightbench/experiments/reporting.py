@@ -1,9 +1,8 @@
-"""Reports the progress of a comparison or a bisect, on a terminal and in a task's log."""
+"""Reports the progress of an experiment, on a terminal and in a task's log."""
 
 import time
 from collections.abc import Callable
 
-from nightbench.core.errors import UserError, WarehouseRefused
 from nightbench.core.sentences import sentences
 from nightbench.experiments.comparison import ComparedCase, ComparisonPlan
 from nightbench.experiments.experiment_spool import Document
@@ -89,12 +88,8 @@ class ComparisonReporter:
             parts.append(str(progress["message"]))
         self.say(f"  {label}: {' · '.join(parts)}")
 
-
-class BisectReporter(ComparisonReporter):
-    """Says also which versions are tested, and what came of it."""
-
-    def step_begins(self, step: Document, plan: ComparisonPlan) -> None:
-        """Say which versions are compared."""
+    def step_begins(self, step: Document) -> None:
+        """Say which versions a bisect compares."""
         self.say(
             f"test {step['number']} ({step['kind']}): {step['version']} beside {step['against']}"
         )
@@ -104,8 +99,3 @@ class BisectReporter(ComparisonReporter):
         self._now = None
         self.say(f"test {step['number']}: {step['version']} is {step['result']}: {step['why']}")
         self.say(state.sentence)
-
-    def not_loaded(self, error: UserError) -> None:
-        """Say what the warehouse refuses; at a terminal it need not be there at all."""
-        if self._all_events or isinstance(error, WarehouseRefused):
-            self.say(f"waits in the spool: {error}")

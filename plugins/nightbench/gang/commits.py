@@ -7,16 +7,16 @@ import tempfile
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from nightbench.config.compare_builds import MOST_BYTES, WHEEL
 from nightbench.core.model import Cluster, GitRepository, Node, digest_of
+from nightbench.gang.conversation import FILE_TIMEOUT_S
 from nightbench.gang.errors import GangError, RemoteFailure
 from nightbench.gang.node_access import Agent, connections
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, ship
-from nightbench.gang.ssh_connection import FILE_TIMEOUT_S
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
 from nightbench.spool.run import Uploads
@@ -60,8 +60,7 @@ class CommitBuild:
     @property
     def build(self) -> str:
         """Name of its build: another recipe is another build of the same commit."""
-        recipe = asdict(self.recipe)
-        del recipe["branch"], recipe["timeout_s"]
+        recipe = self.recipe.model_dump(mode="json", exclude={"branch", "timeout_s"})
         digest = digest_of({**recipe, "line": self.line, "cluster": self.cluster.name})
         return f"{self.repository[:60]}-{self.commit}-{digest[:12]}"
 

@@ -93,6 +93,10 @@ class MachinesDiffer(EnvironmentUnavailable, code=ReasonCode.MACHINES_DIFFER):
     """The node has another CPU architecture than the gang's lead, or than its cluster states."""
 
 
+class DamagedAnswer(RemoteFailure):
+    """A file or an answer of a node is no JSON object; the node itself answers."""
+
+
 class AgentCrashed(RemoteFailure):
     """agent.py ended with a traceback: a defect of it, or of what was shipped beside it."""
 

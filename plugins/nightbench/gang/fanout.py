@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from nightbench.gang.decisions import NodeView
-from nightbench.gang.errors import NodeError, NodeUnreachable
+from nightbench.gang.errors import DamagedAnswer, NodeError, NodeUnreachable
 from nightbench.gang.node_client import NodeClient
 from nightbench.gang.progress import GangEvent, OnEvent
 
@@ -62,7 +62,8 @@ async def call_each(
             )
         except NodeError as refused:
             error = refused
-        client.note_error(error)
+        if not isinstance(error, DamagedAnswer):  # the node itself answers
+            client.note_error(error)
         return error
 
     called = list(clients)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import posixpath
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -12,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nightbench.core.model import ClockOffset, EnvironmentPolicy, JobSpec, Node
+from nightbench.gang.conversation import as_document, no_document
 from nightbench.gang.errors import (
     AgentCrashed,
     GangError,
     PythonUnusable,
-    RemoteFailure,
     remote_failure,
 )
 from nightbench.gang.ssh_connection import OnLine
@@ -127,17 +126,14 @@ async def read_document(transport: SshTransport, path: str) -> dict[str, Any] | 
     """Return the JSON object in a file of a node; None where there is no such file.
 
     Raises:
-        RemoteFailure: it holds something else.
+        DamagedAnswer: it holds something else.
     """
     content = await transport.read(path)
     if content is None:
         return None
-    try:
-        document = json.loads(content)
-    except ValueError as error:
-        raise RemoteFailure.of(transport, f"{path} is not JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise RemoteFailure.of(transport, f"{path} is not a JSON object")
+    document = as_document(content)
+    if document is None:
+        raise no_document(transport, path, content)
     return document
 
 
@@ -244,7 +240,7 @@ class Agent:
         async with self.transport.converse([*before, *self.command, "clock"]) as conversation:
             for _ in range(EXCHANGES):
                 sent, sent_wall = monotonic(), time.time()
-                answer = json.loads(await conversation.ask(""))
+                answer = await conversation.ask_document("agent.py clock", "")
                 received, received_wall = monotonic(), time.time()
                 readings.append((sent, float(answer["monotonic_s"]), received))
                 wall.append((sent_wall, float(answer["wall_s"]), received_wall))
@@ -261,18 +257,8 @@ def _failure_message(document: dict[str, Any]) -> str:
 
 def _document(stdout: bytes) -> dict[str, Any] | None:
     """Return the last line that is a JSON object: some sites' login scripts print before it."""
-    for line in reversed(stdout.decode(errors="replace").strip().splitlines()):
-        try:
-            document = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(document, dict):
-            return document
-    try:
-        whole = json.loads(stdout or b"null")
-    except ValueError:
-        return None
-    return whole if isinstance(whole, dict) else None
+    lines = reversed(stdout.decode(errors="replace").strip().splitlines())
+    return next((each for each in map(as_document, lines) if each), None) or as_document(stdout)
 
 
 def repeated_option(flag: str, values: Sequence[str]) -> list[str]:

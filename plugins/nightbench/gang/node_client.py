@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nightbench.core.model import ClockOffset, JobSpec, Node, reasons_from_json
+from nightbench.core.model import ClockOffset, JobSpec, Node, reasons_from_json, reasons_to_json
 from nightbench.gang.decisions import SERVING, NodeView, ProcessView
-from nightbench.gang.errors import NodeError, RemoteFailure
+from nightbench.gang.errors import DamagedAnswer, NodeError, RemoteFailure
 from nightbench.gang.node_access import EXCHANGES, Agent, best_offset, read_document, repeat_dir
 from nightbench.gang.slurm_launcher import SlurmLauncher
 from nightbench.gang.ssh_transport import SshTransport
@@ -264,8 +264,15 @@ class NodeClient:
         return await self._document("control", "stop.json")
 
     async def result(self, repeat: int) -> dict[str, Any] | None:
-        """Return result.json of a repeat; None while it has not ended."""
-        return await self._document(repeat_dir("", repeat), "result.json")
+        """Return result.json of a repeat; None while it has not ended.
+
+        A damaged one is a failure of this repeat: the node goes on.
+        """
+        try:
+            return await self._document(repeat_dir("", repeat), "result.json")
+        except DamagedAnswer as damaged:
+            reasons = reasons_to_json([damaged.reason])
+            return {"status": "failed", "reasons": reasons, "processes": []}
 
     async def log_end(self, repeat: int, process: str) -> bytes | None:
         """Return the end of a process's log, at most `LOG_BYTES`; None where there is none."""

@@ -12,11 +12,11 @@ from typing import Any
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, Node
+from nightbench.gang.conversation import Conversation, as_document
 from nightbench.gang.errors import NodeError, RemoteFailure, reason_of
 from nightbench.gang.node_access import Agent, connections, repeated_option
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, ship_agent
-from nightbench.gang.ssh_connection import Conversation
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
 from nightbench.nodes import Control, NodePreflight
@@ -252,11 +252,8 @@ async def _next_answer(transport: SshTransport, ring: Conversation, key: str) ->
 
 
 def _checked(transport: SshTransport, line: str, key: str) -> dict[str, Any] | None:
-    try:
-        document = json.loads(line)
-    except ValueError:
-        return None
-    if isinstance(document, dict) and "error" in document:
+    document = as_document(line)
+    if document is not None and "error" in document:
         hint = f". {document['hint']}" if document.get("hint") else ""
         raise RemoteFailure.of(transport, f"all-reduce: {document['error']}{hint}")
-    return document if isinstance(document, dict) and key in document else None
+    return document if document is not None and key in document else None

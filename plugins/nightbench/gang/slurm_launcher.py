@@ -324,7 +324,7 @@ def submit_words(policy: SlurmPolicy, job: JobSpec, folder: str) -> list[str]:
     words += [f"--nodes={len(job.nodes)}", f"--nodelist={','.join(n.host for n in job.nodes)}"]
     # A second job of the same name never runs beside the first one, whoever submitted it.
     words += ["--ntasks-per-node=1", "--exclusive", "--no-requeue", "--dependency=singleton"]
-    words += [f"--signal=B:USR1@{policy.warning_s}", f"--export={ENVIRONMENT}"]
+    words += [f"--signal=B:USR1@{policy.warning_s:.0f}", f"--export={ENVIRONMENT}"]
     words.append(f"--output={posixpath.join(folder, 'job-%j.out')}")
     if policy.partition:
         words.append(f"--partition={policy.partition}")

@@ -11,30 +11,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import asyncssh
 
 from nightbench.core.errors import UserError
+from nightbench.gang.conversation import FILE_TIMEOUT_S, Conversation
 from nightbench.gang.errors import DiskFull, NodeUnreachable, RemoteFailure
 from nightbench.gang.ssh_login import connect
 from nightbench.gang.ssh_target import SshTarget
 
 OnLine = Callable[[str], None]
+Channel = TypeVar("Channel")
 
 LOST = (asyncssh.DisconnectError, asyncssh.SFTPConnectionLost, asyncssh.SFTPNoConnection, OSError)
 """Errors that asyncssh raises in any operation when the connection is lost."""
 
-SESSION_WAIT_S = 10.0
-"""Time for which a command waits for a session when the server allows no further one."""
-
-FILE_TIMEOUT_S = 30.0
-"""For an operation on a small file; uploads have their own."""
-
 SESSIONS = 7
-"""Commands at once over one connection: OpenSSH allows ten sessions (MaxSessions), and SFTP and
-conversations need some of them."""
+"""Commands at once on a node: OpenSSH allows ten sessions over one connection (MaxSessions), and
+SFTP and conversations need some of them. A server that allows fewer gets further connections."""
+
+MORE_CONNECTIONS = 12
+"""Further connections to one node at most: a server that allows one session needs one for each
+command and conversation."""
 
 MARK = "nightbench: output follows"
 """Printed on a line of its own before a command's output; what stands before it comes from
@@ -88,8 +89,11 @@ class SshConnection:
         self.node = target.node
         self.address = target.address
         self._connection: asyncssh.SSHClientConnection | None = None
+        self._more: list[asyncssh.SSHClientConnection] = []
+        """Further connections, while the server allows few sessions over one."""
         self._sftp: asyncssh.SFTPClient | None = None
         self._connecting = asyncio.Lock()
+        self._beginning_sftp = asyncio.Lock()
         self._refused: tuple[float, UserError] | None = None
         """Time and error of the last failed attempt to connect."""
         self._sessions = asyncio.Semaphore(SESSIONS)
@@ -157,21 +161,12 @@ class SshConnection:
 
     async def start(self, argv: Sequence[str]) -> asyncssh.SSHClientProcess[bytes]:
         """Start a command; the caller closes it."""
-        connection = await self._connected()
+        await self._connected()
         line = _command_line(argv)
 
         async def operation() -> asyncssh.SSHClientProcess[bytes]:
-            clock = asyncio.get_running_loop().time
-            give_up_s = clock() + SESSION_WAIT_S
             async with self.guard(f"start {argv[0]}", FILE_TIMEOUT_S):
-                while True:
-                    try:
-                        return await connection.create_process(line, encoding=None)
-                    except asyncssh.ChannelOpenError:
-                        # Another command over this connection may be about to end its session.
-                        if connection.is_closed() or clock() > give_up_s:
-                            raise
-                    await asyncio.sleep(0.2)
+                return await self._open(lambda each: each.create_process(line, encoding=None))
 
         starting = asyncio.create_task(operation())
         try:
@@ -180,6 +175,30 @@ class SshConnection:
             # A session left half open would count against the server's limit for ever.
             starting.add_done_callback(_close)
             raise
+
+    async def _open(
+        self, channel: Callable[[asyncssh.SSHClientConnection], Awaitable[Channel]]
+    ) -> Channel:
+        """Open a channel over a connection that has a session left; connect again if none has.
+
+        Raises:
+            asyncssh.ChannelOpenError: the server refuses it over a new connection, too, or so many
+                connections are open that one must end first.
+        """
+        first = await self._connected()
+        self._more = [each for each in self._more if not each.is_closed()]
+        for connection in (first, *self._more):
+            try:
+                return await channel(connection)
+            except asyncssh.ChannelOpenError as error:
+                if connection.is_closed() or error.code == asyncssh.OPEN_REQUEST_SESSION_FAILED:
+                    raise
+                refusal = error
+        if len(self._more) >= MORE_CONNECTIONS:
+            raise refusal
+        further = await connect(self._target)
+        self._more.append(further)
+        return await channel(further)
 
     def _not_run(self, command: str, status: int | None, said: bytes) -> RemoteFailure:
         """Return the error for a login shell that ended without running the command."""
@@ -204,11 +223,14 @@ class SshConnection:
         if self._about is None:
             ask = ["sh", "-c", 'printf "%s\\n%s" "$(uname -m)" "$HOME"']
             done = await self.run(ask, timeout_s=FILE_TIMEOUT_S)
-            machine, _, home = done.stdout.decode().rstrip("/").partition("\n")
-            if done.exit != 0 or not home.startswith("/"):
+            machine, _, home = (
+                done.stdout.decode(errors="backslashreplace").rstrip("/").partition("\n")
+            )
+            is_text = home.isprintable() and home.encode() in done.stdout
+            if done.exit != 0 or not home.startswith("/") or not is_text:
                 raise RemoteFailure.of(
                     self,
-                    f"$HOME is {home!r}, expected an absolute path; give "
+                    f"$HOME is {home!r}, expected an absolute path in UTF-8; give "
                     "environments.root as an absolute path in the cluster's YAML",
                 )
             self._about = home, machine
@@ -216,8 +238,7 @@ class SshConnection:
 
     async def close(self) -> None:
         """Close the connection; processes on the node keep running."""
-        connection, self._connection, self._sftp = self._connection, None, None
-        if connection is not None:
+        for connection in self._taken():
             connection.close()
             try:
                 await asyncio.wait_for(connection.wait_closed(), 5)
@@ -244,10 +265,10 @@ class SshConnection:
     async def files(self) -> asyncssh.SFTPClient:
         """Return the connection's SFTP client; to be called inside of `guard`."""
         connection = await self._connected()
-        async with self._connecting:
+        async with self._beginning_sftp:
             if self._sftp is None:
                 try:
-                    self._sftp = await connection.start_sftp_client()
+                    self._sftp = await self._open(lambda each: each.start_sftp_client())
                 except (asyncssh.ChannelOpenError, asyncssh.SFTPError) as error:
                     why = self._no_files(error)
                     if why is None or connection.is_closed():
@@ -289,8 +310,8 @@ class SshConnection:
             # The connection is intact, and others use it.
             raise NodeUnreachable.of(
                 self,
-                f"no new channel ({error.reason}), wanted to {what}. Does its sshd_config allow "
-                "fewer sessions over one connection (MaxSessions) than OpenSSH's usual 10?",
+                f"no new channel ({error.reason}), wanted to {what}. Its sshd refuses sessions "
+                f"over {1 + len(self._more)} connections: see MaxSessions in its sshd_config",
             ) from error
         except LOST as error:
             self._drop()
@@ -338,38 +359,14 @@ class SshConnection:
         return free, locked
 
     def _drop(self) -> None:
-        connection, self._connection, self._sftp = self._connection, None, None
-        if connection is not None:
+        for connection in self._taken():
             connection.abort()
 
-
-class Conversation:
-    """A command that answers each line of its input with one line."""
-
-    def __init__(
-        self,
-        transport: SshConnection,
-        process: asyncssh.SSHClientProcess[bytes],
-        answer_s: float = FILE_TIMEOUT_S,
-    ) -> None:
-        self._transport = transport
-        self._process = process
-        self._answer_s = answer_s
-
-    async def ask(self, line: str) -> str:
-        """Send one line; return the answer without its line end."""
-        with contextlib.suppress(BrokenPipeError):  # it has ended: stderr holds the reason
-            self._process.stdin.write(line.encode() + b"\n")
-        return await self.read_line()
-
-    async def read_line(self) -> str:
-        """Return the next line of its output without its line end."""
-        async with self._transport.guard("converse", self._answer_s):
-            answer = await self._process.stdout.readline()
-            if not answer:
-                why = (await self._process.stderr.read()).decode(errors="replace").strip()
-                raise RemoteFailure.of(self._transport, f"no answer: {why[-500:]}")
-            return answer.decode().rstrip("\n")
+    def _taken(self) -> list[asyncssh.SSHClientConnection]:
+        """Return all connections, which are this object's no more."""
+        taken = [*self._more, *([self._connection] if self._connection else [])]
+        self._connection, self._sftp, self._more = None, None, []
+        return taken
 
 
 def _close(starting: asyncio.Task[asyncssh.SSHClientProcess[bytes]]) -> None:

@@ -144,6 +144,7 @@ async def _login(
                 login_timeout=CONNECT_TIMEOUT_S,
                 keepalive_interval=KEEPALIVE_S,
                 keepalive_count_max=3,
+                utf8_decode_errors="backslashreplace",  # of a banner in another encoding
                 **options,
             )
     except (asyncssh.ConnectionLost, ConnectionResetError) as error:
@@ -208,7 +209,11 @@ def explain(
             "connection refused: nothing listens there. Is sshd running, and is the port right?",
         )
     if isinstance(error, socket.gaierror | UnicodeError):
-        return of(NodeUnreachable, f"no such host ({error}). Check `hosts` in the YAML")
+        return of(
+            NodeUnreachable,
+            f"no such host: {target.host} ({error}). Check `hosts` in the YAML; ~/.ssh/config is "
+            "not read, so an alias from it is no host",
+        )
     if isinstance(error, asyncssh.ProtocolNotSupported | asyncssh.ProtocolError):
         return of(NotSsh, f"what answers there is no SSH server ({error.reason}). Check the port")
     if isinstance(error, asyncssh.KeyExchangeFailed):

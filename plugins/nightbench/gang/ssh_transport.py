@@ -20,8 +20,9 @@ from weakref import WeakKeyDictionary
 
 import asyncssh
 
+from nightbench.gang.conversation import FILE_TIMEOUT_S, as_document
 from nightbench.gang.errors import RemoteFailure, remote_failure
-from nightbench.gang.ssh_connection import FILE_TIMEOUT_S, MARK, SshConnection
+from nightbench.gang.ssh_connection import MARK, SshConnection
 from nightbench.gang.ssh_target import SshTarget
 
 PIECE_BYTES = 4 << 20
@@ -220,11 +221,10 @@ class _FollowChannel:
                 # Login scripts of some sites print before it, even what looks like an answer.
                 begun = line.rstrip() == MARK.encode()
                 continue
-            try:
-                document = json.loads(line)
-            except ValueError:
+            document = as_document(line)
+            if document is None:
                 continue  # cut off by the end of the process
-            waiting = self._waiting.get(document["id"])
+            waiting = self._waiting.get(document.get("id", 0))
             if waiting is not None and not waiting.done():
                 waiting.set_result(document)
         said = (await process.stderr.read()).decode(errors="replace").strip()

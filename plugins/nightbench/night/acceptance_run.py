@@ -5,11 +5,10 @@ It is resumable: what an interrupted one measured is loaded first, and only what
 
 import asyncio
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
 
 from nightbench.core.acceptance import SUITE, ModeCell, acceptance_suite, mode_cells
 from nightbench.core.capabilities import untried_because
@@ -18,7 +17,6 @@ from nightbench.core.model import CaseStatus, Catalog, Cluster, JobSpec, RunKind
 from nightbench.core.run_plan import make_plan, new_run_id
 from nightbench.core.sentences import sentences
 from nightbench.gang import SshTarget, case_runner
-from nightbench.gang.progress import GangEvent
 from nightbench.night import cluster_preflight, run_preflight
 from nightbench.night.acceptance import ModeState, mode_states
 from nightbench.night.bundles import build_bundle
@@ -28,6 +26,7 @@ from nightbench.night.ingest import ingest_run
 from nightbench.night.planning import case_histories, open_now
 from nightbench.nodes import Control, FindingLevel, NodeState, product_shares, short_controls
 from nightbench.nodes.device_peaks import peak_of
+from nightbench.report.live_view import LiveView
 from nightbench.spool import RunSpool, Spool
 from nightbench.spool.plans import mark_ended, store_plan
 from nightbench.warehouse import opened
@@ -49,27 +48,16 @@ class AcceptanceEnd:
     interrupted: bool = False
 
 
-class Watcher(Protocol):
-    """Shows how far cases are."""
+@dataclass(frozen=True)
+class AcceptanceObserver:
+    """Shows an acceptance to its user."""
 
-    def hear(self, event: GangEvent) -> None:
-        """Show an event."""
-
-    def refresh(self) -> None:
-        """Show what the spool says now; called every second."""
-
-
-class AcceptanceObserver(Protocol):
-    """Who shows an acceptance to its user."""
-
-    def say(self, text: str) -> None:
-        """Show a line."""
-
-    def examined(self, health: ClusterHealth, states: Mapping[str, NodeState]) -> None:
-        """Show how the nodes are."""
-
-    def watch(self, folder: RunSpool) -> AbstractContextManager[Watcher]:
-        """Show the cases of a run while they are measured."""
+    say: Callable[[str], None]
+    """Shows a line."""
+    examined: Callable[[ClusterHealth, Mapping[str, NodeState]], None]
+    """Shows how the nodes are."""
+    watch: Callable[[RunSpool], LiveView]
+    """Shows the cases of a run while they are measured."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import dataclasses
 import getpass
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from upath import UPath
 
@@ -179,24 +178,10 @@ def save(folder: RunSpool, health: ClusterHealth, policy: HealthPolicy, out: Nod
 
 def read(folder: RunSpool) -> RunHealth | None:
     """Return what `save` stored; None where the run had no preflight."""
-    document = read_json(_file(folder)) or _of_release_0_1(folder)
+    document = read_json(_file(folder))
     if document is None or document.get("schema") != SCHEMA:
         return None
     return from_document(RunHealth, document)
-
-
-def _of_release_0_1(folder: RunSpool) -> dict[str, Any] | None:
-    """Return what 0.1 wrote into a file for each node, as `save` writes it today."""
-    place = folder.folder / "preflight"
-    document = read_json(place / "cluster.json")
-    if document is None:
-        return None
-    nodes = [
-        {"seen": read_json(place / f"{node}.json"), "findings": found}
-        for node, found in document["nodes"].items()
-    ]
-    policy, out = document["policy"], document["out"]
-    return {"schema": SCHEMA, "health": {**document, "nodes": nodes}, "policy": policy, "out": out}
 
 
 def _file(folder: RunSpool) -> UPath:

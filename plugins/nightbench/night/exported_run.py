@@ -124,7 +124,9 @@ def load(folder: Path, spool: Spool) -> RunSpool:
     """
     found = _document(folder / "export.json")
     if found.get("schema") != SCHEMA:
-        raise UserError(f"{folder}: no export.json of a run; expected what plan --export wrote")
+        raise UserError(
+            f"{folder}: no export.json of a run; expected what `nightbench offline export` wrote"
+        )
     run = spool.run(str(found["run_id"]))
     planned = run.run()
     if planned is None:

@@ -4,6 +4,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from nightbench.alerts.explain import explain_alerts
+from nightbench.alerts.outbox import ALERT
+from nightbench.alerts.ranking import store_ranks
 from nightbench.core.model import HistoryPoint, Verdict, VerdictKind
 from nightbench.detection.history import HistoryReport, judge_histories
 from nightbench.warehouse import Warehouse
@@ -52,13 +54,13 @@ def open_alerts(
         warehouse.series.store_verdicts([verdict])
         if warehouse.alerts.open(verdict):
             (alert,) = warehouse.alerts.find(case_id=each.case_id, cluster=each.cluster, limit=1)
-            news = {"what": "news", "alert_id": alert["alert_id"], "of_run_id": verdict.run_id}
-            warehouse.messages.mark_notified([news])
+            warehouse.messages.settle([(ALERT, str(alert["alert_id"]), verdict.run_id)])
             opened.append(each)
-    for run_id in {each.nights[-1].run_id for each in opened}:
+    for run_id in sorted({each.nights[-1].run_id for each in opened}):
         run = warehouse.runs.get(run_id)
         if run is not None:
             explain_alerts(warehouse.causes, run, min_change)
+            store_ranks(warehouse, run.cluster)
     return opened
 
 

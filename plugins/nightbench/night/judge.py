@@ -33,11 +33,18 @@ from nightbench.detection import (
     modes_of_cases,
 )
 from nightbench.detection.factors import NightRow, SharedMovement
+from nightbench.detection.verdict_sentences import with_levels
 from nightbench.night.case_controls import controls_of_cases
 from nightbench.night.detector_grade import DetectorGrades, grade_detector
 from nightbench.night.paired_night import after, paired_cases
 from nightbench.night.shared_night import CHANGES, JudgedCase, judge_shared, placements, remaining
 from nightbench.night.suspected_regressions import confirm_suspects
+from nightbench.night.trained_alike import (
+    TrainingVerdicts,
+    follow_training,
+    judge_trainings,
+    with_training,
+)
 from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan
 from nightbench.warehouse import Warehouse
@@ -71,6 +78,7 @@ class JudgedCases:
     """Members of a movement that changed by themselves as well."""
     rows: Mapping[str, NightRow] = field(default_factory=dict)
     """Series of the night that have a value; of nightly runs alone."""
+    trainings: TrainingVerdicts = field(default_factory=dict)
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -142,6 +150,8 @@ def judge_run(
         joined = _end_joined(warehouse, live, shared, run_id)
         opened, resolved = _store(warehouse, changes, run_id)
         resolved += joined
+        current = [verdict for verdict in verdicts if verdict.case_id not in later]
+        opened = (*opened, *follow_training(warehouse, plan, current, judged.trainings))
         _store_movements(warehouse, plan.run, judged.movements, shared)
         explain_alerts(warehouse.causes, plan.run, plan.policy.clear_change)
         if confirms and metric == "throughput":
@@ -266,13 +276,20 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
             {case_id: each.machine for case_id, each in paired.items()},
         )
         told = [
-            (replace(verdict, sentence=modes[verdict.case_id].after(verdict.sentence)), judgement)
-            if verdict.case_id in modes
-            else (verdict, judgement)
+            (with_levels(verdict, modes.get(verdict.case_id)), judgement)
             for verdict, judgement in shared.cases
         ]
         judged = JudgedCases(told, histories, shared.movements, shared.own, shared.rows)
     judged = replace(judged, cases=after(judged.cases, paired))
+    trainings = judge_trainings(warehouse, plan)
+    judged = replace(
+        judged,
+        cases=[
+            (with_training(verdict, trainings.get(verdict.case_id)), judgement)
+            for verdict, judgement in judged.cases
+        ],
+        trainings=trainings,
+    )
     warehouse.series.store_verdicts(judged.verdicts)
     return judged
 

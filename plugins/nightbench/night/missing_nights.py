@@ -1,21 +1,22 @@
 """Checks expected nights against their runs, and notifies of missing ones. Idempotent.
 
 Expected nights follow from the suites' files alone, so a night that never began is found, too.
-Each missing night is notified once, and once more when its result arrives late.
+Each missing night is notified once, and once more when its result arrives late, by the outbox that
+sends alerts (`nightbench.alerts.outbox`).
 """
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from nightbench.alerts import Delivery, send
+from nightbench.alerts import Delivery, Message, Picture, outbox
+from nightbench.alerts.outbox import Item, Outbox, Router
 from nightbench.core.budget import clock
 from nightbench.core.errors import UserError
 from nightbench.core.expected_nights import (
     LONGEST_RUN,
-    UNCHECKED,
     ExpectedNight,
     NightRun,
     NightSchedule,
@@ -23,9 +24,8 @@ from nightbench.core.expected_nights import (
     NightStatus,
     expected_nights,
     night_status,
-    unchecked,
 )
-from nightbench.core.model import RunKind
+from nightbench.core.model import RunKind, VerdictKind
 from nightbench.night.scheduled_suites import ScheduledSuite
 from nightbench.spool import RunSpool, Spool, SpoolError
 from nightbench.warehouse import opened
@@ -51,8 +51,21 @@ class CheckedNight:
     promise: ScheduledSuite
     night: ExpectedNight
     found: NightStatus
-    notified: bool = False
-    end_notified: bool = False
+
+    def item(self, kind: str) -> Item:
+        """Return it as an item of the outbox, for the channels of its suite."""
+        promise = self.promise
+        row = {
+            "kind": kind,
+            "subject": f"{promise.suite} on {promise.cluster}",
+            "news": self.night.scheduled_at.isoformat(),
+            "axes": None,
+            "cluster": promise.cluster,
+            "verdict": VerdictKind.MISSING,
+            "owner": None,
+            "checked": self,
+        }
+        return Router(promise.owner, promise.channels or (), promise.routes).of(row)
 
 
 @dataclass(frozen=True)
@@ -111,13 +124,11 @@ def check_deadlines(
                 [one for (c, _), one in latest.items() if c == cluster], warehouse.nights, cluster
             )
         }
-        notifier = _MissingNightNotifier(warehouse.nights, now, resolve, base_url)
-        notifier.send_all(kept, silent)
+        sent = Outbox(warehouse.messages, resolve)
+        _MissingNightNotifier(warehouse.nights, sent, now, base_url).send_all(kept, silent)
         missing = tuple(one for one in kept if one.found.state is NightState.MISSING)
         warehouse.nights.store_check(len(promises), len(missing), now)
-    return DeadlineCheck(
-        len(promises), missing, tuple(notifier.deliveries), tuple(notifier.refusals)
-    )
+    return DeadlineCheck(len(promises), missing, tuple(sent.deliveries), tuple(sent.refusals))
 
 
 def _whole(
@@ -177,7 +188,7 @@ def _nights_of(
         if at in finished:
             row = finished[at]
             found = NightStatus(NightState(row["state"]), row["sentence"], row["run_id"])
-            kept.append(CheckedNight(promise, night, found, bool(row["notified_at"]), True))
+            kept.append(CheckedNight(promise, night, found))
             continue
         row = stored.get(at, {})
         was_paused = bool(row.get("was_paused")) or promise.is_paused
@@ -190,8 +201,7 @@ def _nights_of(
             problem=promise.problem,
         )
         repository.store(promise.suite, promise.cluster, night, found, now, was_paused=was_paused)
-        notified, ended = bool(row.get("notified_at")), bool(row.get("end_notified_at"))
-        kept.append(CheckedNight(promise, night, found, notified, ended))
+        kept.append(CheckedNight(promise, night, found))
     return kept
 
 
@@ -258,64 +268,50 @@ class _MissingNightNotifier:
     """Sends messages about missing nights, and about late results."""
 
     repository: NightRepository
+    outbox: Outbox
     now: datetime
-    resolve: Callable[[str], str] | None
     base_url: str | None
-    deliveries: list[Delivery] = field(default_factory=list)
-    refusals: list[str] = field(default_factory=list)
 
     def send_all(self, kept: Sequence[CheckedNight], silent: Iterable[str]) -> None:
         """Send one message for each suite, or one for a silent cluster."""
-        news = [one for one in kept if one.found.state is NightState.MISSING and not one.notified]
+        missing = [one.item(outbox.NIGHT) for one in kept if one.found.state is NightState.MISSING]
+        news = self.outbox.unsent(missing)
         for cluster in sorted(silent):
-            batch = [one for one in news if one.promise.cluster == cluster]
-            for one in batch:
+            batch = [each for each in news if _night_of(each).promise.cluster == cluster]
+            for one in map(_night_of, batch):
                 self.repository.store(
                     one.promise.suite, cluster, one.night, one.found, self.now, is_silence=True
                 )
             if batch:
-                suites = ", ".join(sorted({one.promise.suite for one in batch}))
-                title = f"Nightbench: cluster {cluster} is silent: no result of {suites}"
-                self._send(title, batch, end=False)
-            news = [one for one in news if one not in batch]
+                suites = sorted({_night_of(each).promise.suite for each in batch})
+                title = f"Nightbench: cluster {cluster} is silent: no result of {', '.join(suites)}"
+                self._send(title, batch)
+            news = [each for each in news if each not in batch]
         for batch in _by_suite(news):
-            self._send(_title(batch), batch, end=False)
-        back = [
-            one
-            for one in kept
-            if one.found.state is NightState.LATE and one.notified and not one.end_notified
-        ]
-        for batch in _by_suite(back):
-            one = batch[0]
-            title = f"Nightbench {one.promise.suite} on {one.promise.cluster}: came after all"
-            self._send(title, batch, end=True)
+            self._send(_title([_night_of(each) for each in batch]), batch)
+        late = [one for one in kept if one.found.state is NightState.LATE]
+        told = self.outbox.messages.deliveries([one.item(outbox.NIGHT).key for one in late])
+        back = [one.item(outbox.NIGHT_END) for one in late if one.item(outbox.NIGHT).key in told]
+        for batch in _by_suite(self.outbox.unsent(back)):
+            promise = _night_of(batch[0]).promise
+            title = f"Nightbench {promise.suite} on {promise.cluster}: came after all"
+            self._send(title, batch)
 
-    def _send(self, title: str, batch: Sequence[CheckedNight], *, end: bool) -> None:
-        channels = list(dict.fromkeys(url for one in batch for url in one.promise.channels or ()))
-        if not channels:
-            return
-        sent = dict(
-            zip(channels, send(channels, title, self._body(batch), self.resolve), strict=True)
-        )
-        self.deliveries += sent.values()
-        refused: dict[str, list[Delivery]] = {}
-        for one in batch:
-            # A message to another suite's channel has not reached the readers of this one.
-            promise, own = one.promise, [sent[url] for url in one.promise.channels or ()]
-            if any(delivery.sent for delivery in own):
-                at = one.night.scheduled_at
-                self.repository.mark_notified(promise.suite, promise.cluster, at, self.now, end=end)
-            elif own:
-                refused[promise.suite] = own
-        if refused:
-            each = dict.fromkeys(delivery for own in refused.values() for delivery in own)
-            reasons = "; ".join(f"{d.channel}: {d.error}" for d in each)
-            suites = ", ".join(sorted(refused))
-            self.refusals.append(f'the message "{title}" for {suites}: {reasons}')
+    def _send(self, title: str, items: Sequence[Item]) -> None:
+        nights = [_night_of(each) for each in items]
+        composed: tuple[Message, tuple[Picture, ...]] = (Message(title, self._body(items)), ())
+        about = {
+            "suite": ", ".join(sorted({one.promise.suite for one in nights})),
+            "cluster": nights[0].promise.cluster,
+            "night": nights[0].night.scheduled_at.date(),
+            "kind": "deadline",
+            "run_id": None,
+        }
+        self.outbox.send(items, lambda _: composed, about)
 
-    def _body(self, batch: Sequence[CheckedNight]) -> str:
+    def _body(self, items: Sequence[Item]) -> str:
         parts = []
-        for one in batch:
+        for one in map(_night_of, items):
             night, found = one.night, one.found
             lines = [
                 f"{one.promise.suite}, run of {clock(night.scheduled_at)}, due by "
@@ -326,18 +322,24 @@ class _MissingNightNotifier:
                 lines.append(f"- and {len(found.without) - CASES_NAMED} more")
             parts.append("\n".join(lines))
         where = []
-        for promise in {one.promise.suite: one.promise for one in batch}.values():
-            where.append(f"Suite {promise.suite}, owner {promise.owner}, DAG {promise.dag_id}")
+        for each in {_night_of(each).promise.suite: each for each in items}.values():
+            promise = _night_of(each).promise
+            where.append(f"Suite {promise.suite}, owner {each.owner}, DAG {promise.dag_id}")
             if self.base_url and promise.dag_id:
                 where.append(f"{self.base_url.rstrip('/')}/dags/{promise.dag_id}")
         where.append("All nights: nightbench nights. What comes late ends this by itself.")
         return "\n\n".join([*parts, "\n".join(where)])
 
 
-def _by_suite(kept: Iterable[CheckedNight]) -> list[list[CheckedNight]]:
-    found: dict[tuple[str, str], list[CheckedNight]] = {}
-    for one in kept:
-        found.setdefault((one.promise.suite, one.promise.cluster), []).append(one)
+def _night_of(item: Item) -> CheckedNight:
+    night: CheckedNight = item.row["checked"]
+    return night
+
+
+def _by_suite(items: Iterable[Item]) -> list[list[Item]]:
+    found: dict[str, list[Item]] = {}
+    for each in items:
+        found.setdefault(each.subject, []).append(each)
     return list(found.values())
 
 
@@ -369,18 +371,3 @@ def require_delivered(checked: DeadlineCheck) -> None:
             f"No channel took {'; '.join(checked.refusals)}. What is missing is stored; the next "
             "check sends it again."
         )
-
-
-def require_recent_check(connect: Connect, now: datetime) -> None:
-    """Raise where deadlines are not checked, so that a missing night would go unnoticed.
-
-    Raises:
-        UserError: the last check is more than an hour old, or the warehouse is away.
-    """
-    with opened(connect) as warehouse:
-        last, first = warehouse.nights.first("deadline_check"), warehouse.nights.first_run_at()
-    if last is None and (first is None or now - first <= UNCHECKED):
-        return  # A new deployment: its first check is about to run.
-    problem = unchecked(last["checked_at"] if last else None, now)
-    if problem is not None:
-        raise UserError(problem)

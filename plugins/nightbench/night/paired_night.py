@@ -22,6 +22,7 @@ from nightbench.core.model import (
 )
 from nightbench.detection import ChangeDetector, Judgement, nights_before, point_of
 from nightbench.detection.detector import segment
+from nightbench.detection.verdict_sentences import with_pairs
 from nightbench.night.case_controls import controls_of_cases
 from nightbench.warehouse import Warehouse
 
@@ -44,18 +45,11 @@ class PairedCase:
 
     def after(self, verdict: Verdict) -> Verdict:
         """Return a verdict whose sentence says what it was judged by, and what the machine did."""
-        night, machine = self.tonight, self.judged
-        interval = f" [{night.low:.4g}, {night.high:.4g}]" if night.low and night.high else ""
-        said = (
-            f"; judged by the ratio to {night.reference}, {night.ratio:.4g}{interval} tonight "
-            f"({night.n} pairs)"
+        node = self.judged
+        is_changed = node.kind in (VerdictKind.REGRESSED, VerdictKind.IMPROVED)
+        return with_pairs(
+            verdict, self.tonight, node.level_change if is_changed else None, node.since
         )
-        if machine.kind in (VerdictKind.REGRESSED, VerdictKind.IMPROVED):
-            moved, since = machine.level_change, machine.since
-            said += ": the machine, not the framework, moved the reference"
-            said += f" by {moved:+.1%}" if moved is not None else ""
-            said += f" since {since:%Y-%m-%d}" if since is not None else ""
-        return replace(verdict, sentence=f"{verdict.sentence.rstrip('.')}{said}.")
 
 
 def rebased(nights: Iterable[PairNight]) -> dict[str, PairNight]:

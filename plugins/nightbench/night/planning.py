@@ -232,8 +232,11 @@ def plan_run(
     requested_by: str = "",
     dag_id: str | None = None,
     dag_run_id: str | None = None,
+    most_cases: int | None = None,
 ) -> list[str]:
     """Store the plan of a run, in the spool and, where it answers, in the warehouse.
+
+    `most_cases` is how many cases can be measured in one run.
 
     Returns:
         case_ids that are measured, in their order; those that do not fit into the night are
@@ -269,6 +272,12 @@ def plan_run(
         deadline=deadline,
         past=past,
     )
+    if most_cases is not None and len(plan.jobs) > most_cases:
+        raise UserError(
+            f"suite {suite.name}: found {len(plan.jobs):,} cases to measure; expected "
+            f"{most_cases:,} at most, the tasks that Airflow accepts for one run ([core] "
+            "max_map_length): raise it for all of Airflow's processes, or name a part of the suite"
+        )
     folder = store_plan(plan, spool)
     keep_code(folder, catalog.code_digest)
     save_cluster(folder, cluster)

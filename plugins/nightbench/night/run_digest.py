@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nightbench.config import find_suites, load_catalog, load_suite, locations
-from nightbench.config.run_request import cluster_of
+from nightbench.config.clusters import cluster_of
 from nightbench.config.scales import FULL
 from nightbench.config.source import read_document
 from nightbench.core.errors import UserError

@@ -4,12 +4,13 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nightbench.config import find_clusters, load_catalog, load_cluster, load_suite, locations
+from nightbench.config import find_suites, load_catalog, locations
 from nightbench.config.suite_heads import SuiteHead, suite_heads
+from nightbench.config.suites import suite_and_cluster
 from nightbench.core.errors import UserError
 from nightbench.core.expected_nights import NightSchedule
 from nightbench.core.hours import Clock, Hours
-from nightbench.core.model import Catalog
+from nightbench.core.model import Catalog, Route
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class ScheduledSuite:
     """None where its file is unreadable: then the last known one holds."""
     channels: tuple[str, ...] | None = None
     """Channels of the suite; None where unreadable: then those of its last run."""
+    routes: tuple[Route, ...] = ()
+    """Owners and channels of its missing nights, where others than the suite's."""
     is_paused: bool = False
     """True where its DAG is paused."""
     problem: str | None = None
@@ -46,8 +49,7 @@ def _scheduled_suite(head: SuiteHead, catalog: Catalog) -> ScheduledSuite:
     if head.problem or not head.schedule:
         return broken
     try:
-        suite = load_suite(dags / "suites" / f"{head.name}.yaml", catalog)
-        cluster = load_cluster(find_clusters(dags)[suite.cluster], catalog=catalog)
+        suite, cluster = suite_and_cluster(find_suites(dags)[head.name], catalog)
     except UserError as error:
         # Planning its run fails with the same message, so there will be no result.
         return dataclasses.replace(broken, problem=f"its file is refused: {error}")
@@ -59,5 +61,6 @@ def _scheduled_suite(head: SuiteHead, catalog: Catalog) -> ScheduledSuite:
         suite.owner,
         NightSchedule(head.schedule, tuple(hours), suite.night.budget_s, deadline),
         suite.alerts,
+        suite.routes,
         dag_id=head.dag_id,
     )

@@ -18,6 +18,7 @@ from nightbench.core.model import (
     VerdictKind,
 )
 from nightbench.detection import ChangeDetector, Judgement, nights_before, point_of
+from nightbench.detection import verdict_sentences as sentences
 from nightbench.detection.case_verdicts import verdict_of
 from nightbench.detection.change_detector import judge_nights
 from nightbench.detection.changes import LEAST_REFERENCE, TAIL
@@ -155,9 +156,7 @@ def share(
                 since and abs((since.date() - each.since).days) <= APART for each in mine[case_id]
             ):
                 own.add(case_id)
-            shared = "; ".join(each.sentence for each in mine[case_id])
-            sentence = f"{verdict.sentence.rstrip('.')}; shared: {shared}."
-            found.append((replace(verdict, sentence=sentence), judgement))
+            found.append((sentences.with_shared(verdict, mine[case_id]), judgement))
         else:
             found.append(_moved(rows[case_id], verdict, judgement, mine[case_id][0]))
     return SharedNight(found, movements, frozenset(own), rows)
@@ -217,12 +216,9 @@ def _unmoved_by_release(
     since = alone[row.name][0] if row.name in alone else None
     before = [each for each in others if since and each.points[0].at.date() < since]
     moved = [each for each in before if each.name in alone and alone[each.name][0] == since]
-    if len(before) < SMALLEST_GROUP or len(moved) + 1 >= SMALLEST_GROUP:
+    if since is None or len(before) < SMALLEST_GROUP or len(moved) + 1 >= SMALLEST_GROUP:
         return ""
-    return (
-        f"the new version of {since} moved {len(moved)} of {len(before)} other series of "
-        f"{_line(row).name}"
-    )
+    return sentences.not_of_the_version(since, len(moved), len(before), _line(row).name)
 
 
 def _without_release(
@@ -235,7 +231,7 @@ def _without_release(
     left = replace(
         left,
         smallest_slowdown=judgement.smallest_slowdown,
-        sentence=f"{left.sentence.rstrip('.')}; {unmoved}.",
+        sentence=left.sentence + unmoved,
     )
     return verdict_of(verdict.case_id, verdict.cluster, row.points[-1], left), left
 
@@ -250,11 +246,7 @@ def _moved(
     tonight = row.points[-1]
     baseline = verdict.baseline or tonight.value / (1 + step)
     kind = VerdictKind.REGRESSED if movement.falls else VerdictKind.IMPROVED
-    sentence = (
-        f"{tonight.value:.4g} is {abs(tonight.value / baseline - 1):.1%} "
-        f"{'below' if tonight.value < baseline else 'above'} {baseline:.4g}; its own nights do not "
-        f"show a change, those of others do: {movement.sentence}, {step:+.1%} of this one."
-    )
+    sentence = sentences.shown_by_others(tonight.value, baseline, movement, step)
     changed = replace(
         verdict,
         kind=kind,

@@ -17,7 +17,7 @@ UNUSED = timedelta(days=30)
 def remove_unused_wheels(spool: Spool, now: datetime) -> list[Path]:
     """Remove staged wheels without use for `UNUSED`; returns them.
 
-    One stays while a run, comparison or bisect names it that began since or has not ended. So does
+    One stays while a run or an experiment names it that began since or has not ended. So does
     every wheel that a person put there: its folder is not named by its digest.
     """
     if not staged_wheels():
@@ -40,7 +40,7 @@ def remove_unused_wheels(spool: Spool, now: datetime) -> list[Path]:
 
 def _used_since(spool: Spool, oldest: datetime) -> Iterator[str]:
     """Yield as JSON what each run and experiment that began since, or goes on, measures."""
-    for folder in (*spool.runs(), *spool.comparisons(), *spool.bisects()):
+    for folder in (*spool.runs(), *spool.comparisons()):
         began = started_at(folder)
         recent = began is None or began >= oldest.replace(tzinfo=None)
         if recent or _goes_on(folder):

@@ -13,7 +13,7 @@ import secrets
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -23,12 +23,12 @@ from nightbench.core.code_digest import file_digest
 from nightbench.core.documents import to_document
 from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.model import Build, HistoryPoint, VerdictKind
+from nightbench.core.model.experiments import NIGHT, NIGHTBENCH, Experiment, ExperimentKind
 from nightbench.core.run_plan import RunPlan
 from nightbench.detection.robust import Z_90
 from nightbench.detection.series import series_of
 from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connection
-from nightbench.warehouse.experiments import NIGHTBENCH
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ AGAIN, AGAIN_ELSEWHERE = 3, 2
 """Rounds with one build only, each of two launches."""
 
 UNREAL = 0.08
-"""Share of the reported changes that are none, by the detector's precision (docs/verdicts.md)."""
+"""Share of the reported changes that are none: 1 - precision (docs/evaluation-detector.md)."""
 
 _NORMAL = NormalDist()
 
@@ -215,9 +215,19 @@ def rounds_of(has_two: bool) -> tuple[int, int]:
     return (PAIRS, PAIRS_ELSEWHERE) if has_two else (AGAIN, AGAIN_ELSEWHERE)
 
 
-def new_confirmation_id(now: datetime) -> str:
-    """Return an id that is readable, sortable and unique: `confirm-20261121T010203-9f3a`."""
-    return f"confirm-{now.astimezone(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+def confirmation_of(suspect: SuspectedRegression, plan: RunPlan, by: str) -> Experiment:
+    """Return the experiment that measures a suspected regression again, with a name of its own."""
+    name = f"confirm-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+    where = (plan.run.suite, plan.run.cluster)
+    return Experiment(
+        name,
+        ExperimentKind.CONFIRM,
+        suspect.to_json(),
+        *where,
+        by,
+        alert_id=suspect.alert_id,
+        run_id=suspect.run_id,
+    )
 
 
 def confirm_suspects(connection: Connection, plan: RunPlan) -> None:
@@ -241,14 +251,15 @@ def request_confirmations(connection: Connection, plan: RunPlan) -> None:
     skipped, with the reason. A second call for the same night adds nothing.
     """
     warehouse = Warehouse(connection)
-    repository = warehouse.confirmations
+    repository = warehouse.experiments
     run_id, budget_s = plan.run.run_id, plan.policy.confirm_s
     if budget_s <= 0:
         return
-    asked = [row for row in repository.find(run_id=run_id) if row["asked_by"] == NIGHTBENCH]
+    kinds = [ExperimentKind.CONFIRM]
+    asked = repository.find(run_id=run_id, kinds=kinds, requested_by=NIGHTBENCH)
     known = {row["alert_id"] for row in asked}
     left_s = budget_s - math.fsum(
-        row["detail"].get("expected_s", 0.0) for row in asked if row["state"] != "skipped"
+        row["estimate_s"] or 0.0 for row in asked if row["state"] != "cancelled"
     )
     past, nights = warehouse.runs.case_past(plan.run.cluster), RunFacts(warehouse)
     wanted: list[tuple[float, float, SuspectedRegression]] = []
@@ -268,14 +279,17 @@ def request_confirmations(connection: Connection, plan: RunPlan) -> None:
         wanted.append((gain / max(expected_s, 1.0), expected_s, suspect))
     for rate, expected_s, suspect in sorted(wanted, key=lambda each: -each[0]):
         skipped = _refusal(expected_s, left_s, budget_s)
-        repository.request(
-            suspect.alert_id,
-            run_id,
-            new_confirmation_id(datetime.now(UTC)),
-            {**suspect.to_json(), "expected_s": expected_s, "gain_per_hour": 3600 * rate},
-            within_s=budget_s,
-            skipped=skipped,
+        request = {**suspect.to_json(), "gain_per_hour": 3600 * rate}
+        experiment = dataclasses.replace(
+            confirmation_of(suspect, plan, NIGHTBENCH),
+            request=request,
+            state="cancelled" if skipped else "queued",
+            priority=NIGHT,
+            until=datetime.now(UTC) + timedelta(seconds=budget_s),
+            estimate_s=expected_s,
+            why=skipped or "",
         )
+        repository.add(experiment)
         left_s -= 0.0 if skipped else expected_s
 
 

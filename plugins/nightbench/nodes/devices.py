@@ -36,7 +36,7 @@ def governor(document: Document, cluster: Cluster) -> Iterator[Finding]:
         yield warn(
             "governor",
             ", ".join(found),
-            "performance: figures then do not depend on how fast the clock follows the load",
+            "performance: results then do not depend on how fast the clock follows the load",
             advice.format("performance") + "; or accept it with health.governor",
         )
 

@@ -149,14 +149,14 @@ def _memory(given: _CheckInput) -> Iterator[Finding]:
             "memory",
             f"{_size(available)} of {_size(total)} available",
             f"{LITTLE_MEMORY:.0%}",
-            "end what holds it; `ps aux --sort -rss` on the node shows who",
+            "end the process that uses it; `ps aux --sort -rss` on the node shows it",
         )
     if memory["swap_used_bytes"] > total * MUCH_SWAP:
         yield warn(
             "swap",
             f"{_size(memory['swap_used_bytes'])} in use",
             "none: a step that waits for a disk is no measurement",
-            "end what took the memory, then `swapoff -a && swapon -a` as root",
+            "end the process that uses the memory, then `swapoff -a && swapon -a` as root",
         )
 
 
@@ -172,9 +172,9 @@ def _session(given: _CheckInput) -> Iterator[Finding]:
             "KillUserProcesses",
             "logind ends all processes of a login with it"
             + ("; lingering is on" if linger else "; lingering is off"),
-            "a gang goes on when the connection of its controller is cut",
+            "a gang continues when the connection of its controller is cut",
             "as root: KillUserProcesses=no, or KillExcludeUsers=USER, in /etc/systemd/logind.conf "
-            "and `systemctl restart systemd-logind`; where that may not be, `loginctl "
+            "and `systemctl restart systemd-logind`; if that is not allowed, `loginctl "
             "enable-linger USER`",
         )
     allocation = session["allocation"]
@@ -191,7 +191,7 @@ def _session(given: _CheckInput) -> Iterator[Finding]:
 
 def _limits(given: _CheckInput) -> Iterator[Finding]:
     limits = given.document["limits"]
-    raise_it = "raise it in /etc/security/limits.d (sshd must use PAM), then log in anew"
+    raise_it = "raise it in /etc/security/limits.d (sshd must use PAM), then log in again"
     memlock = limits["memlock_bytes"]
     if memlock is not None and memlock < LITTLE_MEMLOCK_BYTES:
         links = [link["name"] for link in given.document["links"]]
@@ -327,10 +327,10 @@ def _held(given: _CheckInput) -> Iterator[Finding]:
         what = f"{holder['device']} of it" if holder.get("device") else "it"
         yield info(
             "lock",
-            f"{holder.get('job_id') or 'somebody'} of {holder.get('user') or '?'} at "
+            f"{holder.get('job_id') or 'another process'} of {holder.get('user') or '?'} at "
             f"{holder.get('controller') or '?'} holds {what} since {holder.get('since') or '?'}",
-            "nobody, before a night",
-            "wait: who comes next is served when it ends; the kernel frees a dead holder's lock",
+            "no lock before a night",
+            "wait: the next job starts when it ends; the kernel frees the lock of a dead process",
         )
 
 
@@ -341,9 +341,9 @@ def _orphans(given: _CheckInput) -> Iterator[Finding]:
     named = ", ".join(sorted({str(each.get("job")) for each in orphans})[:3])
     yield warn(
         "orphans",
-        f"{len(orphans)} processes of ours whose agent is gone ({named})",
+        f"{len(orphans)} Nightbench processes whose agent is gone ({named})",
         "none",
-        f"nightbench sweep {given.cluster.name} --kill",
+        f"nightbench clean --cluster {given.cluster.name} --orphans",
     )
 
 

@@ -26,6 +26,16 @@ _LOGIN = (
 )
 """Texts of PAM that sshd passes on; the site defines them, so they are recognised by words."""
 
+_OF_ROOT = ("read-only", "noexec", "permission", "rights", "space", "quota", "cannot be written")
+"""Words of problems with `environments.root`."""
+
+_SLOW = (
+    "agent's Python",
+    "Python answers within the time limit",
+    "Python starts slowly there: from a network file system, a wrapper or `module load`. Name "
+    "another one under environments.python in the cluster's YAML",
+)
+
 _KINDS = {
     ReasonCode.HOST_KEY_REJECTED: (
         "host key",
@@ -66,10 +76,15 @@ def refusal(seen: NodePreflight, cluster: Cluster) -> Finding:
     for words, what, expected, advice in _LOGIN:
         if any(word in lowered for word in words):
             return fail(what, said, expected, advice)
+    if any(f" s to: {verb} " in said for verb in ("run", "begin")):
+        what, expected, advice = _SLOW
+        return fail(what, said, expected, advice)
     if problem.code in _KINDS:
         what, expected, advice = _KINDS[problem.code]
         return fail(what, said, expected, advice)
-    return of_root(said, cluster.environments.root)
+    if any(word in lowered for word in _OF_ROOT):
+        return of_root(said, cluster.environments.root)
+    return fail("access", said, "the node can be examined", "do what the message says")
 
 
 def of_root(said: str, root: str, key: str = "root") -> Finding:

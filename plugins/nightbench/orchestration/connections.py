@@ -1,8 +1,7 @@
 """Airflow Connections by their ids: the warehouse, and the channels of alerts.
 
-Outside of tasks and triggers Connections come from `AIRFLOW_CONN_*`, from `<home>/connections.json`
-(both read without Airflow, whose import takes 2 s of CPU, unless they are URIs), from the
-configured secrets backend, and from Airflow's database where that can be reached.
+Airflow resolves them: in tasks and triggers by its API server, elsewhere by `AIRFLOW_CONN_*`, the
+configured secrets backend and its database.
 
 Nothing here is ever logged: a Connection holds keys, tokens and passwords.
 """
@@ -10,8 +9,6 @@ Nothing here is ever logged: a Connection holds keys, tokens and passwords.
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from nightbench.config.control_plane import ControlPlane, airflow_command, control_plane
-from nightbench.config.locations import home_folder
 from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -78,21 +74,12 @@ def get_connection(conn_id: str, named: str = "") -> PlainConnection:
     Raises:
         UserError: there is none.
     """
-    if not _in_task():
-        stored = (
-            _from_variable(conn_id) if _variable(conn_id) in os.environ else _from_home(conn_id)
-        )
-        if stored is not None:
-            return stored
     from airflow.sdk import BaseHook
 
     try:
         return PlainConnection.of_airflow(BaseHook.get_connection(conn_id))
     except not_found():
-        found = None if _in_task() else _from_database(conn_id, named)
-        if found is None:
-            raise missing(conn_id, named) from None
-        return found
+        raise missing(conn_id, named) from None
 
 
 def not_found() -> tuple[type[BaseException], ...]:
@@ -115,68 +102,6 @@ def missing(conn_id: str, named: str = "") -> UserError:
 
 def _variable(conn_id: str) -> str:
     return f"AIRFLOW_CONN_{conn_id.upper()}"
-
-
-def _in_task() -> bool:
-    """Whether this process is a task's or a trigger's: those ask Airflow's API only."""
-    # Not imported here: a process that runs tasks or triggers has done so.
-    runner = sys.modules.get("airflow.sdk.execution_time.task_runner")
-    return getattr(runner, "SUPERVISOR_COMMS", None) is not None
-
-
-def _from_variable(conn_id: str) -> PlainConnection | None:
-    """From this terminal's environment; None where it is a URI, which Airflow reads."""
-    name = _variable(conn_id)
-    written = os.environ[name].strip()
-    if not written.startswith("{"):
-        return None
-    try:
-        return _plain(json.loads(written))
-    except ValueError as error:  # Its message holds no text of the variable.
-        raise UserError(f"{name}: found no Connection in JSON: {error}") from None
-
-
-def _from_home(conn_id: str) -> PlainConnection | None:
-    """From the file that `nightbench up` writes; None where that has it not, or as a URI."""
-    path = home_folder() / "connections.json"
-    if not path.is_file():
-        return None
-    try:
-        entry = json.loads(path.read_text(encoding="utf-8")).get(conn_id)
-        return _plain(entry) if isinstance(entry, dict) else None
-    except ValueError as error:  # Its message holds no text of the file.
-        raise UserError(f"{path}: connection {conn_id}: found no JSON: {error}") from None
-
-
-def _plain(entry: Mapping[str, Any]) -> PlainConnection:
-    """A Connection as Airflow writes it in JSON.
-
-    Raises:
-        ValueError: its extra is no JSON, or its port no number.
-    """
-    extra = entry.get("extra") or {}
-    extra = json.loads(extra) if isinstance(extra, str) else extra
-    port = entry.get("port")
-    if port and not str(port).isdigit():
-        raise ValueError("its port is no number")
-    numbered = {**entry, "port": int(port) if port else None}
-    return PlainConnection.of(numbered.get, extra if isinstance(extra, dict) else {})
-
-
-def _from_database(conn_id: str, named: str) -> PlainConnection | None:
-    """From Airflow's database, if this terminal's environment or a team's airflow.cfg names it."""
-    is_named = bool(os.environ.get("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"))
-    if not is_named and control_plane() is not ControlPlane.TEAM:
-        return None
-    from airflow.secrets.metastore import MetastoreBackend
-    from sqlalchemy.exc import SQLAlchemyError
-
-    try:
-        stored = MetastoreBackend().get_connection(conn_id)
-    except SQLAlchemyError as error:
-        why = f" (Airflow's database cannot be read: {type(error).__name__})"
-        raise missing(conn_id, named + why) from error
-    return None if stored is None else PlainConnection.of_airflow(stored)
 
 
 # --- the warehouse ------------------------------------------------------------------------

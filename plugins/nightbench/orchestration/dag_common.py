@@ -9,14 +9,18 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow.sdk import DAG, Asset, AssetAlias, Param, get_parsing_context
+from airflow.sdk import DAG, Asset, AssetAlias, AssetAny, Param, get_parsing_context
 from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRuntimeError
+from pydantic import TypeAdapter
 
+from nightbench.config.validate import fields_of
 from nightbench.core.errors import UserError
 from nightbench.orchestration.connections import connect
 
 if TYPE_CHECKING:
+    from airflow.sdk.bases.timetable import BaseTimetable
+
     from nightbench.alerts import Delivery
     from nightbench.experiments.engine import ExperimentContext
 
@@ -30,7 +34,7 @@ SUSPECTS_ALIAS = AssetAlias("nightbench_suspects")
 """The outlet of a task that updates `SUSPECTS` only where there are any."""
 
 VERDICTS = Asset("nightbench_verdicts", uri="x-nightbench://warehouse/marts/fct_verdict")
-"""Updated when a night was judged, and when its suspects were measured again."""
+"""Updated when a night's suspects were measured again; the site follows."""
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DEFAULTS: dict[str, Any] = {
@@ -47,7 +51,7 @@ T = TypeVar("T")
 def our_dag(
     dag_id: str,
     *,
-    schedule: str | Sequence[Asset] | None,
+    schedule: str | Sequence[Asset] | AssetAny | BaseTimetable | None,
     tags: Sequence[str],
     defaults: Mapping[str, Any] | None = None,
     **more: Any,
@@ -68,9 +72,25 @@ def our_dag(
     return DAG(dag_id, schedule=schedule, tags=["nightbench", *tags], **arguments)
 
 
+def form(request: Any, choices: Mapping[str, Mapping[str, Any]]) -> dict[str, Param]:
+    """Return the fields of a trigger form, as the model of a request describes them.
+
+    `choices` adds to the JSON schema of fields: which values there are in this project.
+    """
+    schemas = TypeAdapter(request).json_schema()["properties"]
+    found: dict[str, Param] = {}
+    for name, field in fields_of(request).items():
+        schema = {**schemas[name], "description": field.description, **choices.get(name, {})}
+        # An empty field of a form is none, also where several names may stand.
+        default = schema.pop("default", None)
+        found[name] = Param(None if default == [] else default, **schema)
+    return found
+
+
 def optional(kind: str, title: str, description: str, **more: Any) -> Param:
     """A field of a form that may stay empty; `kind` is a JSON type, `more` of its JSON schema."""
-    return Param(None, type=["null", kind], title=title, description=description, **more)
+    default = more.pop("default", None)
+    return Param(default, type=["null", kind], title=title, description=description, **more)
 
 
 def switch(title: str, description: str = "", *, on: bool = False, section: str = "How") -> Param:

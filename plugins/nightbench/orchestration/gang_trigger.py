@@ -22,14 +22,12 @@ from nightbench.core.model import CaseStatus, JobSpec, Reason, ReasonCode
 
 if TYPE_CHECKING:
     from nightbench.gang import GangEvent, SshTarget
+    from nightbench.report.live_view import LiveView
     from nightbench.spool import CaseOutcome, CaseStore
     from nightbench.spool.plans import PlannedJob
 
 WAIT_S = 12 * 3600.0
 """How long a gang may wait for nodes that others hold."""
-
-LOG_S = 20.0
-"""Between lines of progress in the task's log."""
 
 POLL_S = 5.0
 
@@ -167,7 +165,7 @@ class GangTrigger(BaseTrigger):
         from nightbench.spool import CaseOutcome
 
         planned, targets = await self._look_up()
-        logger = asyncio.create_task(self._log_progress(store))
+        logger = asyncio.create_task(self._log_progress())
         try:
             async with asyncio.timeout(time_limit_s(planned.job)):
                 return await run_gang(
@@ -231,20 +229,19 @@ class GangTrigger(BaseTrigger):
         planned = await asyncio.to_thread(load_job, run, self.case_id, self.generation)
         return planned, await ssh_targets_async(planned.cluster, self.project)
 
-    async def _log_progress(self, store: CaseStore) -> None:
-        """A line of progress now and then; the live view reads the spool itself."""
-        logged: tuple[object, ...] = ()
-        logged_s = time.monotonic()
+    async def _log_progress(self) -> None:
+        """Write lines of progress into the task's log."""
+        view = await asyncio.to_thread(self._view)
         while True:
             await asyncio.sleep(POLL_S)
-            found = await asyncio.to_thread(store.progress)
-            if found is None:
-                continue
-            phase = (found.get("state"), found.get("repeat"))
-            if phase == logged and time.monotonic() - logged_s < LOG_S:
-                continue
-            logged, logged_s = phase, time.monotonic()
-            self.log.info("%s", progress_sentence(found))
+            await asyncio.to_thread(view.refresh)
+
+    def _view(self) -> LiveView:
+        from nightbench.report.live_view import LiveView
+        from nightbench.spool import open_spool
+
+        run = open_spool().run(self.nightbench_run)
+        return LiveView(run, self.log.info, cases=[self.case_id])
 
     def _on_event(self, event: GangEvent) -> None:
         self.log.info("%s", event)
@@ -253,22 +250,6 @@ class GangTrigger(BaseTrigger):
         from nightbench.spool import open_spool
 
         return open_spool().case(self.nightbench_run, self.case_id, self.generation)
-
-
-def progress_sentence(progress: dict[str, Any]) -> str:
-    """progress.json as one line."""
-    parts = [str(progress.get("state"))]
-    if progress.get("repeat"):
-        parts.append(f"repeat {progress['repeat']} of {progress.get('repeats')}")
-    if progress.get("phase"):
-        parts.append(f"{progress['phase']} step {progress.get('step')} of {progress.get('steps')}")
-    if progress.get("throughput"):
-        parts.append(f"{progress['throughput']:.4g} {progress.get('unit') or 'units'}/s")
-    if progress.get("eta_s") is not None:
-        parts.append(f"{progress['eta_s']:.0f} s left")
-    if progress.get("message"):
-        parts.append(str(progress["message"]))
-    return ", ".join(parts)
 
 
 def reason_of_defect(defect: Exception) -> Reason:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
+from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from nightbench.config import locations
@@ -137,6 +138,7 @@ class PlanOperator(BaseOperator):
                 spool,
                 connect,
                 requested_by=dag_run.triggering_user_name or "",
+                most_cases=conf.getint("core", "max_map_length", fallback=1024),
                 dag_id=dag_run.dag_id,
                 dag_run_id=dag_run.run_id,
             )
@@ -166,8 +168,8 @@ class GenerationState:
     ) -> GenerationState:
         """The state of this try.
 
-        `stored` is what the try before left in the spool. Without it, as before the first try or
-        under 0.1.0, it is the newest of `generations`, ascending.
+        `stored` is what the try before left in the spool. Without it, as before the first try, it
+        is the newest of `generations`, ascending.
         """
         if stored is None:
             return cls(generations[-1] if generations else 0, max_tries)

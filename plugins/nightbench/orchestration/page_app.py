@@ -8,21 +8,22 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request
 
-from nightbench.config.run_request import cluster_of
+from nightbench.config.clusters import cluster_of
 from nightbench.core.errors import UserError
-from nightbench.experiments.compare_requests import CompareGoal, checked_goal
+from nightbench.experiments.compare import CompareRequest
 from nightbench.experiments.experiment_reader import ExperimentReader
 from nightbench.experiments.profiles import refuse_unprofiled, saved_profile
+from nightbench.experiments.requests import checked_compare
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE, connect
 from nightbench.report.profile_page import profile_page
 from nightbench.spool import open_spool
 from nightbench.warehouse import Triage, Warehouse
-from nightbench.warehouse.compare_queue import CompareDesk
 from nightbench.warehouse.connection_pool import ConnectionPool
+from nightbench.warehouse.experiments import ExperimentDesk
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
 from nightbench.web import PageAccess, PageUser, create_app
-from nightbench.web.compare_request_api import Comparing
+from nightbench.web.experiment_api import Comparing
 
 log = logging.getLogger(__name__)
 
@@ -71,17 +72,16 @@ def open_acceptances() -> list[dict[str, Any]]:
 
 
 @contextmanager
-def open_desk(by: str) -> Iterator[CompareDesk]:
-    """What requests and cancels comparisons in a person's name, with the rights of the triage."""
+def open_desk(by: str) -> Iterator[ExperimentDesk]:
+    """What requests and cancels experiments in a person's name, with the rights of the triage."""
     with closing(connect(WAREHOUSE_TRIAGE)) as connection:
-        yield CompareDesk(connection, by)
+        yield ExperimentDesk(connection, by)
 
 
 def checked(given: Mapping[str, Any]) -> Row:
     """Return a body of a request as the queue takes it."""
-    return checked_goal(
-        CompareGoal.from_params(given), lambda: connect(WAREHOUSE_READER), open_spool()
-    )
+    request = CompareRequest.from_params(given)
+    return checked_compare(request, lambda: connect(WAREHOUSE_READER), open_spool())
 
 
 def profile_page_of(profile_id: str) -> str | None:

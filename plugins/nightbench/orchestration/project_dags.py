@@ -1,4 +1,4 @@
-"""All DAGs of a project, for the one DAG file that `nightbench init` writes."""
+"""All DAGs, for the one DAG file of a project or a checkout."""
 
 import os
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 from airflow.sdk import DAG
 
 from nightbench.config.airflow_provider import variable
-from nightbench.orchestration.compare_dag import compare_dag
-from nightbench.orchestration.request_dags import accept_dag, bisect_dag
+from nightbench.orchestration.experiments_dag import experiments_dag
+from nightbench.orchestration.request_dags import accept_dag
 from nightbench.orchestration.suite_dags import nightly_dags, on_demand_dag
-from nightbench.orchestration.upkeep_dags import deadlines_dag, maintenance_dag
-from nightbench.orchestration.verdict_dags import confirm_dag, publish_dag, regressions_dag
+from nightbench.orchestration.upkeep_dags import upkeep_dag
+from nightbench.orchestration.verdict_dags import verdicts_dag
 
 
 def project_dags(project: Path) -> dict[str, DAG]:
@@ -21,8 +21,7 @@ def project_dags(project: Path) -> dict[str, DAG]:
     """
     os.environ[variable("dags")] = str(project)
     dags = [
-        *(accept_dag(), bisect_dag(), compare_dag(), confirm_dag(), deadlines_dag()),
-        *(maintenance_dag(), publish_dag(), regressions_dag(), on_demand_dag()),
+        *(accept_dag(), experiments_dag(), on_demand_dag(), upkeep_dag(), verdicts_dag()),
         *nightly_dags().values(),
     ]
     return {dag.dag_id: dag for dag in dags if dag is not None}

@@ -1,15 +1,11 @@
-"""The DAGs `nightbench_accept` and `nightbench_bisect`: what the commands do, from a form."""
+"""The DAG `nightbench_accept`: what the command does, from a form."""
 
 from __future__ import annotations
 
-import asyncio
 import getpass
-import hashlib
 import logging
-import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +13,10 @@ from airflow.sdk import DAG, Param, task
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from nightbench.config import locations
-from nightbench.config.suite_heads import find_clusters, framework_names, suite_names
-from nightbench.core.errors import UserError
+from nightbench.config.locations import find_clusters
+from nightbench.config.suite_heads import framework_names
 from nightbench.orchestration.connections import connect
 from nightbench.orchestration.dag_common import (
-    experiment_context,
-    measured,
-    optional,
     optional_names,
     our_dag,
     switch,
@@ -31,15 +24,8 @@ from nightbench.orchestration.dag_common import (
 )
 
 if TYPE_CHECKING:
-    from nightbench.experiments.bisect_request import BisectRequest
-    from nightbench.experiments.engine import ExperimentContext
-    from nightbench.gang.progress import GangEvent
     from nightbench.night.cluster_preflight import ClusterHealth
     from nightbench.nodes import NodeState
-    from nightbench.spool import RunSpool
-
-QUIET_S = 30.0
-"""Time between two lines that say how far a case is."""
 
 log = logging.getLogger(__name__)
 
@@ -112,56 +98,28 @@ def accept(**context: Any) -> dict[str, int]:
         return _accept(context["dag_run"], context["params"])
 
 
-class LogObserver:
-    """Writes an acceptance into the task's log."""
-
-    def __init__(self) -> None:
-        self._folder: RunSpool | None = None
-        self._said_s = 0.0
-
-    def say(self, text: str) -> None:
-        """Write a line."""
-        self._said_s = time.monotonic()
-        log.info("%s", text)
-
-    def examined(self, health: ClusterHealth, states: Mapping[str, NodeState]) -> None:
-        """Write what was found on the nodes, and their controls."""
-        for node in health.nodes:
-            for finding in node.findings:
-                log.info("%s: %s: %s", node.seen.node, finding.title, finding.found)
-        for between in health.between:
-            log.warning("%s: %s", between.title, between.found)
-        for name, state in states.items():
-            if state.quarantined:
-                log.warning("%s is in quarantine", name)
-        for each in health.controls:
-            log.info(
-                "%s %s on %s: %.4g %s", each.node, each.metric, each.device, each.median, each.unit
-            )
-
-    @contextmanager
-    def watch(self, folder: RunSpool) -> Iterator[LogObserver]:
-        """Write how far the cases of a run are."""
-        self._folder = folder
-        yield self
-
-    def hear(self, event: GangEvent) -> None:
-        """Write an event."""
-        self.say(str(event))
-
-    def refresh(self) -> None:
-        """Write how many cases have ended, once in a while."""
-        if self._folder is None or time.monotonic() - self._said_s < QUIET_S:
-            return
-        ended = sum(self._folder.outcome(x) is not None for x in self._folder.case_ids())
-        self.say(f"{ended} of {len(self._folder.planned())} cases have ended")
+def log_nodes(health: ClusterHealth, states: Mapping[str, NodeState]) -> None:
+    """Write what was found on the nodes, and their controls, into the task's log."""
+    for node in health.nodes:
+        for finding in node.findings:
+            log.info("%s: %s: %s", node.seen.node, finding.title, finding.found)
+    for between in health.between:
+        log.warning("%s: %s", between.title, between.found)
+    for name, state in states.items():
+        if state.quarantined:
+            log.warning("%s is in quarantine", name)
+    for each in health.controls:
+        log.info(
+            "%s %s on %s: %.4g %s", each.node, each.metric, each.device, each.median, each.unit
+        )
 
 
 def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
     from nightbench.config import load_catalog
-    from nightbench.config.run_request import cluster_of
+    from nightbench.config.clusters import cluster_of
     from nightbench.night import acceptance_run
     from nightbench.orchestration.ssh_targets import ssh_targets
+    from nightbench.report.live_view import LiveView
     from nightbench.spool import open_spool
 
     catalog = load_catalog()
@@ -188,7 +146,10 @@ def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
     acceptance_run.close_interrupted(cluster.name, context.spool, connect)
     # The same moment for every try, so that a retry goes on.
     again = dag_run.run_after if params["again"] else None
-    ended = acceptance_run.try_modes(cells, context, LogObserver(), again=again)
+    observer = acceptance_run.AcceptanceObserver(
+        log.info, log_nodes, lambda folder: LiveView(folder, log.info, all_events=True)
+    )
+    ended = acceptance_run.try_modes(cells, context, observer, again=again)
     if ended.interrupted:
         raise AirflowException("ended from outside; a retry tries the modes that are left")
     states = context.states(cells)
@@ -212,130 +173,3 @@ def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
             f"{cluster.name} --dry-run says which, and why"
         )
     return dict(counts)
-
-
-# --- bisect -----------------------------------------------------------------------------------
-
-BISECT_TIMEOUT = timedelta(hours=48)
-
-BISECT_DOC = """\
-### Which version made it slower
-
-**Trigger** asks for an alert, or for two versions and a case. Versions between are installed and
-compared with the good one in rounds, half of them left out by each test, until the first bad one is
-found or the budget is used up. A task that was ended goes on where it was when it is cleared. The
-answer stands on the alert: `nightbench alert show ID`.
-"""
-
-
-def bisect_dag() -> DAG:
-    """Return the DAG that finds the first version of a framework that is slower, from a form."""
-    with our_dag(
-        "nightbench_bisect",
-        schedule=None,
-        dagrun_timeout=BISECT_TIMEOUT,
-        params=_bisect_form(),
-        # It runs only when somebody fills in its form.
-        is_paused_upon_creation=False,
-        description="Finds the first version of a framework that made a case slower",
-        doc_md=BISECT_DOC,
-        tags=["verdicts"],
-    ) as dag:
-        bisect()
-    return dag
-
-
-def _bisect_form() -> dict[str, Param]:
-    suites = suite_names(locations.dags_folder())
-    clusters = list(find_clusters(locations.dags_folder()))
-    return {
-        "alert": optional(
-            "integer",
-            "Alert",
-            "Its versions, case and cluster. Empty: those named below.",
-            minimum=1,
-        ),
-        "good": optional("string", "Good version", "The last one that was fast."),
-        "bad": optional("string", "Bad version", "One that is slower."),
-        "case": optional("string", "Case", "Slug of the case that shows it."),
-        "suite": optional("string", "Suite", "Of the case.", examples=suites),
-        "cluster": optional("string", "Cluster", "Empty: the suite's own.", examples=clusters),
-        "versions": optional_names(
-            "Versions", "Only these between good and bad. Empty: all that a node offers."
-        ),
-        "budget_h": Param(
-            4, type="number", exclusiveMinimum=0, maximum=40, title="Budget in hours", section="How"
-        ),
-        "most_tests": Param(20, type="integer", minimum=1, title="Tests at most", section="How"),
-        "rounds": Param(5, type="integer", minimum=3, maximum=1000, title="Rounds", section="How"),
-        "outside_hours": switch("Also outside the cluster's hours"),
-    }
-
-
-@task(
-    retries=2,
-    execution_timeout=BISECT_TIMEOUT,
-    doc_md="One long task: a retry, or a person who clears it, goes on after the last test.",
-)
-def bisect(**context: Any) -> dict[str, Any]:
-    """Find the first bad version, or go on with it."""
-    # The same id for every try.
-    run = context["dag_run"]
-    digest = hashlib.sha256(run.run_id.encode()).hexdigest()[:4]
-    with user_errors_fail_task():
-        return _bisect(f"bisect-{run.run_after:%Y%m%dT%H%M%S}-{digest}", context["params"])
-
-
-def _bisect(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    from nightbench.experiments.bisect import measure_bisect
-    from nightbench.experiments.bisect_request import request_of, store_bisect
-    from nightbench.experiments.experiment_spool import BISECT, resumable_request
-    from nightbench.experiments.reporting import BisectReporter
-    from nightbench.spool import open_spool
-
-    spool = open_spool()
-    folder = spool.bisect(name)
-    if folder.run() is None:
-        request, context = _request(params)
-    else:
-        resumable_request(folder, BISECT)
-        request = request_of(folder)
-        context = experiment_context(
-            request.suite, request.cluster, request.case_id, outside_hours=request.outside_hours
-        )
-    store_bisect(spool, name, request, "airflow", context.suite.name, context.cluster.name)
-    reporter = BisectReporter(log.info, all_events=True)
-    work = measure_bisect(folder, spool, context, reporter, connect)
-    document = measured(work, reporter.refresh)
-    log.info("%s: %s", name, document["sentence"])
-    return {key: document[key] for key in ("bisect_id", "state", "outcome", "first_bad")}
-
-
-def _request(params: Mapping[str, Any]) -> tuple[BisectRequest, ExperimentContext]:
-    from nightbench.experiments.bisect_request import BisectGoal, complete_goal, make_request
-
-    named = {key: params.get(key) or "" for key in ("good", "bad", "suite")}
-    goal = BisectGoal(
-        alert_id=params.get("alert"),
-        case_id=params.get("case") or "",
-        cluster=params.get("cluster"),
-        versions=params.get("versions") or (),
-        **named,
-    )
-    with user_errors_fail_task(for_good=True):
-        goal = complete_goal(goal, connect)
-        if not goal.suite:
-            raise UserError("suite: found nothing; expected an alert, or the suite of the case")
-    limits = {
-        "budget_s": params["budget_h"] * 3600.0,
-        "most_tests": params["most_tests"],
-        "rounds": params["rounds"],
-        "outside_hours": bool(params["outside_hours"]),
-    }
-    context = experiment_context(
-        goal.suite, goal.cluster, goal.case_id, outside_hours=limits["outside_hours"]
-    )
-    request, problems = asyncio.run(make_request(goal, context, **limits))
-    for problem in problems:
-        log.warning("no answer from %s", problem)
-    return request, context

@@ -8,6 +8,7 @@ Nothing here is ever logged: a Connection holds keys and passwords.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import re
@@ -92,7 +93,7 @@ def _conn_ids(cluster: Cluster) -> list[str]:
     if cluster.kubernetes is not None:
         raise UserError(
             f"cluster {cluster.name}: its nodes are pods, which have no SSH; expected "
-            f"`nightbench k8s render SUITE --cluster {cluster.name}`"
+            f"`nightbench offline k8s SUITE --cluster {cluster.name}`"
         )
     hops = {hop.ssh_conn_id for node in cluster.nodes for hop in _hops(cluster, node)}
     return sorted(hops | {node.ssh_conn_id for node in cluster.nodes})
@@ -171,14 +172,14 @@ class _Endpoint:
             return _file(written, f"connection {conn_id}: known_hosts")
         host_key = str(extra.get("host_key") or "").strip()
         if host_key:
-            words = host_key.split()
-            if len(words) < 2 or not words[0].startswith(KEY_TYPES):
+            kind = _kind_of_key(host_key)
+            if kind is None:
                 raise UserError(
-                    f"connection {conn_id}: host_key: found one that begins {words[0][:12]!r}; "
+                    f"connection {conn_id}: host_key: found one that begins {host_key[:12]!r}; "
                     "expected type and key, as in `ssh-ed25519 AAAA…`"
                 )
             names = ",".join(dict.fromkeys([self.host, f"[{self.host}]:{port}"]))
-            return f"{names} {words[0]} {words[1]}\n".encode()
+            return f"{names} {kind} {host_key.split()[1]}\n".encode()
         own = Path("~/.ssh/known_hosts").expanduser()
         if own.is_file():
             return str(own)
@@ -189,6 +190,23 @@ class _Endpoint:
             "compare it with the host's console, then put it into such a file, or as host_key "
             f"(`ssh-ed25519 AAAA…`) into the extra of connection {conn_id}"
         )
+
+
+def _kind_of_key(host_key: str) -> str | None:
+    """Return the type that is written in a key itself; None if it is no key.
+
+    Airflow's own hook calls every ECDSA key `ssh-ecdsa`, which no known_hosts file does.
+    """
+    words = host_key.split()
+    if len(words) < 2 or not words[0].startswith(KEY_TYPES):
+        return None
+    try:
+        blob = base64.b64decode(words[1], validate=True)
+    except ValueError:
+        return None
+    length = int.from_bytes(blob[:4])
+    kind = blob[4 : 4 + length].decode("ascii", errors="replace")
+    return kind if len(blob) > 4 + length and kind.startswith(KEY_TYPES) else None
 
 
 def _user(login: str | None, conn_id: str) -> str | None:

@@ -7,7 +7,7 @@ checks) is imported in the body of a task.
 import dataclasses
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from socket import gethostname
 from typing import Any
@@ -17,27 +17,25 @@ from airflow.sdk import DAG, Param, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from nightbench.config import locations
-from nightbench.config.run_request import MOST_REPEATS
+from nightbench.config.locations import find_clusters
+from nightbench.config.run_request import RunRequest
 from nightbench.config.suite_heads import (
     SuiteHead,
-    find_clusters,
     framework_names,
     parallel_cases,
     suite_heads,
     workload_scales,
 )
 from nightbench.config.suites import case_names
-from nightbench.core.model import RunKind, Strategy
+from nightbench.core.model import Strategy
 from nightbench.orchestration.connections import connect
 from nightbench.orchestration.dag_common import (
     MEDIANS,
     dag_run_state,
     experiment_context,
+    form,
     measured,
-    optional,
-    optional_names,
     our_dag,
-    switch,
     user_errors_fail_task,
 )
 from nightbench.orchestration.operators import PREPARE_TIMEOUT, RUN, GangOperator, PlanOperator
@@ -62,7 +60,7 @@ Measures every case of the suite `{name}` on the cluster `{cluster}` at `{schedu
    case again; clear its task to measure it anew. A skipped one had no room in the night.
 4. **reference** measures cases a second time, in turn with the suite's reference build, where it
    names one and the night has time left. Else it is skipped.
-5. **ingest** checks and loads whatever came back; `nightbench_regressions` judges it.
+5. **ingest** checks and loads whatever came back; `nightbench_verdicts` judges it.
 
 Results: *Benchmarks* in the navigation, or the tab *Results* of a run.
 """
@@ -102,7 +100,7 @@ def nightly_dag(head: SuiteHead) -> DAG:
         schedule=head.schedule,
         owner=head.owner,
         description=head.description or f"The suite {head.name}, every night",
-        tags=["nightly", head.name, *([head.cluster] if head.cluster else [])],
+        tags=head.tags,
         doc_md=doc,
         at_once=at_once,
     )
@@ -144,101 +142,26 @@ def _form(suites: Sequence[str], problems: str = "") -> dict[str, Param]:
 
     `problems` says why no suite can be measured.
     """
-    scales = workload_scales(locations.benchmarks_folder(), locations.dags_folder())
-    return {
-        "suite": Param(
-            "demo" if "demo" in suites else suites[0],
-            type="string",
-            enum=list(suites),
-            title="Suite",
-            description="What is measured: a file of suites/.",
-            description_md=problems or None,
-        ),
-        "cluster": _choice(
-            "Cluster",
-            "Where: a file of dags/clusters.",
-            list(find_clusters(locations.dags_folder())),
-        ),
-        **_which_cases(suites, scales),
-        "builds": optional(
-            "array",
-            "Builds",
-            "One a line: LINE=VERSION, LINE=/path/file.whl or LINE=/prefix.",
-            items={"type": "string", "pattern": "^[^=]+=.+$"},
-            section="How",
-        ),
-        "repeats": optional(
-            "integer",
-            "Repeats",
-            "Fresh launches of each case. Empty: the suite's own.",
-            minimum=1,
-            maximum=MOST_REPEATS,
-            section="How",
-        ),
-        "scale": _choice(
-            "Scale",
-            "Size of the workloads.",
-            sorted({scale for each in scales.values() for scale in each}),
-            section="How",
-        ),
-        "night": switch(
-            "As in a night",
-            "Keep to the hours, the budget and the order of the suite's nights.",
-            section="When",
-        ),
-        "outside_hours": switch(
-            "Outside the hours",
-            "Measure also when the cluster's hours do not hold.",
-            section="When",
-        ),
-        "untried": switch(
-            "Untried modes",
-            "Measure also what nobody has run on such devices yet; results are marked.",
-        ),
-        "stand_ins": optional(
-            "array",
-            "Stand-ins",
-            "One a line, LINE=OTHER: OTHER runs the cases of a line that the nodes cannot install.",
-            items={"type": "string", "pattern": "^[^=]+=.+$"},
-            section="How",
-        ),
-        "run_kind": Param(
-            RunKind.ON_DEMAND.value,
-            type="string",
-            enum=[kind.value for kind in RunKind if kind is not RunKind.ACCEPTANCE],
-            title="Kind of run",
-            description="Only `nightly` feeds baselines; `drill` never shows among the latest.",
-            section="How",
-        ),
-    }
-
-
-def _which_cases(suites: Sequence[str], scales: Mapping[str, Any]) -> dict[str, Param]:
-    def subset(title: str, description: str, names: Sequence[str]) -> Param:
-        return optional_names(title, description, examples=list(names), section="Which cases")
-
-    return {
-        "frameworks": subset(
-            "Frameworks",
-            "Only these framework lines. Empty: all.",
-            framework_names(locations.benchmarks_folder(), locations.dags_folder()),
-        ),
-        "workloads": subset("Workloads", "Only these workloads. Empty: all.", sorted(scales)),
-        "strategies": subset(
-            "Strategies", "Only these strategies. Empty: all.", [s.value for s in Strategy]
-        ),
-        "cases": subset(
-            "Cases",
-            "Only these cases; they must be of the suite that is chosen. Empty: all.",
-            case_names(locations.dags_folder(), suites),
-        ),
-    }
-
-
-def _choice(title: str, description: str, names: Iterable[str], **more: Any) -> Param:
-    """One of several names, or the suite's own."""
-    shown = {"null": "the suite's own"}
-    return optional("string", title, description, enum=[None, *names], values_display=shown, **more)
+    dags, benchmarks = locations.dags_folder(), locations.benchmarks_folder()
+    scales = workload_scales(benchmarks, dags)
+    sizes = sorted({scale for each in scales.values() for scale in each})
+    usual = {"values_display": {"null": "the suite's own"}}
+    return form(
+        RunRequest,
+        {
+            "suite": {
+                "default": "demo" if "demo" in suites else suites[0],
+                "enum": list(suites),
+                "description_md": problems or None,
+            },
+            "cluster": {"enum": [None, *find_clusters(dags)], **usual},
+            "frameworks": {"examples": framework_names(benchmarks, dags)},
+            "workloads": {"examples": sorted(scales)},
+            "strategies": {"examples": [each.value for each in Strategy]},
+            "cases": {"examples": case_names(dags, suites)},
+            "scale": {"enum": [None, *sizes], **usual},
+        },
+    )
 
 
 # --- the DAG of a run ------------------------------------------------------------------------
@@ -339,7 +262,7 @@ def reference(**context: Any) -> dict[str, int]:
             plan.run.suite, plan.run.cluster, outside_hours=True, until=until
         )
         reporter = ComparisonReporter(log.info, all_events=True)
-        work = measure_pairs(plan, open_spool(), where, reporter)
+        work = measure_pairs(plan, open_spool(), where, reporter, connect)
         found = measured(work, reporter.refresh)
     for pair in found:
         if pair.why:

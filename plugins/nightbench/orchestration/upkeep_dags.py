@@ -1,11 +1,10 @@
-"""The DAGs of upkeep: waiting runs, unsent messages, retention, orphans, and missing nights."""
+"""The DAG of upkeep: missing nights; once a day messages, waiting runs, retention, orphans."""
 
 import dataclasses
 import logging
 import os
-import time
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError, AirflowSkipException
 
 from nightbench.config import locations
 from nightbench.config.control_plane import MARK
-from nightbench.config.suite_heads import find_clusters
+from nightbench.config.locations import find_clusters
 from nightbench.core.errors import UserError
 from nightbench.core.sentences import KEPT_DAYS
 from nightbench.orchestration.connections import channel_url, connect
@@ -24,6 +23,7 @@ from nightbench.orchestration.dag_common import (
     base_url,
     dag_run_state,
     log_refused,
+    optional,
     optional_names,
     our_dag,
     user_errors_fail_task,
@@ -31,25 +31,36 @@ from nightbench.orchestration.dag_common import (
 
 DAY_S = 86400.0
 
-DOC = """\
-### Maintenance
+DAILY_AT = time(12, 30, tzinfo=UTC)
 
-Loads runs that wait in the spool, removes loaded runs, staged wheels, task logs, and steps in the
-warehouse after their time, ends orphaned processes of ours on the nodes and removes environments
-that nothing has used for long.
-Only processes that carry our mark are ever ended. Sends the messages about alerts that no night
-has sent.
+DOC = """\
+### Upkeep
+
+Every quarter of an hour `check_deadlines` compares each suite with a schedule with what came of its
+nights. A night that has brought nothing by its deadline (`night.deadline` of the suite; by default
+an hour after the night's end) is reported once, to the suite's channels: no run, a run that is not
+finished, one that was not judged, or a whole cluster that is silent. What comes late ends it. A
+suite whose DAG is paused promises nothing. `nightbench nights` lists all nights.
+
+Once a day at 12:30 UTC, and when a person triggers it, the DAG also loads runs that wait in the
+spool, removes loaded runs, staged wheels, task logs, and steps in the warehouse after their time,
+ends orphaned processes of Nightbench on the nodes and removes environments that nothing has used
+for long. Only processes with Nightbench's mark are ended. It sends the messages about alerts that
+no night has sent.
 """
 
 log = logging.getLogger(__name__)
 
 
-def maintenance_dag() -> DAG:
-    """The DAG of retention and of the orphan sweep."""
+def upkeep_dag() -> DAG:
+    """The DAG that checks deadlines, and once a day does all other upkeep."""
     clusters = list(find_clusters(locations.dags_folder()))
     with our_dag(
-        "nightbench_maintenance",
-        schedule="30 12 * * *",
+        "nightbench_upkeep",
+        schedule="*/15 * * * *",
+        # Deadlines are also checked while the daily work goes on; each task runs once at a time.
+        max_active_runs=4,
+        defaults={"max_active_tis_per_dag": 1},
         dagrun_timeout=timedelta(hours=4),
         params={
             "spool_days": Param(
@@ -62,7 +73,14 @@ def maintenance_dag() -> DAG:
                 title="Days to keep the steps of ranks in the warehouse",
                 description="Whole months. Medians, repeats and verdicts are kept for ever.",
             ),
-            "log_days": Param(30, type="integer", minimum=1, title="Days to keep task logs"),
+            # In an Airflow with other DAGs the logs are those of all of them.
+            "log_days": optional(
+                "integer",
+                "Days to keep task logs",
+                "Of all DAGs of this Airflow. Empty: they stay.",
+                default=30 if os.environ.get(MARK) else None,
+                minimum=1,
+            ),
             "node_days": Param(
                 60, type="integer", minimum=1, title="Days to keep what nodes do not use"
             ),
@@ -72,20 +90,32 @@ def maintenance_dag() -> DAG:
                 examples=clusters,
             ),
         },
-        # Where `nightbench up` made the whole deployment, it runs from the start. In an Airflow
-        # with other DAGs it starts paused: it removes task logs of all of them.
-        is_paused_upon_creation=False if os.environ.get(MARK) else None,
-        description="Retention of spool and logs, orphan sweep",
+        # It measures nothing; paused, a missing night would go unnoticed.
+        is_paused_upon_creation=False,
+        description="Reports missing nights; daily retention, unsent messages, orphan sweep",
         doc_md=DOC,
-        tags=["maintenance"],
+        tags=["alerts", "maintenance"],
     ) as dag:
-        waiting = load_waiting()
-        waiting >> expire_files()
-        waiting >> drop_old_details()
-        send_unsent_messages()
-        deadlines_are_checked()
-        sweep.expand(cluster=clusters_to_sweep())
+        check_deadlines()
+        waiting, clusters_named = load_waiting(), clusters_to_sweep()
+        is_daily_work_due() >> [waiting, send_unsent_messages(), clusters_named]
+        waiting >> [expire_files(), drop_old_details()]
+        sweep.expand(cluster=clusters_named)
     return dag
+
+
+@task.short_circuit
+def is_daily_work_due(**context: Any) -> bool:
+    """Whether this run is the first since 12:30 UTC, or one that a person triggered."""
+    run = context["dag_run"]
+    previous = context["ti"].get_previous_dagrun() if run.run_type == "scheduled" else None
+    return previous is None or is_first_since_daily(run.run_after, previous.run_after)
+
+
+def is_first_since_daily(at: datetime, previous: datetime) -> bool:
+    """Whether the time of the daily work is between two runs."""
+    daily = datetime.combine(at.astimezone(UTC), DAILY_AT)
+    return previous < (daily if daily <= at else daily - timedelta(days=1))
 
 
 @task(outlets=[MEDIANS], retries=2)
@@ -107,14 +137,11 @@ def load_waiting(**context: Any) -> list[str]:
 
 @task(retries=2)
 def send_unsent_messages() -> int:
-    """Give up confirmations that did not end in time; send the messages that no night has sent."""
+    """Send the messages that no night has sent."""
     from nightbench.alerts import notify
-    from nightbench.experiments.confirm import give_up_overdue
     from nightbench.spool import open_spool
 
     with user_errors_fail_task():
-        for run_id in give_up_overdue(connect):
-            log.warning("run %s: not all of its suspects were measured again in time", run_id)
         deliveries, problems = notify.notify_leftovers(
             open_spool(), connect, notify.Notifier.of(channel_url, base_url())
         )
@@ -122,15 +149,6 @@ def send_unsent_messages() -> int:
         if problems:
             raise UserError("\n".join(problems))
     return sum(delivery.sent for delivery in deliveries)
-
-
-@task
-def deadlines_are_checked() -> None:
-    """Fail where `nightbench_deadlines` has not checked anything for an hour."""
-    from nightbench.night.missing_nights import require_recent_check
-
-    with user_errors_fail_task():
-        require_recent_check(connect, datetime.now(UTC))
 
 
 @task(trigger_rule="all_done")
@@ -144,7 +162,8 @@ def expire_files(**context: Any) -> dict[str, int]:
     for run_id in removed:
         log.info("removed run %s from the spool", run_id)
     logs = Path(conf.get("logging", "base_log_folder"))
-    expired = expire_logs(logs, context["params"]["log_days"])
+    log_days = context["params"]["log_days"]
+    expired = expire_logs(logs, log_days) if log_days else 0
     with user_errors_fail_task():
         now = datetime.now(UTC)
         # What a comparison fetched of those that were sent is a staged wheel of its own.
@@ -168,7 +187,7 @@ def drop_old_details(**context: Any) -> list[str]:
 
 def expire_logs(folder: Path, days: float) -> int:
     """Remove logs of tasks and the DAG processor without a write in `days`; return how many."""
-    limit = time.time() - days * DAY_S
+    limit = datetime.now(UTC).timestamp() - days * DAY_S
     removed = 0
     for path in sorted(folder.rglob("*"), key=lambda p: len(p.parts), reverse=True):
         if path.is_symlink():
@@ -191,14 +210,13 @@ def clusters_to_sweep(**context: Any) -> list[str]:
 
 @task(
     map_index_template="{{ cluster }}",
-    max_active_tis_per_dagrun=1,
     execution_timeout=timedelta(hours=1),
 )
 def sweep(cluster: str, **context: Any) -> dict[str, Any]:
     """End orphans and remove what is old on the nodes of one cluster."""
     import asyncio
 
-    from nightbench.config.run_request import cluster_of
+    from nightbench.config.clusters import cluster_of
     from nightbench.gang.cleanup import sweep_and_clean
     from nightbench.night.code_snapshot import shipment_of_now
     from nightbench.orchestration.ssh_targets import ssh_targets
@@ -212,35 +230,10 @@ def sweep(cluster: str, **context: Any) -> dict[str, Any]:
         return asyncio.run(sweep_and_clean(known, targets, shipment, keep_days))
 
 
-DEADLINES_DOC = """\
-### Missing nights
-
-Every quarter of an hour each suite with a schedule is held against what came of its nights. A
-night that has brought nothing by its deadline (`night.deadline` of the suite; an hour after the
-night's end unless given) is reported once, to the suite's channels: no run, a run that is not
-finished, one that was not judged, or a whole cluster that is silent. What comes late ends it. A
-suite whose DAG is paused promises nothing. `nightbench nights` lists them all.
-"""
-
-
-def deadlines_dag() -> DAG:
-    """The DAG that checks deadlines."""
-    with our_dag(
-        "nightbench_deadlines",
-        schedule="*/15 * * * *",
-        dagrun_timeout=timedelta(minutes=30),
-        defaults={"execution_timeout": timedelta(minutes=10)},
-        # It measures nothing; paused, a missing night would go unnoticed.
-        is_paused_upon_creation=False,
-        description="Reports missing nights: suites without a result by their deadline",
-        doc_md=DEADLINES_DOC,
-        tags=["alerts"],
-    ) as dag:
-        check_deadlines()
-    return dag
-
-
-@task(doc_md="Holds every promised night against what came; a missing one is reported once.")
+@task(
+    execution_timeout=timedelta(minutes=10),
+    doc_md="Compares every promised night with what came; a missing one is reported once.",
+)
 def check_deadlines(**context: Any) -> str:
     """Check all suites with a schedule; returns a line of summary."""
     from nightbench.night import missing_nights

@@ -130,5 +130,5 @@ def _text(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):
-        return value.isoformat()
+        return value.isoformat(timespec="microseconds")
     return _document(value) if isinstance(value, (list, dict)) else value

@@ -12,7 +12,7 @@ SHOWN = 25
 
 
 def profile_page(document: Mapping[str, Any], written_at: datetime) -> str:
-    """Return the page of what `nightbench profile --json` prints."""
+    """Return the page of what `nightbench compare profile --json` prints."""
     cases = [
         {
             **case,

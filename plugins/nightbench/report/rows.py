@@ -79,11 +79,12 @@ FIELDS: dict[str, str] = {
     "verdict": "ok, watched, regressed, improved, insufficient_data, failed, unavailable, missing; "
     "null before judging and where it was left out",
     "verdict_sentence": "the verdict's evidence",
+    "training": "same, changed or not_comparable: whether it trained as before",
+    "training_sentence": "the evidence for training",
     "metric": "column that was judged, of which are baseline and changes; null before judging",
     "baseline": "median of the nights that it is held against; null without a history",
     "change": "judged figure / baseline - 1: of this run's own",
-    "level_change": "relative change of the level, which one night may lie outside of; null before "
-    "version 0.2.0",
+    "level_change": "relative change of the level, which one night may lie outside of",
     "change_low": "90 % interval of level_change: from",
     "change_high": "and to",
     "smallest_slowdown": "relative fall that the series would tell within a week in nine of ten "

@@ -199,7 +199,7 @@ def caveats(report: RunReport) -> list[str]:
             reasons = "; ".join(sentence(each) for each in reasons_from_json(row["reasons"]))
             said.append(f"Quarantined, so that it counts nowhere: {row['case_id']}: {reasons}")
         if row["noisy"]:
-            said.append(f"Noisy, so that it alerts no more: {row['case_id']}: {row['noisy']}")
+            said.append(f"Noisy, so it opens no alert: {row['case_id']}: {row['noisy']}")
     return said
 
 

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nightbench.core.model import ReasonCode, reasons_from_json
+from nightbench.core.printable import some_of
 from nightbench.core.sentences import percent, sentence, sentences
 
 Row = Mapping[str, Any]
@@ -75,7 +76,7 @@ def change(row: Row) -> str:
 
 def live(row: Row) -> list[str]:
     """Return what is live beside the verdict of one night: build, mode, alert, drift, noise."""
-    marks = {"private build": row["private_build"], "untried mode": row["untried"]}
+    marks = {"private build": row["private_build"], "untried configuration": row["untried"]}
     said = [mark for mark, holds in marks.items() if holds]
     if row["alert_id"] is not None:
         change = row["alert_change"]
@@ -93,15 +94,30 @@ def figure(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:#.4g}".rstrip(".")
 
 
+_WITHOUT_RESULT = ("missing", "waiting")
+_MOST_ABSENT = 20
+"""Cases without a result that a terminal lists."""
+_MOST_NAMED = 10
+"""Cases that a line names."""
+
+
 class ResultsTable:
     """The medians for a terminal: a table, or two lines for each case on narrow ones."""
 
     def __init__(self, rows: Sequence[Row], title: str = "") -> None:
-        self._rows = rows
+        absent = [row for row in rows if row["status"] in _WITHOUT_RESULT]
+        left_out = {row["case_id"] for row in absent[_MOST_ABSENT:]}
+        self._rows = [row for row in rows if row["case_id"] not in left_out]
+        self._more = len(left_out)
         self._title = title
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw the table where each case fits into a line."""
+        """Draw the table, and how many cases without a result it leaves out."""
+        yield from self._drawn(console, options)
+        if self._more:
+            yield Text(f"and {self._more:,} more cases without a result", style="dim")
+
+    def _drawn(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = self._table()
         needed = console.measure(table, options=options.update(width=_ENDLESS)).maximum
         if needed <= options.max_width:
@@ -169,7 +185,7 @@ def markdown_row(texts: Iterable[str]) -> str:
 def verdict_lines(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the evidence for each case's verdict, and why it does not count, without repetition."""
     cases = _cases_by_text((row, line) for row in rows for line in _said_of(row))
-    yield from (f"{', '.join(named)}: {line}" for line, named in cases.items())
+    yield from (f"{some_of(named, _MOST_NAMED)}: {line}" for line, named in cases.items())
 
 
 def errors_once(rows: Sequence[Row]) -> dict[str, list[str]]:
@@ -186,6 +202,8 @@ def _cases_by_text(said: Iterable[tuple[Row, str]]) -> dict[str, list[str]]:
 
 def _said_of(row: Row) -> list[str]:
     said = [row["verdict_sentence"]] if row["verdict_sentence"] else []
+    if row["training"] == "changed" and row["training_sentence"] not in (said or [""])[0]:
+        said.append(row["training_sentence"])
     reasons = reasons_from_json(row["reasons"])
     if row["status"] != "ok":
         # Why it failed; that checks then failed as well is no new information.
@@ -196,4 +214,4 @@ def _said_of(row: Row) -> list[str]:
         # The verdict's sentence would only repeat that.
         said = []
     said += [f"{verdict(row)}: {first}" for first in firsts]
-    return said + ([f"noisy, so it alerts no more: {row['noisy']}"] if row["noisy"] else [])
+    return said + ([f"noisy, so it opens no alert: {row['noisy']}"] if row["noisy"] else [])

@@ -7,8 +7,7 @@
         fingerprint-<node>.json
         repeat-001/<node>.json, repeat-001/controller.json
     <spool>/dag_runs/<digest>.json    which run a DAG run of Airflow planned
-    <spool>/comparisons/<id>/    two builds beside each other: run.json, cases/, result.json
-    <spool>/bisects/<id>/        a search for the first bad version: run.json, steps/
+    <spool>/comparisons/<id>/    an experiment: run.json; cases/, result.json; of a bisect steps/
     <spool>/uploads/<sha256>/    a wheel that somebody sent for a comparison
     <spool>/drills/<id>/         a drill of the detector: run.json, runs/ of its own
 

@@ -35,9 +35,10 @@ EXPORTED = "exported"
 T = TypeVar("T")
 
 _OF_PLAN = ("owner", "protocol", "policy", "channels", "routes", "zone", "pairs")
-_OF_CASE = ("processes", "parameters", "converges", "units_per_trainer_step", "from_log")
-_OF_LATER_CASE = ("losses", "has_dropout", "has_experts")
-"""What plans of older versions have not."""
+_OF_CASE = (
+    *("processes", "parameters", "converges", "units_per_trainer_step", "from_log"),
+    *("losses", "has_dropout", "has_experts", "step_flops_per_unit"),
+)
 _OF_CLUSTER = (
     *("description", "device_kind", "devices_per_node", "shared", "transport", "peak_flops"),
 )
@@ -97,8 +98,7 @@ def read_plan(folder: RunSpool) -> RunPlan:
     with of_this_version(folder.folder / "run.json"):
         plan = {
             "run": {field.name: document[field.name] for field in dataclasses.fields(Run)},
-            # Plans of older versions have no routes, zone or pairs.
-            **{name: document[name] for name in _OF_PLAN if name in document},
+            **{name: document[name] for name in _OF_PLAN},
             "cluster": {
                 "name": document["cluster"],
                 "nodes": [{"name": n, "host": n, "ssh_conn_id": ""} for n in document["nodes"]],
@@ -112,7 +112,6 @@ def read_plan(folder: RunSpool) -> RunPlan:
 def _case(entry: Document) -> Document:
     planned = {key: value for key, value in entry.items() if key not in ("case_id", "axes")}
     own = {name: planned.pop(name) for name in _OF_CASE}
-    own |= {name: planned.pop(name) for name in _OF_LATER_CASE if name in planned}
     return {**own, "planned": {"case": entry["axes"], **planned}}
 
 

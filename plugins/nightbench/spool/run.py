@@ -1,4 +1,4 @@
-"""All that a spool holds: runs, comparisons, bisects, drills, and wheels for comparisons."""
+"""All that a spool holds: runs, experiments, drills, and wheels for comparisons."""
 
 import hashlib
 import logging
@@ -131,7 +131,7 @@ _SAID: set[str] = set()
 
 
 class RunSpool:
-    """One run, comparison, bisect or drill."""
+    """One run, experiment or drill."""
 
     def __init__(self, folder: UPath) -> None:
         self.folder = folder
@@ -266,20 +266,12 @@ class Spool:
         return self.root / "dag_runs" / f"{digest[:32]}.json"
 
     def comparison(self, comparison_id: str) -> RunSpool:
-        """The files of a comparison of two builds, its launches as cases; nothing is created."""
+        """The files of an experiment, or of one of its comparisons; nothing is created."""
         return RunSpool(self.root / "comparisons" / component(comparison_id, "comparison"))
 
     def comparisons(self) -> list[RunSpool]:
-        """All comparisons, oldest first as `runs`."""
+        """All experiments and their comparisons, oldest first as `runs`."""
         return _by_date(self.root / "comparisons")
-
-    def bisect(self, bisect_id: str) -> RunSpool:
-        """The files of a bisect, whose tests are comparisons; nothing is created."""
-        return RunSpool(self.root / "bisects" / component(bisect_id, "bisect"))
-
-    def bisects(self) -> list[RunSpool]:
-        """All bisects, oldest first as `runs`."""
-        return _by_date(self.root / "bisects")
 
     @property
     def uploads(self) -> Uploads:
@@ -314,14 +306,14 @@ class Spool:
         return folder
 
     def expire(self, days: float, now: datetime | None = None) -> list[str]:
-        """Remove loaded runs, comparisons, bisects and drills that are older; returns their ids.
+        """Remove loaded runs, experiments and drills that are older; returns their ids.
 
         A run that the warehouse does not have yet stays, however old it is.
         """
         limit = (now or datetime.now(UTC)).replace(tzinfo=None) - timedelta(days=days)
         removed = []
         unneeded = [run for run in self.runs() if run.loaded() is not None]
-        unneeded += [*self.comparisons(), *self.bisects(), *self.drills()]
+        unneeded += [*self.comparisons(), *self.drills()]
         for run in unneeded:
             started = started_at(run)
             if started is not None and started < limit and not run.is_steered():

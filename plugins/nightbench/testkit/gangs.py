@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from nightbench.checks import CheckContext, check_repeats
 from nightbench.config.locations import benchmarks_folder, dags_folder
 from nightbench.core.code_digest import shipped_files
 from nightbench.core.model import Case, Process, Protocol, ReferenceLosses
+from nightbench.core.model_flops import step_flops
 from nightbench.core.summarize import repeat_record, summarize_repeat
 from nightbench.local.home import find_home, venv_bin
 
@@ -135,6 +136,7 @@ def run_gang(
     seed_of: Callable[[int], int] = lambda rank: 1,
     can_meet: bool = True,
     code: Path = BENCHMARKS,
+    env: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """Runs a gang to its trainers' end; what they wrote in rank.json, by rank.
 
@@ -156,9 +158,10 @@ def run_gang(
                 job, process["node"], ports, python, str(code)
             )
             (started,) = [command for command in commands if command["name"] == name]
-            env = {
+            variables = {
                 **os.environ,
                 "OMP_NUM_THREADS": "1",
+                **(env or {}),
                 "NIGHTBENCH_JOB_FILE": str(folder / f"{name}.json"),
                 "NIGHTBENCH_PROCESS": name,
                 "NIGHTBENCH_REPEAT_DIR": str(folder),
@@ -169,7 +172,7 @@ def run_gang(
             with (folder / name / "out.log").open("w") as log:
                 running[name] = subprocess.Popen(
                     started["argv"],
-                    env=env,
+                    env=variables,
                     cwd=folder / name,
                     stdout=log,
                     stderr=log,
@@ -248,16 +251,22 @@ def refused(job: Any, ranks: list[dict[str, Any]]) -> dict[str, str]:
         entry["summary"] = next(measured) if process["measured"] else None
         results[process["node"]]["processes"].append(entry)
     spec = json.loads((BENCHMARKS / "workloads" / case.workload / "spec.json").read_text())
+    cost, params = spec.get("cost", {}), job["workload"]["params"]
     stated = ReferenceLosses(**spec["losses"]) if "losses" in spec else None
     context = CheckContext(
         case=case,
         losses=stated and stated.of(case),
-        has_dropout=bool(job["workload"]["params"].get("dropout")),
+        has_dropout=bool(params.get("dropout")),
+        step_flops_per_unit=step_flops(
+            cost.get("forward", {}),
+            cost.get("computed", {}),
+            {"parameters": spec.get("parameters"), **params},
+        ),
         protocol=Protocol(**job["protocol"], repeats=1),
         processes=processes,
         unit="units",
         units_per_trainer_step=None,
-        parameters=job["workload"]["params"].get("parameters"),
+        parameters=params.get("parameters"),
     )
     clocks = {node["name"]: {"offset_s": 0.0, "error_s": 0.0} for node in job["nodes"]}
     record = repeat_record({"repeat": 1, "status": "ok", "clocks": clocks}, results)

@@ -1,7 +1,7 @@
 """Alerts: their life, what people do with them, and the messages that tell of them."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -21,6 +21,9 @@ REASONS = ("false_alarm", "intended", "wont_fix")
 
 LARGEST = 2**63 - 1
 """Number of an alert: a bigint."""
+
+ItemKey = tuple[str, str, str]
+"""What is notified: kind, subject and news, as the columns of `raw.delivery`."""
 
 
 class MoveRefused(WarehouseRefused):
@@ -55,7 +58,9 @@ class AlertRepository(Repository):
         """
         series = (verdict.case_id, verdict.cluster)
         with self._transaction(f"open an alert for {verdict.case_id}"):
-            opened = self._function("triage.open_alert", *series, *_night_of(verdict))
+            opened = self._function(
+                "triage.open_alert", *series, *_night_of(verdict), verdict.metric
+            )
             if opened is None:
                 self._rows("touch_alert", **vars(verdict))
         return opened is not None
@@ -116,6 +121,11 @@ class AlertRepository(Repository):
             return row
         raise UserError(f"There is no alert {alert_id}. `nightbench alert list --all` lists them.")
 
+    def store_ranks(self, ranks: Sequence[Mapping[str, Any]]) -> int:
+        """Store the ranks of alerts; return how many were new or different."""
+        with self._transaction("store the ranks of alerts"):
+            return self._store("alert_rank", ranks, "alert_id")
+
     def store_movements(self, rows: Sequence[Row]) -> int:
         """Store the shared movements of a run; `members` is a JSON object."""
         stored = [row | {"members": Json(row["members"])} for row in rows]
@@ -129,35 +139,41 @@ class AlertRepository(Repository):
 
 
 class MessageRepository(Repository):
-    """Messages about a suite's alerts on a cluster."""
+    """Messages, and which channel took which of their items."""
 
-    def notified_items(self, alert_ids: Sequence[int]) -> set[tuple[int, str, str, str]]:
-        """What channels took of some alerts: alert_id, what, run whose news it was, channel."""
-        return {
-            (row["alert_id"], row["what"], row["of_run_id"], row["channel"])
-            for row in self.read("notified_items", alert_ids=alert_ids)
-        }
+    def deliveries(self, items: Collection[ItemKey]) -> dict[ItemKey, set[str]]:
+        """Channels that took each of some items; an empty name: no channel lacks it."""
+        kinds, subjects, news = zip(*items, strict=True) if items else ((), (), ())
+        found: dict[ItemKey, set[str]] = {}
+        for row in self.read("deliveries", kinds=kinds, subjects=subjects, news=news):
+            found.setdefault((row["kind"], row["subject"], row["news"]), set()).add(row["channel"])
+        return found
 
     def night_channels(self, suite: str, cluster: str, night: date) -> set[str]:
         """Channels that had a suite's message of a night on a cluster."""
         rows = self.read("night_messages", suite=suite, cluster=cluster, night=night)
         return {row["channel"] for row in rows}
 
-    def store(self, message: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> None:
-        """Store a message that a channel took, and the alerts that it was about.
+    def store(self, message: Mapping[str, Any], channels: Mapping[ItemKey, str]) -> None:
+        """Store a message that a channel took, and what each of its items calls this channel.
 
-        The message has suite, cluster, night (a date), kind (`night`, `urgent`), channel, run_id
-        and title; an item alert_id, what (`news`, `ended`) and of_run_id.
+        The message has suite, cluster, night (a date), kind (`night`, `urgent`, `deadline`),
+        channel, run_id and title.
         """
         with self._transaction(f"store a message of {message['suite']}"):
             (stored,) = self._rows("store_message", **message)
-            self._store("message_item", [{**item, **stored} for item in items])
+            rows = [_delivery(item, channel) | stored for item, channel in channels.items()]
+            self._store("delivery", rows)
 
-    def mark_notified(self, items: Sequence[Mapping[str, Any]]) -> int:
-        """Mark items (as of `store_message`) as notified; return how many."""
-        names = {"news": "mark_notified", "ended": "mark_end_notified"}
-        with self._transaction("mark alerts as notified"):
-            return sum(self._write(names[item["what"]], item) for item in items)
+    def settle(self, items: Collection[ItemKey]) -> int:
+        """Store that nothing more is to be sent of some items; return of how many it was news."""
+        with self._transaction("mark items as notified"):
+            return self._store("delivery", [_delivery(item, "") for item in items])
+
+
+def _delivery(item: ItemKey, channel: str) -> Row:
+    kind, subject, news = item
+    return {"kind": kind, "subject": subject, "news": news, "channel": channel}
 
 
 class Triage(Repository):
@@ -192,6 +208,19 @@ class Triage(Repository):
                 return str(self._function(f"triage.{name}", alert_id, *given))
         except psycopg2.errors.RaiseException as error:
             raise MoveRefused(_refusal(alert_id, error.diag.message_primary)) from error
+
+
+def worst_first(
+    rows: Iterable[Row], key: Callable[[Row], Any] = lambda row: row["group_key"]
+) -> list[list[Row]]:
+    """Return rows of `marts.fct_alert` in groups with one key, the worst group and row first.
+
+    An alert without a key is a group of its own.
+    """
+    groups: dict[Any, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: (row["rank"], row["place"], -row["alert_id"])):
+        groups.setdefault(key(row) or row["alert_id"], []).append(row)
+    return list(groups.values())
 
 
 def _night_of(verdict: Verdict) -> tuple[Any, ...]:

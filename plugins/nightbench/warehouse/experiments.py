@@ -1,104 +1,63 @@
-"""Experiments that an alert leads to: confirmations of suspected regressions, and bisects."""
+"""Experiments: the queue of requests for comparisons, and their results."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
-from psycopg2.extras import Json
+import psycopg2.errors
 
 from nightbench.core.model.alerts import Confirmation, ConfirmationResult
-from nightbench.warehouse.repository import Repository, Row
+from nightbench.core.model.experiments import NIGHTBENCH, Experiment, ExperimentKind
+from nightbench.warehouse.alerts import LARGEST, MoveRefused
+from nightbench.warehouse.connection import Connection
+from nightbench.warehouse.repository import Repository, Row, document
 
-NIGHTBENCH = "nightbench"
-"""`asked_by` of confirmations that no person has requested."""
+QUEUE = "queue of experiments"
+"""Lock of processes that begin an experiment, and of `triage.request_experiment`."""
 
-_ASKED = "alert_id case_id cluster suite line good bad versions requested_by started_at"
-_TESTED = "kind version against comparison_id wanted_rounds min_effect started_at"
-"""What of a bisect and of its tests is stored once."""
-
-UNDECIDED = ("wanted", "running")
+UNDECIDED = ("queued", "running")
 """States of confirmations that may still be measured."""
 
+_REQUESTED = "kind request suite cluster alert_id run_id requested_by started_at"
+"""Columns of an experiment that are stored once."""
 
-class ConfirmationRepository(Repository):
-    """Confirmations: launches that measure the suspected regressions of a night again."""
 
-    def request(
-        self,
-        alert_id: int,
-        run_id: str,
-        comparison_id: str,
-        detail: Mapping[str, Any],
-        *,
-        within_s: float | None,
-        skipped: str | None = None,
-        by: str = NIGHTBENCH,
-    ) -> int | None:
-        """Request a confirmation; returns its number, or None where there was a request before.
-
-        `detail` holds builds, levels and nodes, as `night.suspected_regressions` writes them. The
-        night's message waits for it `within_s` seconds at most, or not at all (None). `skipped`
-        says why it is not measured. Nightbench itself requests once for an alert and run.
-        """
-        with self._transaction(f"request a confirmation of alert {alert_id}"):
-            found = self._rows(
-                "store_confirmation",
-                alert_id=alert_id,
-                run_id=run_id,
-                comparison_id=comparison_id,
-                detail=Json(dict(detail)),
-                within_s=within_s,
-                state="skipped" if skipped else "wanted",
-                sentence=skipped or "",
-                asked_by=by,
-            )
-        return int(found[0]["confirmation_id"]) if found else None
-
-    def begin(self, confirmation_id: int) -> bool:
-        """Mark a confirmation as running; False where it is over."""
-        doing = f"begin confirmation {confirmation_id}"
-        return self._do(doing, "begin_confirmation", confirmation_id=confirmation_id) > 0
-
-    def end(
-        self, confirmation_id: int, found: Confirmation, detail: Mapping[str, Any] | None = None
-    ) -> bool:
-        """Store the outcome of a confirmation; False where it has one already.
-
-        `detail` is laid over what was stored with the request.
-        """
-        row = vars(found) | {"detail": Json(dict(detail or {}))}
-        doing = f"store the outcome of confirmation {confirmation_id}"
-        return self._do(doing, "end_confirmation", confirmation_id=confirmation_id, **row) > 0
-
-    def give_up(
-        self, run_id: str, why: str, *, every: bool = False, apart_from: Sequence[int] = ()
-    ) -> int:
-        """Give up what Nightbench has requested for a run; returns how many confirmations.
-
-        Only what is overdue, unless `every`. `why` is a sentence for the readers of the night's
-        message.
-        """
-        doing, left = f"give up the confirmations of run {run_id}", tuple(apart_from)
-        return self._do(
-            doing, "skip_confirmations", run_id=run_id, why=why, every=every, apart_from=left
-        )
+class ExperimentRepository(Repository):
+    """Experiments as the processes that measure them begin and end them."""
 
     def find(
         self,
-        run_id: str | None = None,
-        alert_id: int | None = None,
-        confirmation_id: int | None = None,
-        states: Sequence[str] | None = None,
+        experiment_id: int | None = None,
+        *,
+        limit: int = 1000,
+        **chosen: Any,
     ) -> list[Row]:
-        """Confirmations with case_id, cluster and whether they are overdue; None: all."""
-        return self.read(
-            "confirmations",
-            run_id=run_id,
-            alert_id=alert_id,
-            confirmation_id=confirmation_id,
-            states=states,
-        )
+        """Rows of `marts.fct_experiment` with the fields of their requests, newest first.
 
-    def latest(self, alert_ids: Sequence[int]) -> dict[int, Confirmation]:
+        `chosen` are parameters of the statement `experiments`.
+        """
+        if experiment_id is not None and experiment_id > LARGEST:
+            return []
+        names = ("names", "kinds", "states", "requested_by", "alert_ids", "run_id")
+        given = {**dict.fromkeys(names), **chosen}
+        rows = self.read("experiments", experiment_id=experiment_id, max_rows=limit, **given)
+        return [{**row["request"], **row} for row in rows]
+
+    def get(self, name: str) -> Row | None:
+        """One experiment as `find` returns it; None if there is none of this name."""
+        return next(iter(self.find(names=[name])), None)
+
+    def waiting(self, run_id: str | None = None) -> list[Row]:
+        """Confirmations that a night's message waits for, in the order of their requests."""
+        now = datetime.now(UTC)
+        rows = self.find(run_id=run_id, kinds=[ExperimentKind.CONFIRM], states=UNDECIDED)
+        return [
+            row
+            for row in reversed(rows)
+            if row["requested_by"] == NIGHTBENCH and (row["until"] is None or row["until"] > now)
+        ]
+
+    def latest_confirmations(self, alert_ids: Sequence[int]) -> dict[int, Confirmation]:
         """The latest confirmation of each alert."""
         found = {}
         for row in self.read("alert_confirmations", alert_ids=alert_ids):
@@ -106,32 +65,117 @@ class ConfirmationRepository(Repository):
             found[alert_id] = Confirmation(outcome=outcome, **row)
         return found
 
-    def waiting(self, run_id: str | None = None) -> list[Row]:
-        """Requests of Nightbench that a message waits for, in their order."""
-        return [
-            row
-            for row in self.find(run_id=run_id, states=UNDECIDED)
-            if row["asked_by"] == NIGHTBENCH and not row["is_overdue"]
-        ]
+    def spent(self) -> dict[tuple[str, str], float]:
+        """(cluster, person) -> seconds that experiments of the last 24 hours have measured."""
+        rows = self.read("experiments_spent")
+        return {(row["cluster"], row["requested_by"]): row["spent_s"] for row in rows}
 
+    def add(self, experiment: Experiment) -> int | None:
+        """Add an experiment and return its number; None if a night has requested it before."""
+        with self._transaction(f"request {experiment.name}"):
+            row = {**vars(experiment), "request": document(experiment.request)}
+            names = "name kind state request suite cluster alert_id run_id requested_by priority"
+            names += " until estimate_s why"
+            found = self._rows("add_experiment", **{name: row[name] for name in names.split()})
+        return int(found[0]["experiment_id"]) if found else None
 
-class BisectRepository(Repository):
-    """BisectRepository: searches for the framework version behind an alert, with every test."""
+    def store(self, row: Mapping[str, Any]) -> None:
+        """Store an experiment of a terminal as it stands: new, or changed."""
+        known = {k: document(v) if k in ("request", "result") and v else v for k, v in row.items()}
+        with self._transaction(f"store {row['name']}"):
+            self._store("experiment", [known], "name", keep=_REQUESTED)
 
-    def store(self, bisect: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> None:
-        """Store a bisect with all its tests so far, in one transaction.
+    def begin(self, name: str, dag_run_id: str | None) -> bool:
+        """Begin a queued experiment; False if it was begun, or another runs on its cluster."""
+        with self._transaction(f"begin {name}"):
+            self._lock_for_transaction(QUEUE)
+            return self._write("begin_experiment", {"name": name, "dag_run_id": dag_run_id}) > 0
 
-        The rows are those of `raw.bisect` and `raw.bisect_step`; other fields are left out.
+    def adopt(self, name: str, was: str, dag_run_id: str) -> bool:
+        """Continue an experiment of a DAG run that has ended; False if another one does."""
+        row = {"name": name, "was": was, "dag_run_id": dag_run_id}
+        return self._do(f"continue {name}", "adopt_experiment", **row) > 0
+
+    def spend(
+        self,
+        name: str,
+        dag_run_id: str | None,
+        seconds: float,
+        result: Mapping[str, Any] | None = None,
+    ) -> Row | None:
+        """Note the time and the result so far of a running experiment.
+
+        Returns who has `cancelled_by` it and whether a night `is_awaited`; None if it is measured
+        by another process.
         """
-        key = str(bisect["bisect_id"])
-        row = {name: x for name, x in bisect.items() if name not in ("schema", "stopped", "steps")}
-        with self._transaction(f"store bisect {key}"):
-            self._store("bisect", [row], "bisect_id", keep=_ASKED)
-            rows = [{**step, "bisect_id": key} for step in steps]
-            self._store("bisect_step", rows, "bisect_id number", keep=_TESTED)
+        with self._transaction(f"note what {name} has taken"):
+            rows = self._rows(
+                "spend_experiment",
+                name=name,
+                dag_run_id=dag_run_id,
+                spent_s=seconds,
+                result=result and document(result),
+            )
+        return next(iter(rows), None)
 
-    def find(
-        self, bisect_id: str | None = None, alert_id: int | None = None, limit: int = 20
-    ) -> list[Row]:
-        """Rows of `marts.fct_bisect`, newest first."""
-        return self.read("bisects", bisect_id=bisect_id, alert_id=alert_id, max_rows=limit)
+    def leave(
+        self,
+        name: str,
+        dag_run_id: str | None,
+        state: str,
+        *,
+        spent_s: float,
+        why: str = "",
+        result: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """End a running experiment, or put it back (`queued`); False if it is not ours."""
+        row = {
+            "name": name,
+            "dag_run_id": dag_run_id,
+            "state": state,
+            "why": why,
+            "result": None if result is None else document(result),
+            "spent_s": spent_s,
+        }
+        return self._do(f"end {name}", "leave_experiment", **row) > 0
+
+    def give_up_overdue(self, why: str) -> list[str]:
+        """Cancel experiments of nights that did not end in time, and return their runs."""
+        with self._transaction("cancel what did not end in time"):
+            rows = self._rows("give_up_experiments", why=why)
+        return sorted({row["run_id"] for row in rows})
+
+
+class ExperimentDesk(Repository):
+    """Requests and cancels experiments in the name of a person; each call is one transaction.
+
+    Raises `MoveRefused` if there is no such experiment, or its state does not allow the change.
+    """
+
+    def __init__(self, connection: Connection, by: str) -> None:
+        super().__init__(connection)
+        self._by = by
+
+    def request(self, row: Mapping[str, Any], origin: str | None = None) -> int:
+        """Request an experiment and return its number; that of the same request if there is one.
+
+        A row with `profile` has a profile made of it as well.
+        """
+        given = {key: value for key, value in row.items() if key != "profile"}
+        profile = bool(row.get("profile"))
+        asked = (self._by, origin, profile, document(given))
+        return int(self._call("request_experiment", "request an experiment", *asked))
+
+    def move(self, experiment_id: int, to: str, why: str = "") -> str:
+        """Cancel an experiment, have it profiled, or queue or refuse a fork's; the state before."""
+        if experiment_id > LARGEST:
+            raise MoveRefused(f"There is no experiment {experiment_id}.")
+        doing = f"change experiment {experiment_id}"
+        return str(self._call("move_experiment", doing, experiment_id, to, self._by, why))
+
+    def _call(self, name: str, doing: str, *given: Any) -> Any:
+        try:
+            with self._transaction(doing):
+                return self._function(f"triage.{name}", *given)
+        except psycopg2.errors.RaiseException as error:
+            raise MoveRefused(f"Cannot {doing}: {error.diag.message_primary}.") from error

@@ -62,7 +62,7 @@ class Batch(NamedTuple):
 
 
 class ExportRepository(Repository):
-    """Reads for `nightbench export` and `nightbench report`."""
+    """Reads for `nightbench export` and reports."""
 
     def columns(self, name: str) -> list[ExportColumn]:
         """The columns of an export, in the order of its rows."""

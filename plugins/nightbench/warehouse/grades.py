@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nightbench.warehouse.repository import Repository, Row
 
@@ -141,9 +141,3 @@ class GradeRepository(Repository):
     ) -> list[Row]:
         """The newest grade of each suite and cluster: rows of `marts.detector_grade`."""
         return self.read("detector_grades", suite=suite, cluster=cluster, before=before)
-
-    def mark_notified(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Mark these rows of `unnotified` as notified."""
-        keys = [{"run_id": row["run_id"], "measure": row["measure"]} for row in rows]
-        with self._transaction("mark the detector's grade as notified"):
-            self._write("mark_grade_notified", *keys)

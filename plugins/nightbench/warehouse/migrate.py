@@ -31,7 +31,7 @@ OWNER = "nightbench_owner"
 SCHEMAS = ("staging", "marts")
 """Folders of `sql/` with a file for each view."""
 
-GONE = {("marts", "fct_bisect")}
+GONE: set[tuple[str, str]] = set()
 """Views of released versions that this one has no more."""
 
 _NO_NAMES = re.compile(r"--.*|'(?:[^']|'')*'")
@@ -103,7 +103,7 @@ def pending(dsn: str | Mapping[str, Any]) -> list[str]:
 def _connect(dsn: str | Mapping[str, Any]) -> Connection:
     return connect(
         dsn,
-        application_name="nightbench migrate",
+        application_name="nightbench db migrate",
         statement_timeout_s=_TIMEOUT_S,
         lock_timeout_s=_TIMEOUT_S,
         role=OWNER,

@@ -49,7 +49,7 @@ class NightRepository(Repository):
         was_paused: bool = False,
         is_silence: bool = False,
     ) -> None:
-        """Store the state of a night; when it was notified is kept."""
+        """Store the state of a night."""
         row = {
             **vars(night),
             **vars(found),
@@ -60,14 +60,6 @@ class NightRepository(Repository):
             "now": now,
         }
         self._do(f"store a night of suite {suite}", "store_night", **row)
-
-    def mark_notified(
-        self, suite: str, cluster: str, scheduled_at: datetime, now: datetime, *, end: bool
-    ) -> None:
-        """Mark as notified that a night is missing, or that a missing one has come (`end`)."""
-        row = {"suite": suite, "cluster": cluster, "scheduled_at": scheduled_at, "now": now}
-        name = "mark_night_end_notified" if end else "mark_night_notified"
-        self._do(f"mark a night of suite {suite} as notified", name, **row)
 
     def store_check(self, suites: int, missing: int, now: datetime) -> None:
         """Store that all deadlines were checked."""
@@ -99,8 +91,3 @@ class NightRepository(Repository):
         return self.read(
             "nights", suite=suite, cluster=cluster, states=states, since=since, max_rows=limit
         )
-
-    def first_run_at(self) -> datetime | None:
-        """Start of the first run that was not imported."""
-        at: datetime | None = self.read("first_run")[0]["at"]
-        return at

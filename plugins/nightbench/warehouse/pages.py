@@ -7,8 +7,9 @@ from typing import Any
 
 from psycopg2.extras import Json
 
-from nightbench.warehouse.compare_queue import CompareQueue
+from nightbench.core.model.experiments import ExperimentKind
 from nightbench.warehouse.connection import Connection
+from nightbench.warehouse.experiments import ExperimentRepository
 from nightbench.warehouse.grades import GradeRepository
 from nightbench.warehouse.nights import NightRepository
 from nightbench.warehouse.repository import Repository, Row
@@ -35,7 +36,7 @@ class PageRepository(Repository):
         super().__init__(connection)
         self.runs = RunRepository(connection)
         self.series = SeriesRepository(connection)
-        self.compares = CompareQueue(connection)
+        self.experiments = ExperimentRepository(connection)
         self.grades = GradeRepository(connection)
         self.nights = NightRepository(connection)
 
@@ -63,24 +64,17 @@ class PageRepository(Repository):
 
     def newest_bisects(self, alert_ids: Sequence[int]) -> Mapping[int, Row]:
         """The newest search for the version behind each of some alerts, by their numbers."""
-        found = self.read("page_bisects", alert_ids=alert_ids)
-        return {row["alert_id"]: row for row in found}
+        found = self.experiments.find(kinds=[ExperimentKind.BISECT], alert_ids=list(alert_ids))
+        return {row["alert_id"]: row for row in reversed(found)}
 
     def group(self, group_key: str) -> Sequence[Row]:
         """The alerts of one cause, newest first."""
         return self.find_alerts(group_key=group_key, max_rows=GROUP)
 
     def bisects(self, alert_id: int) -> Sequence[Row]:
-        """Searches for the version behind an alert, newest first, each with its `tests`."""
-        found = self.read("bisects", alert_id=alert_id, bisect_id=None, max_rows=BISECTS)
-        for row in found:
-            row["tests"] = self.read("bisect_steps", bisect_id=row["bisect_id"])
-        return found
-
-    def bisect(self, bisect_id: str) -> Row | None:
-        """One search with its `tests`; None where there is none of that name."""
-        found = self.first("bisects", alert_id=None, bisect_id=bisect_id, max_rows=1)
-        return found and {**found, "tests": self.read("bisect_steps", bisect_id=bisect_id)}
+        """Searches for the version behind an alert, newest first."""
+        kinds = [ExperimentKind.BISECT]
+        return self.experiments.find(kinds=kinds, alert_ids=[alert_id], limit=BISECTS)
 
     def missing_nights(self) -> Sequence[Row]:
         """Scheduled nights of the last days without a result, newest first."""

@@ -6,7 +6,7 @@ from numbers import Real
 from typing import Any
 
 from psycopg2 import sql
-from psycopg2.extras import execute_values
+from psycopg2.extras import Json, execute_values
 
 from nightbench.warehouse.connection import Connection, reported
 from nightbench.warehouse.statements import queries
@@ -131,6 +131,19 @@ class Repository:
             values = [tuple(_fit(row[column]) for column in columns) for row in rows]
             changed = execute_values(cursor, statement, values, page_size=ROWS_AT_ONCE, fetch=True)
         return len(changed)
+
+
+def document(value: Any) -> Json:
+    """Return a value as jsonb takes it, whose texts may not hold NUL either."""
+    return Json(_without_nul(value))
+
+
+def _without_nul(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace("\x00", "\\x00")
+    if isinstance(value, Mapping):
+        return {key: _without_nul(each) for key, each in value.items()}
+    return [_without_nul(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _fitted(parameters: Mapping[str, Any]) -> Row:

@@ -11,6 +11,7 @@ from nightbench.core.model import (
     MetricInfo,
     PairNight,
     RunKind,
+    TrainingKind,
     Verdict,
     VerdictKind,
 )
@@ -79,6 +80,19 @@ class SeriesRepository(Repository):
             points.sort(key=lambda point: (point.at, point.run_id))
         return found
 
+    def training_nights(
+        self, case_ids: Sequence[str], cluster: str, run_id: str, before: datetime, max_nights: int
+    ) -> list[Row]:
+        """Rows of the statement `training_nights`: losses of a run's cases and nights before."""
+        return self.read(
+            "training_nights",
+            case_ids=list(case_ids),
+            cluster=cluster,
+            run_id=run_id,
+            before=before,
+            max_nights=max_nights,
+        )
+
     def night_pairs(
         self, cluster: str, case_ids: Sequence[str], run_id: str, before: datetime
     ) -> dict[str, list[PairNight]]:
@@ -118,7 +132,13 @@ class SeriesRepository(Repository):
     def verdicts(self, run_id: str) -> list[Verdict]:
         """The verdicts of a run, ordered by case."""
         return [
-            Verdict(**row | {"kind": VerdictKind(row["kind"])})
+            Verdict(
+                **row
+                | {
+                    "kind": VerdictKind(row["kind"]),
+                    "training": row["training"] and TrainingKind(row["training"]),
+                }
+            )
             for row in self.read("verdicts", run_id=run_id)
         ]
 
@@ -136,31 +156,11 @@ class SeriesRepository(Repository):
         with self._transaction(f"store the noise of {event['case_id']}"):
             return self._store("noise_event", [event]) > 0
 
-    def mark_noise_notified(self, run_id: str) -> int:
-        """Mark the series that a run made noisy or steady as notified; return how many."""
-        doing = f"mark the noise of run {run_id} as notified"
-        return self._do(doing, "mark_noise_notified", run_id=run_id)
-
     def noise_events(
-        self,
-        run_id: str | None = None,
-        *,
-        suite: str | None = None,
-        cluster: str | None = None,
-        until: datetime | None = None,
-        unnotified: bool = False,
-        limit: int = 1000,
+        self, run_id: str | None = None, cluster: str | None = None, limit: int = 1000
     ) -> list[Row]:
         """When series became noisy or steady, newest first: rows of `marts.fct_noise_event`."""
-        return self.read(
-            "noise_events",
-            run_id=run_id,
-            suite=suite,
-            cluster=cluster,
-            until=until,
-            unnotified=unnotified,
-            max_rows=limit,
-        )
+        return self.read("noise_events", run_id=run_id, cluster=cluster, max_rows=limit)
 
     def noisy_before(self, cluster: str, run_id: str, at: datetime) -> list[str]:
         """Case ids that were noisy when a night began, whatever the night itself says."""
@@ -191,33 +191,14 @@ class SeriesRepository(Repository):
         row = {"case_id": case_id, "cluster": cluster, "run_id": run_id, "at": at}
         return self._do(f"end the drift of {case_id}", "end_drift", **row) > 0
 
-    def mark_drifts_notified(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Mark these rows of `drifts` as notified."""
-        keys = [{key: row[key] for key in ("case_id", "cluster", "run_id")} for row in rows]
-        with self._transaction("mark drifts as notified"):
-            self._write("mark_drift_notified", *keys)
-
     def drifts(
-        self,
-        *,
-        suite: str | None = None,
-        cluster: str | None = None,
-        standing: bool = True,
-        unnotified_until: datetime | None = None,
+        self, *, suite: str | None = None, cluster: str | None = None, standing: bool = True
     ) -> list[Row]:
         """Drifts of series, the largest fall first: rows of `marts.fct_drift`.
 
-        `standing` are those that go on; with `unnotified_until` only those of nights up to then
-        that are news and unnotified.
+        `standing` are those that go on.
         """
-        return self.read(
-            "drifts",
-            suite=suite,
-            cluster=cluster,
-            standing=standing,
-            unnotified=unnotified_until is not None,
-            until=unnotified_until,
-        )
+        return self.read("drifts", suite=suite, cluster=cluster, standing=standing)
 
 
 def point_of(row: Row, metric: MetricInfo = THROUGHPUT) -> HistoryPoint:

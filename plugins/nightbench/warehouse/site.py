@@ -1,7 +1,6 @@
 """What a site for everybody may show: reads that return nothing which no rule lets leave."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from psycopg2.extras import Json
@@ -19,7 +18,7 @@ class SiteRepository(Repository):
     def __init__(self, connection: Connection, suites: Iterable[Suite]) -> None:
         super().__init__(connection)
         self._rules = Json(
-            [{"suite": each.name, **asdict(each.publish)} for each in suites if each.publish]
+            [{"suite": each.name, **vars(each.publish)} for each in suites if each.publish]
         )
 
     def shown(self, name: str, **parameters: Any) -> list[Row]:

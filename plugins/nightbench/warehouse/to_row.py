@@ -29,7 +29,7 @@ MEASUREMENT_COLUMNS = (
     *("time_to_first_step_s", "peak_resident_bytes", "peak_allocator_bytes", "found_batch_size"),
     *("sent_bytes_per_step", "data_wait_s", "power_w", "joules_per_unit", "energy_absent"),
     *("tokens_per_s", "model_flops_per_s", "device", "peak_flops", "mfu", "mfu_absent"),
-    "reported",
+    *("reported", "losses"),
     *("plain_ratio", "plain_low", "plain_high", "plain_absent"),
     *("definition_digest", "fingerprint_id"),
 )
@@ -130,6 +130,7 @@ def measurement_row(m: Measurement, quarantined: bool) -> Row:
     """A measurement, but for its status, which is the case's."""
     row: Row = {column: getattr(m, column) for column in MEASUREMENT_COLUMNS}
     row["reported"] = _named(m.reported)
+    row["losses"] = m.losses and Json({name: list(ends) for name, ends in m.losses.items()})
     for column in ("peak_resident_bytes", "peak_allocator_bytes", "sent_bytes_per_step"):
         row[column] = _whole(row[column])
     if quarantined and not (

@@ -6,9 +6,8 @@ from contextlib import closing, contextmanager
 from nightbench.warehouse.acceptance import AcceptanceRepository
 from nightbench.warehouse.alerts import AlertRepository, MessageRepository
 from nightbench.warehouse.causes import CauseRepository
-from nightbench.warehouse.compare_queue import CompareQueue
 from nightbench.warehouse.connection import Connect, Connection
-from nightbench.warehouse.experiments import BisectRepository, ConfirmationRepository
+from nightbench.warehouse.experiments import ExperimentRepository
 from nightbench.warehouse.exports import ExportRepository
 from nightbench.warehouse.grades import GradeRepository
 from nightbench.warehouse.nights import NightRepository
@@ -27,9 +26,7 @@ class Warehouse:
         self.alerts = AlertRepository(connection)
         self.messages = MessageRepository(connection)
         self.causes = CauseRepository(connection)
-        self.confirmations = ConfirmationRepository(connection)
-        self.bisects = BisectRepository(connection)
-        self.compares = CompareQueue(connection)
+        self.experiments = ExperimentRepository(connection)
         self.nights = NightRepository(connection)
         self.nodes = NodeRepository(connection)
         self.grades = GradeRepository(connection)

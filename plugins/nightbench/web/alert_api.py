@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request
 from fastapi.responses import JSONResponse
@@ -16,6 +16,7 @@ from nightbench.core.documents import from_document
 from nightbench.core.model.alerts import CauseEvidence
 from nightbench.core.sentences import evidence_sentence
 from nightbench.warehouse import Triage
+from nightbench.warehouse.alerts import worst_first
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
 from nightbench.web.actions import (
@@ -28,13 +29,22 @@ from nightbench.web.actions import (
     apply_change,
     parse_change,
 )
-from nightbench.web.alert_groups import AlertGroup, Together, group_alerts, ids_of
 from nightbench.web.alert_models import AlertDetail, AlertGroupRow, AlertGroups, AlertList
 from nightbench.web.errors import BadInput, NotFound
+from nightbench.web.experiment_models import BisectSearch
 from nightbench.web.guard import HEADERS, PageUser, refuse_unmeant
 
 OpenTriage = Callable[[str], AbstractContextManager[Triage]]
 """Opens, by a person's name, what a request changes alerts through."""
+
+Together = Literal["cause", "onset", "nothing"]
+"""What alerts of one row share: their cause, the first slow run, or nothing."""
+
+_KEYS: Mapping[Together, Callable[[Row], object]] = {
+    "cause": lambda row: row["group_key"],
+    "onset": lambda row: (row["cluster"], row["first_bad_run_id"] or row["opened_run_id"]),
+    "nothing": lambda row: row["alert_id"],
+}
 
 MOST = 1000
 BIGGEST_ID = 2**63 - 1
@@ -111,13 +121,14 @@ class AlertApi:
         with self.repository() as repository:
             chosen = _chosen(state, cluster, framework)
             marks = repository.read("page_alert_marks", **chosen)
-            groups = group_alerts(marks, together)
+            groups = worst_first(marks, _KEYS[together])
             shown = groups[(page - 1) * size : page * size]
-            heads = repository.alerts([group.head["alert_id"] for group in shown])
+            heads = repository.alerts([group[0]["alert_id"] for group in shown])
             medians = repository.sparklines(_series(row) for row in heads.values())
-            bisects = repository.newest_bisects(ids_of(shown))
+            ids = [row["alert_id"] for group in shown for row in group]
+            bisects = repository.newest_bisects(ids)
         items = [
-            _group_row(group, heads[group.head["alert_id"]], medians, bisects) for group in shown
+            _group_row(group, heads[group[0]["alert_id"]], medians, bisects) for group in shown
         ]
         return AlertGroups(items=items, total=len(groups), alerts=len(marks), page=page, size=size)
 
@@ -126,15 +137,12 @@ class AlertApi:
         user: PageUser = request.state.nightbench_user
         with _known_alert(self.repository, alert_id) as (repository, row):
             group = _group_of(repository, row)
-            severity = AlertGroup(tuple(group) or (row,)).severity
             evidence = [from_document(CauseEvidence, each) for each in row["evidence"] or ()]
             shown = AlertDetail.of(
                 row,
                 evidence_sentences=[evidence_sentence(each) for each in evidence],
                 events=repository.read("alert_events", alert_id=alert_id),
-                bisects=repository.bisects(alert_id),
-                severity=severity.level,
-                severity_because=severity.because,
+                bisects=map(BisectSearch.of_row, repository.bisects(alert_id)),
                 group=group,
                 actions=map(vars, actions_for(row["state"]) if user.may_change else ()),
                 reasons=REASONS,
@@ -171,21 +179,20 @@ def _series(row: Row) -> tuple[str, str]:
 
 
 def _group_row(
-    group: AlertGroup,
+    group: Sequence[Row],
     head: Row,
     medians: Mapping[tuple[str, str], list[float]],
     bisects: Mapping[int, Row],
 ) -> AlertGroupRow:
-    severity = group.severity
-    bisect = next((bisects[i] for i in ids_of([group]) if i in bisects), None)
+    bisect = next((bisects[i] for each in group if (i := each["alert_id"]) in bisects), None)
     return AlertGroupRow.of(
         head=head,
-        alerts=len(group.members),
-        states=Counter(row["state"] for row in group.members),
-        severity=severity.level,
-        severity_because=severity.because,
+        alerts=len(group),
+        states=Counter(row["state"] for row in group),
+        severity=head["severity"],
+        severity_because=head["severity_because"],
         medians=medians.get(_series(head), []),
-        bisect=bisect,
+        bisect=bisect and BisectSearch.of_row(bisect),
     )
 
 

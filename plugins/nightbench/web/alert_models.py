@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from nightbench.web.experiment_models import BisectSearch
 from nightbench.web.ui_models import (
     AlertHead,
     ApiModel,
@@ -37,28 +38,6 @@ class AlertList(ApiModel):
     size: int
 
 
-class Bisect(ApiModel):
-    """A search for the first bad version."""
-
-    bisect_id: str
-    line: str
-    good: str
-    bad: str
-    state: str
-    outcome: str | None
-    first_bad: str | None
-    spent_s: float
-    budget_s: float
-
-
-class BisectProgress(Bisect):
-    """How far a search is."""
-
-    versions: int
-    tests: int
-    """Those that have ended."""
-
-
 class AlertGroupRow(ApiModel):
     """Alerts that hang together; most stand alone."""
 
@@ -72,7 +51,7 @@ class AlertGroupRow(ApiModel):
     severity_because: str
     medians: list[float]
     """The newest of the head's series, oldest first, units of work per second."""
-    bisect: BisectProgress | None
+    bisect: BisectSearch | None
     """The newest one of any of them."""
 
 
@@ -101,39 +80,6 @@ class AlertEvent(ApiModel):
     run_id: str | None
 
 
-class BisectTest(ApiModel):
-    """One test of a bisect."""
-
-    number: int
-    kind: str
-    version: str
-    against: str
-    status: str
-    result: str | None
-    why: str | None
-    ratio: float | None
-    low: float | None
-    high: float | None
-    rounds: int | None
-
-
-class BisectSearch(Bisect):
-    """A search without its tests."""
-
-    versions: list[str]
-    last_good: str | None
-    sentence: str | None
-    notes: list[str]
-    started_at: datetime
-    ended_at: datetime | None
-
-
-class AlertBisect(BisectSearch):
-    """A search with its tests."""
-
-    tests: list[BisectTest]
-
-
 class OfferedAction(ApiModel):
     """Something that the user may do with an alert in its state."""
 
@@ -150,7 +96,7 @@ class AlertDetail(AlertRow):
     evidence_sentences: list[str]
     """For and against its cause."""
     events: list[AlertEvent]
-    bisects: list[AlertBisect]
+    bisects: list[BisectSearch]
     severity: str
     severity_because: str
     group: list[AlertRow]

@@ -17,15 +17,18 @@ from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
 from nightbench.web.alert_models import AlertDetail, AlertList
 from nightbench.web.answer_cache import AnswerCache, SharedAnswers
 from nightbench.web.compare_api import CompareApi, ComparedPairs, Overview, PublishedCells
-from nightbench.web.compare_request_api import Comparing, ComparisonApi
-from nightbench.web.compare_request_models import (
+from nightbench.web.comparison_api import ComparisonApi
+from nightbench.web.errors import BadInput, status_of
+from nightbench.web.experiment_api import Comparing, OpenExperiments
+from nightbench.web.experiment_models import (
     ComparisonBudgets,
     ComparisonEstimate,
+    ExperimentDetail,
+    Experiments,
     RequestedComparison,
     RequestedComparisons,
 )
-from nightbench.web.errors import BadInput, status_of
-from nightbench.web.experiment_api import ExperimentApi, OpenComparisons
+from nightbench.web.former_routes import FORMER
 from nightbench.web.guard import HEADERS, PageAccess, PageUser
 from nightbench.web.health_api import HealthApi, OpenAcceptances
 from nightbench.web.run_api import CaseApi, OpenSpool, RunApi
@@ -80,7 +83,7 @@ def create_app(
     triage: OpenTriage,
     access: PageAccess,
     spool: OpenSpool,
-    comparisons: OpenComparisons,
+    experiments: OpenExperiments,
     acceptances: OpenAcceptances,
     comparing: Comparing,
     base_url: str = "",
@@ -92,7 +95,7 @@ def create_app(
         triage: opens, by a person's name, what a request changes alerts through.
         access: authorisation of requests.
         spool: opens the files of runs: logs, samples of nodes, and what goes on.
-        comparisons: opens what the spool has of comparisons.
+        experiments: opens what the spool has of experiments.
         acceptances: says how the acceptance of clusters stands.
         comparing: checks and stores requests of comparisons.
         base_url: the address by which browsers see the site, where it is known.
@@ -124,7 +127,7 @@ def create_app(
 
     alerts = AlertApi(repository, triage, base_url)
     health = HealthApi(repository, spool, acceptances, AnswerCache(CACHED_S))
-    for path, handler in _reads(repository, spool, comparisons, alerts, health):
+    for path, handler in _reads(repository, spool, alerts, health):
         add(path, handler, _headers, answer=ALSO_CSV.get(path))
     add(f"{REPEAT}/log", CaseApi(repository, spool).log, access.logs, _headers)
     app.add_api_route(f"{API}/openapi.json", _openapi, methods=["GET"], include_in_schema=False)
@@ -132,7 +135,10 @@ def create_app(
     add("alerts", alerts.index, answer=AlertList)
     add(one, alerts.show, answer=AlertDetail)
     add(f"{one}/{{action}}", alerts.change, *change, method="POST", answer=AlertDetail)
-    _requests(add, ComparisonApi(repository, comparing, spool, base_url), access)
+    api = ComparisonApi(repository, experiments, comparing, spool, base_url)
+    _experiments(add, api, access)
+    for path, now in FORMER.items():
+        add(path, _gone(now))
     receive = UploadApi(spool, base_url).receive
     wheel = "comparisons/wheels/{name}"
     add(wheel, receive, access.trigger, method="POST", answer=UploadedWheel)
@@ -146,7 +152,6 @@ def create_app(
 def _reads(
     repository: OpenPages,
     spool: OpenSpool,
-    comparisons: OpenComparisons,
     alerts: AlertApi,
     health: HealthApi,
 ) -> tuple[tuple[str, Callable[..., Any]], ...]:
@@ -154,7 +159,6 @@ def _reads(
     shared = SharedAnswers(repository).of
     ui, runs, cases = UiApi(repository), RunApi(repository), CaseApi(repository, spool)
     compare = CompareApi(repository)
-    experiments = ExperimentApi(repository, comparisons, AnswerCache(CACHED_S))
     return (
         ("morning", shared(ui.morning)),
         ("series", shared(ui.series_list)),
@@ -169,9 +173,6 @@ def _reads(
         ("overview", shared(compare.overview)),
         ("overview/curves", shared(compare.curves)),
         ("compare/sides", shared(compare.sides)),
-        ("experiments", experiments.index),
-        ("experiments/ab/{comparison_id}", experiments.comparison),
-        ("experiments/bisects/{bisect_id}", experiments.bisect),
         ("alerts/groups", shared(alerts.groups)),
         ("published", shared(compare.tables)),
         ("published/cells", shared(compare.cells)),
@@ -185,9 +186,11 @@ def _reads(
     )
 
 
-def _requests(add: Callable[..., None], api: ComparisonApi, access: PageAccess) -> None:
+def _experiments(add: Callable[..., None], api: ComparisonApi, access: PageAccess) -> None:
     every, one = "comparisons", "comparisons/{request_id:alert}"
-    add(every, api.index, answer=RequestedComparisons)
+    add("experiments", api.index, answer=Experiments)
+    add("experiments/{name}", api.experiment, answer=ExperimentDetail)
+    add(every, api.comparisons, answer=RequestedComparisons)
     add(f"{every}/budgets", api.budgets, answer=ComparisonBudgets)
     add(one, api.show, answer=RequestedComparison)
     add(f"{one}/comment.md", api.comment)
@@ -204,6 +207,14 @@ def _requests(add: Callable[..., None], api: ComparisonApi, access: PageAccess) 
         (f"{one}/refuse", api.refuse, access.approve, RequestedComparison),
     ):
         add(path, change, guard, _body, method="POST", answer=answer)
+
+
+def _gone(now: str) -> Callable[[Request], Response]:
+    def handler(request: Request) -> Response:
+        path = f"/nightbench{API}/{now.format(**request.path_params)}"
+        raise HTTPException(410, f"This route has another path now: {path}")
+
+    return handler
 
 
 # --- requests -----------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """What a requested comparison says: a comment for a change, JUnit XML, one word for a status. Pure.
 
-Every function takes a row of `marts.fct_compare_request`; `result` is what `nightbench ab --json`
-prints. Markdown is for GitHub and GitLab: what people wrote is escaped. All of it may be read by
-everybody: of nodes, folders and people nothing is said; `why` and the page in Airflow have that.
+Every function takes a row of `marts.fct_experiment` with the fields of its request; `result` is
+what `nightbench compare --json` prints. Markdown is for GitHub and GitLab: what people wrote is
+escaped. All of it may be read by everybody: of nodes, folders and people nothing is said; `why` and
+the page in Airflow have that.
 """
 
 import math
@@ -16,6 +17,7 @@ from xml.etree import ElementTree
 
 from nightbench.config.compare_builds import MERGE_BASE
 from nightbench.core.budget import clock, duration
+from nightbench.core.model.experiments import LIVE, ExperimentKind
 
 Row = Mapping[str, Any]
 
@@ -46,13 +48,24 @@ _XML_REFUSES = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 def conclusion(row: Row) -> str:
     """Return pending, success, failure, neutral or error: what a status of the commit says.
 
-    A verdict waits for its profile while that is made, and neither while it is in the queue nor
-    once somebody has cancelled it.
+    A verdict is pending while a profile is requested that has neither ended nor was cancelled.
     """
-    waits = row["state"] == "running" and not row["cancelled_by"]
-    if row["state"] == "done" or (row["profile"] == "after" and not waits):
-        return VERDICTS[row["result"]["verdict"]]
+    if row["state"] == "done":
+        return "pending" if row["profile"] in LIVE else VERDICTS[row["result"]["verdict"]]
     return CONCLUSIONS[row["state"]]
+
+
+def title(row: Row) -> str:
+    """Return what an experiment compares."""
+    kind, asked = row["kind"], row["request"]
+    if kind == ExperimentKind.COMPARE:
+        return f"{_build(row, 'a')} and {_build(row, 'b')}"
+    if kind == ExperimentKind.BISECT:
+        line = (row["result"] or asked).get("line")
+        return f"{line or asked.get('case_id')}: {asked.get('good')} to {asked.get('bad')}"
+    if kind == ExperimentKind.PROFILE:
+        return f"profile of {asked['of']}"
+    return str(asked.get("case_id") or row["name"])
 
 
 def public_why(row: Row) -> str:
@@ -67,16 +80,22 @@ def headline(
     waits_for: str = "",
     ends_at: datetime | None = None,
 ) -> str:
-    """Return one sentence without markup: where a comparison stands, or what came of it."""
+    """Return one sentence without markup: the state of an experiment, or its result."""
     state, why = row["state"], row["why"]
-    if state == "done" or row["profile"] == "after":
-        more = "; its profile waits in the queue" if state == "queued" else ""
-        if state == "running":
-            cancelled = "; its profile ends with the launch that goes on"
-            more = cancelled if row["cancelled_by"] else "; it is profiled"
+    result = row["result"] or {}
+    if state == "done" and row["kind"] != ExperimentKind.COMPARE:
+        return str(result.get("sentence") or why.partition("\n")[0] or "It was measured")
+    if state == "done":
+        more = {"queued": "; its profile waits in the queue", "running": "; it is profiled"}
         # Before that it may be an error with all that it names.
-        said = why.partition("\n")[0] if state == "done" else ""
-        return f"B is {row['result']['verdict']} beside A{more}" + (f" ({said})" if said else "")
+        causes = [why.partition("\n")[0]]
+        if row["profile"] == "failed":
+            causes.append("no profile: " + row["profile_why"].partition("\n")[0])
+        elif row["profile"] == "done":
+            causes.append(row["profile_why"].partition("\n")[0])
+        text = "; ".join(filter(None, causes))
+        about = f"B is {result['verdict']} beside A{more.get(row['profile'], '')}"
+        return about + (f" ({text})" if text else "")
     if state == "held":
         return "The build comes from a fork: it waits until an op of Nightbench allows it"
     if state == "queued":
@@ -88,7 +107,7 @@ def headline(
         return f"In the queue{takes}"
     if state == "running":
         if row["cancelled_by"]:
-            return "It was cancelled; it ends with the launch that goes on"
+            return "It was cancelled; it ends with the current launch"
         since = f" since {clock(row['started_at'])}" if row["started_at"] else ""
         return f"It is measured{since}" + (f", until about {clock(ends_at)}" if ends_at else "")
     if state == "failed":
@@ -143,7 +162,7 @@ def comment(
         parts += ["", *_table(document), "", *_notes(document), *_profile(row)]
     elif row["state"] in ("held", "queued", "running"):
         parts += ["", f"{len(row['cases'])} cases: {_plain(', '.join(row['cases'][:20]))}"]
-    request = f"Request {row['request_id']}"
+    request = f"Request {row['experiment_id']}"
     parts += ["", f"[{request}]({link})" if link else request]
     return _cut("\n".join(parts) + "\n")
 

@@ -1,225 +1,389 @@
-"""The JSON API of the pages, and its answers: two builds beside each other, and bisects."""
+"""The JSON API of experiments: requests, the queue, and what was measured of each."""
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Literal, Protocol
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Protocol
+from urllib.parse import quote
 
+from fastapi import Query, Request
+from fastapi.responses import JSONResponse
+
+from nightbench.config.compare_builds import committed
+from nightbench.core.errors import UserError
+from nightbench.core.experiment_queue import Planned, Shares, Waiting, left_s, ordered
+from nightbench.core.hours import Hours, opening
+from nightbench.core.model import Cluster
+from nightbench.core.model.experiments import LIVE, STATES, ExperimentKind
 from nightbench.core.sentences import kept_unless
-from nightbench.warehouse.pages import OpenPages
+from nightbench.warehouse.experiments import ExperimentDesk
+from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
-from nightbench.web.alert_models import BisectSearch, BisectTest
-from nightbench.web.answer_cache import AnswerCache
-from nightbench.web.errors import NotFound
-from nightbench.web.ui_models import ApiModel
+from nightbench.web import compare_answer
+from nightbench.web.alert_api import document_of, json_response
+from nightbench.web.errors import BadInput, NotFound, Refused
+from nightbench.web.experiment_models import (
+    BisectSearch,
+    ClusterBudget,
+    ComparisonBudgets,
+    ExperimentDetail,
+    ExperimentItem,
+    Experiments,
+    MeasuredByPerson,
+    RequestedComparison,
+    SearchedVersion,
+)
+from nightbench.web.guard import PageUser, refuse_unmeant
+from nightbench.web.run_api import OpenSpool
+
+log = logging.getLogger(__name__)
+
+OpenDesk = Callable[[str], AbstractContextManager[ExperimentDesk]]
+"""Opens, by a person's name, what a request changes the queue through."""
+
+PATH = "nightbench/api/comparisons"
+PAGE = "plugin/benchmarks/experiments"
+WHY = 2000
+TO = {"cancel": "cancelled", "allow": "queued", "refuse": "refused", "profile": "profiled"}
+"""Action of a route -> what `triage.move_experiment` is to do."""
+COMPARE = [ExperimentKind.COMPARE]
 
 
-class ComparisonHead(ApiModel):
-    """Two builds that were, or are being, measured in turn."""
+class ExperimentFiles(Protocol):
+    """Experiments as the spool has them; their parts have the fields of the models."""
 
-    comparison_id: str
-    suite: str
-    cluster: str
-    requested_by: str
-    started_at: datetime
-    ended_at: datetime | None
-    a: str
-    """A build; its throughput is the denominator of ratios."""
-    b: str
-    state: str
-    """running, ended, stopped, or interrupted: nobody measures it, and it has no result."""
-    verdict: str | None
-    """What B is: slower, faster, same, inconclusive; null until it has a result."""
-    case_ids: list[str]
+    def get(self, name: str) -> Row | None:
+        """One experiment with its comparisons; None if the spool does not have it."""
 
 
-class ComparisonRound(ApiModel):
-    """A launch of each build on the same nodes, one after the other."""
-
-    round: int
-    order: str
-    """AB or BA."""
-    a: float
-    """Units of work per second; b too."""
-    b: float
-    ratio: float
-    """b / a."""
-    running_ratio: float | None
-    """Mean ratio after this round, with its interval: low and high are null before the third."""
-    running_low: float | None
-    running_high: float | None
-
-
-class DroppedLaunch(ApiModel):
-    """A launch because of which a round was measured again."""
-
-    round: int
-    arm: str
-    status: str
-    why: str
-
-
-class ComparisonCase(ApiModel):
-    """What a comparison found for a case."""
-
-    case_id: str
-    unit: str | None
-    """Null until the comparison has a result."""
-    nodes: list[str]
-    level: float
-    """Confidence of the intervals: higher where several cases are judged together."""
-    verdict: str | None
-    sentence: str | None
-    ratio: float | None
-    low: float | None
-    high: float | None
-    stopped: str | None
-    """Why there are fewer rounds than planned."""
-    rounds: list[ComparisonRound]
-    dropped: list[DroppedLaunch]
-
-
-class ComparisonDetail(ComparisonHead):
-    """A comparison with the rounds of its cases."""
-
-    rounds: int
-    """Planned for each case."""
-    min_effect: float
-    combined: str | None
-    """What all cases together say."""
-    not_combined: str | None
-    """Why there is no such sentence."""
-    command: str | None
-    """Compares the same again."""
-    cases: list[ComparisonCase]
-
-
-class BisectHead(BisectSearch):
-    """A search and for what it was begun."""
-
-    alert_id: int | None
-    case_id: str
-    cluster: str
-    suite: str
-    requested_by: str
-    steps: int
-    """Tests that have ended."""
-
-
-class BisectStep(BisectTest):
-    """One test of a bisect."""
-
-    comparison_id: str
-    """Its rounds."""
-    wanted_rounds: int
-    spent_s: float
-
-
-class SearchedVersion(ApiModel):
-    """Where a version of a search stands."""
-
-    version: str
-    standing: Literal["good", "bad", "unsure", "skipped", "first_bad", "suspect", "untested"]
-    is_inferred: bool
-    """No test named it: an older good one or a newer bad one did."""
-
-
-class BisectDetail(BisectHead):
-    """A search with its tests."""
-
-    suspects: list[str]
-    tests: list[BisectStep]
-    searched: list[SearchedVersion]
-    """All versions, ascending."""
-
-
-class Experiments(ApiModel):
-    """The newest experiments of both kinds."""
-
-    bisects: list[BisectHead]
-    comparisons: list[ComparisonHead]
-    """Those that are no test of one of these bisects."""
-
-
-LISTED = 100
-"""Experiments of each kind in the list."""
-
-
-class ComparisonFiles(Protocol):
-    """Comparisons as the spool has them; rows have the fields of the models."""
-
-    def newest(self, limit: int) -> Sequence[Row]:
-        """What was compared, newest first."""
-
-    def get(self, comparison_id: str) -> Row | None:
-        """One comparison with its rounds; None where the spool does not have it."""
-
-
-OpenComparisons = Callable[[], ComparisonFiles]
+OpenExperiments = Callable[[], ExperimentFiles]
 
 
 @dataclass(frozen=True)
+class Comparing:
+    """What the API asks of the rooms above it."""
+
+    check: Callable[[Mapping[str, Any]], Row]
+    """Body of a request -> row for the queue; raises `UserError` if it cannot be measured."""
+    cluster: Callable[[str], Cluster]
+    """A cluster by its name; raises `UserError` if there is none."""
+    desk: OpenDesk
+    profile_page: Callable[[str], str | None] = lambda _: None
+    """The page of a profile by its id; None if the spool does not have it."""
+    check_profile: Callable[[str], None] = lambda _: None
+    """A framework line; raises `UserError` if it cannot be profiled."""
+
+
 class ExperimentApi:
-    """Handlers of the API that the page Experiments reads."""
+    """Handlers of the API for experiments of every kind."""
 
-    repository: OpenPages
-    comparisons: OpenComparisons
-    cache: AnswerCache[Experiments]
+    def __init__(
+        self,
+        repository: OpenPages,
+        files: OpenExperiments,
+        comparing: Comparing,
+        spool: OpenSpool,
+        base_url: str,
+    ) -> None:
+        self._repository = repository
+        self._files = files
+        self._spool = spool
+        self._comparing = comparing
+        self._base_url = base_url.rstrip("/")
 
-    def index(self) -> Experiments:
-        """The newest bisects and comparisons."""
-        return self.cache.get("experiments", "", self._index)
+    def index(
+        self,
+        request: Request,
+        kind: Annotated[list[str] | None, Query()] = None,
+        state: Annotated[list[str] | None, Query()] = None,
+        requested_by: str = "",
+        size: Annotated[int, Query(ge=1, le=1000)] = 100,
+    ) -> JSONResponse:
+        """Experiments, newest first; all unless kinds or states are named."""
+        items = self._items(request, ExperimentItem, kind, state, requested_by, size)
+        return json_response(Experiments(items=items).model_dump())
 
-    def _index(self) -> Experiments:
-        with self.repository() as repository:
-            bisects = repository.read("bisects", alert_id=None, bisect_id=None, max_rows=LISTED)
-        known = {row["bisect_id"] for row in bisects}
-        compared = self.comparisons().newest(LISTED)
-        return Experiments.of(
-            bisects=bisects,
-            comparisons=[row for row in compared if row["requested_by"] not in known],
+    def experiment(self, request: Request, name: str) -> JSONResponse:
+        """One experiment with its comparisons, round by round, and the tests of a bisect."""
+        files = self._files().get(name)
+        with self._repository() as repository:
+            row = repository.experiments.get(name)
+            places = self._places(repository, [row]) if row else {}
+        if row is None and files is None:
+            raise NotFound(
+                f"There is no experiment {name[:200]}: files are {kept_unless('spool_days')}."
+            )
+        row = row or _of_files(name, files or {})
+        bisect = None
+        if row["kind"] == ExperimentKind.BISECT:
+            found = files["result"] if files else row["result"]
+            bisect = BisectSearch.of_row({**row, "result": found})
+        detail = ExperimentDetail.of(
+            self._document(request, row, places),
+            is_measured=files and files["is_measured"],
+            again=files and files["again"],
+            resume=files["resume"] if files and row["state"] not in ("held", "queued") else None,
+            comparisons=files["comparisons"] if files else [],
+            bisect=bisect,
+            searched=searched(bisect) if bisect else [],
+        )
+        return json_response(detail.model_dump())
+
+    def budgets(self) -> JSONResponse:
+        """What experiments have measured in the last 24 hours, and the clusters' budgets."""
+        with self._repository() as repository:
+            spent = repository.experiments.spent()
+            live = repository.experiments.find(states=LIVE)
+        items = []
+        for name in sorted({row["cluster"] for row in live} | {cluster for cluster, _ in spent}):
+            try:
+                policy = self._comparing.cluster(name).compare
+            except UserError as error:
+                log.warning("%s", error)
+                continue
+            people = sorted(
+                ((s, who) for (of, who), s in spent.items() if of == name), reverse=True
+            )
+            items.append(
+                ClusterBudget(
+                    cluster=name,
+                    spent_s=sum(seconds for seconds, _ in people),
+                    day_s=policy.day_s,
+                    person_s=policy.person_s,
+                    people=[MeasuredByPerson(person=who, spent_s=s) for s, who in people],
+                )
+            )
+        return json_response(ComparisonBudgets(items=items).model_dump())
+
+    def cancel(self, request: Request, request_id: int) -> JSONResponse:
+        """End an experiment, now or after the launch that goes on."""
+        return self._move(request, request_id, "cancel")
+
+    def allow(self, request: Request, request_id: int) -> JSONResponse:
+        """Put a fork's comparison into the queue."""
+        return self._move(request, request_id, "allow")
+
+    def refuse(self, request: Request, request_id: int) -> JSONResponse:
+        """End a fork's comparison before anything of it is measured."""
+        return self._move(request, request_id, "refuse")
+
+    def profile(self, request: Request, request_id: int) -> JSONResponse:
+        """Have both builds launched once more under a profiler."""
+        return self._move(request, request_id, "profile")
+
+    def _move(self, request: Request, request_id: int, action: str) -> JSONResponse:
+        refuse_unmeant(request.headers, self._base_url)
+        given = document_of(request)
+        why = given.pop("why", "")
+        if given or not isinstance(why, str) or len(why) > WHY or not why.isprintable():
+            raise BadInput(f"why: expected one line of at most {WHY}, and no other field")
+        row, _ = self._known(request_id, None)
+        user: PageUser = request.state.nightbench_user
+        if action in ("cancel", "profile") and not _is_theirs(row, user):
+            raise Refused(
+                f"{row['name']} was requested by {row['requested_by']}: an op may {action} it."
+            )
+        if action == "profile":
+            try:
+                self._comparing.check_profile(str(row.get("a", "")).partition("=")[0])
+            except UserError as error:
+                raise BadInput(str(error)) from None
+        with self._comparing.desk(user.name) as desk:
+            desk.move(request_id, TO[action], why)
+        row, places = self._known(request_id, None)
+        make = self._compared if row["kind"] == ExperimentKind.COMPARE else self._item
+        return json_response(make(request, row, places).model_dump())
+
+    def _known(
+        self, request_id: int, kinds: Sequence[str] | None = COMPARE
+    ) -> tuple[Row, "_Places"]:
+        with self._repository() as repository:
+            for row in repository.experiments.find(request_id, kinds=kinds):
+                return row, self._places(repository, [row])
+        raise NotFound(f"There is no comparison {request_id}.")
+
+    def _items(
+        self,
+        request: Request,
+        answer: type[ExperimentItem],
+        kinds: Sequence[str] | None,
+        states: Sequence[str] | None,
+        requested_by: str,
+        size: int,
+    ) -> list[Any]:
+        for field, given, known in (
+            ("state", states, STATES),
+            ("kind", kinds, tuple(ExperimentKind)),
+        ):
+            if unknown := sorted(set(given or ()) - set(known)):
+                raise BadInput(f'{field}: found "{unknown[0][:80]}"; expected {", ".join(known)}')
+        with self._repository() as repository:
+            rows = repository.experiments.find(
+                kinds=kinds, states=states, requested_by=requested_by or None, limit=size
+            )
+            places = self._places(repository, rows)
+        make = self._compared if answer is RequestedComparison else self._item
+        return [make(request, row, places) for row in rows]
+
+    def _places(self, repository: PageRepository, rows: Iterable[Row]) -> "_Places":
+        """Return experiment_id -> its place in the queue of its cluster, for those queued."""
+        wanted = {row["experiment_id"]: row for row in rows if row["state"] == "queued"}
+        if not wanted:
+            return {}
+        live = repository.experiments.find(states=LIVE)
+        known = {row["experiment_id"]: row for row in live} | wanted
+        spent, now = repository.experiments.spent(), datetime.now(UTC)
+        found: _Places = {}
+        for cluster in {row["cluster"] for row in wanted.values()}:
+            mine = [row for row in known.values() if row["cluster"] == cluster]
+            try:
+                where = self._comparing.cluster(cluster)
+            except UserError as error:
+                log.warning("%s", error)
+                why = f"there is no cluster {cluster} any more, or its file is wrong"
+                for row in mine:
+                    number = row["experiment_id"]
+                    found[number] = Planned(number, None, None, why), None
+                continue
+            begins = now
+            if where.window and (span := opening([Hours.parse(where.window)], now)):
+                begins = max(now, span.start)
+            shares = Shares(
+                where.compare, {who: s for (c, who), s in spent.items() if c == cluster}
+            )
+            for planned in ordered(_waiting(mine), shares, _busy_s(mine)):
+                in_s = planned.starts_in_s
+                at = None if in_s is None else begins + timedelta(seconds=in_s)
+                found[planned.experiment_id] = planned, at
+        return found
+
+    def _item(self, request: Request, row: Row, places: "_Places") -> ExperimentItem:
+        return ExperimentItem.of(self._document(request, row, places))
+
+    def _compared(self, request: Request, row: Row, places: "_Places") -> RequestedComparison:
+        return RequestedComparison.of(
+            self._document(request, row, places),
+            request_id=row["experiment_id"],
+            comparison_id=row["name"],
+            conclusion=compare_answer.conclusion(row),
         )
 
-    def comparison(self, comparison_id: str) -> ComparisonDetail:
-        """Two builds beside each other, round by round."""
-        row = self.comparisons().get(comparison_id)
-        if row is None:
-            raise NotFound(
-                f"The spool has no comparison {comparison_id[:200]}: its files are "
-                f"{kept_unless('spool_days')}."
-            )
-        return ComparisonDetail.of(row)
+    def _document(self, request: Request, row: Row, places: "_Places") -> Row:
+        planned, starts_at = places.get(row["experiment_id"], (None, None))
+        waits_for, ends_at = planned.why if planned else "", expected_end(row)
+        user: PageUser = request.state.nightbench_user
+        is_theirs = row["experiment_id"] != 0 and _is_theirs(row, user)
+        is_compare = row["kind"] == ExperimentKind.COMPARE
+        is_profiled = row["profile"] in LIVE
+        cases = [row["case_id"]] if row.get("case_id") else []
+        nothing = {"note": "", "change_url": "", "cases": cases}
+        return {
+            **nothing,
+            **row,
+            "title": compare_answer.title(row),
+            "headline": compare_answer.headline(row, starts_at, waits_for, ends_at),
+            "is_fork": bool(row.get("fork")),
+            "place": planned.place if planned else None,
+            "starts_at": starts_at,
+            "ends_at": ends_at,
+            "waits_for": waits_for,
+            "links": self._links(row),
+            "may_cancel": is_theirs and (row["state"] in LIVE or is_profiled),
+            "may_profile": is_theirs
+            and is_compare
+            and row["state"] in (*LIVE, "done")
+            and not is_profiled,
+            "may_decide": row["state"] == "held" and user.may_approve,
+        }
 
-    def bisect(self, bisect_id: str) -> BisectDetail:
-        """A search for the first bad version, with its tests."""
-        with self.repository() as repository:
-            row = repository.bisect(bisect_id)
-        if row is None:
-            raise NotFound(f"The warehouse has no bisect {bisect_id[:200]}.")
-        tests = [BisectStep.of(each) for each in row["tests"]]
-        return BisectDetail.of(row, tests=tests, searched=searched(row, tests))
+    def _links(self, row: Row) -> dict[str, str]:
+        links = {}
+        if row["started_at"]:
+            links["page"] = f"{self._base_url}/{PAGE}/{quote(row['name'])}"
+        if row["kind"] != ExperimentKind.COMPARE or not row["experiment_id"]:
+            return links
+        own = f"{self._base_url}/{PATH}/{row['experiment_id']}"
+        links |= {
+            "self": own,
+            "comment": f"{own}/comment.md",
+            "result": f"{own}/result.json",
+            "junit": f"{own}/junit.xml",
+        }
+        if row["started_at"]:
+            for arm in ("a", "b"):
+                if committed(row[arm]):
+                    links[f"{arm}_log"] = f"{own}/{arm}.log"
+        if compare_answer.profile_of(row):
+            links["profile"] = f"{own}/profile.html"
+        return links
 
 
-def searched(row: Row, tests: Sequence[BisectStep]) -> list[SearchedVersion]:
+_Places = dict[int, tuple[Planned, datetime | None]]
+
+
+def _waiting(rows: Iterable[Row]) -> list[Waiting]:
+    return [Waiting.of(row) for row in rows if row["state"] == "queued"]
+
+
+def _is_theirs(row: Row, user: PageUser) -> bool:
+    return user.may_approve or (user.may_change and row["requested_by"] == user.name)
+
+
+def _busy_s(rows: Iterable[Row]) -> float:
+    """Return what the experiment that a DAG run measures is still expected to take."""
+    running = [row for row in rows if row["state"] == "running" and row["dag_run_id"]]
+    return max([0.0, *(left_s(row) for row in running)])
+
+
+def expected_end(row: Row) -> datetime | None:
+    """Return when an experiment that is measured is expected to end."""
+    if row["state"] != "running" or not row["estimate_s"]:
+        return None
+    return datetime.now(UTC) + timedelta(seconds=left_s(row))
+
+
+def _of_files(name: str, files: Row) -> Row:
+    """Return the row of an experiment that the warehouse does not have."""
+    empty = "alert_id budget_s estimate_s decided_by cancelled_by replaced_by dag_run_id verdict"
+    state = "done" if files["is_complete"] else "running" if files["is_measured"] else "cancelled"
+    return {
+        **files["request"],
+        **dict.fromkeys([*empty.split(), "ended_at", "profile", "profile_why"]),
+        **{key: files[key] for key in ("kind", "suite", "cluster", "requested_by", "started_at")},
+        "name": name,
+        "experiment_id": 0,
+        "state": state,
+        "requested_at": files["started_at"],
+        "priority": 0,
+        "spent_s": 0.0,
+        "why": "",
+        "request": files["request"],
+        "result": files["result"],
+    }
+
+
+def searched(search: BisectSearch) -> list[SearchedVersion]:
     """Return where each version stands: by its own last test, else by those around it."""
-    said: dict[str, Any] = {row["good"]: "good"}
-    for test in tests:
+    said: dict[str, Any] = {search.good: "good"}
+    for test in search.tests:
         if test.result is not None:
             said[test.version] = test.result
-    versions = list(row["versions"])
+    versions = search.versions
     good = max((at for at, v in enumerate(versions) if said.get(v) == "good"), default=-1)
     bad = min((at for at, v in enumerate(versions) if said.get(v) == "bad"), default=len(versions))
     found = []
     for at, version in enumerate(versions):
         standing = said.get(version)
         is_inferred = standing is None
-        if row["outcome"] == "found" and version == row["first_bad"]:
+        if search.outcome == "found" and version == search.first_bad:
             standing = "first_bad"
         elif is_inferred and at < good:
             standing = "good"
         elif is_inferred and at > bad:
             standing = "bad"
         elif is_inferred:
-            standing = "suspect" if version in row["suspects"] else "untested"
+            standing = "suspect" if version in search.suspects else "untested"
         found.append(SearchedVersion(version=version, standing=standing, is_inferred=is_inferred))
     return found

@@ -105,7 +105,8 @@ def _sentences(row: Row) -> list[str]:
         return [sentence(reason) for reason in reasons_from_json(row["quarantine_reasons"])]
     said = row["verdict_sentence"] or sentences(reasons_from_json(row["reasons"]))
     untried = f"Untried mode: {row['untried']}." if row["untried"] else ""
-    return [each for each in (said, untried) if each]
+    training = row["training_sentence"] or ""
+    return [each for each in (said, "" if training in said else training, untried) if each]
 
 
 class CaseApi:
@@ -216,7 +217,7 @@ def _commands(run: Row, case_id: str, good: Row | None, this: Row | None) -> lis
     """Return the commands that measure the case again, or show more of it."""
     run_id = run["run_id"]
     again = command_of(run["suite"], case_id, good, this)
-    beside = again.startswith("nightbench ab ")
+    beside = again.startswith("nightbench compare ")
     lines: Mapping[str, str] = {
         "Compare the last good build with this one" if beside else "Measure it again": again,
         "All that it takes to measure it elsewhere": shlex.join(

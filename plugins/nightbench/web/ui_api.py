@@ -12,10 +12,10 @@ from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from nightbench.core.prometheus import CONTENT_TYPE, prometheus_text
+from nightbench.warehouse.alerts import worst_first
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
 from nightbench.web.actions import LIVE
-from nightbench.web.alert_groups import AlertGroup, group_alerts
 from nightbench.web.errors import BadInput, NotFound
 from nightbench.web.guard import HEADERS
 from nightbench.web.ui_models import (
@@ -54,7 +54,7 @@ class UiApi:
             marks = repository.read("page_alert_marks", states=LIVE, cluster=None, framework=None)
             new, older = _new_first(marks, since, now)
             shown = [*new, *older][:ALERTS]
-            heads = repository.alerts([group.head["alert_id"] for group in shown])
+            heads = repository.alerts([group[0]["alert_id"] for group in shown])
             runs = sorted(repository.newest_runs(), key=lambda run: (run["suite"], run["cluster"]))
             run_ids = [run["run_id"] for run in runs]
             counts: dict[str, dict[str, int]] = defaultdict(dict)
@@ -67,7 +67,7 @@ class UiApi:
                 at=now,
                 since=since,
                 alerts=[
-                    _morning_alert(group, heads[group.head["alert_id"]], group in new, medians)
+                    _morning_alert(group, heads[group[0]["alert_id"]], group in new, medians)
                     for group in shown
                 ],
                 new_alerts=len(new),
@@ -213,7 +213,7 @@ def csv_text(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
 
 def _cell(value: Any) -> Any:
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat()
+        return value.astimezone(UTC).isoformat(timespec="microseconds")
     if isinstance(value, dict):
         return json.dumps(value)
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
@@ -233,28 +233,25 @@ def _utc(moment: datetime | None) -> datetime | None:
 
 def _new_first(
     rows: Sequence[Row], since: datetime, now: datetime
-) -> tuple[list[AlertGroup], list[AlertGroup]]:
+) -> tuple[list[list[Row]], list[list[Row]]]:
     """Return groups of live alerts: new ones and older ones, the worst first, snoozed ones last."""
 
-    def is_quiet(group: AlertGroup) -> bool:
-        until = group.head["snoozed_until"]
+    def is_quiet(group: Sequence[Row]) -> bool:
+        until = group[0]["snoozed_until"]
         return until is not None and until > now
 
-    groups = sorted(group_alerts(rows), key=is_quiet)
-    new = [group for group in groups if any(row["opened_at"] >= since for row in group.members)]
+    groups = sorted(worst_first(rows), key=is_quiet)
+    new = [group for group in groups if any(row["opened_at"] >= since for row in group)]
     return new, [group for group in groups if group not in new]
 
 
 def _morning_alert(
-    group: AlertGroup, head: Row, is_new: bool, medians: Mapping[tuple[str, str], list[float]]
+    group: Sequence[Row], head: Row, is_new: bool, medians: Mapping[tuple[str, str], list[float]]
 ) -> MorningAlert:
-    severity = group.severity
     return MorningAlert.of(
         head,
         is_new=is_new,
-        alerts_of_cause=len(group.members),
-        severity=severity.level,
-        severity_because=severity.because,
+        alerts_of_cause=len(group),
         medians=medians.get((head["case_id"], head["cluster"]), []),
     )
 

@@ -25,7 +25,7 @@ class Utilisation(ApiModel):
     """Model TFLOP/s."""
     mfu: float | None
     mfu_absent: str | None
-    """Why there is no MFU; null before version 0.2.0."""
+    """Why there is no MFU; null if there is one."""
     tokens_per_s_per_device: float | None
     """Of language models."""
     device: str | None
@@ -36,7 +36,7 @@ class Utilisation(ApiModel):
     joules_per_unit: float | None
     """Energy of the devices for a unit of work, J."""
     energy_absent: str | None
-    """Why there is no energy; null before version 0.2.0."""
+    """Why there is no energy; null if there is one."""
     reported: dict[str, float] | None
     """What a script not of ours printed itself, by name, as printed."""
     peak_allocator_bytes: float | None
@@ -59,7 +59,7 @@ class AlertCore(ApiModel):
     change: float | None
     """Relative, of tonight's value."""
     level_change: float | None
-    """Of the level, with low and high its 90 % interval; null before version 0.2.0."""
+    """Of the level, with low and high its 90 % interval."""
     change_low: float | None
     change_high: float | None
     since: datetime | None

@@ -36,13 +36,13 @@ def dry_run(job, number):
     """Bytes of weights, gradients and optimiser states; what the first step keeps and sends."""
     spec = rank.read_json(os.path.join(sys.argv[1], "workloads", "llama", "spec.json"))
     context = rank.Context(job, f"trainer-{number}", {"ports": {}}, None, spec)
-    context.runtime = SimpleNamespace(device=torch.device("cpu"))
+    context.runtime = SimpleNamespace(device=torch.device("cpu"), mean=float)
     dist.init_process_group("fake", store=FakeStore(), rank=number, world_size=context.world_size)
     trainer = without_values(context)
     weights = list(trainer.model.parameters())
     with FAKE:
         with Kept(weights_of=trainer.model) as kept:
-            trainer.count_sent()
+            trainer.count_step()
         optimizer = getattr(trainer.optimizer, "optim", trainer.optimizer)
         states = optimizer.state.values()
         found = {

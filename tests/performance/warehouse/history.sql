@@ -588,7 +588,7 @@ from raw.run;
 -- Closed alerts on the falls of drawn verdicts, and what was noisy or drifted before.
 insert into raw.alert (
     case_id, cluster, kind, state, sentence, value, baseline, change, opened_run_id, opened_at,
-    last_run_id, resolved_run_id, closed_at, told_at, end_told_at, dismissed_as, news_run_id
+    last_run_id, resolved_run_id, closed_at, dismissed_as, news_run_id
 )
 select
     s.case_id,
@@ -604,8 +604,6 @@ select
     r.run_id,
     r.run_id,
     v.run_at + interval '10 days',
-    v.run_at + interval '1 hour',
-    v.run_at + interval '11 days',
     case when x.state = 'dismissed' then 'intended' end,
     r.run_id
 from raw.verdict as v
@@ -615,6 +613,24 @@ cross join lateral (
     select case when v.series_key %% 3 = 0 then 'dismissed' else 'resolved' end as state
 ) as x
 where v.kind = 'regressed';
+
+insert into raw.delivery (kind, subject, news, channel, at)
+select
+    'alert',
+    alert_id::text,
+    news_run_id,
+    '',
+    opened_at + interval '1 hour'
+from raw.alert
+union all
+select
+    'alert_end',
+    alert_id::text,
+    resolved_run_id,
+    '',
+    closed_at + interval '1 day'
+from raw.alert
+where state = 'resolved';
 
 insert into raw.alert_event (alert_id, what, to_state, by_whom, run_id)
 select
@@ -663,7 +679,7 @@ inner join raw.run as r on s.cluster = r.cluster and s.suite = r.suite
 inner join benchmark.run as n on r.run_key = n.run_key
 cross join lateral (
     values
-    (30, 'noisy', 'its nights vary by 12.0%%; the limit is 10.0%%'),
+    (30, 'noisy', 'its night-to-night noise is 12.0%%; the limit is 10.0%%'),
     (50, 'steady', 'it varied by no more than 2.0%% on 5 nights running')
 ) as x (number, what, sentence)
 where s.is_noisy and n.number = x.number and x.number < :nights - 40;
@@ -754,9 +770,7 @@ where r.number >= :nights - 365;
 -- Gives what the judged nights did the time of its night: they were all judged just now.
 update raw.alert as a set
     opened_at = opened.loaded_at,
-    told_at = opened.loaded_at,
-    closed_at = case when a.closed_at is not null then ended.loaded_at end,
-    end_told_at = case when a.end_told_at is not null then ended.loaded_at end
+    closed_at = case when a.closed_at is not null then ended.loaded_at end
 from raw.run as opened, raw.alert as same
 left join raw.run as ended on same.resolved_run_id = ended.run_id
 where

@@ -31,7 +31,14 @@ LONG_S = 20.0
 
 WRITES = frozenset(
     {
-        *("touch_alert", "store_confirmation", "store_message", "store_series"),
+        *(
+            "touch_alert",
+            "add_experiment",
+            "spend_experiment",
+            "give_up_experiments",
+            "store_message",
+            "store_series",
+        ),
         *("lock_for_transaction", "try_session_lock"),
         *("ensure_month", "drop_old_details", "refresh_statistics"),
     }
@@ -41,8 +48,8 @@ WRITES = frozenset(
 NOTHING: Mapping[str, Any] = dict.fromkeys(
     (
         *("suite", "cluster", "workload", "framework", "case_id", "run_id", "alert_id"),
-        *("group_key", "states", "confirmation_id", "bisect_id", "node", "before", "since"),
-        *("state", "search", "shown", "request_id", "requested_by"),
+        *("group_key", "states", "node", "before", "since"),
+        *("state", "search", "shown", "experiment_id", "requested_by", "names", "kinds"),
     )
 )
 """Parameters that do not constrain where they are null: pages and commands leave them out."""
@@ -65,10 +72,8 @@ WHOLE: Mapping[str, Mapping[str, Any]] = {
     "noise_events": NOTHING,
     "noisy_series": NOTHING,
     "drifts": NOTHING,
-    "confirmations": NOTHING,
-    "bisects": NOTHING,
-    "compare_requests": NOTHING,
-    "compare_spent": {},
+    "experiments": NOTHING | {"alert_ids": None},
+    "experiments_spent": {},
     "ui_series": NOTHING,
     "ui_choices": {},
     "ui_compare": NOTHING,
@@ -161,10 +166,9 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
         "alert_ids": alert_ids,
         "group_key": f"framework_version-{at:%Y-%m-%d}",
         "states": ["open", "acknowledged"],
-        "confirmation_id": 1,
-        "request_id": 1,
+        "experiment_id": 1,
+        "names": ["none"],
         "requested_by": "ada",
-        "bisect_id": "none",
         "clusters": [cluster] * len(cases[:20]),
         "axes": "{}",
         "state": "alert",
@@ -191,7 +195,8 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
         "watched": 14,
         "imported": False,
         "standing": True,
-        "unnotified": False,
+        "subjects": ["1"],
+        "news": ["none"],
         "dag_id": "suite",
         "dag_run_id": "none",
         "fingerprint_ids": [f"fp-{cluster}-{cluster}-1-0"],

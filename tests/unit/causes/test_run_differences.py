@@ -77,12 +77,13 @@ def test_other_nodes_and_what_nobody_knows():
         (
             {},
             {"framework_version": "2.13.0+cpu"},
-            "nightbench ab pytorch=2.12.0 pytorch=2.13.0 --suite nightly --case resnet50",
+            "nightbench compare pytorch=2.12.0 pytorch=2.13.0 --suite nightly --case resnet50",
         ),
         (
             {},
             {"source": "path", "location": "/opt/py torch"},
-            "nightbench ab pytorch=2.12.0 'pytorch=/opt/py torch' --suite nightly --case resnet50",
+            "nightbench compare pytorch=2.12.0 'pytorch=/opt/py torch' --suite nightly "
+            "--case resnet50",
         ),
         (None, {"framework_version": None}, "nightbench run nightly --case resnet50"),
         (None, None, "nightbench run nightly --case resnet50"),

@@ -69,11 +69,33 @@ def test_good_repeat_is_green(context, record, summary):
 EXITED = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-1", "code 1", "code 0")
 COMPILED = replace(CONTEXT, case=replace(CONTEXT.case, compiler="inductor"))
 
+HALF = replace(
+    CONTEXT,
+    case=replace(CONTEXT.case, precision="fp16"),
+    protocol=replace(CONTEXT.protocol, measured_steps=8),
+)
+
+
+def skipping(*skipped):
+    """The record whose ranks skip so many updates in windows of eight steps."""
+    window = {"step_seconds": STEPS * 2, "step_end_s": tuple(range(10)), "window_wall_s": 0.8002}
+    ranks = (
+        replace(r, **window, precision="fp16", skipped_updates=each)
+        for r, each in zip(RANKS, skipped, strict=True)
+    )
+    return replace(RECORD, ranks=tuple(ranks))
+
 
 def modes(*found):
     """The record whose ranks say so of their modes."""
     ranks = (replace(r, modes=each) for r, each in zip(RANKS, found, strict=True))
     return replace(RECORD, ranks=tuple(ranks))
+
+
+REFERENCE = ReferenceLosses(
+    scale="smoke", batch_size_per_device=2, first=(7.0, 7.0), third={"2": (6.5, 6.5)}
+)
+OTHER = REFERENCE.model_copy(update={"third": {"2": (6.5, 6.6)}})
 
 
 SPOILED = {
@@ -176,6 +198,20 @@ SPOILED = {
         "trainer-0: what it pulls stays the same while it alone trains, "
         "trainer-1: whether its gradients arrive is not stated",
     ),
+    "work_done": (
+        replace(CONTEXT, step_flops_per_unit=10.0),
+        replace(RECORD, ranks=tuple(
+            replace(r, flops_per_step=part * 10.0 * r.samples_per_step)
+            for r, part in zip(RANKS, (1.01, 0.5), strict=True)
+        )),
+        SUMMARY, set(), "trainer-1: 50.0%",
+    ),
+    "updates_made": (
+        HALF, skipping(3, 8), SUMMARY, {"few_updates_skipped"}, "trainer-1: 100% skipped"
+    ),
+    "few_updates_skipped": (
+        HALF, skipping(3, 4), SUMMARY, set(), "trainer-1: 4 of 8 updates skipped"
+    ),
     "experts_even": (
         EXPERTS,
         replace(RECORD, ranks=tuple(
@@ -195,7 +231,7 @@ SPOILED = {
         "trainer-1: compiler inductor",
     ),
     "losses_of_reference": (
-        replace(CONTEXT, losses=ReferenceLosses("smoke", 2, (7.0, 7.0), {"2": (6.5, 6.6)})),
+        replace(CONTEXT, losses=OTHER),
         RECORD, SUMMARY, set(), "trainer-1: third step 6.5, on a CPU 6.6",
     ),
     "loss_falls": (
@@ -242,7 +278,7 @@ def test_check_goes_red_on_its_fixture_alone(check):
     (result,) = [r for r in check_repeats(context, [record], [summary]) if r.check == check]
     assert result.observed == observed
     assert result.expected
-    warns = check in ("no_slow_step", "mode_told", "experts_even")
+    warns = check in ("no_slow_step", "mode_told", "experts_even", "few_updates_skipped")
     assert result.severity is (Severity.WARN if warns else Severity.FAIL)
 
 
@@ -267,9 +303,6 @@ def test_ranks_are_those_that_were_planned(record, observed):
         r for r in check_repeats(CONTEXT, [record], [SUMMARY]) if r.check == "ranks_present"
     ]
     assert (result.success, result.observed) == (False, observed)
-
-
-REFERENCE = ReferenceLosses("smoke", 2, (7.0, 7.0), {"2": (6.5, 6.5)})
 
 
 @pytest.mark.parametrize(
@@ -312,9 +345,10 @@ def test_a_reference_is_for_its_scale_batch_and_data(changed, is_plain):
 
 @pytest.mark.parametrize("axis", ["tensor", "context", "pipeline"])
 def test_ranks_that_compute_the_same_samples_have_one_loss_of_all_of_them(axis):
-    stated = replace(REFERENCE, together={"2": (7.1, 6.6)})
+    stated = REFERENCE.model_copy(update={"together": {"2": (7.1, 6.6)}})
     case = replace(CONTEXT.case, **{axis: 2})
-    assert stated.of(case) == replace(stated, first=(7.1, 7.1), third={"2": (6.6, 6.6)})
+    alike = {"first": (7.1, 7.1), "third": {"2": (6.6, 6.6)}}
+    assert stated.of(case) == stated.model_copy(update=alike)
     assert stated.of(replace(case, trainers=4)) is None
     assert stated.of(replace(case, **{axis: 4}, trainers=4)) is None
     assert REFERENCE.of(case) is None

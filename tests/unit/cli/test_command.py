@@ -167,7 +167,7 @@ def _scales() -> str:
         (("results", "--run", "gone"), 'error: run: found "gone"'),
         (("cancel",), "error: Which run? Give its id; these have not ended: none"),
         (("import", "gone.csv"), "gone.csv: cannot be read (No such file or directory)"),
-        (("migrate",), "There is no warehouse yet"),
+        (("db", "migrate"), "There is no warehouse yet"),
     ],
 )
 def test_what_a_user_can_mend_comes_without_a_traceback(
@@ -181,6 +181,22 @@ def test_what_a_user_can_mend_comes_without_a_traceback(
 
 def test_a_wrong_option_is_a_usage_error(place: Path) -> None:
     assert nightbench(place, "run", "trial", "--repeats", "0").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("argv", "now"),
+    [
+        (("migrate", "--dsn", "x"), "`nightbench migrate` is now `nightbench db migrate`"),
+        (
+            ("plan", "trial", "--export", "x"),
+            "`nightbench plan --export` is now `nightbench offline",
+        ),
+    ],
+)
+def test_a_former_name_names_the_new_one(place: Path, argv: tuple[str, ...], now: str) -> None:
+    done = nightbench(place, *argv)
+    assert done.returncode == 2
+    assert now in done.stderr
 
 
 def test_words_between_commas() -> None:
@@ -216,9 +232,9 @@ def test_words_that_are_no_text_or_no_size_are_refused(
 @pytest.mark.parametrize(
     ("argv", "home"),
     [
-        (("restore", "a" * 300), "/nowhere"),
-        (("load", "a" * 300), "/nowhere"),
-        (("load", "/dev/null"), "/nowhere"),
+        (("db", "restore", "a" * 300), "/nowhere"),
+        (("offline", "load", "a" * 300), "/nowhere"),
+        (("offline", "load", "/dev/null"), "/nowhere"),
         (("plan", "~nobody-here/x.yaml"), "/nowhere"),
         (("run", "demo", "--build", f"pytorch=/{'a' * 300}.whl"), "/nowhere"),
         (("status",), "~nobody-here/x"),

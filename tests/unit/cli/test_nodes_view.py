@@ -25,7 +25,7 @@ ILL = Finding(
     FindingLevel.FAIL,
     "KillUserProcesses",
     "logind ends all processes of a login with it; lingering is off",
-    "a gang goes on when the connection of its controller is cut",
+    "a gang continues when the connection of its controller is cut",
     "as root: KillUserProcesses=no in /etc/systemd/logind.conf",
 )
 ODD = Finding(

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.cli.test_command import REPO, SUITE, nightbench
 from tests.wheels import make_wheel
 
-from nightbench.cli.project import upgrades_of
+from nightbench.cli.db import upgrades_of
 
 
 def test_a_new_project_is_valid_and_planned(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nightbench.config import ConfigError, load_catalog, load_cluster
-from nightbench.config.values import hosts, readable_hosts
 from nightbench.core.model import JumpHost
+from nightbench.core.model.hosts import expand_hosts, readable_hosts
 
 Write = Callable[..., Path]
 
@@ -47,12 +47,14 @@ def refused(folder: Path, text: str) -> str:
 
 
 def test_ranges_and_lists_of_ranges() -> None:
-    assert len(hosts("gpu[001-128]")) == 128
-    assert hosts("gpu[001-128]")[::127] == ["gpu001", "gpu128"]
-    assert hosts("gpu[098-101,007,5]") == [
+    assert len(expand_hosts("gpu[001-128]")) == 128
+    assert expand_hosts("gpu[001-128]")[::127] == ["gpu001", "gpu128"]
+    assert expand_hosts("gpu[098-101,007,5]") == [
         "gpu098", "gpu099", "gpu100", "gpu101", "gpu007", "gpu5",
     ]  # fmt: skip
-    assert hosts("r[1-2]n[08-10].x") == [f"r{r}n{n}.x" for r in (1, 2) for n in ("08", "09", "10")]
+    assert expand_hosts("r[1-2]n[08-10].x") == [
+        f"r{r}n{n}.x" for r in (1, 2) for n in ("08", "09", "10")
+    ]
 
 
 def test_jumps_of_the_cluster_and_of_a_node(tmp_path: Path) -> None:
@@ -67,11 +69,19 @@ def test_jumps_of_the_cluster_and_of_a_node(tmp_path: Path) -> None:
             "  - {hosts: far, ssh_conn_id: gpu, jump: [{host: other, ssh_conn_id: other}]}\n",
         )
     )
-    both = (JumpHost("gate", "gate", 2222), JumpHost("inner", "in"))
+    both = (
+        JumpHost(host="gate", ssh_conn_id="gate", port=2222),
+        JumpHost(host="inner", ssh_conn_id="in"),
+    )
     assert cluster.jump == both
     assert cluster.transport == "nccl/ib"
     # Every node says it itself: a job carries its nodes, and the login needs nothing else.
-    assert [n.jump for n in cluster.nodes] == [both, both, (), (JumpHost("other", "other"),)]
+    assert [n.jump for n in cluster.nodes] == [
+        both,
+        both,
+        (),
+        (JumpHost(host="other", ssh_conn_id="other"),),
+    ]
     assert [n.user for n in cluster.nodes] == ["bench", "bench", None, None]
 
 
@@ -197,3 +207,19 @@ def test_variables_that_sites_need_pass(tmp_path: Path) -> None:
 def test_names_for_readable_hosts() -> None:
     for name in ("gpu01.example.org", "10.0.0.1", "fe80::1%eth0", "under_score"):
         assert readable_hosts(name) == name
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [("127.0.4.1:2301", "127.0.4.1:2301"), ("gpu[01-02]:22", "gpu01:22"), ("::x", "::x")],
+)
+def test_a_host_has_no_port(written: str, found: str) -> None:
+    with pytest.raises(ValueError, match="expected a host, or an IPv6 address") as caught:
+        readable_hosts(written)
+    assert str(caught.value).startswith(f'found "{found}"; ')
+    assert str(caught.value).endswith("the key `port` takes a port")
+
+
+def test_a_jump_host_is_one_host() -> None:
+    with pytest.raises(ValueError, match=r'found "gate\[1-2\]"; expected one host'):
+        JumpHost(host="gate[1-2]", ssh_conn_id="gate")

@@ -474,7 +474,7 @@ def test_a_variant_says_why_no_lock_of_it_ships(tmp_path: Path) -> None:
     assert str(why.observed).endswith(said)
     for place in ({"images": {"thing": "thing.sif"}}, {"paths": {"thing": "/opt/thing"}}):
         prepared = dataclasses.replace(
-            cluster, environments=dataclasses.replace(cluster.environments, **place)
+            cluster, environments=cluster.environments.model_copy(update=place)
         )
         made = make_plan(suite, prepared, catalog, run_kind=RunKind.ON_DEMAND)
         assert [job.case for job in made.jobs] == [case]

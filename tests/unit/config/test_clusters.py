@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from nightbench.config import ConfigError, load_cluster
-from nightbench.config.cluster_schema import SLURM_RESERVED
 from nightbench.config.clusters import on_this_machine, without_paths
-from nightbench.config.values import duration, hosts, percentage
 from nightbench.core.errors import UserError
 from nightbench.core.model import GitRepository, HealthPolicy, NeighbourPolicy, SlurmPolicy
+from nightbench.core.model.clusters import SLURM_RESERVED
+from nightbench.core.model.hosts import expand_hosts
+from nightbench.core.model.values import duration, percentage
 
 Write = Callable[..., Path]
 
@@ -26,17 +27,17 @@ def complaints(path: Path) -> list[str]:
 
 
 def test_host_ranges_keep_leading_zeros() -> None:
-    assert hosts("gpu[08-11].example.org") == [
+    assert expand_hosts("gpu[08-11].example.org") == [
         f"gpu{n}.example.org" for n in ("08", "09", "10", "11")
     ]
-    assert hosts("r[1-2]n[1,3]") == ["r1n1", "r1n3", "r2n1", "r2n3"]
-    assert hosts("127.0.0.1") == ["127.0.0.1"]
+    assert expand_hosts("r[1-2]n[1,3]") == ["r1n1", "r1n3", "r2n1", "r2n3"]
+    assert expand_hosts("127.0.0.1") == ["127.0.0.1"]
 
 
 @pytest.mark.parametrize("wrong", ["", "a[", "a]b", "a[2-1]", "a[x]", "a[1-99999999]", "a[1-]"])
 def test_wrong_host_ranges_are_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match="found"):
-        hosts(wrong)
+        expand_hosts(wrong)
 
 
 def test_durations_and_percentages() -> None:
@@ -97,8 +98,17 @@ def test_what_a_cluster_says_of_neighbours_health_and_limits(cluster_file: Write
         ("ssh_pair\n", "ssh_pair\n    cpus: [0]\n"),
     )
     cluster = load_cluster(path)
-    assert cluster.neighbours == NeighbourPolicy("refuse", 120.0, 0.25, False, 0)
-    assert cluster.health == HealthPolicy(2, 8, "performance", 2 * 2**30, 5.0, 2500)
+    assert cluster.neighbours == NeighbourPolicy(
+        action="refuse", wait_s=120.0, cpu_share=0.25, gpu=False, budget=0
+    )
+    assert cluster.health == HealthPolicy(
+        quarantine_after=2,
+        expected_devices=8,
+        governor="performance",
+        min_disk_bytes=2 * 2**30,
+        max_clock_error_s=5.0,
+        min_link_mbps=2500,
+    )
     assert (cluster.lock, cluster.window, cluster.parallel_cases) == (
         "devices",
         "22:00-06:00 UTC",
@@ -118,11 +128,21 @@ def test_an_option_that_changes_what_a_job_is_is_refused(cluster_file: Write, op
     assert f"expected another option: Nightbench gives {option}" in complaints(path)[0]
 
 
+def test_a_file_has_keys_and_units_and_code_has_numbers(cluster_file: Write) -> None:
+    assert NeighbourPolicy(wait_s=60).wait_s == 60.0
+    path = cluster_file(("nodes:", "neighbours: {wait_s: 60s}\nnodes:"))
+    assert 'neighbours: found the unknown key "wait_s"' in complaints(path)[0].replace(
+        ".wait_s", ""
+    )
+    (said,) = complaints(cluster_file(("nodes:", "neighbours: {wait: 60}\nnodes:")))
+    assert said.endswith("found 60; expected a duration with its unit, such as 900s, 15m or 2h")
+
+
 def test_a_cluster_of_slurm(cluster_file: Write) -> None:
     assert load_cluster(cluster_file()).slurm is None
     cluster = load_cluster(cluster_file(("nodes:", SLURM)))
     assert cluster.slurm == SlurmPolicy(
-        "login.example.org", "gpu", None, 5400.0, 60, ("--gres=gpu:8",)
+        login="login.example.org", partition="gpu", time_limit_s=5400.0, options=("--gres=gpu:8",)
     )
 
 
@@ -131,7 +151,9 @@ def test_repositories_whose_commits_a_node_builds(cluster_file: Write) -> None:
     good = said.format("node1", "https://git.example.org/torch.git")
     policy = load_cluster(cluster_file(("nodes:", f"{good}nodes:"))).compare
     url = "https://git.example.org/torch.git"
-    assert policy.repositories == {"torch": GitRepository(url, ("make",), "main", 7200.0)}
+    assert policy.repositories == {
+        "torch": GitRepository(url=url, recipe=("make",), branch="main", timeout_s=7200.0)
+    }
     assert policy.build_node == "node1"
     for url in (
         "https://ada:secret@git.example.org/x",

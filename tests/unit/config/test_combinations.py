@@ -261,7 +261,9 @@ def test_weights_are_gathered_again_on_cpus_by_the_parts_of_a_pipeline_alone() -
 
 
 def with_combination(catalog: Catalog) -> Catalog:
-    combination = Combination({"trainers": ("2", "4"), "precision": ("fp32",)}, "no room")
+    combination = Combination(
+        when={"trainers": ("2", "4"), "precision": ("fp32",)}, refused="no room"
+    )
     line = dataclasses.replace(catalog.frameworks["pytorch"], refused_combinations=(combination,))
     return dataclasses.replace(catalog, frameworks={**catalog.frameworks, "pytorch": line})
 

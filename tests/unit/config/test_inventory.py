@@ -76,7 +76,7 @@ def test_nodes_to_which_slurm_brings_gangs(tmp_path: Path) -> None:
         ("g1", "g1", "10.1.0.1"),
         ("g2", "g2", "10.1.0.2"),
     ]
-    assert cluster.slurm == SlurmPolicy("login.example.org", options=("--gres=gpu:8",))
+    assert cluster.slurm == SlurmPolicy(login="login.example.org", options=("--gres=gpu:8",))
 
 
 def test_ansible_has_no_login_node() -> None:
@@ -104,6 +104,32 @@ def test_ansible_has_no_login_node() -> None:
 def test_what_is_no_inventory_is_named(text: str, group: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
         ansible_hosts(text, group)
+
+
+def test_an_address_of_ipv6_may_be_in_brackets() -> None:
+    inventory = {
+        "_meta": {"hostvars": {"a": {"ansible_host": "[2001:db8::13]"}}},
+        "gpu": {"hosts": ["a"]},
+    }
+    (host,) = ansible_hosts(json.dumps(inventory), "gpu")
+    assert host.address == "2001:db8::13"
+
+
+@pytest.mark.parametrize("words", ["-o ProxyJump=bastion", "-J bastion", "-o ProxyCommand='ssh x'"])
+def test_a_jump_host_of_an_inventory_is_named(words: str) -> None:
+    inventory = {
+        "_meta": {"hostvars": {"a": {"ansible_ssh_common_args": words}}},
+        "gpu": {"hosts": ["a"]},
+    }
+    with pytest.raises(UserError, match=r"expected no jump host.*`jump`"):
+        ansible_hosts(json.dumps(inventory), "gpu")
+
+
+def test_parts_of_gpus_are_not_counted_as_gpus() -> None:
+    with pytest.raises(UserError, match=r"devices of 2 kinds on node .*g1.*MIG"):
+        slurm_hosts("g1 10.1.0.1 gpu:ampere:6,gpu:1g.10gb:28\n")
+    (host,) = slurm_hosts("g1 10.1.0.1 gpu:a100:4(S:0),gpu:a100:4(S:1)\n")
+    assert host.gpus == 8
 
 
 def test_what_cannot_be_one_cluster_is_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from nightbench.config import (
     load_suite,
     parse_build,
 )
-from nightbench.config.suite_heads import suite_heads
+from nightbench.config.suite_heads import is_schedule, suite_heads
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     Build,
@@ -124,7 +125,7 @@ def test_a_suite_says_what_a_night_may_hold(suite_file: Write, catalog: Catalog)
         ("matrix:\n", f"matrix:\n{PS}    priority: 9\n"),
     )
     suite = load_suite(path, catalog)
-    assert suite.night == NightPolicy("22:00-06:00 Europe/Berlin", 3 * 3600.0)
+    assert suite.night == NightPolicy(window="22:00-06:00 Europe/Berlin", budget_s=3 * 3600.0)
     served = [case.case_id for case in suite.cases if case.pservers]
     assert suite.priorities == dict.fromkeys(served, 9)
 
@@ -355,7 +356,7 @@ def test_a_case_that_is_made_twice_names_both_blocks(suite_file: Write, catalog:
     found = complaints(suite_file(("matrix:\n", f"matrix:\n{block}")), catalog)
     assert found == [
         "dags/suites/trial.yaml:6: matrix[1]: makes the case net-pytorch-collective-1x1-bs2 again "
-        "(first from line 5)"
+        "(first on line 5)"
     ]
 
 
@@ -372,6 +373,54 @@ def test_what_an_editor_leaves_beside_suites_and_clusters_is_none(dags: Path) ->
         (dags / folder / "._demo.yaml").write_bytes(b"\x00\x05\x16")
     assert (find_suites(dags), find_clusters(dags)) == (suites, clusters)
     assert suite_heads(dags) == heads
+
+
+LONG = "n" * 101
+
+
+@pytest.mark.parametrize("name", ["base copy", "a+b", "base (1)", LONG, "n" * 243])
+def test_a_file_whose_name_no_dag_can_have_is_not_scheduled(
+    name: str, dags: Path, catalog: Catalog
+) -> None:
+    (named,) = [path for path in find_suites(dags).values() if path.stem == "trial"]
+    text = named.read_text().replace("suite: trial", 'suite: trial\nschedule: "0 1 * * *"')
+    (dags / "suites" / f"{name}.yaml").write_text(text)
+    heads = {head.name: head for head in suite_heads(dags)}
+    head = heads.pop(name)
+    assert head.schedule is None
+    assert head.problem is not None
+    assert head.problem.startswith("the name of the file: found ")
+    assert head.problem.endswith("; rename the file")
+    assert re.fullmatch(r"nightly_[\w.-]{1,240}", head.dag_id, re.ASCII)
+    assert all(len(tag) <= 100 for tag in head.tags)
+    assert all(each.problem is None for each in heads.values())
+    assert f".yaml:1: suite: {head.problem}" in complaints(find_suites(dags)[name], catalog)[0]
+
+
+def test_a_cluster_whose_name_no_tag_can_have_is_refused(dags: Path, catalog: Catalog) -> None:
+    path = find_suites(dags)["trial"]
+    path.write_text(path.read_text().replace("cluster: pair", f"cluster: {LONG}"))
+    said = "found a name of 101 characters"
+    (head,) = [head for head in suite_heads(dags) if head.name == "trial"]
+    assert (head.problem, head.tags) == (f"cluster: {said}", ["nightly", "trial"])
+    assert f"cluster: {said}; expected 100 at most" in "\n".join(complaints(path, catalog))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "is_one"),
+    [
+        ("0 0 30 2 *", False),
+        ("0 0 31 4 *", False),
+        ("R 3 * * *", False),
+        ("0 r(1-5) * * *", False),
+        ("0 0 29 2 *", True),
+        ("0 3 * * FRI", True),
+        ("@daily", True),
+        ("@reboot", False),
+    ],
+)
+def test_a_schedule_has_dates_to_come_and_no_random_ones(schedule: str, is_one: bool) -> None:
+    assert is_schedule(schedule) is is_one
 
 
 def test_a_suite_in_a_folder_of_suites_is_found_and_has_the_clusters_of_all(

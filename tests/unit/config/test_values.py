@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nightbench.config.values import duration
+from nightbench.core.model.values import duration
 
 
 def test_a_duration_has_up_to_three_parts() -> None:

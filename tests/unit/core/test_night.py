@@ -107,7 +107,7 @@ def test_what_does_not_fit_is_left_out_and_a_shorter_one_takes_its_place() -> No
     ]
     assert planned.end == START + timedelta(minutes=60)
     assert {case_id: sentence(reason) for case_id, reason in planned.left_out.items()} == {
-        "b": "takes about 30 min; what comes before it leaves 20 min before 2026-11-20 23:00 UTC "
+        "b": "takes about 30 min; the cases before it leave 20 min before 2026-11-20 23:00 UTC "
         "(the hours 22:00-06:00 UTC)"
     }
 
@@ -115,7 +115,7 @@ def test_what_does_not_fit_is_left_out_and_a_shorter_one_takes_its_place() -> No
 def test_a_case_that_no_night_holds_says_so() -> None:
     planned = fit([case("a", 90)], night_of(60))
     assert {case_id: sentence(reason) for case_id, reason in planned.left_out.items()} == {
-        "a": "takes about 1 h 30 min, and a whole night has 1 h (the hours 22:00-06:00 UTC)"
+        "a": "takes about 1 h 30 min; a whole night has 1 h (the hours 22:00-06:00 UTC)"
     }
     assert planned.end == START
 
@@ -179,7 +179,7 @@ def test_a_night_shorter_than_a_repeat_may_take_is_explained() -> None:
     unknown = candidate("a", suite(repeat_timeout_s=7200.0), CaseHistory(), (), night_of(60))
     (reason,) = fit([unknown], night_of(60)).left_out.values()
     assert reason.code is ReasonCode.TIME_UNKNOWN
-    assert "time limit of one (with preparing: 2 h)" in sentence(reason)
+    assert "its time limit including preparation (2 h) exceeds the night" in sentence(reason)
     assert "measure it once by hand, or lower timeouts.repeat" in sentence(reason)
 
 

@@ -10,6 +10,7 @@ import pytest
 from nightbench.core.model import HistoryPoint
 from nightbench.detection.control_shift import control_shift
 from nightbench.detection.history import judge_history
+from nightbench.detection.verdict_sentences import controls as controls_clause
 
 FIRST = datetime(2024, 10, 4, tzinfo=UTC)
 
@@ -24,7 +25,7 @@ def test_a_control_that_fell_as_far_explains_the_fall():
     assert shift.explains
     assert shift.low < -0.1 < shift.high
     assert shift.remains == pytest.approx(0, abs=0.01)
-    assert "the node is suspected" in shift.sentence
+    assert "suspect the node first" in controls_clause(shift)
 
 
 def test_a_steady_control_leaves_the_whole_fall():
@@ -32,7 +33,7 @@ def test_a_steady_control_leaves_the_whole_fall():
     assert not shift.explains
     assert shift.share == 0
     assert shift.remains == pytest.approx(-0.1)
-    assert "did not move" in shift.sentence
+    assert "does not explain it" in controls_clause(shift)
 
 
 def test_a_control_that_rose_explains_no_fall():
@@ -44,7 +45,7 @@ def test_a_third_of_a_fall_is_a_part():
     shift = control_shift(controls(*[50] * 40, *[48.5] * 6), 40, math.log(0.9))
     assert not shift.explains
     assert shift.remains == pytest.approx(-0.072, abs=0.01)
-    assert "explain a part" in shift.sentence
+    assert "explains a part" in controls_clause(shift)
 
 
 def test_few_controls_say_nothing():
@@ -78,7 +79,7 @@ def test_a_history_says_what_its_control_did_and_keeps_the_change(lower_is_bette
     assert found.kind == "regressed"
     assert found.control.explains
     assert found.control.remains == pytest.approx(0, abs=0.01)
-    assert "the node is suspected" in found.sentence
+    assert "suspect the node first" in found.sentence
     without = [replace(night, control=None) for night in nights]
     (alone,) = judge_history("a", without, lower_is_better).changes
     assert alone.control is None

@@ -1,14 +1,16 @@
 """Series whose nodes are modes, and what is left of them at tonight's."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from histories import nights
 
-from nightbench.core.model import RegressionPolicy, VerdictKind
+from nightbench.core.model import RegressionPolicy, Verdict, VerdictKind
 from nightbench.detection import ChangeDetector
 from nightbench.detection.modes import HELD, modes_of
+from nightbench.detection.verdict_sentences import with_levels
 
 STAYS = [("gpu02", 14), ("gpu01", 7), ("gpu02", 12), ("gpu01", 6), ("gpu02", 13), ("gpu01", 5)]
 FAST, SLOW = 97.9, 94.1
@@ -32,12 +34,15 @@ def judge(points, nodes=None):
 def test_a_series_that_jumps_with_its_node_is_judged_by_node():
     points, nodes = series()
     found = modes_of(points, nodes)
-    said = re.fullmatch(r"bimodal: ([\d.]+) on gpu01, ([\d.]+) on gpu02", found.sentence)
-    assert [float(each) for each in said.groups()] == pytest.approx([SLOW, FAST], rel=0.005)
+    assert list(found.levels) == ["gpu01", "gpu02"]
+    assert list(found.levels.values()) == pytest.approx([SLOW, FAST], rel=0.005)
     assert found.points[-1] == points[-1]
     assert found.points[0].value == pytest.approx(SLOW, rel=0.02)
     assert judge(found.points).kind is VerdictKind.OK
-    assert found.after("All is well.") == f"All is well; {found.sentence}."
+    verdict = Verdict("resnet50", "lab", "run", VerdictKind.OK, "It is steady.")
+    assert with_levels(verdict, None) == verdict
+    said = with_levels(verdict, replace(found, levels={"gpu01": 94.1234, "gpu02": 97.9})).sentence
+    assert said == "It is steady. Levels by node: 94.12 on gpu01, 97.9 on gpu02."
 
 
 def test_a_fall_of_the_level_is_seen_through_the_modes():
@@ -80,7 +85,9 @@ def test_what_begins_with_other_nodes_is_a_change_once_it_has_lasted():
     held = judge(points, nodes)
     assert held.kind is VerdictKind.WATCHED
     said = re.search(
-        r"; (-\d\.\d)% since 20\S+, when it went from gpu02 to gpu01: night 13", held.sentence
+        r" A change of (-\d\.\d)% started on 20\S+, when the series changed from gpu02 to gpu01\."
+        r" It is reported after 14 nights there; this is night 13\.$",
+        held.sentence,
     )
     assert float(said[1]) == pytest.approx(-3.9, abs=0.5)
     points, nodes = series([moved[0], ("gpu01", HELD)])
@@ -108,4 +115,7 @@ def test_a_rise_of_a_lower_better_figure_is_held_with_its_own_sign():
     policy = RegressionPolicy(metric="joules_per_unit")
     held = ChangeDetector(with_smallest=False, nodes=nodes).judge(points[:-1], points[-1], policy)
     assert held.kind is not VerdictKind.REGRESSED
-    assert re.search(r"; \+[34]\.\d% since 20\S+, when it went from gpu01 to gpu02", held.sentence)
+    said = (
+        r"A change of \+[34]\.\d% started on 20\S+, when the series changed from gpu01 to gpu02\."
+    )
+    assert re.search(said, held.sentence)

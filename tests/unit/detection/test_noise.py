@@ -43,7 +43,7 @@ def test_a_noisy_series_is_seen_and_a_steady_one_never() -> None:
     assert found.noisy
     assert night < 20
     assert found.spread > LIMIT
-    assert "its nights vary by" in found.sentence
+    assert "its night-to-night noise is" in found.sentence
     assert "the limit is 10.0%" in found.sentence
     assert replay(nights(varying(0.03, 120))) == []
 
@@ -77,7 +77,7 @@ def test_it_returns_by_itself_once_steady() -> None:
     assert 30 + IN_A_ROW <= bad < 50
     assert 60 + IN_A_ROW <= good < 85
     assert second.spread <= 0.7 * LIMIT
-    assert f"on {IN_A_ROW} nights running" in second.sentence
+    assert f"on {IN_A_ROW} nights in a row" in second.sentence
 
 
 def test_near_the_limit_it_does_not_come_and_go() -> None:
@@ -90,7 +90,7 @@ def test_repeats_that_disagree_are_noise_though_their_medians_agree() -> None:
     ((_, found),) = replay(nights(varying(0.01, 30), spread=0.4))
     assert found.noisy
     assert found.spread == pytest.approx(0.4 / 2.704)
-    assert found.sentence.startswith("the repeats within a night vary by 14.8%")
+    assert found.sentence.startswith("the noise of repeats within a night is 14.8%")
     assert replay(nights(varying(0.01, 30), spread=0.2)) == []
     assert replay(nights(varying(0.01, 30), spread=None)) == []
 

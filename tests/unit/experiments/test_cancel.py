@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from nightbench.cli.cancel import cancel
 from nightbench.core.errors import UserError
-from nightbench.experiments.bisect_request import BisectRequest, store_bisect
+from nightbench.core.model.experiments import ExperimentKind
+from nightbench.experiments.bisect_request import save_step
 from nightbench.experiments.comparison import save_result
 from nightbench.experiments.experiment_spool import (
-    COMPARISON,
     MeasurementStopped,
     check_cancel,
     request_cancel,
@@ -34,28 +33,18 @@ def test_a_drill_says_how_it_is_ended(spool: Spool) -> None:
         cancel("drill-1")
 
 
-@pytest.mark.parametrize(
-    ("ended", "said"),
-    [
-        (
-            {"state": "ended", "stopped": None, "ended_at": "2026-11-01T00:00:00+00:00"},
-            "bisect-1 had ended at 2026-11-01T00:00:00+00:00: nothing was changed\n",
-        ),
-        (
-            {"state": "stopped", "stopped": "no time is left", "ended_at": None},
-            "bisect-1 had been stopped (no time is left): nothing was changed\n",
-        ),
-    ],
-)
-def test_a_bisect_that_has_ended_is_left_as_it_is(
-    spool: Spool, capsys: pytest.CaptureFixture[str], ended: dict[str, Any], said: str
+def test_an_experiment_of_several_comparisons_that_has_ended_is_left_as_it_is(
+    spool: Spool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    request = BisectRequest("some-case", "demo", "local", "fake", ("1.0", "1.1"), 3600.0, 20)
-    folder = store_bisect(spool, "bisect-1", request, "ada", "demo", "local")
-    folder.save_run({**(folder.run() or {}), **ended})
+    folder = spool.comparison("bisect-1")
+    store_request(folder, ExperimentKind.BISECT, {"suite": "demo"}, {}, "ada")
+    save_step(folder, {"number": 1, "comparison_id": "bisect-1-1"})
+    at = "2026-11-01T00:00:00+00:00"
+    save_result(spool.comparison("bisect-1-1"), {"complete": False, "ended_at": at})
+    store_request(spool.comparison("bisect-1-1"), ExperimentKind.BISECT, {}, {}, "bisect-1")
     before = files(folder)
     cancel("bisect-1")
-    assert capsys.readouterr().out == said
+    assert capsys.readouterr().out == f"bisect-1 had ended at {at}: nothing was changed\n"
     assert files(folder) == before
 
 
@@ -64,7 +53,7 @@ def test_a_comparison_that_has_ended_is_left_as_it_is(
     spool: Spool, capsys: pytest.CaptureFixture[str], complete: bool
 ) -> None:
     folder = spool.comparison("ab-1")
-    store_request(folder, COMPARISON, {"a": "fake=1", "b": "fake=2"}, {}, "ada")
+    store_request(folder, ExperimentKind.COMPARE, {"a": "fake=1", "b": "fake=2"}, {}, "ada")
     with folder.steered():
         pass  # Its process has ended.
     save_result(folder, {"complete": complete, "ended_at": "2026-11-01T00:00:00+00:00"})

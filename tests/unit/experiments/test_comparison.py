@@ -257,7 +257,7 @@ def test_a_complete_one_is_shown_and_told_again_without_a_node(
 ) -> None:
     made, _ = measured(place)
     url, told = channel
-    done = nightbench(place, "ab", "--resume", NAME, "--verbose", "--channel", url)
+    done = nightbench(place, "compare", "--resume", NAME, "--verbose", "--channel", url)
     assert done.returncode == 1, done.stderr
     assert "slower. B is 10 % slower than A" in done.stdout
     assert "0.9000" in done.stdout
@@ -267,7 +267,9 @@ def test_a_complete_one_is_shown_and_told_again_without_a_node(
         assert f"{case.case_id}: slower, B / A 0.9000" in message["message"]
     assert "was told" in done.stderr
     # A channel that is away changes no exit code, and its URL is told to nobody.
-    away = nightbench(place, "ab", "--resume", NAME, "--channel", "json://127.0.0.1:9/secret-word")
+    away = nightbench(
+        place, "compare", "--resume", NAME, "--channel", "json://127.0.0.1:9/secret-word"
+    )
     assert away.returncode == 1
     assert "took no message" in away.stderr
     assert "secret-word" not in away.stderr + away.stdout

@@ -10,7 +10,7 @@ from extras import extra_of
 from pydantic import TypeAdapter
 from wrappers import Slowed
 
-from nightbench.config.values import EnvName
+from nightbench.core.model.values import EnvName
 from nightbench.experiments.drill import SLEEP_VARIABLE
 
 

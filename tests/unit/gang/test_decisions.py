@@ -49,7 +49,7 @@ def test_a_node_that_is_late_aborts():
     assert late.action is GangAction.ABORT
     assert sentences(late.reasons) == "n2: was not ready within 10 s"
     stuck = act(view("n1", "running"), view("n2", "ready"), timing=Timing(NOW - 30, NOW - 11))
-    assert sentences(stuck.reasons) == "n2: did not start within 10 s after the go"
+    assert sentences(stuck.reasons) == "n2: did not start within 10 s after the start signal"
 
 
 def test_drains_when_every_window_is_closed():

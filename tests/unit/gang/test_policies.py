@@ -106,7 +106,7 @@ def test_the_budget_for_disturbed_repeats_ends_the_case(bench):
 
 
 def test_where_neighbours_are_only_recorded_nothing_is_disturbed(bench):
-    world = bench.world(dataclasses.replace(SIM_JOB, neighbours=NeighbourPolicy("record")))
+    world = bench.world(dataclasses.replace(SIM_JOB, neighbours=NeighbourPolicy(action="record")))
     world.disturbed = {1, 2, 3}
     assert said(bench.run()) == ["ok"] * 3
 

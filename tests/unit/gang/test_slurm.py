@@ -25,7 +25,13 @@ from nightbench.gang.slurm_launcher import (
 )
 from nightbench.gang.ssh_connection import Completed
 
-POLICY = SlurmPolicy("login", "gpu", "bench", 5400.0, options=("--gres=gpu:8",))
+POLICY = SlurmPolicy(
+    login="login",
+    partition="gpu",
+    account="bench",
+    time_limit_s=5400.0,
+    options=("--gres=gpu:8",),
+)
 
 
 CLUSTER = Cluster("lab", (Node("a", "n1", "c"), Node("b", "n2", "c")))

@@ -21,7 +21,7 @@ def job(repeats=7, budget=3, deadline=None, **protocol):
     return dataclasses.replace(
         JOB,
         protocol=Protocol(2, 3, repeats, **protocol),
-        neighbours=NeighbourPolicy("wait", budget=budget),
+        neighbours=NeighbourPolicy(action="wait", budget=budget),
         deadline=deadline,
     )
 

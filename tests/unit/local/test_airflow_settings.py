@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nightbench.config.case_checks import MOST_CASES
 from nightbench.local import airflow, postgres
 from nightbench.local.home import Home, Secrets
 from nightbench.local.ports import Ports
@@ -29,6 +30,8 @@ def test_everything_listens_on_loopback_and_reports_to_nobody(home: Home) -> Non
     # What a killed scheduler had begun is taken up again soon, not after five minutes.
     assert int(found["AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL"]) <= 60
     assert len(found["AIRFLOW__API_AUTH__JWT_SECRET"]) >= 64
+    # A task for each case of the largest suite.
+    assert int(found["AIRFLOW__CORE__MAX_MAP_LENGTH"]) == MOST_CASES
 
 
 def test_a_password_with_special_characters_survives_the_url(home: Home) -> None:

@@ -97,6 +97,15 @@ def test_a_release_is_built_hashed_and_tagged_and_nothing_is_published(
     assert {name: (folder / name).read_bytes() for name in files} == before
 
 
+def test_before_the_first_release_the_images_name_the_coming_version() -> None:
+    version = tool().image_version
+    assert version(PROJECT, "# Changelog\n\n## Unreleased\n\n- New.\n") == "0.2.0"
+    assert (
+        version(PROJECT, "## Unreleased\n\n## 0.1.1 (2026-01-01)\n\n## 0.1.0 (2025-01-01)\n")
+        == "0.1.1"
+    )
+
+
 def test_what_is_missing_is_said_and_nothing_has_changed(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

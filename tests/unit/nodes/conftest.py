@@ -16,14 +16,18 @@ from nightbench.nodes import NodePreflight
 GOLDEN = Path(__file__).resolve().parents[2] / "contract" / "golden" / "preflight.json"
 
 
-@pytest.fixture
-def document() -> dict[str, Any]:
-    """preflight/1 of a node that is well: no neighbours, nobody's lock, no orphan."""
+def healthy_document() -> dict[str, Any]:
+    """preflight/1 of a healthy node: no neighbours, no lock, no orphan."""
     found = json.loads(GOLDEN.read_text())
     found["foreign"] = {"cpu_share": 0.0, "processes": []}
     found["lock_holders"], found["orphans"] = [], []
     found["interpreters"] = {"3.7": "/usr/bin/python3.7", "3.11": "/usr/bin/python3.11"}
     return found
+
+
+@pytest.fixture
+def document() -> dict[str, Any]:
+    return healthy_document()
 
 
 @pytest.fixture

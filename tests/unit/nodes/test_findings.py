@@ -153,7 +153,7 @@ SPOILED = [
         CPU,
         "orphans",
         FindingLevel.WARN,
-        "nightbench sweep lab --kill",
+        "nightbench clean --cluster lab --orphans",
     ),
     (
         put("lock_holders", [{"job_id": "r/c/g0", "user": "anna", "since": "2026"}]),
@@ -360,6 +360,19 @@ def test_neighbours_are_named(seen, action, level):
         (ReasonCode.REMOTE_FAILURE, "could not make /x: Read-only file system", "root", "remount"),
         (ReasonCode.REMOTE_FAILURE, "could not make /x: Permission denied", "root", "login's user"),
         (ReasonCode.DISK_FULL, "no room to write", "disk", "quota"),
+        (
+            ReasonCode.NODE_UNREACHABLE,
+            "no answer within 30 s to: begin /opt/py/bin/python3",
+            "agent's Python",
+            "environments.python",
+        ),
+        (
+            ReasonCode.REMOTE_FAILURE,
+            "the login shell did not run `sh` (exit 1); its output: ''. Is the shell nologin?",
+            "access",
+            "do what the message says",
+        ),
+        (ReasonCode.REMOTE_FAILURE, "could not make /x: Permission denied", "root", "install -d"),
     ],
 )
 def test_node_that_cannot_be_looked_at(code, problem, what, advice):

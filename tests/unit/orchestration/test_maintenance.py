@@ -2,9 +2,49 @@ from __future__ import annotations
 
 import os
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+
+from nightbench.orchestration import upkeep_dags
 from nightbench.orchestration.upkeep_dags import expire_logs
+
+DAY = datetime(2026, 11, 29, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("kind", "at", "previous", "due"),
+    [
+        ("scheduled", "12:15", "12:00", False),
+        ("scheduled", "12:30", "12:15", True),
+        ("scheduled", "12:45", "12:30", False),
+        # The scheduler was away at half past twelve.
+        ("scheduled", "13:15", "12:15", True),
+        ("scheduled", "00:15", "-12:15", True),
+        ("scheduled", "00:15", "-12:30", False),
+        # A new deployment, and a person.
+        ("scheduled", "09:00", None, True),
+        ("manual", "09:00", "08:45", True),
+    ],
+)
+def test_the_daily_work_is_due_once_a_day(
+    kind: str, at: str, previous: str | None, due: bool
+) -> None:
+    def moment(text: str) -> datetime:
+        hours, minutes = text.removeprefix("-").split(":")
+        day = DAY - timedelta(days=text.startswith("-"))
+        return day + timedelta(hours=int(hours), minutes=int(minutes))
+
+    before = previous and SimpleNamespace(run_after=moment(previous))
+    context: dict[str, Any] = {
+        "dag_run": SimpleNamespace(run_type=kind, run_after=moment(at)),
+        "ti": SimpleNamespace(get_previous_dagrun=lambda: before),
+    }
+    task: Any = upkeep_dags.is_daily_work_due
+    assert task.function(**context) is due
 
 
 def test_old_logs_go_and_nothing_else(tmp_path: Path) -> None:

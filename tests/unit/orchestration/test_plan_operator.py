@@ -55,6 +55,15 @@ def test_the_plan_defers_until_the_night_begins_and_then_stores_it(
     assert task.execute(cleared)[0]["nightbench_run"] != run_id
 
 
+def test_more_cases_than_airflow_maps_are_refused_before_anything_is_stored(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "1")
+    with pytest.raises(AirflowFailException, match="found 2 cases to measure; expected 1 at most"):
+        PlanOperator(task_id="plan", suite="short").execute(context("manual"))
+    assert spool.runs() == []
+
+
 def test_a_person_who_triggers_a_nightly_dag_does_not_wait(spool: Spool, tmp_path: Path) -> None:
     files(tmp_path, night=f'window: "{LATER}"')
     by_hand = context("manual")

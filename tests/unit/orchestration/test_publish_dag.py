@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowSkipException
 
 from nightbench.core.model import Publication, Suite
 from nightbench.orchestration import verdict_dags
@@ -16,14 +16,14 @@ from nightbench.warehouse.site import SiteRepository
 
 
 def write_site() -> str:
-    task: Any = verdict_dags.write_site
+    task: Any = verdict_dags.publish
     said: str = task.function()
     return said
 
 
-def test_without_a_place_the_task_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_place_nothing_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NIGHTBENCH_SITE", raising=False)
-    with pytest.raises(AirflowException, match="NIGHTBENCH_SITE: found nothing; expected a folder"):
+    with pytest.raises(AirflowSkipException, match="NIGHTBENCH_SITE is not set"):
         write_site()
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from nightbench.core.errors import UserError
-from nightbench.orchestration import verdict_dags
+from nightbench.orchestration import experiments_dag, verdict_dags
 from nightbench.orchestration.dag_common import SUSPECTS, SUSPECTS_ALIAS
 
 
@@ -32,20 +33,43 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return []
 
     monkeypatch.setattr("nightbench.alerts.notify.notify_run", notify_run)
-    monkeypatch.setattr("nightbench.experiments.confirm.give_up_rest", lambda *_: 0)
     return heard
 
 
-def test_a_message_that_is_refused_keeps_no_other_run_from_its_own(told: list[str]) -> None:
+def ended(patch: pytest.MonkeyPatch, overdue: list[str], *rows: tuple[str, str, str]) -> None:
+    """Confirmations by run, DAG run and state; and runs whose time was over."""
+    found = [dict(zip(("run_id", "dag_run_id", "state"), row, strict=True)) for row in rows]
+    warehouse = SimpleNamespace(experiments=SimpleNamespace(find=lambda **_: found))
+    patch.setattr("nightbench.experiments.confirm.give_up_overdue", lambda _: overdue)
+    patch.setattr("nightbench.warehouse.opened", lambda _: nullcontext(warehouse))
+
+
+OURS = {"dag_run": SimpleNamespace(run_id="ours")}
+
+
+def test_a_message_that_is_refused_keeps_no_other_run_from_its_own(
+    told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    going = ("c", "ours", "running")
+    others = [("d", "other", "done"), ("e", "ours", "queued")]
+    ended(monkeypatch, ["late"], ("bad", "ours", "done"), ("a", "ours", "done"), going, *others)
     with pytest.raises(AirflowException, match="run bad: no channel took it"):
-        verdict_dags.send_message.function(**context({"run_ids": ["bad", "a"]}, {"run_ids": ["b"]}))
-    assert told == ["a", "b"]
+        experiments_dag.send_messages.function(**OURS)
+    assert told == ["a", "late"]
 
 
-def test_an_event_that_a_person_made_names_no_runs(told: list[str]) -> None:
-    events = (None, {}, {"by": "ada"}, {"run_ids": ["a"]})
-    assert verdict_dags.send_message.function(**context(*events)) == ["a"]
+def test_nothing_is_sent_where_no_night_waited(
+    told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended(monkeypatch, [], ("d", "other", "done"))
+    with pytest.raises(AirflowSkipException):
+        experiments_dag.send_messages.function(**OURS)
+
+
+def test_an_event_that_a_person_made_names_no_runs() -> None:
     assert verdict_dags.loaded_runs.function(**context({"by": "ada"}, run_ids=["a"])) == ["a"]
+    events = (None, {}, {"by": "ada"}, {"run_ids": ["a"]})
+    assert verdict_dags.loaded_runs.function(**context(*events)) == ["a"]
 
 
 def test_confirmations_of_all_runs_are_requested_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

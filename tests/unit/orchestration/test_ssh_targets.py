@@ -37,9 +37,12 @@ async def test_each_hop_has_its_own_user_key_and_port(monkeypatch: pytest.Monkey
         (
             Node("n1", "gpu01", "gpu", user="other"),
             Node("n2", "gpu02", "gpu", jump=()),
-            Node("n3", "gpu03", "gpu", jump=(JumpHost("near", "inner"),)),
+            Node("n3", "gpu03", "gpu", jump=(JumpHost(host="near", ssh_conn_id="inner"),)),
         ),
-        jump=(JumpHost("gate.example.org", "gate", 2222), JumpHost("inner", "inner")),
+        jump=(
+            JumpHost(host="gate.example.org", ssh_conn_id="gate", port=2222),
+            JumpHost(host="inner", ssh_conn_id="inner"),
+        ),
     )
 
     targets = ssh_targets(cluster)

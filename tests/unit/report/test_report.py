@@ -126,6 +126,24 @@ def test_the_terminals_table_has_the_same_cells(rows: list[dict[str, object]]) -
     assert "19.00" in text
 
 
+def test_a_terminal_lists_the_first_of_many_cases_without_a_result(
+    rows: list[dict[str, object]],
+) -> None:
+    absent = {**rows[2], "status": "missing", "verdict": "missing"}
+    many = [{**absent, "case_id": f"net-{number:04}"} for number in range(1025)]
+    for width in (140, 40):
+        console = Console(file=io.StringIO(), width=width)
+        console.print(ResultsTable([*many, *rows], "demo-1"))
+        text = console.file.getvalue()
+        assert "net-0019" in text
+        assert "net-0020" not in text
+        assert "and 1,005 more cases without a result" in text
+        assert "net-fake-collective-2x1-bs2" in text
+    (line,) = [line for line in verdict_lines(many) if "n2: fell silent" in line]
+    named = ", ".join(f"net-{number:04}" for number in range(10))
+    assert line == f"{named} and 1,015 more: n2: fell silent"
+
+
 def test_what_is_live_stands_beside_the_verdict(rows: list[dict[str, object]]) -> None:
     row = rows[0] | {"verdict": "ok", "change": -0.012, "change_low": -0.03, "change_high": 0.006}
     assert cells(row)[-3:] == ("-1.2 % (-3.0 % to +0.6 %)", "4.0 %", "ok")
@@ -134,7 +152,9 @@ def test_what_is_live_stands_beside_the_verdict(rows: list[dict[str, object]]) -
     live = {"alert_id": 7, "alert_verdict": "regressed", "alert_change": -0.08, "drift": -0.07}
     assert cells(row | live | {"private_build": True, "untried": "no GPU", "noisy": "by 21 %"})[
         -1
-    ] == ("ok, private build, untried mode, alert 7 regressed -8.0 %, drifts -7.0 %, noisy")
+    ] == (
+        "ok, private build, untried configuration, alert 7 regressed -8.0 %, drifts -7.0 %, noisy"
+    )
 
 
 def test_a_run_whose_framework_is_away_is_unavailable_in_every_field() -> None:

@@ -45,7 +45,14 @@ JOB = JobSpec(
     protocol=Protocol(5, 30, 3, 1.5),
     nodes=(
         Node("n1", "127.0.0.2", "c", 2222, "10.0.0.2", "lo", (20000, 20999), (0, 1), ("0",)),
-        Node("n2", "127.0.0.3", "c", env={"A": "b"}, user="bench", jump=(JumpHost("g2", "s"),)),
+        Node(
+            "n2",
+            "127.0.0.3",
+            "c",
+            env={"A": "b"},
+            user="bench",
+            jump=(JumpHost(host="g2", ssh_conn_id="s"),),
+        ),
     ),
     processes=(
         Process("pserver-0", "pserver", 0, "n1", 0, measured=False),
@@ -61,7 +68,7 @@ JOB = JobSpec(
     code_digest="c" * 64,
     definition_digest="d" * 64,
     environments=EnvironmentPolicy(root="~/r", paths={"paddle1": "/opt"}, find_links=("/links",)),
-    neighbours=NeighbourPolicy("wait", 60.0, 0.2, False, 1),
+    neighbours=NeighbourPolicy(action="wait", wait_s=60.0, cpu_share=0.2, gpu=False, budget=1),
     lock="devices",
     deadline=datetime(2026, 11, 21, 6, tzinfo=ZoneInfo("Europe/Berlin")),
     expected_repeat_s=42.5,
@@ -71,7 +78,7 @@ CLUSTER = Cluster(
     "local",
     JOB.nodes,
     known_hosts="/etc/known_hosts",
-    jump=(JumpHost("gate", "gate_ssh", 2222),),
+    jump=(JumpHost(host="gate", ssh_conn_id="gate_ssh", port=2222),),
     window="22:00-06:00 UTC",
 )
 
@@ -91,7 +98,7 @@ def test_a_job_comes_back_as_it_was_kept(tmp_path: Path, batch_size: int | Liter
 
 def test_paths_of_one_machine_are_not_stored(tmp_path: Path) -> None:
     run = Spool(tmp_path).run(JOB.run_id)
-    environments = replace(JOB.environments, wheelhouse="/srv/wheels")
+    environments = JOB.environments.model_copy(update={"wheelhouse": "/srv/wheels"})
     save_job(run, PlannedJob.of(replace(JOB, environments=environments), CLUSTER))
     save_cluster(run, replace(CLUSTER, environments=environments))
 
@@ -180,12 +187,18 @@ def test_cluster_comes_back_as_it_was_planned(tmp_path: Path) -> None:
         "lab",
         (
             Node("n1", "10.0.0.1", "c", port=2222, cpus=(0, 1), env={"A": "b"}),
-            Node("n2", "10.0.0.2", "c", devices=("GPU-1",), jump=(JumpHost("j", "c", 22),)),
+            Node(
+                "n2",
+                "10.0.0.2",
+                "c",
+                devices=("GPU-1",),
+                jump=(JumpHost(host="j", ssh_conn_id="c", port=22),),
+            ),
         ),
         device_kind="gpu",
         environments=EnvironmentPolicy(paths={"pytorch": "/opt/t"}, lock_dir="/locks"),
         role_env={"pserver": {"X": "1"}},
-        jump=(JumpHost("gate", "gate"),),
+        jump=(JumpHost(host="gate", ssh_conn_id="gate"),),
         neighbours=NeighbourPolicy(action="wait"),
         health=HealthPolicy(expected_devices=8, min_link_mbps=1000),
     )

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from nightbench.core.errors import UserError
 from nightbench.warehouse import MoveRefused
 from nightbench.web import PageAccess, PageUser, create_app
-from nightbench.web.compare_request_api import Comparing
+from nightbench.web.experiment_api import Comparing
 from nightbench.web.ui_models import Utilisation
 
 START = datetime(2026, 11, 1, 1, tzinfo=UTC)
@@ -83,6 +83,10 @@ def alert(**changes: Any) -> Row:
         "snoozed_until": None,
         "owner": None,
         "evidence": None,
+        "severity": "high",
+        "severity_because": "loses 10.0 % at least",
+        "rank": 0.9,
+        "place": 1,
         **dict.fromkeys(("level_change", "change_low", "change_high", "since", "group_key")),
         **dict.fromkeys(("cause", "cause_suspect", "cause_sentence")),
         **dict.fromkeys(f"confirmation{part}" for part in CONFIRMATION),

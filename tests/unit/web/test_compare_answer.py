@@ -51,7 +51,9 @@ def row(state: str = "done", *cases: dict[str, Any], **changed: Any) -> dict[str
         "shared": False,
     }
     return {
-        "request_id": 12,
+        "experiment_id": 12,
+        "kind": "compare",
+        "request": {},
         "state": state,
         "a": "pytorch=2.12.0",
         "b": "pytorch=2.13.0",
@@ -69,6 +71,7 @@ def row(state: str = "done", *cases: dict[str, Any], **changed: Any) -> dict[str
         "cancelled_by": None,
         "replaced_by": None,
         "profile": None,
+        "profile_why": None,
         "result": result if cases else None,
     } | changed
 
@@ -97,26 +100,24 @@ def test_the_smallest_fall_that_would_have_shown_grows_with_the_interval() -> No
     assert told_fall(case("one", low=None), 0.01) is None
 
 
-def test_a_verdict_waits_for_its_profile_and_not_in_the_queue() -> None:
-    profiled = {"profile": "after"}
-    running, queued = (row(state, case("one"), **profiled) for state in ("running", "queued"))
-    assert (conclusion(running), headline(running)) == (
-        "pending",
-        "B is same beside A; it is profiled",
-    )
-    assert (conclusion(queued), headline(queued)) == (
+def test_a_verdict_waits_for_its_profile() -> None:
+    def said(profile: str, **more: Any) -> tuple[str, str]:
+        found = row("done", case("one"), profile=profile, **more)
+        assert "ada" not in comment(found)
+        return conclusion(found), headline(found)
+
+    assert said("running") == ("pending", "B is same beside A; it is profiled")
+    assert said("queued") == ("pending", "B is same beside A; its profile waits in the queue")
+    assert said("cancelled", profile_why="late") == ("success", "B is same beside A")
+    why = "a node of the cluster failed\nn1: /home/ada"
+    failed = "B is same beside A (no profile: a node of the cluster failed)"
+    assert said("failed", profile_why=why) == ("success", failed)
+    lacking = "no profile of two: B: process exited\ntwo: n1: /home/ada"
+    early = "its budget of 100 s is used up"
+    assert said("done", profile_why=lacking, why=early) == (
         "success",
-        "B is same beside A; its profile waits in the queue",
+        f"B is same beside A ({early}; no profile of two: B: process exited)",
     )
-    cancelled = row("running", case("one"), **profiled, cancelled_by="bob", why="late")
-    assert (conclusion(cancelled), headline(cancelled)) == (
-        "success",
-        "B is same beside A; its profile ends with the launch that goes on",
-    )
-    assert "ada" not in comment({**queued, "why": "cluster local: /home/ada/x.yaml is no file"})
-    failed = row("done", case("one"), why="no profile: a node of the cluster failed\nn1: /home/ada")
-    assert headline(failed) == "B is same beside A (no profile: a node of the cluster failed)"
-    assert "ada" not in comment(failed)
 
 
 def test_the_operators_that_differ_most_stand_below_the_table() -> None:

@@ -68,24 +68,29 @@ TEST = {
     "low": 0.94,
     "high": 0.96,
     "rounds": 6,
+    "wanted_rounds": 6,
+    "spent_s": 90.0,
+    "comparison_id": "b1-1",
 }
 BISECT = {
-    "bisect_id": "b1",
-    "line": "pytorch",
-    "good": "2.11.0",
-    "bad": "2.13.0",
-    "versions": ["2.11.0", "2.12.0", "2.13.0"],
-    "state": "ended",
-    "outcome": "found",
-    "first_bad": None,
-    "last_good": None,
-    "ended_at": None,
-    "sentence": "2.13.0 is the first bad version",
-    "notes": [],
+    "name": "b1",
+    "state": "done",
+    "request": {"good": "2.11.0", "bad": "2.13.0"},
     "budget_s": 7200.0,
     "spent_s": 1800.0,
     "started_at": START,
-    "tests": [TEST],
+    "ended_at": None,
+    "result": {
+        "line": "pytorch",
+        "versions": ["2.11.0", "2.12.0", "2.13.0"],
+        "outcome": "found",
+        "first_bad": None,
+        "last_good": None,
+        "sentence": "2.13.0 is the first bad version",
+        "suspects": [],
+        "notes": [],
+        "steps": [TEST],
+    },
 }
 
 
@@ -94,7 +99,7 @@ def about(**changes: Any) -> Rows:
 
 
 @pytest.mark.parametrize(
-    ("state", "outcome"), [("ended", "confirmed"), ("ended", "not_confirmed"), ("running", None)]
+    ("state", "outcome"), [("done", "confirmed"), ("done", "not_confirmed"), ("running", None)]
 )
 def test_what_measuring_again_said_comes_with_the_alert(state: str, outcome: str | None) -> None:
     again = {
@@ -117,7 +122,7 @@ def test_a_bisect_is_shown_with_its_tests() -> None:
     rows = about()
     rows.known = {"bisects": [BISECT]}
     (bisect,) = client(rows).get("/api/alerts/7").json()["bisects"]
-    assert (bisect["sentence"], bisect["spent_s"]) == (BISECT["sentence"], 1800.0)
+    assert (bisect["sentence"], bisect["spent_s"]) == ("2.13.0 is the first bad version", 1800.0)
     (test,) = bisect["tests"]
     assert (test["ratio"], test["low"], test["high"]) == (0.951, 0.94, 0.96)
     assert test["why"] == "slower <for sure>"

@@ -1,4 +1,7 @@
-"""The words of Nightbench as plain data: frozen dataclasses, standard library only.
+"""The words of Nightbench as plain data: frozen dataclasses, and frozen models of pydantic.
+
+A section of a file is a model (`values.StrictModel`): one class says which keys the file may have,
+is what code works with, and is stored with a run.
 
 Everything that one package hands to another is defined here. Durations are seconds
 (`_s`), sizes are bytes (`_bytes`), throughput is in units of work per second, and the
@@ -8,14 +11,25 @@ a `to_json`/`from_json` are the control plane's side of that contract.
 """
 
 from nightbench.core.model.cases import (
-    LATER_AXES,
     LINE_AXES,
     MAX_BATCH,
     SEVERAL,
+    SPLIT_AXES,
     Build,
     Case,
     Protocol,
     ReferenceLosses,
+)
+from nightbench.core.model.catalog import (
+    TRAINERS,
+    Combination,
+    FrameworkInfo,
+    Role,
+    Support,
+    Untried,
+    Variant,
+    WorkloadInfo,
+    series_key,
 )
 from nightbench.core.model.clusters import (
     Cluster,
@@ -29,8 +43,16 @@ from nightbench.core.model.clusters import (
     Node,
     SlurmPolicy,
 )
-from nightbench.core.model.metrics import METRICS, THROUGHPUT, JudgedMetric, MetricInfo
+from nightbench.core.model.metrics import (
+    METRICS,
+    THROUGHPUT,
+    AlertMetric,
+    JudgedMetric,
+    MetricInfo,
+    info_of,
+)
 from nightbench.core.model.pairs import MeasuredPair, Pair, PairNight, PlannedPair
+from nightbench.core.model.policies import NightPolicy, Publication, RegressionPolicy, Route
 from nightbench.core.model.reasons import (
     Reason,
     ReasonCode,
@@ -62,24 +84,11 @@ from nightbench.core.model.runs import (
 )
 from nightbench.core.model.suites import (
     TABLE_AXES,
-    TRAINERS,
     Accepted,
     Catalog,
-    Combination,
-    FrameworkInfo,
-    NightPolicy,
-    Publication,
-    RegressionPolicy,
-    Role,
-    Route,
     Suite,
     SuiteTable,
-    Support,
     TableMetric,
-    Untried,
-    Variant,
-    WorkloadInfo,
-    series_key,
 )
 from nightbench.core.model.words import (
     SLUG,
@@ -87,6 +96,7 @@ from nightbench.core.model.words import (
     RunKind,
     Severity,
     Strategy,
+    TrainingKind,
     VerdictKind,
     differ,
     digest_of,

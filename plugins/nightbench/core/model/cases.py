@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from pydantic import AfterValidator, Field
+
+from nightbench.core.model import values as v
 from nightbench.core.model.words import Strategy
 
 MAX_BATCH: Literal["max"] = "max"
@@ -135,10 +138,9 @@ class Case:
     def defining_axes(self) -> dict[str, Any]:
         """The axes that a definition's digest covers.
 
-        Those that 0.1.0 had not are left out at their defaults, so that they cut no history.
+        Axes at their defaults are left out, so that a new axis cuts no history.
         """
-        default = {axis: _AXIS_DEFAULTS[axis] for axis in LATER_AXES}
-        return {k: v for k, v in self.axes().items() if k not in default or v != default[k]}
+        return {k: v for k, v in self.axes().items() if v != _AXIS_DEFAULTS[k]}
 
     @classmethod
     def from_axes(cls, axes: Mapping[str, Any]) -> Case:
@@ -161,8 +163,8 @@ _SPLITS: Mapping[str, tuple[str, str | None]] = {
 }
 """Axis -> what stands before its value in slugs, and what a mode is called by it; None: lines
 declare nothing of it. `test_equal_axes` and its neighbours say where else an axis has to be."""
-LATER_AXES = tuple(_SPLITS)
-"""How work is split, what of it is kept, and switches of a line: axes that 0.1.0 had not."""
+SPLIT_AXES = tuple(_SPLITS)
+"""How work is split, what of it is kept, and switches of a line."""
 
 _OPTIONAL_AXES: tuple[tuple[str, str], ...] = (
     *((axis, prefix) for axis, (prefix, _) in _SPLITS.items()),
@@ -201,18 +203,29 @@ declares whether it has more than one: `several`."""
 SEVERAL = "several"
 
 
-@dataclass(frozen=True)
-class ReferenceLosses:
-    """Losses of the first and third step of a workload: float32, on a CPU, without dropout."""
+def _pair(values: tuple[float, ...]) -> tuple[float, ...]:
+    if len(values) != 2:
+        raise ValueError(f"found {len(values)}; expected two, of the first and of the third step")
+    return values
 
-    scale: str
-    batch_size_per_device: int
-    first: tuple[float, ...]
+
+_Pair = Annotated[v.Many[float], AfterValidator(_pair)]
+
+
+class ReferenceLosses(v.StrictModel):
+    """Losses of the first and third step in float32 on a CPU, without dropout."""
+
+    scale: v.Name
+    """Scale that they were computed at."""
+    batch_size_per_device: v.Count
+    """Samples of a step."""
+    first: v.Some[float]
     """Of rank 0, 1, ...: the loss of the initial weights on the rank's first batch."""
-    third: Mapping[str, tuple[float, ...]]
-    """Number of ranks -> each rank's loss after two updates."""
-    together: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """Number of ranks that compute the same samples -> loss of the first and third step."""
+    third: Annotated[dict[v.Name, v.Some[float]], Field(min_length=1)]
+    """Number of ranks: the loss of each rank's third step, after two updates."""
+    together: dict[v.Name, _Pair] = Field({})
+    """Number of ranks that compute the same samples (`tensor`, `context`, `pipeline`), those of all
+    of them: the loss of the first and of the third step."""
 
     def of(self, case: Case) -> ReferenceLosses | None:
         """Return them where they are those of a case, else None."""
@@ -226,7 +239,7 @@ class ReferenceLosses:
         if shared is None or ranks != case.trainers:
             return None
         first, third = ((loss,) * ranks for loss in shared)
-        return replace(self, first=first, third={str(ranks): third})
+        return self.model_copy(update={"first": first, "third": {str(ranks): third}})
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,65 @@
 """Where it is measured: nodes, how they are reached, and what a site asks of a run."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from nightbench.core.model import values as v
+
+PINNED = re.compile(r"([a-z0-9/][\w.:/-]{0,400}@)?sha256:[0-9a-f]{64}\Z")
+_MOUNT = re.compile(r"/[^\x00-\x1f\x7f:,]{1,1000}(:ro)?\Z")
 
 
-@dataclass(frozen=True)
-class JumpHost:
-    """A host that a connection to a node passes through."""
+PinnedImage = Annotated[
+    str,
+    v.fits(
+        PINNED,
+        "its digest, NAME@sha256:…, or the id sha256:… of an image that lies on the nodes: a tag "
+        "may name another one tomorrow",
+    ),
+    v.Words("image with its digest"),
+]
+Mount = Annotated[str, v.fits(_MOUNT, "a folder such as /data, or /data:ro"), v.Words("folder")]
+_IMAGE_FOLDER = re.compile(r"[a-z0-9][\w.:/-]{0,400}/\Z")
+ImageFolder = Annotated[
+    str,
+    v.fits(_IMAGE_FOLDER, "a registry such as registry.example.org/, or a folder of it with /"),
+    v.Words("registry"),
+]
+_WHEEL_FOLDER = re.compile(r"https?://[^\s?#@]{1,1000}/\Z")
+WheelFolder = Annotated[
+    str,
+    v.fits(_WHEEL_FOLDER, "an address that ends with /, without a password"),
+    v.Words("address"),
+]
+_GIT = re.compile(
+    r"(https?://[^\s@]{1,1000}|ssh://([\w.-]+@)?[^\s@]{1,1000}|[\w.-]+@[\w.-]+:[^\s@]{1,1000}"
+    r"|(file://)?/\S{1,1000})\Z"
+)
+GitUrl = Annotated[
+    str,
+    v.fits(_GIT, "https://…, ssh://…, user@host:path, or a path on the nodes, without a password"),
+    v.Words("address"),
+]
+Branch = Annotated[
+    str,
+    v.fits(re.compile(r"(?!.*(\.\.|//))\w[\w./+-]{0,199}\Z"), "the name of a branch"),
+    v.Words("name of a branch"),
+]
 
-    host: str
-    ssh_conn_id: str
-    """Airflow Connection with user, key and, unless `port` is given, the port."""
-    port: int | None = None
+
+class JumpHost(v.StrictModel):
+    """A host that connections to nodes pass through."""
+
+    host: v.Host
+    """Its SSH address, as the hop before it reaches it."""
+    ssh_conn_id: v.Name
+    """Airflow Connection with user, key and port."""
+    port: v.Port | None = None
+    """SSH port; the Connection's unless given."""
 
 
 @dataclass(frozen=True)
@@ -42,121 +90,212 @@ class Node:
     """CPU architecture as `uname -m` prints it; None where the cluster's file does not state it."""
 
 
-@dataclass(frozen=True)
-class NeighbourPolicy:
-    """What is done about foreign work on a node: processes that are not of the job.
+class NeighbourPolicy(v.StrictModel):
+    """What is done about foreign work on a node: processes that are not of the job."""
 
-    Before a launch it is waited for or refused; a repeat with foreign work inside its window is
-    `disturbed`: kept, not counted, and launched again within a budget.
-    """
-
-    action: str = "record"
-    """`record` only writes it down; `wait`, then fail; `refuse` at once."""
-    wait_s: float = 600.0
-    cpu_share: float = 0.10
-    """Foreign CPU time / CPU time of the cores that the job uses, above which it counts."""
+    action: Literal["record", "wait", "refuse"] = "wait"
+    """Before a launch: `record` only writes it down, `wait` waits and then fails, `refuse` fails at
+    once. `wait` unless given, and `record` where `shared: true`."""
+    wait_s: v.PositiveDuration = Field(600.0, alias="wait")
+    """How long `wait` waits for quiet."""
+    cpu_share: v.Percentage = Field(0.10, alias="cpu")
+    """Foreign share of the job's cores above which it counts."""
     gpu: bool = True
-    """A foreign compute process on a device of the job counts."""
-    budget: int = 3
-    """Disturbed repeats of a case that are launched again."""
+    """A foreign process on a GPU of the job counts."""
+    budget: v.Whole = 3
+    """Repeats of a case that are launched again because foreign work or a throttled device
+    disturbed them."""
 
 
-@dataclass(frozen=True)
-class HealthPolicy:
-    """What a node must show before a night, and when it is left out: `health` of its file."""
-
-    quarantine_after: int = 3
-    expected_devices: int | None = None
-    governor: str | None = None
-    min_disk_bytes: int = 5_000_000_000
-    max_clock_error_s: float = 60.0
-    min_link_mbps: int | None = None
-    min_controls: Mapping[str, float] = field(default_factory=dict)
-    """Control measurement -> least median of every node, in its unit, for an acceptance."""
+_CONTROLS = (
+    *("matrix_product", "matrix_product_tf32", "matrix_product_bf16", "matrix_product_fp16"),
+    *("memory_copy", "all_reduce", "all_reduce_in_node", "all_reduce_gpus"),
+)
+ControlName = Annotated[str, v.among(_CONTROLS), v.Words(", ".join(f"`{x}`" for x in _CONTROLS))]
 
 
-@dataclass(frozen=True)
-class EnvironmentPolicy:
-    """Where framework environments come from on the nodes of a cluster.
+class HealthPolicy(v.StrictModel):
+    """What a node must show before a night, and when it is left out."""
 
-    The keys of `environments` in its file, and described there (`config.cluster_schema`).
+    quarantine_after: v.Count = 3
+    """Faults of a node in a row, after which it is left out until it is well."""
+    expected_devices: v.Whole | None = None
+    """GPUs that each node must show; `devices.per_node` unless given."""
+    governor: v.Name | None = None
+    """CPU frequency governor that is expected, `performance` say."""
+    min_disk_bytes: v.Size = Field(5_000_000_000, alias="min_disk")
+    """Free disk below `environments.root`, `5GB`."""
+    max_clock_error_s: v.PositiveDuration = Field(60.0, alias="max_clock_error")
+    """How far a node's clock may be off the controller's."""
+    min_link_mbps: v.LinkSpeed | None = Field(None, alias="min_link")
+    """Speed of the link of `interface`, `10Gbit/s`."""
+    min_controls: dict[
+        ControlName,
+        Annotated[float, Field(gt=0), v.Words("number")],
+    ] = Field({})
+    """Control measurement: least median that `nightbench accept` takes from every device or link,
+    matrix products in GFLOP/s, `memory_copy` and all-reduces in GB/s (docs/accept.md)."""
+
+
+class EnvironmentPolicy(v.StrictModel):
+    """Where framework environments come from on the nodes."""
+
+    kind: Literal["venv", "container"] = "venv"
+    """`venv`: from the lines' locks. `container`: every line runs in an image (docs/containers.md).
     """
-
-    root: str = "~/.nightbench-node"
-    python: str = "python3"
-    variants: Mapping[str, str] = field(default_factory=dict)
-    paths: Mapping[str, str] = field(default_factory=dict)
-    engine: str = "podman"
-    images: Mapping[str, str] = field(default_factory=dict)
-    """Framework line -> image with its digest. Where there is one, every line runs in an image."""
-    image_python: str = "python3"
-    engine_options: tuple[str, ...] = ()
-    mounts: tuple[str, ...] = ()
-    prefix_roots: tuple[str, ...] = ()
-    wheelhouse: str | None = None
-    index_url: str | None = None
-    find_links: tuple[str, ...] = ()
-    lock_dir: str | None = None
-    job_root: str | None = None
-
-
-@dataclass(frozen=True)
-class SlurmPolicy:
-    """How gangs become jobs of Slurm: `slurm` of a cluster's file (`config.cluster_schema`)."""
-
-    login: str
-    partition: str | None = None
-    account: str | None = None
-    time_limit_s: float | None = None
-    warning_s: int = 60
-    options: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class KubernetesPolicy:
-    """How gangs become indexed Jobs of Kubernetes, a pod for each node.
-
-    `kubernetes` of a cluster's file, and described there (`config.cluster_schema`).
-    """
-
-    claim: str
-    images: Mapping[str, str]
-    namespace: str = "default"
-    resources: Mapping[str, str] = field(default_factory=dict)
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    tolerations: tuple[str, ...] = ()
-    user: int = 50001
-    time_limit_s: float | None = None
+    root: v.Text = "~/.nightbench-node"
+    """Folder on the node; `~` is the SSH user's home."""
+    python: v.Text = "python3"
+    """Interpreter (3.7 or newer) on the node that runs the agent."""
+    variants: dict[v.FrameworkName, v.Name] = Field({})
+    """Framework line: variant of its lock, `cu126` say."""
+    paths: dict[v.FrameworkName, v.Text] = Field({})
+    """Framework line: prefix that the site prepared (`bin/python` below it)."""
+    engine: v.Text = "podman"
+    """With `kind: container`: program on the nodes, `podman`, `docker` or another that takes their
+    commands, or `apptainer`."""
+    images: dict[v.FrameworkName, PinnedImage] = Field({})
+    """With `kind: container`: framework line: image, `NAME@sha256:…`, or `sha256:…` for one that
+    lies on the nodes. With apptainer a NAME that begins with / is a file on the nodes."""
+    image_python: v.Text = "python3"
+    """Python in the images."""
+    engine_options: v.Many[v.Text] = ()
+    """Options of the engine's `run`, `--gpus=all` or `--device=nvidia.com/gpu=all`."""
+    mounts: v.Many[Mount] = ()
+    """Further folders of the nodes that containers see at the same path; `:ro` behind one makes it
+    read-only. `root`, `job_root` and the data of cases are there anyway."""
+    prefix_roots: v.Many[v.Text] = ()
+    """Folders on the nodes below which a prefix lies that somebody names for one run
+    (`LINE=/PREFIX`); none unless given. What lies there runs as the SSH user."""
+    wheelhouse: v.Text | None = None
+    """Folder on the controller whose wheels are shipped to the nodes."""
+    index_url: v.Source | None = None
+    """Package index that the nodes use."""
+    find_links: v.Many[v.Source] = ()
+    """Folders or pages with wheels, as the nodes see them."""
+    lock_dir: v.Text | None = None
+    """Node-local folder for the node's lock; /tmp/nightbench-locks unless given."""
+    job_root: v.Text | None = None
+    """Node-local folder for the state of jobs, where `root` is shared by nodes; `root` unless
+    given."""
 
 
-@dataclass(frozen=True)
-class GitRepository:
-    """A repository whose commits nodes build for comparisons, and how."""
+SLURM_RESERVED = frozenset(
+    f"--{name}"
+    for name in (
+        *("array", "begin", "chdir", "dependency", "error", "exclude", "export", "export-file"),
+        *("hold", "input", "job-name", "no-requeue", "nodefile", "nodelist", "nodes", "ntasks"),
+        *("ntasks-per-node", "open-mode", "output", "parsable", "requeue", "signal", "test-only"),
+        *("time", "wait", "wrap"),
+    )
+)
+"""Options of `sbatch` that would change what a gang's job is, or that have keys of their own."""
 
-    url: str
-    recipe: tuple[str, ...]
-    """Lines for sh in a checkout of the commit; they leave one wheel in `$OUT`."""
-    branch: str = "main"
-    """Where a commit left it is what the commit is compared with unless a build is named."""
-    timeout_s: float = 2 * 3600.0
+
+def _slurm_option(option: str) -> str:
+    name = option.partition("=")[0]
+    if not re.fullmatch(r"--[a-z][a-z-]*", name):
+        raise ValueError(f'found "{option}"; expected `--name` or `--name=value`')
+    if name in SLURM_RESERVED:
+        raise ValueError(f'found "{option}"; expected another option: Nightbench gives {name}')
+    return option
 
 
-@dataclass(frozen=True)
-class ComparePolicy:
-    """What people may have compared on a cluster by the DAG `nightbench_compare`."""
+SlurmOption = Annotated[v.Text, AfterValidator(_slurm_option)]
 
-    person_s: float = 4 * 3600.0
-    """Seconds in 24 hours for one person."""
-    day_s: float = 12 * 3600.0
+
+class SlurmPolicy(v.StrictModel):
+    """Gangs become jobs of Slurm: `hosts` of `nodes` are Slurm's names of nodes (docs/slurm.md)."""
+
+    login: v.Host
+    """SSH address of a login node: it submits jobs and sees `environments.root`, which all nodes
+    share. Its Connection is the `ssh_conn_id` of the nodes."""
+    partition: v.Name | None = None
+    """Partition; Slurm's default unless given."""
+    account: v.Name | None = None
+    """Account; the user's default unless given."""
+    time_limit_s: v.PositiveDuration | None = Field(None, alias="time_limit")
+    """Time limit of a job, for a case; the partition's unless given."""
+    warning_s: v.PositiveDuration = Field(60.0, alias="warning")
+    """How long before its end Slurm tells a job's agents of it."""
+    options: v.Many[SlurmOption] = ()
+    """Further options of `sbatch`, each `--name=value`, `--gres=gpu:8` say."""
+
+
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
+_KEY = re.compile(
+    r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?\Z"
+)
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?)?\Z")
+_QUANTITY = re.compile(r"[1-9]\d*(\.\d+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?\Z")
+_IMAGE = re.compile(r"[a-z0-9][\w.:/-]{0,400}(@sha256:[0-9a-f]{64})?\Z")
+
+
+DnsLabel = Annotated[
+    str, v.fits(_LABEL, 'a name of at most 63 of a-z, 0-9 and "-"'), v.Words("name")
+]
+LabelKey = Annotated[str, v.fits(_KEY, "a name such as nvidia.com/gpu")]
+LabelValue = Annotated[str, v.fits(_LABEL_VALUE, "at most 63 letters, digits, and . _ - within")]
+Quantity = Annotated[str, v.fits(_QUANTITY, 'a quantity in quotes, such as "10", 500m or 5Gi')]
+Image = Annotated[str, v.fits(_IMAGE, "an image such as registry.example.org/training@sha256:…")]
+
+
+class KubernetesPolicy(v.StrictModel):
+    """Gangs become indexed Jobs, a pod for each of `nodes` (docs/kubernetes-jobs.md)."""
+
+    claim: DnsLabel
+    """PersistentVolumeClaim that all pods mount, ReadWriteMany: plans and results."""
+    images: Annotated[dict[v.FrameworkName, Image], Field(min_length=1), v.Words("images")]
+    """Framework line: image that has it. `environments.paths` says below which prefix, and
+    `environments.python` runs the agent."""
+    namespace: DnsLabel = "default"
+    """Namespace of all that is made."""
+    resources: Annotated[dict[LabelKey, Quantity], v.Words("resources")] = Field({})
+    """What a pod requests, and may have no more of: `{cpu: "10", memory: 5Gi, nvidia.com/gpu:
+    "8"}`. A case with `cpus` or `memory` states these itself."""
+    node_selector: Annotated[dict[LabelKey, LabelValue], v.Words("labels")] = Field({})
+    """Labels that the pods' machines must have."""
+    tolerations: Annotated[v.Many[LabelKey], v.Words("keys of taints")] = ()
+    """Taints of machines that the pods tolerate."""
+    user: v.Count = 50001
+    """User id that the pods run as; never root."""
+    time_limit_s: v.PositiveDuration | None = Field(None, alias="time_limit")
+    """After which Kubernetes ends a Job; never unless given."""
+
+
+class GitRepository(v.StrictModel):
+    """A repository whose commits people may have compared (docs/comparisons.md)."""
+
+    url: GitUrl
+    """As git on the build node takes it; the node's own git has the credentials."""
+    branch: Branch = "main"
+    """A commit is compared with the one at which it left this branch, unless A is named."""
+    recipe: v.Some[v.Text]
+    """Lines for sh on the build node, one after another in a checkout of the commit. They leave one
+    wheel in `$OUT`; `$PYTHON` is the line's interpreter, `$UV` uv, `$COMMIT` the commit."""
+    timeout_s: v.PositiveDuration = Field(2 * 3600.0, alias="timeout")
+    """What fetching and building may take."""
+
+
+class ComparePolicy(v.StrictModel):
+    """Who may have how much compared on it by the DAG `nightbench_compare`."""
+
+    person_s: v.PositiveDuration = Field(4 * 3600.0, alias="person")
+    """What the comparisons of one person may measure in 24 hours; the rest waits."""
+    day_s: v.PositiveDuration = Field(12 * 3600.0, alias="day")
     """The same for all people together."""
-    images: tuple[str, ...] = ()
-    """Registries, or folders of them, whose images somebody names."""
-    wheel_urls: tuple[str, ...] = ()
-    """Addresses below which a wheel lies that somebody names."""
-    repositories: Mapping[str, GitRepository] = field(default_factory=dict)
-    """Name -> repository whose commits somebody names."""
-    build_node: str | None = None
-    """Node that builds them; the first one where None."""
+    images: v.Many[ImageFolder] = ()
+    """Registries, or folders of them, whose images somebody names by digest, with `environments:
+    {kind: container}`: `registry.example.org/ci/`; those in `environments.images` may be named
+    anyway. They run on the nodes as the SSH user."""
+    wheel_urls: v.Many[WheelFolder] = ()
+    """Addresses below which a wheel lies that somebody names, `https://ci.example.org/wheels/`;
+    none unless given. What lies there runs on the nodes as the SSH user."""
+    repositories: dict[v.Name, GitRepository] = Field({})
+    """Name: repository whose commits people may name. What they hold runs on the nodes as the SSH
+    user."""
+    build_node: v.Name | None = None
+    """Node that builds commits; the first one unless given."""
 
 
 @dataclass(frozen=True)
@@ -195,13 +334,13 @@ class Cluster:
     window: str | None = None
     """Hours in which the cluster may be measured on, `22:00-06:00 UTC`."""
     compare: ComparePolicy = field(default_factory=ComparePolicy)
-    neighbours: NeighbourPolicy = field(default_factory=NeighbourPolicy)
+    neighbours: NeighbourPolicy = field(default_factory=lambda: NeighbourPolicy(action="record"))
     health: HealthPolicy = field(default_factory=HealthPolicy)
     data: Mapping[str, str] = field(default_factory=dict)
     """Name of a data set -> where it lies on every node."""
     slurm: SlurmPolicy | None = None
     """Gangs are jobs of Slurm, and nodes are Slurm's; each is reached over SSH when None."""
     kubernetes: KubernetesPolicy | None = None
-    """Gangs are Jobs that `nightbench k8s render` writes; nothing is reached over SSH."""
+    """Gangs are Jobs that `nightbench offline k8s` writes; nothing is reached over SSH."""
     link_command: tuple[str, ...] = ()
     """What limits the link of a node, given a bandwidth as its last word; empty: nothing can."""

@@ -17,13 +17,15 @@ JudgedMetric = Literal[
     "peak_allocator_bytes",
 ]
 """By their names in `marts.fct_measurement`."""
+AlertMetric = JudgedMetric | Literal["training"]
+"""What an alert may be about: a figure, or the losses."""
 
 
 @dataclass(frozen=True)
 class MetricInfo:
     """One of them."""
 
-    name: JudgedMetric
+    name: AlertMetric
     unit: str
     """`{units}` and `{one}` stand for the workload's unit of work: images, image."""
     lower_is_better: bool = False
@@ -97,3 +99,10 @@ METRICS: Mapping[str, MetricInfo] = {
         ),
     )
 }
+
+_TRAINING = MetricInfo("training", "loss")
+
+
+def info_of(metric: AlertMetric) -> MetricInfo:
+    """Return unit and direction of what an alert is about."""
+    return _TRAINING if metric == "training" else METRICS[metric]

@@ -36,10 +36,10 @@ class ReasonCode(StrEnum):
     FOREIGN_CPU = "foreign_cpu", "foreign work took {observed}, expected {expected}"
     FOREIGN_GPU = "foreign_gpu", "another process computes on a GPU: {observed}"
     DEVICE_THROTTLED = "device_throttled", "{subject} was slowed down: {observed}"
-    NODE_IN_USE = "node_in_use", "the node is in use, waited for it {observed}"
+    NODE_IN_USE = "node_in_use", "the node is in use; waited {observed} for it"
     # A node says of its agent.
-    NO_GO = "no_go", "no go within {expected} after ready"
-    GO_WITHOUT_PORT = "go_without_port", "the go names no port for {observed}"
+    NO_GO = "no_go", "no start signal within {expected} after ready"
+    GO_WITHOUT_PORT = "go_without_port", "the start signal has no port for {observed}"
     AGENT_DIED = "agent_died", "the agent died while the repeat ran"
     AGENT_SIGNALLED = "agent_signalled", "the agent was ended by {observed}"
     NODE_REBOOTED = "node_rebooted", "the node rebooted while the job ran"
@@ -57,9 +57,9 @@ class ReasonCode(StrEnum):
     PYTHON_UNUSABLE = "python_unusable"
     ENVIRONMENT_UNAVAILABLE = "environment_unavailable"
     MACHINES_DIFFER = "machines_differ"
-    AGENT_GONE = "agent_gone", "the agent serves no more: {observed}"
+    AGENT_GONE = "agent_gone", "the agent no longer responds: {observed}"
     NODE_NOT_READY = "node_not_ready", "was not ready within {expected}"
-    NODE_NOT_STARTED = "node_not_started", "did not start within {expected} after the go"
+    NODE_NOT_STARTED = "node_not_started", "did not start within {expected} after the start signal"
     NO_RESULT = "no_result", "no result came back"
     # The controller says of a repeat or a case.
     CONTROLLER_ERROR = "controller_error"
@@ -78,7 +78,7 @@ class ReasonCode(StrEnum):
     TIME_LIMIT = "time_limit", "not measured within {expected}, waiting for nodes included"
     NO_OUTCOME = (
         "no_outcome",
-        "no outcome was recorded: whoever steered the gang was ended from outside",
+        "no outcome was recorded: the process that controlled the gang was ended from outside",
     )
     # The night's plan says of a case.
     WINDOW_ENDED = (
@@ -88,13 +88,13 @@ class ReasonCode(StrEnum):
     NOT_BEGUN = "not_begun", "not begun: the night ends at {subject}, and a repeat {observed}"
     TIME_UNKNOWN = (
         "time_unknown",
-        "nobody knows yet how long a repeat takes, and the time limit of one (with preparing: "
-        "{observed}) is longer than the night ({expected}): measure it once by hand, or lower "
-        "timeouts.repeat",
+        "the duration of a repeat is unknown, and its time limit including preparation "
+        "({observed}) exceeds the night ({expected}): run the case once on demand, or lower "
+        "`timeouts.repeat`",
     )
-    NIGHT_TOO_SHORT = "night_too_short", "takes {observed}, and a whole night has {expected}"
-    NIGHT_FULL = "night_full", "takes {observed}; what comes before it leaves {expected}"
-    NODE_LEFT_OUT = "node_left_out", "takes no part"
+    NIGHT_TOO_SHORT = "night_too_short", "takes {observed}; a whole night has {expected}"
+    NIGHT_FULL = "night_full", "takes {observed}; the cases before it leave {expected}"
+    NODE_LEFT_OUT = "node_left_out", "left out"
     TOO_FEW_NODES = "too_few_nodes", "too few nodes: {observed}"
     # The summary and the checks say of a result.
     NO_TRAINER = "no_trainer", "{observed} reported, expected {expected}"
@@ -116,8 +116,6 @@ class ReasonCode(StrEnum):
     QUARANTINED = "quarantined", "in quarantine since {observed}"
     NIGHT_MEASURED_ON = "night_measured_on", "the night measured on {observed}"
     PERSON = "person"
-    # Written before reasons were data.
-    PROSE = "prose"
 
 
 EXPLAINED_BY_THE_NEXT = frozenset(

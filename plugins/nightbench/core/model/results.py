@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from nightbench.core.model.cases import MAX_BATCH, Build, Case
-from nightbench.core.model.metrics import METRICS, JudgedMetric
+from nightbench.core.model.metrics import AlertMetric, info_of
 from nightbench.core.model.reasons import Reason, ReasonCode
-from nightbench.core.model.words import CaseStatus, Severity, VerdictKind
+from nightbench.core.model.words import CaseStatus, Severity, TrainingKind, VerdictKind
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,11 @@ class RankResult:
     """Gradients that it sent in a step, where the trainer itself exchanges them (compression)."""
     data_wait_s: float | None = None
     """Seconds that a step waited for its batch, mean over the window; None for synthetic data."""
+    flops_per_step: float | None = None
+    """FLOPs of matrix products and convolutions in a step of its own, as its framework counts them;
+    None where they are not counted."""
+    skipped_updates: int | None = None
+    """Steps of the window that left out their update, for an overflow; None without loss scale."""
     expert_tokens: Sequence[Sequence[int]] | None = None
     """Tokens of a batch after the window by layer and expert; None where nothing is told of it."""
     plain: Mapping[str, Any] | None = None
@@ -113,7 +118,7 @@ _AS_WRITTEN = (
 )
 _PERHAPS_WRITTEN = (
     *("gradients_arrive", "sent_bytes_per_step", "data_wait_s", "expert_tokens", "plain"),
-    "reported",
+    *("flops_per_step", "skipped_updates", "reported"),
 )
 """Fields of a `RankResult` that a summary holds under the same name, or may lack."""
 
@@ -191,6 +196,8 @@ class RepeatSummary:
     """Why there is no power; None where there is one."""
     loss_first: float | None = None
     loss_median: float | None = None
+    losses: Mapping[str, float] | None = None
+    """What `core.training` compares: figure -> mean of the trainers; None where one lacks it."""
     reported: Mapping[str, float] | None = None
     """What scripts not of ours printed: name -> median of the ranks, as printed."""
     problem: Reason | None = None
@@ -280,6 +287,8 @@ class Measurement:
     reported: Mapping[str, float] | None = None
     """What a script not of ours printed itself, such as its own MFU: name -> median of the repeats,
     as printed. Never judged, nor mixed with the figures above."""
+    losses: Mapping[str, tuple[float, float]] | None = None
+    """Figure of `core.training` -> lowest and highest of the repeats that count."""
     plain_ratio: float | None = None
     """Throughput over that of a plain loop of the framework in turn with it, which acceptances
     measure: geometric mean of the rounds."""
@@ -358,8 +367,12 @@ class Verdict:
     """The run of that night."""
     last_good_run_id: str | None = None
     """The last run before it; of a failed or missing case the last one with a value."""
-    metric: JudgedMetric = "throughput"
+    metric: AlertMetric = "throughput"
     """Figure that was judged: of it are `value` and `baseline`."""
+    training: TrainingKind | None = None
+    """Whether the case trained as before; None where nothing was trained, or the suite is off."""
+    training_sentence: str | None = None
+    """The evidence for `training`."""
 
     @property
     def gain(self) -> float | None:
@@ -369,9 +382,9 @@ class Verdict:
     @property
     def lowest_gain(self) -> float | None:
         """The worse end of the interval of the change, negative where it is for the worse."""
-        return gain_of(self.high if METRICS[self.metric].lower_is_better else self.low, self.metric)
+        return gain_of(self.high if info_of(self.metric).lower_is_better else self.low, self.metric)
 
 
-def gain_of(change: float | None, metric: JudgedMetric) -> float | None:
+def gain_of(change: float | None, metric: AlertMetric) -> float | None:
     """Return a relative change, negative where it is for the worse: of joules, a rise is."""
-    return -change if change is not None and METRICS[metric].lower_is_better else change
+    return -change if change is not None and info_of(metric).lower_is_better else change

@@ -86,7 +86,7 @@ class JobSpec:
     code_digest: str
     definition_digest: str
     environments: EnvironmentPolicy
-    neighbours: NeighbourPolicy = field(default_factory=NeighbourPolicy)
+    neighbours: NeighbourPolicy = field(default_factory=lambda: NeighbourPolicy(action="record"))
     lock: str = "node"
     """What the agents lock: `node` or `devices`."""
     binding: str = "numa"

@@ -43,10 +43,21 @@ class VerdictKind(StrEnum):
     UNAVAILABLE = "unavailable"
     """A node cannot have the framework: there is nothing to measure."""
     MISSING = "missing"
+    TRAINING_CHANGED = "training_changed"
+    """Of alerts alone: the case trains otherwise than before; see `TrainingKind`."""
+
+
+class TrainingKind(StrEnum):
+    """What the losses of a run say about a series: whether it still trains as before."""
+
+    SAME = "same"
+    CHANGED = "changed"
+    NOT_COMPARABLE = "not_comparable"
+    """Too few nights with the same definition, or no losses; the sentence says which."""
 
 
 class Severity(StrEnum):
-    """`fail` quarantines a result, `warn` is recorded beside it."""
+    """`fail` quarantines a result, `warn` is recorded next to it."""
 
     FAIL = "fail"
     WARN = "warn"

@@ -5,7 +5,7 @@ import { useParams } from "react-router-dom";
 
 import { Actions } from "./actions";
 import { useApi } from "./api";
-import type { AlertBisect, AlertDetail, AlertEvent, AlertRow, BisectTest, SeriesHistory } from "./api-types";
+import type { BisectSearch, AlertDetail, AlertEvent, AlertRow, BisectTest, SeriesHistory } from "./api-types";
 import { judged, moment, percent, words } from "./format";
 import {
   AlertLink,
@@ -72,20 +72,20 @@ const TEST_COLUMNS: Column<BisectTest>[] = [
   { name: "Why", cell: (test) => <bdi>{test.why}</bdi> },
 ];
 
-function Bisect({ bisect }: { bisect: AlertBisect }) {
+function Bisect({ bisect }: { bisect: BisectSearch }) {
   return (
     <Section title="Which version did it">
       <Text>
         {bisect.sentence || `${bisect.line} ${bisect.good} to ${bisect.bad}: ${bisect.state}`}
       </Text>
       <Text color="fg.muted">
-        <Link to={routes.bisect(bisect.bisect_id)}>Bisect {bisect.bisect_id}</Link> of {bisect.versions.length} versions of {bisect.line}, {bisect.state},
-        begun {moment(bisect.started_at)} UTC; {Math.round(bisect.spent_s / 60)} of{" "}
+        <Link to={routes.experiment(bisect.name)}>Bisect {bisect.name}</Link> of {bisect.versions.length} versions of {bisect.line}, {bisect.state},
+        {bisect.started_at && `begun ${moment(bisect.started_at)} UTC`}; {Math.round(bisect.spent_s / 60)} of{" "}
         {Math.round(bisect.budget_s / 60)} minutes used. {bisect.notes.join(" ")}
       </Text>
       {bisect.tests.length > 0 && (
         <DataTable
-          label={`Tests of bisect ${bisect.bisect_id}`}
+          label={`Tests of bisect ${bisect.name}`}
           columns={TEST_COLUMNS}
           rows={bisect.tests}
           rowKey={(test) => String(test.number)}
@@ -187,7 +187,7 @@ function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
       )}
       {alert.cause === "framework_version" && alert.actions.length > 0 && !alert.bisects.length && (
         <Text mt={2}>
-          <Link to="/dags/nightbench_bisect/trigger">Find the first bad version</Link> between the last
+          <Link to="/dags/nightbench_experiments/trigger">Find the first bad version</Link> between the last
           good one and this one
         </Text>
       )}
@@ -205,7 +205,7 @@ function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
         </Section>
       )}
       {alert.bisects.map((bisect) => (
-        <Bisect key={bisect.bisect_id} bisect={bisect} />
+        <Bisect key={bisect.name} bisect={bisect} />
       ))}
       {alert.group.length > 0 && (
         <Section title={`All of this cause: ${alert.group.length} series`}>

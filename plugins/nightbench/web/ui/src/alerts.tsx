@@ -2,7 +2,7 @@
 import { Box, Flex, Heading, Text } from "@chakra-ui/react";
 
 import { useApi } from "./api";
-import type { AlertGroupRow, AlertGroups, AxisValues, BisectProgress } from "./api-types";
+import type { AlertGroupRow, AlertGroups, AxisValues, BisectSearch } from "./api-types";
 import { count, day, moment, words } from "./format";
 import {
   AlertLink,
@@ -26,7 +26,7 @@ const TOGETHER = [
   { value: "nothing", label: "nothing" },
 ];
 
-function Bisect({ bisect }: { bisect: BisectProgress }) {
+function Bisect({ bisect }: { bisect: BisectSearch }) {
   if (bisect.first_bad) {
     return (
       <Text fontSize="xs">
@@ -37,8 +37,8 @@ function Bisect({ bisect }: { bisect: BisectProgress }) {
   const minutes = `${Math.round(bisect.spent_s / 60)} of ${Math.round(bisect.budget_s / 60)} minutes`;
   return (
     <Text fontSize="xs">
-      bisect of {bisect.versions} versions {words(bisect.outcome ?? bisect.state)}:{" "}
-      {count(bisect.tests, "test")}, {minutes}
+      bisect of {bisect.versions.length} versions {words(bisect.outcome ?? bisect.state)}:{" "}
+      {count(bisect.tests.length, "test")}, {minutes}
     </Text>
   );
 }

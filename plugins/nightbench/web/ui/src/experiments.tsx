@@ -1,345 +1,337 @@
-// Experiments: two builds beside each other in rounds, and searches for the first bad version.
-import { Badge, Box, Flex, Heading, Text } from "@chakra-ui/react";
-import { useParams } from "react-router-dom";
+// Experiments: what runs, what waits in the queue, what ended, and the budgets.
+import { Badge, Box, Button, Flex, Heading, Input, Link as ChakraLink, Text } from "@chakra-ui/react";
+import { type FormEvent, useEffect, useState } from "react";
 
-import { useApi } from "./api";
-import type {
-  BisectDetail,
-  BisectHead,
-  BisectStep,
-  ComparisonCase,
-  ComparisonDetail,
-  ComparisonHead,
-  ComparisonRound,
-  Experiments,
-  SearchedVersion,
-} from "./api-types";
-import { change, count, figure, interval, moment, words } from "./format";
-import { LineChart } from "./line-chart";
-import { AlertLink, Answered, CommandLine, Link, Note, Section, State, useTitle } from "./parts";
+import { apiAddress, request, useApi } from "./api";
+import type { ClusterBudget, ComparisonBudgets, ExperimentItem, Experiments } from "./api-types";
+import { ago, count, moment } from "./format";
+import { AlertLink, Answered, Failure, Link, Section, State, useTitle, Written } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable } from "./table";
 
-const minutes = (seconds: number) => count(Math.round(seconds / 60), "minute");
+const REFRESH_MS = 15_000;
+const ENDED = 30;
 
-/** A ratio of throughputs as a change, with its interval below. */
-function Ratio({ ratio, low, high }: { ratio: number | null; low: number | null; high: number | null }) {
-  if (ratio === null) return <>–</>;
+/** A duration to its largest unit, with one digit where that is small. */
+function lasts(seconds: number): string {
+  for (const [unit, length] of [["h", 3600], ["min", 60]] as const) {
+    const number = seconds / length;
+    if (number >= 1) return `${number < 10 ? Number(number.toFixed(1)) : Math.round(number)} ${unit}`;
+  }
+  return `${Math.round(seconds)} s`;
+}
+
+/** A text with the hashes in it cut: twelve digits tell commits and wheels apart. */
+const short = (text: string) => text.replace(/\b([0-9a-f]{12})[0-9a-f]{28,}\b/g, "$1");
+
+/** A share of something as a bar; the text beside it says it. */
+function Bar({ share, ink }: { share: number; ink: string }) {
   return (
-    <Box whiteSpace="nowrap">
-      {change(ratio - 1)}
-      <Text color="fg.muted" fontSize="xs">
-        {low === null || high === null ? "no interval" : interval(low - 1, high - 1)}
-      </Text>
+    <Box aria-hidden h="6px" w="100%" maxW="20em" bg="bg.emphasized" borderRadius="full" my={1}>
+      <Box h="100%" w={`${100 * Math.min(1, share)}%`} bg={ink} borderRadius="full" />
     </Box>
   );
 }
 
-// --- the list ---------------------------------------------------------------------------------
+// --- what may be done -------------------------------------------------------------------------
 
-const BISECT_COLUMNS: Column<BisectHead>[] = [
+const MOVES = [
+  ["cancel", "Cancel", "may_cancel"],
+  ["allow", "Allow", "may_decide"],
+  ["refuse", "Refuse", "may_decide"],
+  ["profile", "Profile", "may_profile"],
+] as const;
+
+function Moves({ of, onDone }: { of: ExperimentItem; onDone: () => void }) {
+  const [open, setOpen] = useState<string>();
+  const [error, setError] = useState<Error>();
+  const [isSending, setSending] = useState(false);
+  const offered = MOVES.filter(([, , may]) => of[may] && (of.ended_at || !of.cancelled_by));
+  if (!offered.length) return null;
+  const send = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const why = String(new FormData(event.currentTarget).get("why") ?? "");
+    setSending(true);
+    setError(undefined);
+    request(apiAddress(`comparisons/${of.experiment_id}/${open}`), {
+      method: "POST",
+      // Another origin can send neither without permission: web/guard.py.
+      headers: { "Content-Type": "application/json", "X-Nightbench-Request": "1" },
+      body: JSON.stringify({ why }),
+    })
+      .then(() => {
+        setOpen(undefined);
+        onDone();
+      }, setError)
+      .finally(() => setSending(false));
+  };
+  const label = offered.find(([name]) => name === open)?.[1];
+  return (
+    <Box>
+      <Flex gap={2} wrap="wrap" justify={{ base: "end", md: "start" }}>
+        {offered.map(([name, text]) => (
+          <Button
+            key={name}
+            size="xs"
+            variant="outline"
+            aria-label={`${text} ${of.name}`}
+            aria-expanded={name === open}
+            onClick={() => setOpen(name === open ? undefined : name)}
+          >
+            {text}…
+          </Button>
+        ))}
+      </Flex>
+      {label && (
+        <form onSubmit={send} aria-label={`${label} ${of.name}`}>
+          <Flex gap={2} mt={2} wrap="wrap">
+            {open !== "profile" && (
+              <Input name="why" size="xs" w="16em" maxW="100%" maxLength={2000} placeholder="Why" aria-label="Why" autoComplete="off" autoFocus />
+            )}
+            <Button type="submit" size="xs" loading={isSending}>
+              {label} {of.name}
+            </Button>
+          </Flex>
+        </form>
+      )}
+      {error && <Failure error={error} />}
+    </Box>
+  );
+}
+
+// --- requests ---------------------------------------------------------------------------------
+
+/** Kind, builds, change and note of an experiment. */
+function Asked({ of }: { of: ExperimentItem }) {
+  return (
+    <Box minW={0} textAlign="start">
+      <Flex gap={2} align="center" wrap="wrap">
+        <Link to={routes.experiment(of.name)}>{of.name}</Link>
+        <Badge>{of.kind}</Badge>
+        <State name={of.state === "done" ? (of.verdict ?? "done") : of.state} />
+      </Flex>
+      <Text fontSize="sm" overflowWrap="anywhere">
+        <bdi title={of.title}>{short(of.title)}</bdi>
+        {(["a", "b"] as const).map(
+          (arm) =>
+            of.links[`${arm}_log`] && (
+              <ChakraLink key={arm} color="fg.info" href={of.links[`${arm}_log`]} target="_blank" ms={2}>
+                log of build {arm.toUpperCase()}
+              </ChakraLink>
+            ),
+        )}
+      </Text>
+      <Text color="fg.muted" fontSize="xs" overflowWrap="anywhere">
+        {of.suite} on {of.cluster}, {count(of.cases.length, "case")}; by <bdi>{of.requested_by}</bdi>{" "}
+        {ago(of.requested_at)}
+        {of.is_fork && ", from a fork"}
+        {of.priority !== 0 && [", low priority", "", ", high priority", ", of a night"][of.priority + 1]}
+        {of.alert_id !== null && (
+          <>
+            , for <AlertLink alertId={of.alert_id}>alert {of.alert_id}</AlertLink>
+          </>
+        )}
+      </Text>
+      {(of.change_url || of.note) && (
+        <Text fontSize="xs" overflowWrap="anywhere">
+          <Written text={[of.change_url, of.note].filter(Boolean).join(" ")} />
+        </Text>
+      )}
+    </Box>
+  );
+}
+
+function Running({ of, onDone }: { of: ExperimentItem; onDone: () => void }) {
+  return (
+    <Flex as="li" borderWidth="1px" borderRadius="md" p={3} mb={2} gap={4} wrap="wrap" justify="space-between" listStyleType="none">
+      <Asked of={of} />
+      <Box minW="14em">
+        {of.cancelled_by ? (
+          <Text>
+            Cancelled by <bdi>{of.cancelled_by}</bdi>; stops when the current launch ends.
+          </Text>
+        ) : (
+          <Text>{of.ends_at ? `Until about ${moment(of.ends_at)} UTC` : "No estimate"}</Text>
+        )}
+        {of.estimate_s !== null && <Bar share={of.spent_s / Math.max(1, of.estimate_s)} ink="blue.solid" />}
+        <Text color="fg.muted" fontSize="sm">
+          {lasts(of.spent_s)} of about {lasts(of.estimate_s ?? of.spent_s)}.{" "}
+          <Link to={routes.experiment(of.name)}>Rounds so far</Link>
+        </Text>
+      </Box>
+      <Moves of={of} onDone={onDone} />
+    </Flex>
+  );
+}
+
+function waitingColumns(onDone: () => void): Column<ExperimentItem>[] {
+  return [
+    { name: "Place", cell: (of) => of.place ?? "–" },
+    { name: "Experiment", cell: (of) => <Asked of={of} /> },
+    {
+      name: "Begins (UTC)",
+      cell: (of) =>
+        of.state === "held"
+          ? "when an op allows it"
+          : of.waits_for || (of.starts_at ? `about ${moment(of.starts_at)}` : "–"),
+    },
+    { name: "Takes", isNumber: true, cell: (of) => (of.estimate_s === null ? "–" : lasts(of.estimate_s)) },
+    { name: "What to do", cell: (of) => <Moves of={of} onDone={onDone} /> },
+  ];
+}
+
+const endedColumns = (onDone: () => void): Column<ExperimentItem>[] => [
+  { name: "Experiment", cell: (of) => <Asked of={of} /> },
   {
-    name: "Bisect",
-    cell: (bisect) => <Link to={routes.bisect(bisect.bisect_id)}>{bisect.bisect_id}</Link>,
-  },
-  { name: "Begun (UTC)", cell: (bisect) => moment(bisect.started_at) },
-  { name: "Versions", cell: (bisect) => `${bisect.line} ${bisect.good} to ${bisect.bad}` },
-  {
-    name: "Series",
-    cell: (bisect) => (
-      <>
-        <Link to={routes.series(bisect.case_id, bisect.cluster)}>{bisect.case_id}</Link> on {bisect.cluster}
-      </>
+    name: "Result",
+    cell: (of) => (
+      <Box maxW="36em" overflowWrap="anywhere">
+        {short(of.headline)}
+        {of.links.profile && (
+          <ChakraLink color="fg.info" href={of.links.profile} target="_blank" display="block">
+            Where the time goes
+          </ChakraLink>
+        )}
+        {of.why.includes("\n") && (
+          <Box as="details" fontSize="sm">
+            <Box as="summary" cursor="pointer">
+              The whole message
+            </Box>
+            <Box as="pre" whiteSpace="pre-wrap" fontSize="xs" maxH="20em" overflow="auto" tabIndex={0}>
+              {of.why.slice(of.why.indexOf("\n") + 1)}
+            </Box>
+          </Box>
+        )}
+        {(of.cancelled_by ?? of.decided_by) && (
+          <Text color="fg.muted" fontSize="xs">
+            by <bdi>{of.cancelled_by ?? of.decided_by}</bdi>
+          </Text>
+        )}
+      </Box>
     ),
   },
-  { name: "State", cell: (bisect) => <State name={bisect.outcome ?? bisect.state} /> },
-  { name: "Tests", isNumber: true, cell: (bisect) => bisect.steps },
-  { name: "Found", cell: (bisect) => <bdi>{bisect.sentence || "–"}</bdi> },
+  { name: "Ended (UTC)", cell: (of) => (of.ended_at ? moment(of.ended_at) : "–") },
+  { name: "Took", isNumber: true, cell: (of) => lasts(of.spent_s) },
+  { name: "What to do", cell: (of) => <Moves of={of} onDone={onDone} /> },
 ];
 
-const COMPARISON_COLUMNS: Column<ComparisonHead>[] = [
-  {
-    name: "Comparison",
-    cell: (row) => <Link to={routes.comparison(row.comparison_id)}>{row.comparison_id}</Link>,
-  },
-  { name: "Begun (UTC)", cell: (row) => moment(row.started_at) },
-  { name: "A", cell: (row) => <bdi>{row.a}</bdi> },
-  { name: "B", cell: (row) => <bdi>{row.b}</bdi> },
-  { name: "Suite", cell: (row) => `${row.suite} on ${row.cluster}` },
-  { name: "Cases", isNumber: true, cell: (row) => row.case_ids.length },
-  { name: "B is", cell: (row) => <State name={row.verdict ?? row.state} /> },
-  { name: "By", cell: (row) => <bdi>{row.requested_by || "–"}</bdi> },
-];
+// --- budgets ----------------------------------------------------------------------------------
+
+function Budget({ of }: { of: ClusterBudget }) {
+  return (
+    <Box as="li" listStyleType="none" minW="14em" flex="1 1 16em" maxW="26em">
+      <Text fontWeight="semibold">{of.cluster}</Text>
+      <Text fontSize="sm">
+        {lasts(Math.max(0, of.day_s - of.spent_s))} of {lasts(of.day_s)} left for all
+      </Text>
+      <Bar share={of.spent_s / of.day_s} ink={of.spent_s < of.day_s ? "blue.solid" : "orange.solid"} />
+      {of.people.map(({ person, spent_s }) => (
+        <Box key={person}>
+          <Text fontSize="sm">
+            <bdi>{person}</bdi>: {lasts(Math.max(0, of.person_s - spent_s))} of {lasts(of.person_s)} left
+          </Text>
+          <Bar share={spent_s / of.person_s} ink={spent_s < of.person_s ? "blue.solid" : "orange.solid"} />
+        </Box>
+      ))}
+      {!of.people.length && (
+        <Text color="fg.muted" fontSize="sm">
+          {lasts(of.person_s)} for each person; no person has measured yet.
+        </Text>
+      )}
+    </Box>
+  );
+}
+
+const KINDS = ["compare", "confirm", "bisect", "profile", "reference"];
 
 export function ExperimentsPage() {
   useTitle("Experiments");
-  const answer = useApi<Experiments>("experiments");
+  const [kind, setKind] = useState("");
+  const [reload, setReload] = useState(0);
+  const read = () => setReload((number) => number + 1);
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || read(), REFRESH_MS);
+    return () => clearInterval(timer);
+  }, []);
+  const answer = useApi<Experiments>("experiments", { size: 200, ...(kind && { kind }) }, reload);
+  const budgets = useApi<ComparisonBudgets>("comparisons/budgets", {}, reload);
   return (
     <>
       <Heading as="h1" size="lg">
         Experiments
       </Heading>
       <Text color="fg.muted">
-        Two builds are launched in turn on the same nodes, so that what both launches have in common
-        cancels out. Nothing of it is part of a series.
+        Two builds are launched in turn on the same nodes. People and CI request comparisons and bisects:{" "}
+        <Link to="/dags/nightbench_experiments">Trigger nightbench_experiments</Link>, or the API; nights request
+        confirmations. Nights go first, then the higher priority, then the person who measured least.
       </Text>
+      <Flex gap={2} my={2} wrap="wrap" role="group" aria-label="Kind">
+        {["", ...KINDS].map((each) => (
+          <Button
+            key={each}
+            size="xs"
+            variant={each === kind ? "solid" : "outline"}
+            aria-pressed={each === kind}
+            onClick={() => setKind(each)}
+          >
+            {each || "all kinds"}
+          </Button>
+        ))}
+      </Flex>
       <Answered answer={answer}>
-        {({ bisects, comparisons }) => (
-          <>
-            <Section title="Bisects: the first bad version">
-              <DataTable
-                label="Bisects"
-                columns={BISECT_COLUMNS}
-                rows={bisects}
-                rowKey={(bisect) => bisect.bisect_id}
-                none={<Text color="fg.muted">None yet: nightbench bisect ALERT, or the DAG nightbench_bisect.</Text>}
-              />
-            </Section>
-            <Section title="A/B: two builds beside each other">
-              <DataTable
-                label="Comparisons"
-                columns={COMPARISON_COLUMNS}
-                rows={comparisons}
-                rowKey={(row) => row.comparison_id}
-                none={<Text color="fg.muted">None in the spool: nightbench ab BUILD BUILD --suite SUITE.</Text>}
-              />
-            </Section>
-          </>
-        )}
+        {({ items }) => {
+          const of = (...states: string[]) => items.filter(({ state }) => states.includes(state));
+          const running = of("running");
+          const waiting = of("queued", "held").sort(
+            (one, other) => (one.place ?? 1e9) - (other.place ?? 1e9) || one.experiment_id - other.experiment_id,
+          );
+          const ended = items.filter(({ ended_at }) => ended_at).slice(0, ENDED);
+          return (
+            <>
+              <Section title={running.length ? "Running" : "Nothing runs"}>
+                <Box as="ul" p={0}>
+                  {running.map((each) => (
+                    <Running key={each.experiment_id} of={each} onDone={read} />
+                  ))}
+                </Box>
+              </Section>
+              <Section title={waiting.length ? `Waiting: ${waiting.length}` : "Nothing waits"}>
+                <DataTable
+                  label="Waiting"
+                  columns={waitingColumns(read)}
+                  rows={waiting}
+                  rowKey={(each) => String(each.experiment_id)}
+                  none={<></>}
+                />
+              </Section>
+              <Section title="Budgets of the last 24 hours">
+                <Answered answer={budgets}>
+                  {(found) =>
+                    found.items.length ? (
+                      <Flex as="ul" wrap="wrap" gap={6} p={0}>
+                        {found.items.map((each) => (
+                          <Budget key={each.cluster} of={each} />
+                        ))}
+                      </Flex>
+                    ) : (
+                      <Text color="fg.muted">Nothing waits, runs, or was measured.</Text>
+                    )
+                  }
+                </Answered>
+              </Section>
+              <Section title="Ended">
+                <DataTable
+                  label="Ended"
+                  columns={endedColumns(read)}
+                  rows={ended}
+                  rowKey={(each) => String(each.experiment_id)}
+                  none={<Text color="fg.muted">None yet.</Text>}
+                />
+              </Section>
+            </>
+          );
+        }}
       </Answered>
     </>
-  );
-}
-
-// --- two builds -------------------------------------------------------------------------------
-
-function roundColumns(unit: string): Column<ComparisonRound>[] {
-  return [
-    { name: "Round", isNumber: true, cell: (round) => round.round },
-    { name: "Order", cell: (round) => round.order },
-    { name: `A, ${unit}/s`, isNumber: true, cell: (round) => figure(round.a) },
-    { name: `B, ${unit}/s`, isNumber: true, cell: (round) => figure(round.b) },
-    { name: "B against A", isNumber: true, cell: (round) => change(round.ratio - 1) },
-    {
-      name: "All rounds so far",
-      isNumber: true,
-      cell: (round) => (
-        <Ratio ratio={round.running_ratio} low={round.running_low} high={round.running_high} />
-      ),
-    },
-  ];
-}
-
-function Rounds({ found, planned }: { found: ComparisonCase; planned: number }) {
-  const percents = (value: number | null) => (value === null ? null : 100 * (value - 1));
-  const { rounds } = found;
-  return (
-    <Section title={found.case_id}>
-      <Text>
-        {found.verdict && <State name={found.verdict} />} {found.sentence}
-      </Text>
-      <Text color="fg.muted" fontSize="sm">
-        {rounds.length} of {count(planned, "round")} on {found.nodes.join(", ")}; intervals of{" "}
-        {(100 * found.level).toFixed(1)} % confidence.
-        {found.stopped && ` It ended early: ${found.stopped}.`}
-      </Text>
-      {rounds.length > 1 && (
-        <LineChart
-          label={`B against A in ${rounds.length} rounds, percent`}
-          x={rounds.map((round) => round.round)}
-          lines={[
-            { name: "round", values: rounds.map((round) => percents(round.ratio)) },
-            { name: "low", values: rounds.map((round) => percents(round.running_low)), isMuted: true },
-            { name: "high", values: rounds.map((round) => percents(round.running_high)), isMuted: true },
-          ]}
-          limit={0}
-          unit="B against A in each round, percent; grey: the interval of all rounds so far; dashed: no difference"
-          readout={(index) => {
-            const round = rounds[index];
-            return round
-              ? `round ${round.round}: ${change(round.ratio - 1)}; all so far ${
-                  round.running_ratio === null ? "–" : change(round.running_ratio - 1)
-                } (${
-                  round.running_low === null || round.running_high === null
-                    ? "no interval before the third round"
-                    : interval(round.running_low - 1, round.running_high - 1)
-                })`
-              : "";
-          }}
-          height={180}
-        />
-      )}
-      {rounds.length > 0 && (
-        <DataTable
-          label={`Rounds of ${found.case_id}`}
-          columns={roundColumns(found.unit ?? "units")}
-          rows={rounds}
-          rowKey={(round) => String(round.round)}
-        />
-      )}
-      {found.dropped.map((launch, index) => (
-        <Text key={`${launch.round} ${launch.arm} ${index}`} color="fg.muted" fontSize="sm">
-          Round {launch.round} was measured again: {launch.arm} {launch.status}
-          {launch.why && (
-            <>
-              {" "}
-              (<bdi>{launch.why}</bdi>)
-            </>
-          )}
-        </Text>
-      ))}
-    </Section>
-  );
-}
-
-export function ComparisonPage() {
-  const { comparisonId = "" } = useParams();
-  useTitle(`Comparison ${comparisonId}`);
-  const answer = useApi<ComparisonDetail>(`experiments/ab/${encodeURIComponent(comparisonId)}`);
-  return (
-    <Answered answer={answer}>
-      {(found) => (
-        <>
-          <Heading as="h1" size="lg" wordBreak="break-word">
-            Comparison {found.comparison_id}
-          </Heading>
-          <Text>
-            <State name={found.verdict ?? found.state} /> A <bdi>{found.a}</bdi>, B <bdi>{found.b}</bdi>, of
-            suite {found.suite} on {found.cluster}; begun {moment(found.started_at)} UTC
-            {found.requested_by && (
-              <>
-                {" "}
-                by <bdi>{found.requested_by}</bdi>
-              </>
-            )}
-            , {words(found.state)}. It looks for differences of {(100 * found.min_effect).toPrecision(3)} % and more.
-          </Text>
-          {found.combined && <Note>All cases together: {found.combined}.</Note>}
-          {found.not_combined && (
-            <Text color="fg.muted">No figure for all cases together: {found.not_combined}.</Text>
-          )}
-          {found.cases.map((each) => (
-            <Rounds key={each.case_id} found={each} planned={found.rounds} />
-          ))}
-          {found.command && (
-            <Section title="Again">
-              <CommandLine purpose="Compare the same again" command={found.command} />
-              {["stopped", "interrupted"].includes(found.state) && (
-                <CommandLine purpose="Go on with this one" command={`nightbench ab --resume ${found.comparison_id}`} />
-              )}
-            </Section>
-          )}
-        </>
-      )}
-    </Answered>
-  );
-}
-
-// --- bisects ----------------------------------------------------------------------------------
-
-const STANDING: Record<string, string> = {
-  good: "green",
-  bad: "red",
-  first_bad: "red",
-  suspect: "orange",
-  unsure: "orange",
-};
-
-function Versions({ searched }: { searched: SearchedVersion[] }) {
-  return (
-    <Flex as="ol" aria-label="Versions, oldest first" wrap="wrap" gap={2} listStyleType="none" p={0} my={2}>
-      {searched.map(({ version, standing, is_inferred }) => (
-        <Box as="li" key={version}>
-          <Badge
-            colorPalette={STANDING[standing] ?? "gray"}
-            variant={is_inferred ? "outline" : standing === "first_bad" ? "solid" : "subtle"}
-          >
-            {version}: {words(standing)}
-            {is_inferred && ["good", "bad"].includes(standing) && " (not tested)"}
-          </Badge>
-        </Box>
-      ))}
-    </Flex>
-  );
-}
-
-const STEP_COLUMNS: Column<BisectStep>[] = [
-  { name: "Test", cell: (test) => `${test.number} (${test.kind})` },
-  { name: "Version", cell: (test) => test.version },
-  { name: "Beside", cell: (test) => test.against },
-  { name: "It is", cell: (test) => <State name={test.result ?? test.status} /> },
-  {
-    name: "Against it",
-    isNumber: true,
-    cell: (test) => <Ratio ratio={test.ratio} low={test.low} high={test.high} />,
-  },
-  {
-    name: "Rounds",
-    isNumber: true,
-    cell: (test) => (
-      <Link to={routes.comparison(test.comparison_id)} label={`Rounds of test ${test.number}`}>
-        {test.rounds ?? 0} of {test.wanted_rounds}
-      </Link>
-    ),
-  },
-  { name: "Took", isNumber: true, cell: (test) => minutes(test.spent_s) },
-  { name: "Why", cell: (test) => <bdi>{test.why}</bdi> },
-];
-
-export function BisectPage() {
-  const { bisectId = "" } = useParams();
-  useTitle(`Bisect ${bisectId}`);
-  const answer = useApi<BisectDetail>(`experiments/bisects/${encodeURIComponent(bisectId)}`);
-  return (
-    <Answered answer={answer}>
-      {(found) => (
-        <>
-          <Heading as="h1" size="lg" wordBreak="break-word">
-            Bisect {found.bisect_id}
-          </Heading>
-          <Text>
-            <State name={found.outcome ?? found.state} /> {found.line} {found.good} to {found.bad}, by{" "}
-            <Link to={routes.series(found.case_id, found.cluster)}>{found.case_id}</Link> on {found.cluster}
-            {found.alert_id !== null && (
-              <>
-                , for <AlertLink alertId={found.alert_id}>alert {found.alert_id}</AlertLink>
-              </>
-            )}
-            {found.requested_by && (
-              <>
-                , asked for by <bdi>{found.requested_by}</bdi>
-              </>
-            )}
-            .
-          </Text>
-          {found.sentence && <Note status={found.outcome === "found" ? "success" : "info"}>{found.sentence}</Note>}
-          <Text color="fg.muted">
-            {count(found.steps, "test")} ended; {Math.round(found.spent_s / 60)} of {minutes(found.budget_s)}{" "}
-            used; begun {moment(found.started_at)} UTC
-            {found.ended_at && `, ended ${moment(found.ended_at)} UTC`}. {found.notes.join(" ")}
-          </Text>
-          <Section title={count(found.searched.length, "version")}>
-            <Versions searched={found.searched} />
-          </Section>
-          <Section title="Tests">
-            <DataTable
-              label={`Tests of ${found.bisect_id}`}
-              columns={STEP_COLUMNS}
-              rows={found.tests}
-              rowKey={(test) => String(test.number)}
-              none={<Text color="fg.muted">None has begun.</Text>}
-            />
-          </Section>
-          {found.state !== "ended" && (
-            <Section title="Again">
-              <CommandLine
-                purpose="Go on with it where nobody measures it"
-                command={`nightbench bisect --resume ${found.bisect_id}`}
-              />
-            </Section>
-          )}
-        </>
-      )}
-    </Answered>
   );
 }

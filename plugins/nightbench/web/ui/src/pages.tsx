@@ -12,7 +12,6 @@ const Morning = onDemand(() => import("./morning").then((chunk) => chunk.Morning
 const Overview = onDemand(() => import("./overview").then((chunk) => chunk.OverviewPage));
 const Explore = onDemand(() => import("./explore").then((chunk) => chunk.Explore));
 const Compare = onDemand(() => import("./compare").then((chunk) => chunk.Compare));
-const Queue = onDemand(() => import("./queue").then((chunk) => chunk.QueuePage));
 const Experiments = onDemand(() => import("./experiments").then((chunk) => chunk.ExperimentsPage));
 const Published = onDemand(() => import("./published").then((chunk) => chunk.PublishedPage));
 const Runs = onDemand(() => import("./runs").then((chunk) => chunk.RunsPage));
@@ -26,7 +25,6 @@ const TABS: [string, string, Page][] = [
   ["Overview", routes.overview(), Overview],
   ["Series", routes.explore(), Explore],
   ["Compare", routes.compare(), Compare],
-  ["Queue", routes.queue(), Queue],
   ["Experiments", routes.experiments(), Experiments],
   ["Published", routes.published(), Published],
   ["Runs", routes.runs(), Runs],
@@ -40,12 +38,8 @@ export const PAGES: [string, Page][] = [
   ...TABS.map(([, address, page]): [string, Page] => [address, page]),
   [`${HOME}/series`, onDemand(() => import("./series").then((chunk) => chunk.SeriesPage))],
   [
-    `${HOME}/experiments/ab/:comparisonId`,
-    onDemand(() => import("./experiments").then((chunk) => chunk.ComparisonPage)),
-  ],
-  [
-    `${HOME}/experiments/bisects/:bisectId`,
-    onDemand(() => import("./experiments").then((chunk) => chunk.BisectPage)),
+    `${HOME}/experiments/:name`,
+    onDemand(() => import("./experiment").then((chunk) => chunk.ExperimentPage)),
   ],
   [`${HOME}/runs/:runId`, onDemand(() => import("./run").then((chunk) => chunk.RunPage))],
   [`${HOME}/runs/:runId/:caseId`, onDemand(() => import("./case").then((chunk) => chunk.CasePage))],

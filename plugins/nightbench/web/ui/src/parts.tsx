@@ -292,8 +292,8 @@ export function Confirmation({
 }) {
   if (alert.confirmation) return <State name={alert.confirmation} />;
   const state = alert.confirmation_state ?? "";
-  if (["wanted", "running"].includes(state)) return <State name="being measured again" />;
-  return state === "skipped" ? <State name="not measured again" /> : null;
+  if (["queued", "running"].includes(state)) return <State name="being measured again" />;
+  return state === "cancelled" ? <State name="not measured again" /> : null;
 }
 
 export function Section({ title, children }: { title: ReactNode; children: ReactNode }) {

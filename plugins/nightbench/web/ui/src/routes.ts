@@ -9,10 +9,8 @@ export const routes = {
   series: (caseId: string, cluster: string) =>
     `${HOME}/series?${new URLSearchParams({ case: caseId, cluster })}`,
   compare: () => `${HOME}/compare`,
-  queue: () => `${HOME}/queue`,
   experiments: () => `${HOME}/experiments`,
-  comparison: (comparisonId: string) => `${HOME}/experiments/ab/${encodeURIComponent(comparisonId)}`,
-  bisect: (bisectId: string) => `${HOME}/experiments/bisects/${encodeURIComponent(bisectId)}`,
+  experiment: (name: string) => `${HOME}/experiments/${encodeURIComponent(name)}`,
   published: (source = "", figure = "") =>
     `${HOME}/published${source && `?${new URLSearchParams({ source, figure })}`}`,
   runs: () => `${HOME}/runs`,

@@ -1,0 +1,78 @@
+"""FLOPs of an eager step of PaddlePaddle: products, as Python calls them.
+
+PaddlePaddle's own counters see forward passes alone (`paddle.flops`), or no shapes (its profiler,
+of eager operators). Backward runs in C++: it has a product for each input that wants a gradient.
+"""
+
+import math
+
+import paddle
+from paddle import _C_ops
+
+
+def _product(x, y, made):
+    """Of matrices: `y` has what is summed up once, and the columns of the result."""
+    return made.size * (y.size // math.prod(y.shape[:-2]) // made.shape[-1])
+
+
+def _convolution(x, weight, made):
+    return made.size * math.prod(weight.shape[1:])
+
+
+def _attention(query, key, value, made):
+    """Scores and weighted sums of (batch, length, heads, width), as if nothing was masked."""
+    return 2 * query.size * key.shape[1]
+
+
+SUMMED = {
+    **dict.fromkeys(("matmul", "__matmul__", "linear", "linear_v2"), (_product, 2)),
+    **dict.fromkeys(("conv2d", "depthwise_conv2d"), (_convolution, 2)),
+    "flash_attn": (_attention, 3),
+}
+"""Operator -> its multiply-adds, and how many tensors it multiplies."""
+
+
+class Flops:
+    """Counts, within its block, forward and backward of the products that Python calls."""
+
+    def __init__(self):
+        self.total, self._inside = 0, False
+        self._found = [
+            (module, name, getattr(module, name))
+            for module in (paddle, paddle.Tensor, _C_ops)
+            for name in SUMMED
+            if hasattr(module, name)
+        ]
+
+    def __enter__(self):
+        for module, name, function in self._found:
+            setattr(module, name, self._counting(name, function))
+        return self
+
+    def __exit__(self, *_):
+        for module, name, function in self._found:
+            setattr(module, name, function)
+
+    def _counting(self, name, function):
+        def counted(*given, **named):
+            return self._counted(name, function, *given, **named)
+
+        return counted
+
+    def _counted(self, name, function, *given, **named):
+        """Calls an operator, and counts it once, whatever calls what within."""
+        if self._inside:
+            return function(*given, **named)
+        self._inside = True
+        try:
+            made = function(*given, **named)
+        finally:
+            self._inside = False
+        summed, count = SUMMED[name]
+        tensors = [*given, *(named[key] for key in ("x", "y") if key in named)][:count]
+        gradients = sum(not each.stop_gradient for each in tensors)
+        # Of attention's two products each has two gradients, or none is wanted.
+        gradients = gradients and 2 if count == 3 else gradients
+        first = made[0] if isinstance(made, (tuple, list)) else made
+        self.total += 2 * summed(*tensors, first) * (1 + gradients)
+        return made

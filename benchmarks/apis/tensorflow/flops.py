@@ -1,0 +1,45 @@
+"""FLOPs of a step as TensorFlow has traced it: matrix products and convolutions of its graph."""
+
+import numpy
+
+
+def flops_of(graph):
+    """The FLOPs of one run of a graph, and of the functions that it calls; shapes are known."""
+    return sum(_flops(each) for each in graph.get_operations())
+
+
+def _flops(op):
+    if op.type.endswith("PartitionedCall"):
+        return flops_of(op.graph._get_function(op.get_attr("f").name).graph)
+    # Nobody reads the gradient of images: TensorFlow does not compute it.
+    if op.type not in SUMMED or not any(made.consumers() for made in op.outputs):
+        return 0
+    given = [numpy.array(each.shape.as_list(), dtype="object") for each in op.inputs]
+    made = numpy.array(op.outputs[0].shape.as_list(), dtype="object")
+    return int(2 * SUMMED[op.type](op, made, *given))
+
+
+def _product(op, made, left, right):
+    adjoint = op.get_attr("transpose_a" if op.type == "MatMul" else "adj_x")
+    return made.prod() * left[-2 if adjoint else -1]
+
+
+def _convolution(op, made, images, weight):
+    return made.prod() * weight[:3].prod()
+
+
+def _gradient_of_images(op, made, sizes, weight, gradient):
+    return gradient.prod() * weight[:3].prod()
+
+
+def _gradient_of_weight(op, made, images, sizes, gradient):
+    return gradient.prod() * made[:3].prod()
+
+
+SUMMED = {
+    **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), _product),
+    "Conv2D": _convolution,
+    "Conv2DBackpropInput": _gradient_of_images,
+    "Conv2DBackpropFilter": _gradient_of_weight,
+}
+"""Operator -> its multiply-adds, of its result's and its inputs' shapes."""

@@ -1,0 +1,37 @@
+"""FLOPs of a step as JAX has traced it: matrix products, convolutions, attention by cuDNN."""
+
+import math
+
+import jax
+
+
+def flops_of(jaxpr):
+    """The FLOPs of one call, of what one device computes of it within a `shard_map`."""
+    return sum(map(_flops, jaxpr.eqns))
+
+
+def _flops(equation):
+    name, params = equation.primitive.name, equation.params
+    given, made = [each.aval for each in equation.invars], equation.outvars[0].aval
+    if name == "dot_general":
+        (summed, _), _ = params["dimension_numbers"]
+        return 2 * made.size * math.prod(given[0].shape[axis] for axis in summed)
+    if name == "ragged_dot_general":  # Each row meets one expert's matrix, whatever XLA does.
+        return 2 * given[0].size * made.shape[-1]
+    if name == "conv_general_dilated":
+        features = given[1].shape[params["dimension_numbers"].rhs_spec[0]]
+        # Zeros between the gradients of a convolution with strides are no work.
+        return 2 * made.size * given[1].size // features // math.prod(params["lhs_dilation"])
+    if name.startswith("dot_product_attention_"):
+        return _attention(*given[:3]) * (2 if "_bwd" in name else 1)
+    inner = [flops_of(each) for each in jax.tree.leaves(list(params.values())) if _is_jaxpr(each)]
+    return (max if name == "cond" else sum)([0, *inner]) * params.get("length", 1)
+
+
+def _attention(query, key, value):
+    """Scores and weighted sums of (batch, length, heads, width), as if nothing was masked."""
+    return 2 * query.size * key.shape[1] * 2
+
+
+def _is_jaxpr(value):
+    return hasattr(value, "eqns")

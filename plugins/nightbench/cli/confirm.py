@@ -1,0 +1,113 @@
+"""compare confirm: measures the regression of an alert again."""
+
+from __future__ import annotations
+
+import getpass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nightbench.cli import common, experiment_common
+from nightbench.cli.common import say
+from nightbench.cli.selection import Selection
+from nightbench.core.errors import UserError
+from nightbench.core.model import VerdictKind
+
+if TYPE_CHECKING:
+    from nightbench.core.model.experiments import Experiment
+    from nightbench.experiments.engine import ExperimentContext
+
+INCONCLUSIVE = 3
+
+app = typer.Typer()
+
+
+@app.command()
+def confirm(
+    alert: Annotated[int, typer.Argument(metavar="ID", help="Number of the alert.")],
+    outside_hours: common.OutsideHoursOption = False,
+    json: common.JsonOption = False,
+) -> None:
+    """Measure the regression of an alert again now, as a night does before it sends the message.
+
+    The last good build and the night's take turns on the same nodes, and once on others. Exit
+    codes: 0 confirmed or not confirmed; 3 inconclusive; 1 nothing could be measured.
+    """
+    raise typer.Exit(_confirm(alert, outside_hours=outside_hours, json=json))
+
+
+def _confirm(alert_id: int, *, outside_hours: bool, json: bool) -> int:
+    from nightbench.core.model.experiments import NIGHTBENCH
+    from nightbench.experiments.confirm import MeasuredElsewhere
+    from nightbench.experiments.measuring import failed
+
+    experiment, context = _request(alert_id, outside_hours)
+    resume = f"nightbench compare confirm {alert_id}"
+    try:
+        ended = experiment_common.at_terminal(experiment, context, resume, json=json)
+    except MeasuredElsewhere as error:
+        raise UserError(f"{error}; its outcome will stand at the alert") from None
+    except UserError as error:
+        if experiment.requested_by == NIGHTBENCH:
+            raise
+        ended = failed(experiment, error)
+    found = dict(ended.result or {})
+    if json:
+        common.print_json({"alert_id": alert_id, "run_id": experiment.run_id, **found})
+    else:
+        say(f"{found['outcome'].replace('_', ' ')}: {found['sentence']}")
+    return INCONCLUSIVE if found["outcome"] == "inconclusive" else 0
+
+
+def _request(alert_id: int, outside_hours: bool) -> tuple[Experiment, ExperimentContext]:
+    """Return the confirmation that has not ended, else a new one, with its context.
+
+    Raises:
+        UserError: it is no regression, its run is not in the spool, or another process measures it.
+    """
+    from dataclasses import replace
+
+    from nightbench.core.model.experiments import Experiment, ExperimentKind
+    from nightbench.experiments.confirm import MeasuredElsewhere, is_measured
+    from nightbench.night.suspected_regressions import confirmation_of, suspected_regression
+    from nightbench.spool.plans import read_plan
+    from nightbench.warehouse import opened
+    from nightbench.warehouse.experiments import UNDECIDED
+
+    with opened(common.open_warehouse) as warehouse:
+        alert = warehouse.alerts.get(alert_id)
+        if alert["verdict"] != VerdictKind.REGRESSED:
+            raise UserError(
+                f"alert {alert_id}: found {alert['verdict']}; only a regressed case has a level "
+                "that it can be compared with"
+            )
+        if alert["metric"] != "throughput":
+            raise UserError(
+                f"alert {alert_id}: found one about {alert['metric']}; only throughput is measured "
+                "again"
+            )
+        run_id = alert["last_run_id"]
+        night = read_plan(common.spool().run(run_id))
+        # A person may wait: only the cluster's hours limit it. Before anything is requested:
+        # closed hours must not leave a confirmation behind that no process measures.
+        chosen = Selection(night.run.suite, night.run.cluster).choose()
+        context = experiment_common.context_of(chosen, outside_hours=outside_hours)
+        going = warehouse.experiments.find(
+            run_id=run_id,
+            alert_ids=[alert_id],
+            kinds=[ExperimentKind.CONFIRM],
+            states=UNDECIDED,
+        )
+        if going:
+            experiment = Experiment.of(going[0])
+            if is_measured(common.spool(), experiment.name):
+                raise MeasuredElsewhere(
+                    f"{experiment.name} is measured right now by another process; its outcome will "
+                    "stand at the alert"
+                )
+            warehouse.experiments.begin(experiment.name, None)
+            return replace(experiment, dag_run_id=None), context
+        suspect = suspected_regression(warehouse, night, alert)
+        if suspect is None:
+            raise UserError(f"alert {alert_id}: run {run_id} has no level for its case")
+        return confirmation_of(suspect, night, getpass.getuser()), context

@@ -1,0 +1,44 @@
+"""series: those that are noisy, and those that drift."""
+
+import typer
+
+from nightbench.cli import common
+from nightbench.cli.common import say
+
+app = typer.Typer(help="List noisy series, or series that drift.", no_args_is_help=True)
+
+
+@app.command()
+def noisy(json: common.JsonOption = False) -> None:
+    """List noisy series: they are measured and judged, and open no alerts."""
+    with common.reader() as warehouse:
+        rows = warehouse.series.noisy()
+    if json:
+        common.print_json(rows)
+        return
+    if not rows:
+        say("No series is noisy.")
+        return
+    for row in rows:
+        since = f"{row['since_at']:%Y-%m-%d}"
+        say(f"{row['case_id']} on {row['cluster']}, since {since}: {row['sentence']}")
+
+
+@app.command("drifts")
+def list_drifts(
+    suite: common.OnlySuiteOption = None,
+    cluster: common.OnlyClusterOption = None,
+    json: common.JsonOption = False,
+) -> None:
+    """List series that drift, the largest fall first; a drift is no regression."""
+    from nightbench.alerts.notes import drift_notes
+
+    with common.reader() as warehouse:
+        rows = warehouse.series.drifts(suite=suite, cluster=cluster)
+    if json:
+        common.print_json(rows)
+        return
+    if not rows:
+        say("No series drifts.")
+    for row, note in zip(rows, drift_notes(rows), strict=True):
+        say(f"{note} ({row['since']:%Y-%m-%d} to {row['seen_at']:%Y-%m-%d})")

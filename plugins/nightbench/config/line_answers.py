@@ -1,0 +1,119 @@
+"""Answers of a line's file for device kinds and axes, and the contradictions in that file."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nightbench.config.catalog_schema import FrameworkFile
+from nightbench.core.complaints import Key, any_of, one_of
+from nightbench.core.model import LINE_AXES, SEVERAL, Strategy, Support, Untried
+
+ModelOf = Callable[[str, str], Path | None]
+"""Finds the model file of a workload for an API."""
+
+
+def axes_by_kind(written: Mapping[str, Mapping[str, Any]], kinds: Sequence[str]) -> dict[str, Any]:
+    """Axis -> value -> device kind -> None where it runs, else the reason."""
+    return {
+        axis: {value: by_kind(support, kinds) for value, support in values.items()}
+        for axis, values in written.items()
+    }
+
+
+def by_kind(support: Any, kinds: Iterable[str]) -> Support:
+    """Device kind -> None where it runs, else the reason."""
+    answers = support if _is_by_kind(support) else dict.fromkeys(kinds, support)
+    return {kind: _answer(answer) for kind, answer in answers.items()}
+
+
+def _is_by_kind(support: Any) -> bool:
+    return isinstance(support, dict) and "untried" not in support
+
+
+def _answer(written: Any) -> Untried | str | None:
+    if written is True:
+        return None
+    return Untried(written["untried"]) if isinstance(written, dict) else str(written)
+
+
+def contradictions(
+    file: FrameworkFile,
+    folder: Path,
+    kinds: Sequence[str],
+    models: ModelOf,
+    workloads: Collection[str],
+) -> Iterator[tuple[Key, str]]:
+    """Key and message of what in a line's file does not hold together."""
+    if not kinds:
+        yield ("devices",), "found no device kind with true; expected one that the line runs on"
+        return
+    yield from _wrong_axes(("axes",), file.axes, kinds)
+    for name, variant in file.variants.items():
+        yield from _wrong_axes(("variants", name, "axes"), variant.axes, [variant.device])
+    strategies = file.axes.get("strategy", {})
+    served = by_kind(strategies.get("parameter_server", ""), kinds)
+    if (
+        not all(isinstance(x, str) for x in served.values())
+        and "parameter_server" not in file.roles
+    ):
+        said = "found true; expected `roles.parameter_server` as well: which processes there are"
+        yield ("axes", "strategy", "parameter_server"), said
+    answers = [each for x in strategies.values() for each in by_kind(x, kinds).values()]
+    if all(isinstance(answer, str) for answer in answers):
+        key = ("axes", "strategy") if strategies else ("axes",)
+        yield key, f"found no strategy with true; expected {any_of(sorted(Strategy))}"
+    for strategy, roles in file.roles.items():
+        if not any(role.measured for role in roles.values()):
+            said = "found no role with measured: true; expected at least one that trains"
+            yield ("roles", strategy), said
+    for name, variant in file.variants.items():
+        if variant.device not in kinds:
+            said = f"found {variant.device}, on which the line does not run; expected " + any_of(
+                kinds
+            )
+            yield ("variants", name, "device"), said
+    for kind, script in file.controls.items():
+        if not (folder / script).is_file():
+            said = f'found "{script}", which is not in this folder; expected a script'
+            yield ("controls", kind), said
+    drilled = file.drill_workload
+    for refused in file.refused_workloads:
+        if models(refused, file.api) is None:
+            said = f"found {refused}, which has no {file.api}.py; expected one that has"
+            yield ("refused_workloads", refused), said
+    for number, combination in enumerate(file.refused_combinations):
+        for name, values in combination.when.items():
+            known = _known_values(file, name, workloads)
+            for value in values:
+                if known is not None and value not in known:
+                    yield ("refused_combinations", number, "when", name), one_of(value, known)
+    if drilled is not None and drilled not in workloads:
+        yield ("drill_workload",), one_of(drilled, workloads)
+
+
+def _wrong_axes(
+    key: Key, written: Mapping[str, Mapping[str, Any]], kinds: Sequence[str]
+) -> Iterator[tuple[Key, str]]:
+    for axis, values in written.items():
+        for value, support in values.items():
+            if _is_by_kind(support) and set(support) != set(kinds):
+                found, expected = ", ".join(support), ", ".join(kinds)
+                said = f"found an answer for {found}; expected one for each of {expected}"
+                yield (*key, axis, value), said
+    for name in written.get("strategy", {}):
+        if name not in set(Strategy):
+            yield (*key, "strategy", name), one_of(name, Strategy)
+
+
+def _known_values(file: FrameworkFile, key: str, workloads: Collection[str]) -> list[str] | None:
+    """What a combination may name under a key; None where that is anything."""
+    if key == "workload":
+        return list(workloads)
+    if key == "device":
+        return list(file.devices)
+    if key == "replicas":
+        return [SEVERAL]
+    if key not in LINE_AXES:
+        return None
+    default = LINE_AXES[key]
+    return sorted({*file.axes.get(key, {}), *([str(default)] if default else [])})

@@ -1,0 +1,47 @@
+"""Losses that tell whether a case trains as before: means over trainers, ranges over repeats."""
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from nightbench.core.model import RankResult, RepeatSummary
+
+MEAN_STEPS = 10
+"""Steps of the window whose mean loss is compared over nights: a window has at least these."""
+
+
+def training_losses(trainers: Sequence[RankResult]) -> dict[str, float] | None:
+    """Return the mean losses that `detection.training` compares; None without losses.
+
+    `steps` is the length of the window, `mean_of` how many of its steps `mean` is the mean of.
+    """
+    if not trainers or not all(rank.loss_window for rank in trainers):
+        return None
+    steps = min(len(rank.loss_window) for rank in trainers)
+    counted = min(steps, MEAN_STEPS)
+    figures: dict[str, list[float | None]] = {
+        "first": [rank.loss_first for rank in trainers],
+        "opening": [rank.loss_window[0] for rank in trainers],
+        "mean": [statistics.fmean(rank.loss_window[:counted]) for rank in trainers],
+        "again": [rank.loss_again for rank in trainers],
+    }
+    means = {
+        name: statistics.fmean(known)
+        for name, values in figures.items()
+        if len(known := [value for value in values if value is not None]) == len(values)
+    }
+    if not all(map(math.isfinite, means.values())):
+        return None
+    return means | {"steps": steps, "mean_of": counted}
+
+
+def losses_of_repeats(counted: Sequence[RepeatSummary]) -> dict[str, tuple[float, float]] | None:
+    """Return the lowest and highest of each figure that all repeats have; None without one."""
+    told = [repeat.losses for repeat in counted if repeat.losses]
+    if not told or len(told) < len(counted):
+        return None
+    names = set.intersection(*(set(each) for each in told))
+    return {
+        name: (min(each[name] for each in told), max(each[name] for each in told))
+        for name in sorted(names)
+    }

@@ -1,0 +1,112 @@
+"""A suite's policies for nights, verdicts, messages and publication."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from nightbench.core.complaints import any_of, describe, one_of
+from nightbench.core.model import values as v
+from nightbench.core.model.metrics import METRICS, JudgedMetric, MetricInfo
+from nightbench.core.model.words import VerdictKind
+
+_OPEN_ALERTS = (
+    *(VerdictKind.REGRESSED, VerdictKind.FAILED),
+    *(VerdictKind.UNAVAILABLE, VerdictKind.MISSING, VerdictKind.TRAINING_CHANGED),
+)
+
+
+def _alert_kind(value: Any) -> VerdictKind:
+    if value in _OPEN_ALERTS:
+        return VerdictKind(value)
+    if isinstance(value, str):
+        raise ValueError(one_of(value, _OPEN_ALERTS))
+    raise ValueError(f"found {describe(value)}; expected {any_of(_OPEN_ALERTS)}")
+
+
+_AlertKind = Annotated[
+    VerdictKind,
+    BeforeValidator(_alert_kind),
+    v.Words(", ".join(f"`{kind}`" for kind in _OPEN_ALERTS)),
+]
+
+
+class NightPolicy(v.StrictModel):
+    """The part of a night that scheduled runs may take; cases that do not fit are left out."""
+
+    window: v.HoursText | None = None
+    """Cases start and end within these hours, `22:00-06:00 Europe/Berlin`; the cluster's
+    `limits.hours` hold as well."""
+    budget_s: v.PositiveDuration | None = Field(None, alias="budget")
+    """How long a night may take from its first case on."""
+    deadline: v.ClockText | None = None
+    """What has no result by then is missing, `07:00 Europe/Berlin`; an hour after the night's end
+    unless given."""
+
+
+class RegressionPolicy(v.StrictModel):
+    """Which changes the suite reports."""
+
+    min_change: v.PercentageOrAuto = "auto"
+    """A change that is surely smaller (by its 90 % interval) is not reported; auto: what the series
+    shows without more false alarms, from 1 % on."""
+    min_history: Annotated[int, Field(ge=2), v.Words("whole number, at least 2")] = 10
+    """Nights before a verdict other than insufficient_data."""
+    max_spread: v.Percentage = 0.10
+    """A series that varies by more runs on, but alerts no more."""
+    urgent: v.Percentage = 0.20
+    """A fall of this size is reported at once, apart from the night's message."""
+    confirm_s: v.Duration = Field(3600.0, alias="confirm")
+    """What a night may take to measure suspects again; `0s`: nothing. Throughput alone is."""
+    metric: JudgedMetric = "throughput"
+    """Figure of the medians that is judged, by its name in the marts; of `joules_per_unit` and
+    the two of memory a rise is the regression."""
+    training: Literal["alert", "warn", "off"] = "alert"
+    """What happens if the losses of a case change: an alert once the series has reproduced itself;
+    `warn`: the verdict alone; `off`: losses are not compared."""
+
+    @property
+    def judged(self) -> MetricInfo:
+        """The metric that is judged, with its unit and direction."""
+        return METRICS[self.metric]
+
+    @property
+    def reported_from(self) -> float:
+        """Relative size from which a change of level is reported."""
+        return 0.01 if self.min_change == "auto" else self.min_change
+
+    @property
+    def clear_change(self) -> float:
+        """Relative size from which a drop grew, a drift is reported and another series changed."""
+        return 0.03 if self.min_change == "auto" else self.min_change
+
+
+class Route(v.StrictModel):
+    """Who owns the alerts of some cases, and the channels that get them."""
+
+    frameworks: v.Many[v.FrameworkName] = ()
+    """Only cases of these framework lines."""
+    workloads: v.Many[v.WorkloadName] = ()
+    """Only cases of these workloads."""
+    clusters: v.Many[v.Name] = ()
+    """Only on these clusters."""
+    verdicts: v.Many[_AlertKind] = ()
+    """Only alerts of these kinds."""
+    owner: v.Text | None = None
+    """Their owner; the suite's unless given."""
+    alerts: v.Many[v.Url] | None = None
+    """Channels for them; the suite's `alerts` unless given. `[]`: none."""
+
+
+class Publication(v.StrictModel):
+    """Results that `nightbench publish` may show to everybody. `{}`: all cases without names."""
+
+    frameworks: v.Many[v.FrameworkName] = ()
+    """Only cases of these framework lines."""
+    workloads: v.Many[v.WorkloadName] = ()
+    """Only cases of these workloads."""
+    nodes: bool = False
+    """The names of nodes as well, and the sentences about causes, which name them."""
+    owner: bool = False
+    """The suite's owner as well."""
+    notes: bool = False
+    """The suite's description as well, and what people wrote about its alerts."""

@@ -1,0 +1,381 @@
+"""Says whether a case still trains as before, and as other lines do. Pure.
+
+Every line starts a workload from the same weights and the same batches, so its losses tell what it
+computes. The same build on the same nodes repeats them to the last bit, unless its strategy is
+asynchronous or a kernel adds in a varying order. Another version changes them by rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import median
+
+from nightbench.core.model import Case, TrainingKind, differ
+
+Range = tuple[float, float]
+"""Lowest and highest value of the repeats that count."""
+
+FIGURES: Mapping[str, str] = {
+    "first": "first loss",
+    "opening": "loss of the window's first step",
+    "mean": "mean loss of the window's first steps",
+    "again": "loss of the first batch after the window",
+}
+"""Figures of `Measurement.losses` in the order of the steps -> how a sentence names them."""
+
+REORDERED: Mapping[str, Mapping[str, float]] = {
+    "fp32": {"first": 5e-7, "opening": 2e-6, "mean": 5e-6, "again": 5e-5},
+    "tf32": {"first": 5e-4, "opening": 1e-3, "mean": 2e-3, "again": 1e-2},
+    "fp16": {"first": 1e-3, "opening": 2e-3, "mean": 5e-3, "again": 2e-2},
+    "bf16": {"first": 2e-3, "opening": 5e-3, "mean": 1e-2, "again": 3e-2},
+}
+"""By how much a figure changes if the same build adds in another order, on other instruction sets
+or numbers of threads: of 1, or of the loss where that is more. `python -m tests.performance
+training` measures it."""
+
+ROUNDING: Mapping[str, Mapping[str, float]] = {
+    "fp32": {"first": 2e-6, "opening": 2e-5, "mean": 1e-4, "again": 1e-3},
+    "tf32": {"first": 2e-3, "opening": 5e-3, "mean": 1e-2, "again": 3e-2},
+    "fp16": {"first": 5e-3, "opening": 1e-2, "mean": 2e-2, "again": 5e-2},
+    "bf16": {"first": 1e-2, "opening": 2e-2, "mean": 3e-2, "again": 8e-2},
+}
+"""The same from one version, build or processor to another."""
+
+DROPOUT = 0.05
+"""The least of it where dropout is on and the version changed: its random numbers may, too."""
+
+EXACT_NIGHTS = 3
+"""Nights with equal figures after which a series counts as equal to the last bit."""
+
+PROVED_NIGHTS = 5
+"""Nights after which a change alerts even if the series varies."""
+
+SPREADS = 2.0
+"""A figure may lie beyond what was seen by this many times the range of what was seen."""
+
+_LINE_AXES = (
+    *("framework", "compiler", "execution", "layout", "tuning"),
+    *("threads", "cpus", "memory_mb"),
+)
+"""Axes that leave the first loss as it is."""
+
+
+@dataclass(frozen=True)
+class TrainingNight:
+    """Losses of one night of a series, with the versions and nodes that produced them."""
+
+    at: datetime
+    losses: Mapping[str, Range] | None
+    version: str | None = None
+    build_id: str | None = None
+    fingerprint_id: str | None = None
+    definition_digest: str | None = None
+    kind: TrainingKind | None = None
+    """What was said of it; None where it was not judged."""
+
+    def is_like(self, other: TrainingNight) -> bool:
+        """Return whether version, build and nodes are the same, as far as both are known."""
+        return not (
+            differ(self.version, other.version)
+            or differ(self.build_id, other.build_id)
+            or differ(self.fingerprint_id, other.fingerprint_id)
+        )
+
+
+@dataclass(frozen=True)
+class TrainingVerdict:
+    """The verdict on the losses of a night, with the evidence in a sentence."""
+
+    kind: TrainingKind
+    sentence: str
+    is_proved: bool = False
+    """Whether the series reproduced itself often enough for an alert."""
+    value: float | None = None
+    baseline: float | None = None
+    """The figure that differs, tonight and before; None where none does."""
+
+    @property
+    def change(self) -> float | None:
+        """Relative change of `value` from `baseline`."""
+        if self.value is None or not self.baseline:
+            return None
+        return (self.value - self.baseline) / abs(self.baseline)
+
+
+@dataclass(frozen=True)
+class TrainingTraits:
+    """Properties of a case on which the tolerance of its losses depends."""
+
+    precision: str
+    is_asynchronous: bool = False
+    has_dropout: bool = False
+
+    def rounding(self, figure: str, *, is_alike: bool) -> float | None:
+        """Return the tolerance of a loss; None for a precision without a measurement.
+
+        `is_alike`: version, build and nodes are the same.
+        """
+        known = (REORDERED if is_alike else ROUNDING).get(self.precision)
+        if known is None:
+            return None
+        return max(known[figure], DROPOUT) if self.has_dropout and not is_alike else known[figure]
+
+
+def judge_training(
+    tonight: TrainingNight, past: Iterable[TrainingNight], traits: TrainingTraits
+) -> TrainingVerdict:
+    """Compare the losses of a night with those of the nights before.
+
+    Args:
+        tonight: the night.
+        past: nights before it, in any order. Those of another definition, without losses, or with
+            a change that nobody accepted are left out.
+        traits: of the case.
+    """
+    if not tonight.losses:
+        return _not_comparable("no rank recorded a loss")
+    nights = [
+        night
+        for night in past
+        if night.losses
+        and night.kind is not TrainingKind.CHANGED
+        and not differ(night.definition_digest, tonight.definition_digest)
+    ]
+    if not nights:
+        return _not_comparable("no earlier night has losses of the same definition")
+    if traits.is_asynchronous and len(nights) < PROVED_NIGHTS:
+        return _not_comparable(
+            f"trainers are asynchronous: {len(nights)} nights of {PROVED_NIGHTS} show their spread"
+        )
+    alike = [night for night in nights if night.is_like(tonight)]
+    reference = alike if len(alike) >= EXACT_NIGHTS else nights
+    return _Comparison(tonight, reference, traits, reference is alike).verdict()
+
+
+def _not_comparable(why: str) -> TrainingVerdict:
+    return TrainingVerdict(TrainingKind.NOT_COMPARABLE, f"Training is not compared: {why}.")
+
+
+def _repeats_exactly(nights: Sequence[TrainingNight]) -> bool:
+    """Return whether enough nights have the same losses in all repeats."""
+    if len(nights) < EXACT_NIGHTS:
+        return False
+    return all(
+        _is_constant(values)
+        for figure in FIGURES
+        if (values := _comparable(figure, nights[0], nights))
+    )
+
+
+def _is_constant(values: Sequence[Range]) -> bool:
+    return len({end for each in values for end in each}) == 1
+
+
+def _comparable(
+    figure: str, tonight: TrainingNight, nights: Iterable[TrainingNight]
+) -> list[Range]:
+    """Return a figure of the nights that can be compared with tonight's.
+
+    A protocol with a minimum time has windows of more or fewer steps: what follows the window is
+    compared among windows of one length, and the mean among means of as many steps.
+    """
+    needs = {"again": "steps", "mean": "mean_of"}.get(figure)
+    found = []
+    for night in nights:
+        losses = night.losses or {}
+        if figure not in losses:
+            continue
+        if needs is None or losses.get(needs) == (tonight.losses or {}).get(needs):
+            found.append(losses[figure])
+    return found
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """Tonight's losses beside those of the reference nights."""
+
+    tonight: TrainingNight
+    reference: Sequence[TrainingNight]
+    traits: TrainingTraits
+    is_alike: bool
+    """Whether version, build and nodes of all of them are tonight's."""
+
+    def verdict(self) -> TrainingVerdict:
+        known = [
+            figure
+            for figure in FIGURES
+            if figure in (self.tonight.losses or {})
+            and _comparable(figure, self.tonight, self.reference)
+            and self._tolerance(figure) is not None
+        ]
+        if not known:
+            return _not_comparable("tonight and the earlier nights share no figure")
+        for figure in known:
+            found, seen = self._ends(figure)
+            if not _is_within(found, seen, self._tolerance(figure) or 0.0):
+                return self._changed(figure)
+        return TrainingVerdict(TrainingKind.SAME, self._same(known), self._is_proved)
+
+    @property
+    def _is_exact(self) -> bool:
+        return self.is_alike and _repeats_exactly(self.reference)
+
+    @property
+    def _is_proved(self) -> bool:
+        return self._is_exact or len(self.reference) >= PROVED_NIGHTS
+
+    def _ends(self, figure: str) -> tuple[Range, Range]:
+        """Return the range of tonight, and that of the reference nights."""
+        values = _comparable(figure, self.tonight, self.reference)
+        seen = min(low for low, _ in values), max(high for _, high in values)
+        return (self.tonight.losses or {})[figure], seen
+
+    def _tolerance(self, figure: str) -> float | None:
+        """Return how far a figure may lie outside of what was seen, absolute."""
+        rounding = self.traits.rounding(figure, is_alike=self.is_alike)
+        if rounding is None:
+            return None
+        _, (low, high) = self._ends(figure)
+        return max(rounding * max(1.0, abs(low), abs(high)), SPREADS * (high - low))
+
+    def _changed(self, figure: str) -> TrainingVerdict:
+        found, (low, high) = self._ends(figure)
+        middle = (low + high) / 2
+        # Of several repeats the one that is furthest away.
+        value = max(found, key=lambda each: abs(each - middle))
+        baseline = median(
+            end for each in _comparable(figure, self.tonight, self.reference) for end in each
+        )
+        if self._is_exact:
+            evidence = f"{self._nights(since=True)} had the same losses to the last bit"
+        else:
+            allowed = self._tolerance(figure) or 0.0
+            evidence = (
+                f"{self._nights(since=True)} allow {low - allowed:.6g} to {high + allowed:.6g}"
+            )
+        return TrainingVerdict(
+            TrainingKind.CHANGED,
+            f"Training changed: {FIGURES[figure]} {_shown(baseline, value)} -> "
+            f"{_shown(value, baseline)}{self._version()}. {evidence}.",
+            self._is_proved,
+            value,
+            baseline,
+        )
+
+    def _nights(self, *, since: bool = False) -> str:
+        count = len(self.reference)
+        first = min(night.at for night in self.reference)
+        return f"{count} night{'s' if count > 1 else ''}" + f" since {first:%Y-%m-%d}" * since
+
+    def _version(self) -> str:
+        """Return the change of version that came with the change, as a part of a sentence."""
+        newest = max(self.reference, key=lambda night: night.at)
+        if differ(newest.version, self.tonight.version):
+            return f", version {newest.version} -> {self.tonight.version}"
+        return ""
+
+    def _same(self, known: Sequence[str]) -> str:
+        if not self._is_exact:
+            words = ", ".join(FIGURES[figure] for figure in known)
+            return (
+                f"Training is the same as in {self._nights()}, within rounding and spread: {words}."
+            )
+        for figure in known:
+            found, seen = self._ends(figure)
+            if found != seen:
+                value = next(end for end in found if end != seen[0])
+                return (
+                    "Training is the same within rounding, but no longer to the last bit: "
+                    f"{FIGURES[figure]} {_shown(seen[0], value)} -> {_shown(value, seen[0])}, "
+                    f"equal in {self._nights()}."
+                )
+        return f"Training is the same: all losses equal those of {self._nights()} to the last bit."
+
+
+def _is_within(found: Range, seen: Range, tolerance: float) -> bool:
+    if not all(map(math.isfinite, (*found, *seen))):
+        return False
+    return seen[0] - tolerance <= found[0] and found[1] <= seen[1] + tolerance
+
+
+def _shown(value: float, other: float) -> str:
+    """Return a loss with so many digits that it differs from the other."""
+    for digits in (4, 6, 9):
+        if f"{value:.{digits}g}" != f"{other:.{digits}g}":
+            return f"{value:.{digits}g}"
+    return repr(value)
+
+
+def work_key(case: Case) -> tuple[object, ...]:
+    """Return what cases have in common that start with the same loss, whatever their line."""
+    return tuple(
+        str(value) for axis, value in sorted(case.axes().items()) if axis not in _LINE_AXES
+    )
+
+
+def lines_that_differ(
+    cases: Iterable[tuple[Case, Mapping[str, Range] | None, TrainingTraits]],
+) -> dict[str, TrainingVerdict]:
+    """Compare the first losses of one night between lines; return what differs by case_id.
+
+    Where three lines or more do the same work and one differs from all others, that one changed.
+    Where two lines differ, neither is presumed right: the verdict is that nothing is comparable.
+    Cases with dropout are left out, whose random numbers are each line's own.
+    """
+    groups: dict[tuple[object, ...], list[tuple[Case, float, float]]] = defaultdict(list)
+    for case, losses, traits in cases:
+        tolerance = traits.rounding("first", is_alike=False)
+        if losses and "first" in losses and tolerance is not None and not traits.has_dropout:
+            first = (losses["first"][0] + losses["first"][1]) / 2
+            # Lines also differ by the order in which their kernels add.
+            groups[work_key(case)].append((case, first, 2 * tolerance * max(1.0, abs(first))))
+    found: dict[str, TrainingVerdict] = {}
+    for members in groups.values():
+        lines = {case.framework for case, _, _ in members}
+        if len(lines) < 2:
+            continue
+        for case, first, tolerance in members:
+            others = [other for other in members if other[0].framework != case.framework]
+            apart = [each for each in others if abs(each[1] - first) > tolerance]
+            if not apart:
+                continue
+            if len(lines) == 2:
+                found[case.case_id] = _of_two(case, first, others)
+            elif len(apart) == len(others) and _agree(others):
+                found[case.case_id] = _odd_one(case, first, others)
+    return found
+
+
+def _agree(members: Sequence[tuple[Case, float, float]]) -> bool:
+    values = [first for _, first, _ in members]
+    return max(values) - min(values) <= max(tolerance for _, _, tolerance in members)
+
+
+def _odd_one(
+    case: Case, first: float, others: Sequence[tuple[Case, float, float]]
+) -> TrainingVerdict:
+    agreed = median(value for _, value, _ in others)
+    names = " and ".join(sorted({other.framework for other, _, _ in others}))
+    return TrainingVerdict(
+        TrainingKind.CHANGED,
+        f"{case.framework} trains otherwise than other lines: first loss {_shown(first, agreed)}, "
+        f"{_shown(agreed, first)} on {names}.",
+        True,
+        first,
+        agreed,
+    )
+
+
+def _of_two(
+    case: Case, first: float, others: Sequence[tuple[Case, float, float]]
+) -> TrainingVerdict:
+    other, value, _ = others[0]
+    return TrainingVerdict(
+        TrainingKind.NOT_COMPARABLE,
+        f"Two lines train differently: first loss {_shown(first, value)} on {case.framework}, "
+        f"{_shown(value, first)} on {other.framework}. Neither is presumed right.",
+    )

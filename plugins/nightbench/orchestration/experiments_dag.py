@@ -1,0 +1,305 @@
+"""The DAG `nightbench_experiments`: measures the queue of experiments, between nights."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, AssetOrTimeSchedule, CronTriggerTimetable, Param, task
+from airflow.sdk.exceptions import AirflowException, AirflowSkipException
+
+from nightbench.config import locations
+from nightbench.config.compare_builds import FORMS
+from nightbench.config.locations import find_clusters
+from nightbench.config.suite_heads import suite_names
+from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
+from nightbench.core.model.experiments import LIVE, NIGHT, PRIORITIES, ExperimentKind
+from nightbench.orchestration.connections import channel_url, connect
+from nightbench.orchestration.dag_common import (
+    SUSPECTS,
+    VERDICTS,
+    base_url,
+    dag_run_state,
+    experiment_context,
+    is_last_try,
+    log_refused,
+    measured,
+    optional,
+    optional_names,
+    our_dag,
+    switch,
+    user_errors_fail_task,
+)
+
+if TYPE_CHECKING:
+    from nightbench.core.model.experiments import Experiment
+    from nightbench.experiments.experiment_queue import Gap
+    from nightbench.warehouse.repository import Row
+
+DAG_ID = "nightbench_experiments"
+RUNS_AT_ONCE = 4
+"""DAG runs that measure, each on another cluster, or that find the queue empty."""
+
+TIMEOUT = timedelta(hours=23)
+
+DOC = """\
+### Comparisons of builds, bisects, confirmations
+
+**Trigger** requests a comparison of two builds, or a bisect of versions, and puts it into the
+queue, as `POST /nightbench/api/comparisons` does. Every five minutes, at once after a form, and at
+once after a night with suspected regressions, the next experiment of each cluster is measured:
+what a night requests goes first, then the higher priority, then the person who measured least, then
+the oldest. A task that was ended continues when it is cleared, or in the next DAG run. The message
+of a night is sent when its suspects were measured, no later than `policy.confirm` of its suite.
+"""
+
+log = logging.getLogger(__name__)
+
+
+def experiments_dag() -> DAG:
+    """Return the DAG that measures the queue of experiments."""
+    with our_dag(
+        DAG_ID,
+        schedule=AssetOrTimeSchedule(
+            timetable=CronTriggerTimetable("*/5 * * * *", timezone="UTC"), assets=[SUSPECTS]
+        ),
+        max_active_runs=RUNS_AT_ONCE,
+        dagrun_timeout=TIMEOUT,
+        params=_form(),
+        # It measures only what a person or a night has requested; paused, messages would wait.
+        is_paused_upon_creation=False,
+        description="Measures comparisons, bisects and confirmations, as they are requested",
+        doc_md=DOC,
+        tags=["verdicts"],
+    ) as dag:
+        measure() >> send_messages()
+    return dag
+
+
+def _form() -> dict[str, Param]:
+    suites = suite_names(locations.dags_folder())
+    clusters = list(find_clusters(locations.dags_folder()))
+    reference = f"The reference: {FORMS}. Empty beside a commit: where it left its branch."
+    return {
+        "a": optional("string", "Build A", reference),
+        "b": optional("string", "Build B", "The candidate, of the same line."),
+        "suite": optional("string", "Suite", "Of the cases.", examples=suites),
+        "cluster": optional("string", "Cluster", "Empty: the suite's own.", examples=clusters),
+        "cases": optional_names("Cases", "Slugs. Empty: all of the line in the suite."),
+        "rounds": optional(
+            "integer", "Rounds", "Empty: 7; of a bisect 5.", section="How", minimum=3, maximum=1000
+        ),
+        "min_effect": Param(
+            0.01,
+            type="number",
+            minimum=0.0001,
+            maximum=0.5,
+            title="Smallest effect",
+            description="A fraction: 0.01 for 1 %.",
+            section="How",
+        ),
+        "budget_s": optional(
+            "number",
+            "Seconds at most",
+            "Empty: as long as the rounds take; of a bisect 4 hours.",
+            section="How",
+        ),
+        "priority": Param(
+            "normal", type="string", enum=[*PRIORITIES][::-1], title="Priority", section="How"
+        ),
+        "note": optional("string", "Note", "In words.", section="Why"),
+        "change_url": optional(
+            "string", "URL of the change", "A newer request of it replaces this.", section="Why"
+        ),
+        "change_commit": optional("string", "Commit of the change", "Its hash.", section="Why"),
+        "profile": switch("Profile", "Then both once more under a profiler.", section="How"),
+        "fork": switch("From a fork", "It waits until an op allows it.", section="Why"),
+        "alert": optional(
+            "integer",
+            "Alert",
+            "Bisect the versions of its framework; it names all that is empty.",
+            section="Bisect",
+            minimum=1,
+        ),
+        "good": optional("string", "Good version", "The last fast one.", section="Bisect"),
+        "bad": optional("string", "Bad version", "A slower one.", section="Bisect"),
+        "versions": optional_names(
+            "Versions",
+            "Only these between good and bad. Empty: all that a node offers.",
+            section="Bisect",
+        ),
+        "most_tests": Param(20, type="integer", minimum=1, title="Tests at most", section="Bisect"),
+    }
+
+
+_BISECT = ("alert", "good", "bad")
+"""Fields of the form that request a bisect."""
+
+
+@task(
+    retries=2,
+    execution_timeout=TIMEOUT,
+    doc_md="Queues the form's request, then measures the queue; a retry continues.",
+)
+def measure(**context: Any) -> list[dict[str, Any]]:
+    """Queue what the form requests, and measure what is next until nothing is."""
+    run, params = context["dag_run"], context["params"]
+    with user_errors_fail_task():
+        if any(params.get(name) for name in ("a", "b", "suite", *_BISECT)):
+            number = _request(params, run.triggering_user_name or "airflow", run.run_id)
+            log.info("experiment %d is in the queue", number)
+        return _measure_queue(run.run_id, dag_run_state(context), last_try=is_last_try(context))
+
+
+def _request(params: Mapping[str, Any], by: str, dag_run_id: str) -> int:
+    """Put the form's request into the queue; the number that it has if a retry does so again."""
+    from nightbench.spool import open_spool
+    from nightbench.warehouse import MoveRefused
+    from nightbench.warehouse.experiments import ExperimentDesk
+
+    try:
+        row = _checked(params, open_spool())
+        with closing(connect()) as connection:
+            return ExperimentDesk(connection, by).request(row, dag_run_id)
+    except UserError as error:
+        for_good = isinstance(error, MoveRefused) or not isinstance(error, _OF_WAREHOUSE)
+        with user_errors_fail_task(for_good=for_good):
+            raise
+
+
+_OF_WAREHOUSE = (WarehouseRefused, WarehouseUnavailable)
+
+
+def _checked(params: Mapping[str, Any], spool: Any) -> Row:
+    from nightbench.experiments.bisect_request import BisectRequest
+    from nightbench.experiments.compare import CompareRequest
+    from nightbench.experiments.requests import checked_bisect, checked_compare
+
+    if not any(params.get(name) for name in _BISECT):
+        skipped = (*_BISECT, "versions", "most_tests")
+        given = {name: value for name, value in params.items() if name not in skipped}
+        return checked_compare(CompareRequest.from_params(given), connect, spool)
+    names = ("suite", "cluster", "good", "bad", "rounds", "min_effect", "budget_s", "most_tests")
+    given = {name: params[name] for name in names if params.get(name)}
+    cases = params.get("cases") or []
+    if len(cases) > 1:
+        raise UserError(f"cases: found {len(cases)}; expected one for a bisect")
+    versions = tuple(params.get("versions") or ())
+    found = BisectRequest(
+        **given, case_id="".join(cases), versions=versions, alert_id=params.get("alert")
+    )
+    return checked_bisect(found, connect)
+
+
+def _measure_queue(
+    dag_run_id: str, state_of: Callable[[str, str], str | None], *, last_try: bool
+) -> list[dict[str, Any]]:
+    from nightbench.experiments.experiment_queue import take
+    from nightbench.night.scheduled_suites import scheduled_suites
+    from nightbench.spool import open_spool
+
+    spool, ended, nights_only = open_spool(), list[dict[str, Any]](), False
+
+    def dag_run_of(run_id: str) -> str | None:
+        return state_of(DAG_ID, run_id)
+
+    while taken := take(
+        connect, spool, dag_run_id, dag_run_of, scheduled_suites, nights_only=nights_only
+    ):
+        experiment, gap = taken
+        state, yields = _measure(experiment, gap, last_try=last_try)
+        ended.append({"name": experiment.name, "state": state})
+        if state == "queued" and not yields:
+            break  # It would be the next one again.
+        # The night's message is sent by the next task: it waits for nobody's comparison.
+        nights_only = nights_only or experiment.priority == NIGHT
+    return ended
+
+
+def _measure(experiment: Experiment, gap: Gap, *, last_try: bool) -> tuple[str, bool]:
+    """Measure an experiment, store how it ended, and return its state; and whether it yields."""
+    from nightbench.experiments.confirm import MeasuredElsewhere
+    from nightbench.experiments.measuring import MEASURES, failed
+    from nightbench.experiments.record import Ended, ExperimentRecord
+    from nightbench.experiments.reporting import ComparisonReporter
+    from nightbench.gang import EnvironmentUnavailable, NodeError
+    from nightbench.spool import open_spool
+
+    name, kind = experiment.name, experiment.kind
+    log.info("%s of %s: %s", name, experiment.requested_by, experiment.request)
+    record = ExperimentRecord(experiment, connect, log.warning)
+    reporter = ComparisonReporter(log.info, all_events=True)
+    try:
+        if gap.why_not:
+            ended = Ended("queued", gap.why_not)
+        else:
+            context = experiment_context(
+                experiment.suite, experiment.cluster, until=_until(experiment, gap)
+            )
+            work = MEASURES[kind](experiment, open_spool(), context, reporter, record)
+            ended = measured(work, reporter.refresh)
+    except MeasuredElsewhere as error:
+        ended = Ended("queued", str(error))
+    except _OF_WAREHOUSE:
+        raise
+    except UserError as error:
+        again = isinstance(error, NodeError) and not isinstance(error, EnvironmentUnavailable)
+        if again and not last_try:
+            raise
+        log.error("%s", error)
+        ended = failed(experiment, error)
+    record.leave(ended)
+    log.info("%s: %s %s", name, ended.state, ended.why)
+    return ended.state, record.ends_as == "queued"
+
+
+def _until(experiment: Experiment, gap: Gap) -> datetime | None:
+    ends = [gap.until] if gap.until else []
+    # A bisect limits its tests by what they are expected to take.
+    if experiment.budget_s is not None and experiment.kind is ExperimentKind.COMPARE:
+        left_s = max(0.0, experiment.budget_s - experiment.spent_s)
+        ends.append(datetime.now(UTC) + timedelta(seconds=left_s))
+    return min(ends, default=None)
+
+
+@task(
+    trigger_rule="all_done",
+    retries=2,
+    outlets=[VERDICTS],
+    doc_md="Sends the messages of nights that have waited for their suspects.",
+)
+def send_messages(**context: Any) -> list[str]:
+    """Send the messages of nights whose suspects were measured, or had no time; skip if none."""
+    from nightbench.alerts.notify import Notifier, notify_run
+    from nightbench.experiments.confirm import give_up_overdue
+    from nightbench.spool import open_spool
+    from nightbench.warehouse import opened
+
+    with user_errors_fail_task():
+        overdue = give_up_overdue(connect)
+        with opened(connect) as warehouse:
+            rows = warehouse.experiments.find(kinds=[ExperimentKind.CONFIRM], limit=RECENT)
+    ours = context["dag_run"].run_id
+    told = [row["run_id"] for row in rows if row["dag_run_id"] == ours and row["state"] not in LIVE]
+    run_ids = sorted({*overdue, *filter(None, told)})
+    if not run_ids:
+        raise AirflowSkipException("no night waits for its suspects")
+    problems = []
+    for run_id in run_ids:
+        try:
+            log_refused(
+                notify_run(open_spool(), run_id, connect, Notifier.of(channel_url, base_url()))
+            )
+        except UserError as error:
+            log.error("run %s: %s", run_id, error)
+            problems.append(f"run {run_id}: {error}")
+    if problems:
+        raise AirflowException("\n".join(problems))
+    return run_ids
+
+
+RECENT = 200
+"""Confirmations among which those of a DAG run are looked for."""

@@ -1,0 +1,130 @@
+"""The JSON API of comparisons that people and CIs request: for scripts."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from fastapi import Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
+from nightbench.warehouse.repository import Row
+from nightbench.web import compare_answer
+from nightbench.web.alert_api import document_of, json_response
+from nightbench.web.errors import BadInput, NotFound
+from nightbench.web.experiment_api import COMPARE, ExperimentApi, expected_end
+from nightbench.web.experiment_models import (
+    ComparisonEstimate,
+    RequestedComparison,
+    RequestedComparisons,
+)
+from nightbench.web.guard import HEADERS, PageUser, refuse_unmeant
+
+PAGE_HEADERS = HEADERS | {
+    "Content-Security-Policy": f"{HEADERS['Content-Security-Policy']}; style-src 'unsafe-inline'"
+}
+"""Of a page that brings its style."""
+
+
+class ComparisonApi(ExperimentApi):
+    """Handlers of the API for requested comparisons, which are experiments."""
+
+    def comparisons(
+        self,
+        request: Request,
+        state: Annotated[list[str] | None, Query()] = None,
+        requested_by: str = "",
+        size: Annotated[int, Query(ge=1, le=1000)] = 100,
+    ) -> JSONResponse:
+        """Requested comparisons, newest first; all unless states are named."""
+        items = self._items(request, RequestedComparison, COMPARE, state, requested_by, size)
+        return json_response(RequestedComparisons(items=items).model_dump())
+
+    def show(self, request: Request, request_id: int) -> JSONResponse:
+        """The state of one requested comparison."""
+        row, places = self._known(request_id)
+        return json_response(self._compared(request, row, places).model_dump())
+
+    def create(self, request: Request) -> JSONResponse:
+        """Put a comparison into the queue."""
+        row = self._checked(request)
+        user: PageUser = request.state.nightbench_user
+        with self._comparing.desk(user.name) as desk:
+            request_id = desk.request(row)
+        found, places = self._known(request_id)
+        return json_response(self._compared(request, found, places).model_dump(), 202)
+
+    def estimate(self, request: Request) -> JSONResponse:
+        """Say what a request would wait and take, without queueing it."""
+        row = self._checked(request)
+        user: PageUser = request.state.nightbench_user
+        asked = {
+            **row,
+            "experiment_id": 2**63 - 1,
+            "state": "queued",
+            "requested_by": user.name,
+            "queued_at": datetime.now(UTC),
+            "spent_s": 0.0,
+        }
+        with self._repository() as repository:
+            planned, starts_at = self._places(repository, [asked])[asked["experiment_id"]]
+        found = ComparisonEstimate.of(
+            asked,
+            cases=row["request"]["cases"],
+            place=planned.place,
+            starts_at=starts_at,
+            waits_for=planned.why,
+        )
+        return json_response(found.model_dump())
+
+    def comment(self, request_id: int) -> Response:
+        """Markdown for one comment on the change: state, or answer."""
+        row, places = self._known(request_id)
+        planned, starts_at = places.get(request_id, (None, None))
+        text = compare_answer.comment(
+            row,
+            link=self._links(row).get("page", self._links(row)["self"]),
+            starts_at=starts_at,
+            waits_for=planned.why if planned else "",
+            ends_at=expected_end(row),
+        )
+        return Response(text, media_type="text/markdown; charset=utf-8", headers=HEADERS)
+
+    def result(self, request_id: int) -> JSONResponse:
+        """The result with every round, as `nightbench compare --json` prints it."""
+        row, _ = self._known(request_id)
+        if row["result"] is None:
+            raise NotFound(f"Comparison {request_id} is {row['state']} and has no result.")
+        return json_response(row["result"])
+
+    def junit(self, request_id: int) -> Response:
+        """JUnit XML: a test for each case."""
+        row, _ = self._known(request_id)
+        return Response(compare_answer.junit(row), media_type="application/xml", headers=HEADERS)
+
+    def build_log(self, request_id: int, arm: Literal["a", "b"]) -> Response:
+        """What the build of a commit said; its end, where it is long."""
+        row, _ = self._known(request_id)
+        uploads = self._spool().uploads
+        builds = uploads.note(row["name"]) or {}
+        log = uploads.log(builds[arm]["build"]) if arm in builds else None
+        if log is None:
+            raise NotFound(f"Of build {arm.upper()} of comparison {request_id} there is no log.")
+        return Response(log, media_type="text/plain; charset=utf-8", headers=HEADERS)
+
+    def profile_page(self, request_id: int) -> Response:
+        """Where the time of both builds goes: tables and flame graphs."""
+        row, _ = self._known(request_id)
+        profile = compare_answer.profile_of(row)
+        page = self._comparing.profile_page(profile["id"]) if profile else None
+        if page is None:
+            raise NotFound(f"Of comparison {request_id} there is no profile.")
+        return Response(page, media_type="text/html; charset=utf-8", headers=PAGE_HEADERS)
+
+    def _checked(self, request: Request) -> Row:
+        refuse_unmeant(request.headers, self._base_url)
+        try:
+            return self._comparing.check(document_of(request))
+        except (WarehouseUnavailable, WarehouseRefused, BadInput):
+            raise
+        except UserError as error:
+            raise BadInput(str(error)) from None

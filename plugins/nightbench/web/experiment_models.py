@@ -1,0 +1,270 @@
+"""What the JSON API answers about experiments: comparisons of builds, bisects, confirmations."""
+
+from datetime import datetime
+from typing import Literal
+
+from nightbench.warehouse.repository import Row
+from nightbench.web.ui_models import ApiModel
+
+
+class ExperimentItem(ApiModel):
+    """An experiment: what was requested, its place in the queue, and its result."""
+
+    experiment_id: int
+    """0: the warehouse has none of this name."""
+    name: str
+    kind: str
+    """compare, confirm, bisect, profile or reference."""
+    title: str
+    """What is compared."""
+    state: str
+    """held (a fork awaits approval), queued, running, done, failed, refused or cancelled."""
+    headline: str
+    """The state in one sentence."""
+    suite: str
+    cluster: str
+    cases: list[str]
+    requested_by: str
+    requested_at: datetime
+    priority: int
+    note: str
+    change_url: str
+    is_fork: bool
+    alert_id: int | None
+    place: int | None
+    """In the queue of its cluster, from 1; null if it is not queued, or waits for a budget."""
+    starts_at: datetime | None
+    """When it is expected to begin: hours of the cluster count, nights do not."""
+    ends_at: datetime | None
+    """When one that runs is expected to end."""
+    estimate_s: float | None
+    budget_s: float | None
+    waits_for: str
+    """Which budget it waits for; empty: none."""
+    started_at: datetime | None
+    ended_at: datetime | None
+    spent_s: float
+    why: str
+    verdict: str | None
+    """Of compare what B is; of confirm and bisect the outcome; null until there is one."""
+    decided_by: str | None
+    cancelled_by: str | None
+    replaced_by: int | None
+    profile: str | None
+    """State of the newest profile of a comparison; null: there is none."""
+    links: dict[str, str]
+    """Addresses: page; of a requested comparison also self, comment, result, junit, a_log and
+    b_log of builds that were made from commits, and profile if there is one."""
+    may_cancel: bool
+    """Whether the reader may cancel it: their own, or any as an op."""
+    may_profile: bool
+    """Whether the reader may have it profiled."""
+    may_decide: bool
+    """Whether the reader may allow or refuse it."""
+
+
+class Experiments(ApiModel):
+    """Experiments, newest first."""
+
+    items: list[ExperimentItem]
+
+
+class RequestedComparison(ExperimentItem):
+    """Two builds whose comparison was requested, for scripts."""
+
+    request_id: int
+    """Its experiment_id."""
+    comparison_id: str
+    """Its name."""
+    conclusion: str
+    """pending, success, failure (B is slower), neutral or error: for the status of a commit."""
+    a: str
+    b: str
+    rounds: int
+    min_effect: float
+    change_commit: str
+
+
+class RequestedComparisons(ApiModel):
+    """Requested comparisons, newest first."""
+
+    items: list[RequestedComparison]
+
+
+class ComparisonEstimate(ApiModel):
+    """What a request would wait and take; nothing was queued."""
+
+    cluster: str
+    cases: list[str]
+    estimate_s: float
+    place: int | None
+    starts_at: datetime | None
+    waits_for: str
+
+
+class MeasuredByPerson(ApiModel):
+    """What the experiments of one person have measured in the last 24 hours."""
+
+    person: str
+    spent_s: float
+
+
+class ClusterBudget(ApiModel):
+    """What experiments have measured on a cluster in the last 24 hours, and may."""
+
+    cluster: str
+    spent_s: float
+    day_s: float
+    person_s: float
+    people: list[MeasuredByPerson]
+    """The person who measured most first."""
+
+
+class ComparisonBudgets(ApiModel):
+    """Of all clusters on which experiments wait, run, or have measured in the last 24 hours."""
+
+    items: list[ClusterBudget]
+
+
+# --- one experiment -----------------------------------------------------------------------
+
+
+class ComparisonRound(ApiModel):
+    """A launch of each build on the same nodes, one after the other."""
+
+    round: int
+    order: str
+    """AB or BA."""
+    a: float
+    """Units of work per second; b too."""
+    b: float
+    ratio: float
+    """b / a."""
+    running_ratio: float | None
+    """Mean ratio after this round, with its interval: low and high are null before the third."""
+    running_low: float | None
+    running_high: float | None
+
+
+class DroppedLaunch(ApiModel):
+    """A launch because of which a round was measured again."""
+
+    round: int
+    arm: str
+    status: str
+    why: str
+
+
+class ComparisonCase(ApiModel):
+    """What a comparison found for a case."""
+
+    case_id: str
+    unit: str | None
+    """Null until the comparison has a result."""
+    nodes: list[str]
+    level: float
+    """Confidence of the intervals: higher where several cases are judged together."""
+    verdict: str | None
+    sentence: str | None
+    ratio: float | None
+    low: float | None
+    high: float | None
+    stopped: str | None
+    """Why there are fewer rounds than planned."""
+    rounds: list[ComparisonRound]
+    dropped: list[DroppedLaunch]
+
+
+class MeasuredComparison(ApiModel):
+    """Two builds that were, or are being, measured in turn."""
+
+    comparison_id: str
+    a: str
+    """A build; its throughput is the denominator of ratios."""
+    b: str
+    verdict: str | None
+    rounds: int
+    """Planned for each case."""
+    min_effect: float
+    combined: str | None
+    """What all cases together say."""
+    not_combined: str | None
+    """Why there is no such sentence."""
+    cases: list[ComparisonCase]
+
+
+class BisectTest(ApiModel):
+    """One test of a bisect."""
+
+    number: int
+    kind: str
+    version: str
+    against: str
+    status: str
+    result: str | None
+    why: str | None
+    ratio: float | None
+    low: float | None
+    high: float | None
+    rounds: int | None
+    wanted_rounds: int
+    spent_s: float
+    comparison_id: str
+    """Its rounds."""
+
+
+class BisectSearch(ApiModel):
+    """A search for the first bad version, with its tests."""
+
+    name: str
+    line: str
+    good: str
+    bad: str
+    state: str
+    outcome: str | None
+    first_bad: str | None
+    spent_s: float
+    budget_s: float
+    versions: list[str]
+    """Ascending; empty before the nodes were examined."""
+    last_good: str | None
+    sentence: str
+    notes: list[str]
+    started_at: datetime | None
+    ended_at: datetime | None
+    suspects: list[str]
+    tests: list[BisectTest]
+
+    @classmethod
+    def of_row(cls, row: Row) -> "BisectSearch":
+        """Make one from an experiment of the kind bisect, begun or not."""
+        asked, found = row["request"], row["result"] or {}
+        nothing: Row = {"outcome": None, "first_bad": None, "last_good": None, "sentence": ""}
+        nothing |= {"line": "", "versions": [], "notes": [], "suspects": []}
+        names = ("name", "state", "budget_s", "spent_s", "started_at", "ended_at")
+        known = {name: row[name] for name in names} | {"tests": found.get("steps", [])}
+        return cls.of({**nothing, **asked, **found, **known})
+
+
+class SearchedVersion(ApiModel):
+    """Where a version of a search stands."""
+
+    version: str
+    standing: Literal["good", "bad", "unsure", "skipped", "first_bad", "suspect", "untested"]
+    is_inferred: bool
+    """No test named it: an older good one or a newer bad one did."""
+
+
+class ExperimentDetail(ExperimentItem):
+    """An experiment with what was measured of it."""
+
+    is_measured: bool | None
+    """Whether a process measures it now; null: the spool does not know."""
+    again: str | None
+    """Command that compares the same again; null if no person named the builds."""
+    resume: str | None
+    """Command that continues it; null if it is complete."""
+    comparisons: list[MeasuredComparison]
+    bisect: BisectSearch | None
+    searched: list[SearchedVersion]
+    """All versions of a bisect, ascending."""

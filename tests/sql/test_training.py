@@ -1,0 +1,135 @@
+"""Whether a case still trains as before: from the spool to verdict, alert and message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from tests.sql.conftest import Database, Rows
+from tests.sql.given import Given
+from tests.sql.nights import STEADY, Inbox
+from tests.sql.spooled import STEPS, spooled
+
+from nightbench.core.model import RegressionPolicy, TrainingKind, Verdict, VerdictKind
+from nightbench.night.ingest import ingest_run
+from nightbench.night.judge import judge_run
+from nightbench.spool import Spool
+from nightbench.warehouse import Triage, Warehouse, connect
+
+AS_EVER = [2.0, *(1.9 - 0.05 * step for step in range(STEPS))]
+HALF_A_BATCH = [2.1, *AS_EVER[1:]]
+
+
+@pytest.fixture
+def judge(spool: Spool, warehouse: Database, given: Given, inbox: Inbox):
+    def judge(
+        night: int,
+        losses: Sequence[float],
+        *,
+        throughput: float = 100.0,
+        version: str = "1.0",
+        policy: RegressionPolicy | None = None,
+    ) -> Verdict:
+        run = given.run(night, suite="seeded")
+        spooled(
+            spool,
+            run,
+            {STEADY: throughput},
+            channels=[inbox.url],
+            version=version,
+            policy=policy or RegressionPolicy(),
+            losses={STEADY: losses},
+        )
+        ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+        (verdict,) = judge_run(spool, run.run_id, lambda: connect(warehouse.loader)).verdicts
+        return verdict
+
+    return judge
+
+
+def test_a_change_opens_an_alert_and_ends_it_when_training_is_as_before(
+    judge, reader: Warehouse, rows: Rows, inbox: Inbox
+) -> None:
+    kinds = [judge(night, AS_EVER).training for night in range(5)]
+    assert kinds == [TrainingKind.NOT_COMPARABLE, *[TrainingKind.SAME] * 4]
+
+    verdict = judge(5, HALF_A_BATCH)
+
+    assert verdict.training is TrainingKind.CHANGED
+    assert verdict.training_sentence is not None
+    assert verdict.training_sentence.startswith("Training changed: first loss 2 -> 2.1. 5 nights ")
+    (alert,) = reader.alerts.find()
+    assert (alert["verdict"], alert["metric"]) == ("training_changed", "training")
+    assert (alert["value"], alert["baseline"]) == (2.1, 2.0)
+    (message,) = inbox.messages
+    assert "training changed by 5.0%" in message["title"]
+    assert "first loss 2 -> 2.1" in message["message"]
+    (stored,) = rows("select training from marts.fct_verdict order by started_at desc limit 1")
+    assert stored == {"training": "changed"}
+
+    assert judge(6, HALF_A_BATCH).training is TrainingKind.CHANGED
+    assert len(inbox.messages) == 1
+    assert judge(7, AS_EVER).training is TrainingKind.SAME
+    assert reader.alerts.find() == []
+
+
+def test_a_single_bit_is_told_without_an_alert(judge, reader: Warehouse) -> None:
+    for night in range(4):
+        judge(night, AS_EVER)
+    nearly = [*AS_EVER[:3], AS_EVER[3] + 1e-12, *AS_EVER[4:]]
+    verdict = judge(4, nearly)
+    assert verdict.training is TrainingKind.SAME
+    assert verdict.training_sentence is not None
+    assert "no longer to the last bit" in verdict.training_sentence
+    assert reader.alerts.find() == []
+
+
+def test_another_version_may_round_otherwise_but_not_train_otherwise(judge) -> None:
+    for night in range(5):
+        judge(night, AS_EVER)
+    rounded = [loss * (1 + 1e-6) for loss in AS_EVER]
+    assert judge(5, rounded, version="1.1").training is TrainingKind.SAME
+    assert judge(6, HALF_A_BATCH, version="1.2").training is TrainingKind.CHANGED
+
+
+def test_what_a_person_accepts_is_compared_from_then_on(
+    judge, reader: Warehouse, connection
+) -> None:
+    for night in range(5):
+        judge(night, AS_EVER)
+    judge(5, HALF_A_BATCH)
+    judge(6, HALF_A_BATCH)
+    (alert,) = reader.alerts.find()
+    Triage(connection, "ada").move(alert["alert_id"], "dismissed", "new sampler", "intended")
+
+    assert judge(7, HALF_A_BATCH).training is TrainingKind.SAME
+    assert judge(8, AS_EVER).training is TrainingKind.CHANGED
+
+
+def test_a_result_counts_again_once_its_training_was_accepted(
+    judge, reader: Warehouse, rows: Rows, connection
+) -> None:
+    newest = "select throughput from marts.latest_median"
+    for night in range(5):
+        judge(night, AS_EVER)
+    judge(5, HALF_A_BATCH, throughput=200.0)
+    assert rows(newest) == [{"throughput": pytest.approx(100.0)}]
+    (alert,) = [each for each in reader.alerts.find() if each["metric"] == "training"]
+    Triage(connection, "ada").move(alert["alert_id"], "dismissed", "new sampler", "intended")
+    assert rows(newest) == [{"throughput": pytest.approx(200.0)}]
+
+
+def test_an_improvement_that_trains_otherwise_says_so_first(judge) -> None:
+    for night in range(20):
+        judge(night, AS_EVER)
+    verdicts = [judge(night, HALF_A_BATCH, throughput=150.0) for night in range(20, 24)]
+    assert verdicts[-1].kind is VerdictKind.IMPROVED
+    assert verdicts[-1].sentence.startswith("Training changed: first loss 2 -> 2.1. ")
+
+
+def test_a_suite_may_only_store_it_or_not_ask(judge, reader: Warehouse) -> None:
+    for night in range(4):
+        judge(night, AS_EVER)
+    assert judge(4, HALF_A_BATCH, policy=RegressionPolicy(training="warn")).training == "changed"
+    assert judge(5, HALF_A_BATCH, policy=RegressionPolicy(training="off")).training is None
+    assert reader.alerts.find() == []

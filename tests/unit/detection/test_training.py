@@ -1,0 +1,146 @@
+"""Whether a case trains as before: losses of nights, and of other lines in the same night."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from nightbench.core.model import Case, Strategy, TrainingKind
+from nightbench.detection.training import (
+    TrainingNight,
+    TrainingTraits,
+    judge_training,
+    lines_that_differ,
+)
+
+FP32 = TrainingTraits("fp32")
+LOSSES = {"first": 6.8, "opening": 6.4, "mean": 5.5, "again": 4.1, "steps": 20, "mean_of": 10}
+
+
+def night(
+    number: int, losses: Mapping[str, float] | None = None, width: float = 0.0, **more: str
+) -> TrainingNight:
+    at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=number)
+    known = {"version": "2.13.0", "build_id": "b", "fingerprint_id": "f", "definition_digest": "d"}
+    ranges = {
+        name: (value, value * (1 + width)) for name, value in {**LOSSES, **(losses or {})}.items()
+    }
+    return TrainingNight(at, ranges, **{**known, **more})
+
+
+FIVE = [night(number) for number in range(5)]
+
+
+def test_equal_losses_are_the_same_training() -> None:
+    verdict = judge_training(night(5), FIVE, FP32)
+    assert (verdict.kind, verdict.is_proved) == (TrainingKind.SAME, True)
+    assert verdict.sentence == (
+        "Training is the same: all losses equal those of 5 nights to the last bit."
+    )
+
+
+@pytest.mark.parametrize("figure", ["first", "opening", "mean", "again"])
+def test_the_last_bit_is_told_and_what_exceeds_rounding_is_a_change(figure: str) -> None:
+    nearly = judge_training(night(5, {figure: LOSSES[figure] * (1 + 1e-12)}), FIVE, FP32)
+    assert nearly.kind is TrainingKind.SAME
+    assert "no longer to the last bit" in nearly.sentence
+    changed = night(5, {figure: LOSSES[figure] * (1 + 1e-4)})
+    assert judge_training(changed, FIVE, FP32).kind is TrainingKind.CHANGED
+
+
+def test_repeats_of_one_night_that_differ_are_told_too() -> None:
+    nearly = judge_training(night(5, width=1e-12), FIVE, FP32)
+    assert "no longer to the last bit" in nearly.sentence
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [(1e-6, TrainingKind.SAME), (1e-3, TrainingKind.CHANGED)],
+)
+@pytest.mark.parametrize("what", ["version", "build_id", "fingerprint_id"])
+def test_rounding_is_allowed_with_another_version_build_or_node(
+    what: str, change: float, kind: TrainingKind
+) -> None:
+    tonight = night(5, {"first": LOSSES["first"] * (1 + change)}, **{what: "other"})
+    assert judge_training(tonight, FIVE, FP32).kind is kind
+
+
+def test_the_sentence_says_how_much_and_since_which_version() -> None:
+    tonight = night(5, {"first": 7.318}, version="2.14.0")
+    verdict = judge_training(tonight, FIVE, FP32)
+    assert verdict.sentence.startswith(
+        "Training changed: first loss 6.8 -> 7.318, version 2.13.0 -> 2.14.0. "
+        "5 nights since 2026-01-01 allow "
+    )
+    assert verdict.change == pytest.approx(0.0762, abs=1e-4)
+
+
+def test_a_series_that_varies_is_compared_with_its_own_spread() -> None:
+    nights = [night(number, {"mean": 5.5 + 0.01 * number}) for number in range(5)]
+    assert judge_training(night(5, {"mean": 5.6}), nights, FP32).kind is TrainingKind.SAME
+    assert judge_training(night(5, {"mean": 5.7}), nights, FP32).kind is TrainingKind.CHANGED
+
+
+def test_dropout_may_draw_otherwise_in_another_version_alone() -> None:
+    dropout = replace(FP32, has_dropout=True)
+    tonight = night(5, {"first": 6.9})
+    assert judge_training(tonight, FIVE, dropout).kind is TrainingKind.CHANGED
+    other = replace(tonight, version="2.14.0")
+    assert judge_training(other, FIVE, dropout).kind is TrainingKind.SAME
+
+
+def test_windows_of_other_lengths_are_compared_in_what_they_share() -> None:
+    longer = night(5, {"again": 3.0, "steps": 40})
+    assert judge_training(longer, FIVE, FP32).kind is TrainingKind.SAME
+    assert judge_training(night(5, {"again": 3.0}), FIVE, FP32).kind is TrainingKind.CHANGED
+
+
+def test_asynchronous_training_is_compared_once_its_spread_is_known() -> None:
+    servers = replace(FP32, is_asynchronous=True)
+    nights = [night(number, {"mean": 5.5 + 0.02 * (number % 3)}) for number in range(5)]
+    early = judge_training(night(5), nights[:3], servers)
+    assert early.kind is TrainingKind.NOT_COMPARABLE
+    assert "asynchronous: 3 nights of 5" in early.sentence
+    assert judge_training(night(5, {"mean": 5.57}), nights, servers).kind is TrainingKind.SAME
+    assert judge_training(night(5, {"mean": 5.0}), nights, servers).kind is TrainingKind.CHANGED
+
+
+def test_what_cannot_be_compared_says_why() -> None:
+    silent = replace(night(5), losses=None)
+    assert "no rank recorded a loss" in judge_training(silent, FIVE, FP32).sentence
+    assert "no earlier night" in judge_training(night(5), [], FP32).sentence
+    other = [replace(each, definition_digest="e") for each in FIVE]
+    assert judge_training(night(5), other, FP32).kind is TrainingKind.NOT_COMPARABLE
+
+
+def test_nights_that_changed_are_no_reference() -> None:
+    changed = [night(5 + n, {"first": 7.0}, kind=TrainingKind.CHANGED) for n in range(3)]
+    assert judge_training(night(9, {"first": 7.0}), [*FIVE, *changed], FP32).kind == "changed"
+    assert judge_training(night(9), [*FIVE, *changed], FP32).kind is TrainingKind.SAME
+
+
+def lines(**first: float) -> dict[str, TrainingKind]:
+    found = lines_that_differ(
+        (
+            Case("gpt2", line, Strategy.SINGLE, batch_size_per_device=4, scale="smoke"),
+            {"first": (value, value)},
+            FP32,
+        )
+        for line, value in first.items()
+    )
+    return {case_id.split("-")[1]: verdict.kind for case_id, verdict in found.items()}
+
+
+def test_the_line_that_differs_from_all_others_is_named() -> None:
+    assert lines(pytorch=6.8, jax=6.8000004, paddle3=7.3) == {"paddle3": TrainingKind.CHANGED}
+    assert lines(pytorch=6.8, jax=6.8000004, paddle3=6.7999996) == {}
+
+
+def test_of_two_lines_neither_is_presumed_right() -> None:
+    assert lines(pytorch=6.8, jax=7.3) == dict.fromkeys(
+        ("pytorch", "jax"), TrainingKind.NOT_COMPARABLE
+    )
+    assert lines(pytorch=6.8, jax=6.8000004) == {}

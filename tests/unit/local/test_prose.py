@@ -1,0 +1,165 @@
+"""The checker of prose: every rule, each kind of file, exceptions, a baseline that only shrinks."""
+
+import importlib.util
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from nightbench.core.own_files import CHECKOUT as REPO
+
+
+@pytest.fixture(scope="module")
+def tool() -> ModuleType:
+    assert REPO is not None
+    spec = importlib.util.spec_from_file_location("check_prose", REPO / "tools/check_prose.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("sentence", "rules"),
+    [
+        ("The detector reports a drop of 3 %.", []),
+        (" ".join(["word"] * 30) + ".", []),
+        (" ".join(["word"] * 31) + ".", ["31 words, at most 30"]),
+        ("The newest run unless given.", ['"unless given": write "[default: X]"']),
+        ("What a night shows.", ['opens with "What": begin with the subject or an imperative']),
+        ("Of a night: its noise.", ['opens with "Of": begin with the subject or an imperative']),
+        ("What does n mean?", []),
+        ("Offer a node; whatever runs.", []),
+        (
+            "The controls fell.",
+            ['"fell": drop, decrease; as a verdict: regression', '"controls": '],
+        ),
+        ("A control measurement of the control plane falls back.", []),
+        ("It is due to an error in mode 0600.", []),
+        ("It BRINGS a build.", ['"BRINGS": yield, give, add']),
+    ],
+)
+def test_each_rule_is_found_and_nothing_else(
+    tool: ModuleType, sentence: str, rules: list[str]
+) -> None:
+    found = list(tool.faults(sentence))
+    assert len(found) == len(rules)
+    assert all(each.startswith(rule) for each, rule in zip(found, rules, strict=True))
+
+
+def test_sentences_of_a_page_have_no_code_and_headings_may_open_with_what(tool: ModuleType) -> None:
+    page = """# What it is
+
+It runs `told 1. Told`. See
+[the page](held.md).
+
+```console
+nightbench told
+```
+
+| cell | What is told |
+|---|---|
+| a | b |
+
+- item
+"""
+    assert list(tool.sentences(page)) == [
+        (3, "It runs Code."),
+        (3, "See the page."),
+        *((10, "cell"), (10, "What is told"), (12, "a"), (12, "b"), (14, "item")),
+    ]
+
+
+def test_help_is_read_as_a_whole_and_of_docstrings_only_the_first_sentence(
+    tool: ModuleType,
+) -> None:
+    code = '''"""Module. Told."""
+@app.command()
+def show(run: Annotated[str, Option("--run", help="A run." f" {X} It is told.")]):
+    """Show. More."""
+def other():
+    """Other. More."""
+def _private():
+    """Told."""
+'''
+
+    def found(path: str) -> set[str]:
+        return {sentence for _, sentence in tool.prose(path, code)}
+
+    assert found("plugins/nightbench/night/a.py") == {"Module.", "Show.", "Other."}
+    helped = {"Module.", "Show.", "More.", "Other.", "A run.", "It is told."}
+    assert found("plugins/nightbench/cli/a.py") == helped
+    assert tool.check("a.txt", "Good.\nNobody came. It stood.\n") == [
+        ("a.txt", 2, tool_rule, sentence)
+        for tool_rule, sentence in (
+            (
+                '"Nobody": the actor: users with permission to, the operator, the DAG',
+                "Nobody came.",
+            ),
+            ('"stood": is listed in, is in', "It stood."),
+        )
+    ]
+
+
+def test_an_exception_is_for_one_file_and_must_be_needed(tool: ModuleType) -> None:
+    found = [("a.md", 1, "rule", "It is told."), ("b.md", 1, "rule", "It is told.")]
+    exceptions = [{"file": "a.md", "text": "is told", "reason": "r"}]
+    assert tool.without(exceptions, found) == (found[1:], [])
+    kept, unused = tool.without([{"file": "c.md", "text": "told", "reason": "r"}], found)
+    assert kept == found
+    assert len(unused) == 1
+
+
+def test_every_exception_has_a_reason(tool: ModuleType) -> None:
+    assert all(set(each) == {"file", "text", "reason"} for each in tool._RULES["exceptions"])
+    assert all(each["reason"] for each in tool._RULES["exceptions"])
+
+
+@pytest.mark.parametrize(
+    ("found", "shrinks"),
+    [
+        ({"old.md": 2, "gone.md": 0}, True),
+        ({"old.md": 4}, False),
+        ({"old.md": 3, "new.md": 2}, True),
+        ({"old.md": 3, "new.md": 3}, False),
+        ({"old.md": 0, "new.md": 3}, False),
+    ],
+)
+def test_the_baseline_only_shrinks(
+    tool: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    found: dict[str, int],
+    shrinks: bool,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "old.md").touch()
+    assert tool.shrinks(Counter(found), {"old.md": 3, "gone.md": 2}) is shrinks
+
+
+def test_more_findings_fail_and_fewer_fail_until_the_number_is_lowered(
+    tool: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(tool._RULES, "exceptions", [])
+    tool.subprocess.run(["git", "init", "-q"], check=True)
+    page, baseline = tmp_path / "README.md", tmp_path / "tools/prose_baseline.txt"
+    baseline.parent.mkdir()
+    page.write_text("It is told. It is held.\n")
+    assert tool.main([]) == 1
+    assert "README.md: found 2 findings; expected 0 at most" in capsys.readouterr().out
+    assert tool.main(["--update"]) == 0
+    assert baseline.read_text() == "   2 README.md\n"
+    page.write_text("It is told.\n")
+    assert tool.main([]) == 1
+    said = "README.md: found 1 findings, fewer than 2: python tools/check_prose.py --update"
+    assert said in capsys.readouterr().out
+    assert tool.main(["--update"]) == 0
+    page.write_text("It is told. It is held.\n")
+    assert tool.main(["--update"]) == 1
+    assert baseline.read_text() == "   1 README.md\n"
