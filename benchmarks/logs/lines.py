@@ -11,10 +11,10 @@ Row = Tuple[int, Optional[Fields]]
 """Number of a line that claims to state a step, and what it states; None where it is damaged."""
 
 NUMBER = (
-    r"(?:[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?(?!\.?\d)"
+    r"(?:[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?(?![.,]?\d)"
     r"|[-+]?(?:nan|NaN|NAN|inf|INF|Infinity)\b)"
 )
-"""A number as a whole: none is read from `10.3.4`, in which two lines are mixed."""
+"""A number as a whole, with commas between thousands or none; `10.3.4` and `4,33,0` are none."""
 _NAME = r"(?!step|iter|it[-_/\d]|epoch|batch)[a-z]"
 _MARKS = (
     r"\[\d+(?:,\d+)?\](?:<std\w+>)?",  # mpirun
@@ -32,11 +32,14 @@ _MARKS = (
 TAG = re.compile(r"^\s*((?:(?:{})(?:\s?:)?\s?){{1,3}})".format("|".join(_MARKS)), re.IGNORECASE)
 """What stands before the lines of one process of several: `[1,0]<stdout>:`, `0: `, `[rank0]:`."""
 
-_ENDS = re.compile(r"\r?\n")
 _DRAWN_AGAIN = re.compile(r"\r|\x08+")
-_COLOURS = re.compile(r"(?:\x1b|\^\[)\[[0-9;?]*[A-Za-z]|\[\d{1,2}(?:;\d{1,3}){0,4}m")
+_COLOURS = (  # Each begins with a text that re can look for.
+    re.compile(r"\x1b\[[0-9;?]*[A-Za-z]"),
+    re.compile(r"\^\[\[[0-9;?]*[A-Za-z]"),
+    re.compile(r"\[\d{1,2}(?:;\d{1,3}){0,4}m"),
+)
 _TIME = re.compile(
-    r"^(\[pod/[^\]\s]{1,200}\] )?\[?\d{4}-\d\d-\d\dT[\d:]{8}(?:\.\d+)?(?:Z|[-+]\d\d:?\d\d)\]? ?"
+    r"(\[pod/[^\]\s]{1,200}\] )?\[?\d{4}-\d\d-\d\dT[\d:]{8}(?:\.\d+)?(?:Z|[-+]\d\d:?\d\d)\]? ?"
     r"(?:std(?:out|err) [FP] )?"
 )
 
@@ -50,7 +53,22 @@ def without_colours(text: str) -> str:
 
     Also where the escape character was lost, or is written `^[`.
     """
-    return _COLOURS.sub("", text)
+    for codes in _COLOURS:
+        text = codes.sub("", text)
+    return text
+
+
+def number(text: Any) -> float:
+    """Return a figure's value; commas may separate its thousands.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(text, str) and "," in text:
+        if not re.match(NUMBER + r"\Z", text):
+            raise ValueError("{!r} is no number".format(text))
+        text = text.replace(",", "")
+    return float(text)
 
 
 def split_lines(text: str, with_times: bool = False) -> Tuple[List[str], bool]:
@@ -61,10 +79,17 @@ def split_lines(text: str, with_times: bool = False) -> Tuple[List[str], bool]:
     writes before each line, unless they are asked for.
     """
     lines: List[str] = []
-    for line in _ENDS.split(without_colours(text.replace("\0", "")).lstrip("\ufeff")):
-        first, *more = _DRAWN_AGAIN.split(line if with_times else _TIME.sub(r"\1", line))
-        tag = TAG.match(first) if more else None
-        lines += [first, *((tag.group() if tag and each else "") + each for each in more)]
+    text = without_colours(text.replace("\0", "")).lstrip("\ufeff").replace("\r\n", "\n")
+    for line in text.split("\n"):
+        time = None if with_times else _TIME.match(line)
+        if time:
+            line = (time.group(1) or "") + line[time.end() :]
+        if "\r" in line or "\b" in line:
+            first, *more = _DRAWN_AGAIN.split(line)
+            tag = TAG.match(first)
+            lines += [first, *((tag.group() if tag and each else "") + each for each in more)]
+        else:
+            lines.append(line)
     last = lines.pop()
     return (lines, True) if not last.strip() else ([*lines, last], False)
 

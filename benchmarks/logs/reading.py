@@ -10,9 +10,15 @@ A format is a file `logs/formats/<name>.json` of templates (see `templates`) or 
 A line states some of
 
     epoch, step, steps       counter; `steps` is their number in an epoch
-    step_time, time_unit     duration of one step, and its unit
+    since                    step before the first one that the figures are of; they are means since
+                             the line before where it is not stated
+    span                     steps that the figures are of, where they have no numbers
+    step_time, time_unit     duration of one step, and its unit; `sure` where two figures state it
     throughput, unit         units of work per second
     samples                  units of work in a step
+    batch                    examples in a step of the whole job
+    clocked                  seconds and units of work between two events of the log
+    whole                    whether its figures are of the whole training
     others                   figures by name, as printed: loss, tflops_per_device, mfu_percent
     skipped                  why the line is none of training
 
@@ -27,48 +33,21 @@ from __future__ import annotations
 import importlib
 import math
 import os
-import re
-import statistics
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Set
 
-from logs.lines import Fields, LogError, Row, split_lines
+from logs.lines import LogError, Row, split_lines
+from logs.records import FAR_OFF, LeftOut, Record, drop_far_off, record_of, unit_and_device
+from logs.steps import State, last_run, number_steps
 from logs.templates import TemplateFormat
-from logs.writers import OTHER_PROCESS, chosen_writer, last_run, tags_of
+from logs.writers import OTHER_PROCESS, chosen_writer, tags_of
 
 MOST_DAMAGED = 0.1
 """Part of the lines that may be left out; one of them always may."""
 
-CONTRADICTION = 0.1
-"""Relative difference of what one line states twice: samples, and throughput by step time."""
-
-ABSURD = 50.0
-"""Times the median, or part of it, beyond which a figure is left out."""
-
-SECONDS = {"s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6}
-_PER_SECOND = re.compile(r"^(.+?)/(?:s|sec|second)\.?(?P<device>/device)?$")
-
-DAMAGED = "damaged"
-NOT_POSITIVE = "not a positive number"
-NO_UNIT = "without a unit"
-CONTRADICTS = "contradicts itself"
-FAR_OFF = "far from all others"
 CUT_OFF = "last line cut off"
 LOSS_NOT_FINITE = "read without their loss, which is not finite"
-
-
-@dataclass
-class Record:
-    """A line that states a step or a speed."""
-
-    line: int
-    segment: int = 0
-    """Steps of different segments cannot be subtracted: how many lie between is not stated."""
-    step: Optional[int] = None
-    step_s: Optional[float] = None
-    throughput: Optional[float] = None
-    others: Dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -81,6 +60,8 @@ class Reading:
         unit: of the throughput; None where none is stated.
         per_device: whether the throughput is that of one device.
         skipped: why -> number of lines that are as they should be, and none of these records.
+        processes: what is known of the processes that wrote; empty where one did.
+        earlier: what the runs before this one state; empty where there are none.
     """
 
     records: List[Record]
@@ -88,34 +69,17 @@ class Reading:
     unit: Optional[str] = None
     per_device: bool = False
     skipped: Dict[str, int] = field(default_factory=dict)
+    processes: str = ""
+    earlier: str = ""
 
     @property
     def numbered(self) -> bool:
         """Whether its steps are numbered."""
         return all(record.step is not None for record in self.records)
 
-    def begin(self) -> int:
-        """Return the step before the first one of this run; not 0 where training was resumed."""
-        if len(self.records) < 2 or self.records[1].segment:
-            return 0
-        first, second = (record.step for record in self.records[:2])
-        if first is None or second is None:
-            return 0
-        return first if first > second - first else 0
-
     def warmed(self, steps: int) -> List[Record]:
-        """Return the records behind the warm-up; of unnumbered ones each counts as a step.
-
-        Without a warm-up all of them: the first may be one step or, resumed, many.
-        """
-        if steps == 0:
-            return self.records
-        begin = self.begin()
-        return [
-            record
-            for number, record in enumerate(self.records, start=1)
-            if (number if record.step is None else record.step - begin) > steps or record.segment
-        ]
+        """Return the records without a step of the warm-up; an unnumbered line is at least one."""
+        return [record for record in self.records if record.whole or record.begun >= steps]
 
 
 def names() -> List[str]:
@@ -161,59 +125,65 @@ def read(name: str, text: str, options: Optional[Mapping[str, Any]] = None) -> R
     module = format_named(name)
     # A pattern of one's own may name the time.
     lines, complete = split_lines(text, with_times=not module.MARKER.pattern)
-    left_out: Dict[str, int] = Counter()
+    left_out: Counter = Counter()
     if not complete:
         if module.MARKER.search(lines[-1]):
             left_out[CUT_OFF] = 1
         lines.pop()
     found = _found(name, module, lines, options)
-    skipped: Dict[str, int] = Counter()
-    claims = [n for n, line in enumerate(lines, start=1) if module.MARKER.search(line)]
-    tags = tags_of(lines, claims if module.MARKER.pattern else [n for n, _ in found])
-    writer = chosen_writer(tags, options)
+    skipped: Counter = Counter()
+    if module.MARKER.pattern and not isinstance(module, TemplateFormat):
+        claims = [n for n, line in enumerate(lines, start=1) if module.MARKER.search(line)]
+    else:
+        claims = [n for n, _ in found]
+    tags = tags_of(lines, claims)
+    writer, processes, earlier = chosen_writer(tags, options), "", ""
     if writer is not None:
-        others = [number for number, tag in tags.items() if tag != writer]
+        others = [n for n, tag in tags.items() if tag != writer]
         skipped[OTHER_PROCESS] += len(others)
-        for number in others:
-            lines[number - 1] = ""
+        processes = "{!r}, one of {} processes".format(writer, len(set(tags.values())))
+        for n in others:
+            lines[n - 1] = ""
         found = _found(name, module, lines, options)
-    states: List[Tuple[int, Fields, Record]] = []
-    units = set()
-    first_lost: Optional[int] = None
-    for number, fields in found:
+    states: List[State] = []
+    units: Set[str] = set()
+    first_lost = ""
+    for n, fields in found:
         if fields and fields.get("skipped"):
             skipped[fields["skipped"]] += 1
             continue
-        record, why = _record(number, fields, options, units)
-        if record is None or fields is None:
-            left_out[why] += 1
-            first_lost = first_lost or number
-        else:
-            states.append((number, fields, record))
+        try:
+            states.append((fields or {}, record_of(n, fields, options, units, skipped)))
+        except LeftOut as lost:
+            left_out[lost.why] += 1
+            first_lost = first_lost or ", the first on line {}{}".format(n, lost.said)
     _refuse_damage(name, module, left_out, len(states), first_lost)
-    if options.get("choose") and all(fields.get("step") is not None for _, fields, _ in states):
-        kept, why = last_run([(int(f.get("epoch") or 0), int(f["step"])) for _, f, _ in states])
-        skipped[why] += len(states) - len(kept)
-        states = [states[place] for place in kept]
+    if options.get("choose") and all(fields.get("step") is not None for fields, _ in states):
+        states, of_others, earlier = last_run(states)
+        skipped.update(of_others)
+        if OTHER_PROCESS in of_others:
+            processes = processes or "one process of several without marks"
     if len(units) > 1:
-        said = sorted(_PER_SECOND.sub(r"\1\g<device>", unit) for unit in units)
+        said = sorted(unit.replace("/s", "", 1) for unit in units)
         raise LogError("it counts in several units: {}".format(", ".join(said)))
-    _number_steps(states, options.get("every"))
-    records = [record for _, _, record in states]
+    number_steps(states, options.get("every"))
+    records = [record for _, record in states]
     for figure in ("throughput", "step_s"):
-        left_out[FAR_OFF] += _drop_far_off(records, figure)
+        left_out[FAR_OFF] += drop_far_off(records, figure)
     _refuse_damage(name, module, left_out, len(records) - left_out[FAR_OFF], first_lost)
-    per_second = _PER_SECOND.match(next(iter(units), ""))
     for record in records:
         if not math.isfinite(record.others.get("loss", 0.0)):
             del record.others["loss"]
             skipped[LOSS_NOT_FINITE] += 1
+    unit, device = unit_and_device(next(iter(units), ""))
     return Reading(
         records,
         {why: n for why, n in left_out.items() if n},
-        per_second.group(1) if per_second else None,
-        bool(per_second and per_second.group("device")),
+        unit or None,
+        bool(device),
         {why: n for why, n in skipped.items() if n},
+        processes,
+        earlier,
     )
 
 
@@ -231,7 +201,7 @@ def _found(name: str, module: Any, lines: List[str], options: Mapping[str, Any])
 
 
 def _refuse_damage(
-    name: str, module: Any, left_out: Mapping[str, int], kept: int, first: Optional[int]
+    name: str, module: Any, left_out: Mapping[str, int], kept: int, first: str
 ) -> None:
     lost = sum(n for why, n in left_out.items() if why != CUT_OFF)
     if not kept and not lost:
@@ -240,128 +210,5 @@ def _refuse_damage(
         said = ", ".join("{} {}".format(n, why) for why, n in left_out.items() if n)
         raise LogError(
             "{} of {} lines that state a step cannot be read ({}){}; expected at most "
-            "{:.0%}".format(
-                lost,
-                lost + kept,
-                said,
-                ", the first on line {}".format(first) if first else "",
-                MOST_DAMAGED,
-            )
+            "{:.0%}".format(lost, lost + kept, said, first, MOST_DAMAGED)
         )
-
-
-def _record(
-    number: int, fields: Optional[Fields], options: Mapping[str, Any], units: set
-) -> Tuple[Optional[Record], str]:
-    """Return the record of a line, or why there is none."""
-    if fields is None:
-        return None, DAMAGED
-    if any(_too_large(fields.get(name)) for name in ("epoch", "step", "steps")):
-        return None, DAMAGED
-    record = Record(number, others=dict(fields.get("others") or {}))
-    if fields.get("step_time") is not None:
-        scale = SECONDS.get(str(fields.get("time_unit")))
-        if scale is None:
-            return None, NO_UNIT
-        record.step_s = _positive(fields["step_time"])
-        if record.step_s is None:
-            return None, NOT_POSITIVE
-        record.step_s *= scale
-        batch = record.others.get("global_batch_size")
-        if batch:
-            record.others["samples_per_s"] = batch / record.step_s
-    if fields.get("throughput") is not None:
-        unit = fields.get("unit") or options.get("unit")
-        if not unit:
-            return None, NO_UNIT
-        record.throughput = _positive(fields["throughput"])
-        if record.throughput is None:
-            return None, NOT_POSITIVE
-        units.add(
-            _PER_SECOND.sub(r"\1/s\g<device>", unit) if _PER_SECOND.match(unit) else unit + "/s"
-        )
-    samples = fields.get("samples")
-    if samples is not None:
-        samples = _positive(samples)
-        if samples is None:
-            return None, NOT_POSITIVE
-        if record.throughput and record.step_s:
-            if abs(record.throughput * record.step_s / samples - 1) > CONTRADICTION:
-                return None, CONTRADICTS
-        elif record.step_s:
-            record.throughput = samples / record.step_s
-    return record, ""
-
-
-def _too_large(count: Any) -> bool:
-    """Whether a count has more digits than any log counts to."""
-    return len(str(count)) > 18
-
-
-def _positive(value: Any) -> Optional[float]:
-    try:
-        number = float(value)
-    except (OverflowError, TypeError, ValueError):
-        return None
-    return number if math.isfinite(number) and number > 0 else None
-
-
-def _number_steps(states: List[Tuple[int, Fields, Record]], every: Optional[int]) -> None:
-    """Give records their steps, counted over epochs.
-
-    Raises:
-        LogError: a step comes twice or goes back, or only some lines are numbered.
-    """
-    numbered = [fields.get("step") is not None for _, fields, _ in states]
-    if not any(numbered):
-        for count, (_, _, record) in enumerate(states, start=1):
-            record.step = count * every if every else None
-        return
-    before: Optional[Tuple[int, int]] = None
-    line_before = segment = 0
-    sizes: Dict[int, int] = {}
-    for number, fields, record in states:
-        if fields.get("step") is None:
-            raise LogError("line {} numbers no step, and others do".format(number))
-        epoch, step = int(fields.get("epoch") or 0), int(fields["step"])
-        if fields.get("steps") is not None:
-            size = int(fields["steps"])
-            if sizes.setdefault(0, size) != size:
-                raise LogError(
-                    "line {} counts {} steps in an epoch, and others {}".format(
-                        number, size, sizes[0]
-                    )
-                )
-            if step > size:
-                raise LogError("line {} states step {} of {}".format(number, step, size))
-            step += epoch * size
-        elif before is not None and epoch > before[0] and step <= before[1]:
-            segment += 1
-            before = None
-        if before is not None and (step <= before[1] or epoch < before[0]):
-            raise LogError(
-                "line {} states step {} after step {} on line {}: several processes or several "
-                "runs wrote this log; give each one of its own".format(
-                    number, step, before[1], line_before
-                )
-            )
-        before, line_before = (epoch, step), number
-        record.step, record.segment = step, segment
-
-
-def _drop_far_off(records: Sequence[Record], figure: str) -> int:
-    """Take out figures that lie far from their median; return how many.
-
-    The first record is kept: it holds compilation, and is of the warm-up.
-    """
-    stated = [value for value in (getattr(record, figure) for record in records) if value]
-    if len(stated) < 3:
-        return 0
-    middle = statistics.median(stated)
-    dropped = 0
-    for record in records[1:]:
-        value = getattr(record, figure)
-        if value is not None and not middle / ABSURD <= value <= middle * ABSURD:
-            setattr(record, figure, None)
-            dropped += 1
-    return dropped

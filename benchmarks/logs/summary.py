@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 from logs.lines import LogError
 from logs.reading import Reading, format_named, read
+from logs.records import Record
 
 
 def summary(name: str, path: str, options: Mapping[str, Any], warmup: int) -> Dict[str, Any]:
@@ -31,8 +32,14 @@ def summary(name: str, path: str, options: Mapping[str, Any], warmup: int) -> Di
     }
     if not any(figures.values()):
         raise LogError(
-            "{}: {} lines state {}, and none a figure after {} steps of warm-up".format(
-                path, len(reading.records), _steps(reading), warmup
+            "{}: {} lines state {}, and none a figure after {} steps of warm-up{}; give "
+            "--warmup 0 to read them{}".format(
+                path,
+                len(reading.records),
+                _steps(reading),
+                warmup,
+                "" if reading.numbered else " (each counts as one)",
+                reading.earlier and ", or cut the log before them to read " + reading.earlier,
             )
         )
     names = sorted({name for record in measured for name in record.others})
@@ -52,7 +59,20 @@ def summary(name: str, path: str, options: Mapping[str, Any], warmup: int) -> Di
         per_device=reading.per_device,
         left_out=reading.left_out,
         skipped=reading.skipped,
+        notes=list(_notes(reading, measured)),
     )
+
+
+def _notes(reading: Reading, measured: List[Record]) -> Iterator[str]:
+    """Say whose the figures are, and of what, where that is not the training of the whole job."""
+    if reading.processes:
+        yield "the figures are those of {}: a share, if each states its own".format(
+            reading.processes
+        )
+    if any(record.whole for record in measured):
+        yield "the figures are means over the whole training, with its warm-up"
+    if reading.earlier:
+        yield "not read: {}".format(reading.earlier)
 
 
 def _steps(reading: Reading) -> str:

@@ -1,18 +1,13 @@
-"""Which process wrote a line of a log, and which of several runs in it is read."""
+"""Which process wrote a line of a log."""
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Mapping, Optional, Sequence
 
 from logs.lines import TAG, LogError
 
-LEAST_RUN = 3
-"""Lines of a run: what goes back after fewer are several processes."""
-
 OTHER_PROCESS = "of other processes"
-EARLIER_RUN = "of earlier runs"
 
 
 def tags_of(lines: Sequence[str], numbers: Iterable[int]) -> Dict[int, str]:
@@ -50,20 +45,3 @@ def chosen_writer(tags: Mapping[int, str], options: Mapping[str, Any]) -> Option
         "lines of several processes are mixed: line {} begins with {!r}, line {} with {!r}; "
         "give each process a log of its own, or let one write".format(here, one, there, other)
     )
-
-
-def last_run(places: Sequence[Tuple[int, int]]) -> Tuple[List[int], str]:
-    """Return the lines of the last run, or of one of several processes, and what the others are.
-
-    A training that was started again goes back once, and then on for many lines; processes that
-    write into one log go back, or state a step again, at every other line.
-
-    Args:
-        places: epoch and step of each line, in the order of the log.
-    """
-    begins = [n for n in range(1, len(places)) if places[n] <= places[n - 1]]
-    lengths = [end - begin for begin, end in zip([0, *begins], begins)]
-    if lengths and statistics.median(lengths) >= LEAST_RUN:
-        return list(range(begins[-1], len(places))), EARLIER_RUN
-    first = {place: n for n, place in reversed(list(enumerate(places)))}
-    return sorted(first.values()), OTHER_PROCESS

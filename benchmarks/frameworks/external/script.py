@@ -26,6 +26,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(HERE)))
 
 from logs import reading  # noqa: E402 - the path is set just above
 from logs.lines import without_colours  # noqa: E402
+from logs.records import CONTRADICTION  # noqa: E402
 from rank import Context, process_start_s, read_json, write_json  # noqa: E402
 from recorder import Recorder  # noqa: E402
 
@@ -130,7 +131,7 @@ def _reported(records):
 def _stated_s(record, samples_per_step):
     """Seconds of a step as a line states them; None where it states none."""
     by_speed = samples_per_step / record.throughput if record.throughput else None
-    if record.step_s and by_speed and abs(by_speed / record.step_s - 1) > reading.CONTRADICTION:
+    if record.step_s and by_speed and abs(by_speed / record.step_s - 1) > CONTRADICTION:
         raise reading.LogError(
             "line {} states {:g} s a step at {:g} a second: {:g} in a step; expected {:g}: correct "
             " `batch_size_per_device`, or `log.covers`".format(
@@ -152,10 +153,9 @@ def find_window(found, times_s, protocol, samples_per_step):
     """
     if not found.numbered:
         raise reading.LogError("it numbers no steps; give `log.every`, the steps from line to line")
-    begin, opened, warmed = found.begin(), None, False
+    opened = None
     for number, record in enumerate(found.records):
-        warmed = warmed or record.step - begin >= protocol["warmup_steps"] or record.segment
-        if not warmed:
+        if record.done < protocol["warmup_steps"]:
             continue
         if opened is None or record.segment != found.records[opened].segment:
             opened = number
@@ -165,8 +165,7 @@ def find_window(found, times_s, protocol, samples_per_step):
         if enough and lasted_s >= protocol["min_seconds"]:
             records = found.records[opened : number + 1]
             first_s = times_s[found.records[0].line - 1]
-            warmup = max(0, first.step - begin)
-            return Window(records, warmup, times_s, samples_per_step, first_s)
+            return Window(records, first.done, times_s, samples_per_step, first_s)
     return None
 
 

@@ -3,7 +3,7 @@
 Lines of METADATA state the units. What the logger writes to the terminal is read as well:
 `DLL 2020-11-16 05:33:09.030756 - Epoch: 0 Iteration: 20  train.total_ips : 390.5 images/s`, and
 `DLL 2021-03-23 11:48:38.824370 - (0, 120) total_ips : 2879.1`. Where no step states a speed, as
-in BERT of PyTorch, that of the whole training is read: `"step": []`.
+in BERT of PyTorch, that of the whole training is read: `"step": []`, in the terminal `()`.
 """
 
 import json
@@ -35,8 +35,9 @@ _TEXTS = [
     re.compile(r"\bDLLL? \S+ \S+ - " + step + r" +(?P<data>.*)")
     for step in (
         r"(?:Epoch: (?P<epoch>\d+) )?Iteration: (?P<step>\d+)",
-        r"\((?P<epoch>\d+), (?P<step>\d+)\)",
-        r"(?!PARAMETER|\(|Epoch)",
+        r"[(\[](?P<epoch>\d+), (?P<step>\d+)[)\]]",
+        r"(?P<step>\d+)",
+        r"(?:\(\)|\[\]|(?!PARAMETER|\(|\[|Epoch|\d))",
     )
 ]
 
@@ -71,7 +72,7 @@ def _rows(lines, options):
             found = dict(match(_TEXTS, line) or {})
             stated = found and _stated_in_text(found.pop("data"), metrics, units)
             if stated:
-                yield number, dict(found, **stated)
+                yield number, dict(found, whole="step" not in found, **stated)
 
 
 def _document(line):
@@ -85,7 +86,7 @@ def _document(line):
 def _step(step):
     """A number, or epoch and iteration; none of a whole run, and None of an epoch."""
     if step == []:
-        return {}
+        return {"whole": True}
     if isinstance(step, int):
         return {"step": step}
     if isinstance(step, list) and len(step) == 2 and all(isinstance(x, int) for x in step):

@@ -1,28 +1,38 @@
 """Hugging Face's Trainer, and scripts of Accelerate, by their progress bar.
 
  45%|####5     | 10/22 [00:30<00:27,  2.27s/it]
+Steps:  45%|####5     | 10/22 [00:30<00:27,  2.27s/it, lr=0.0001, step_loss=0.12]
 
 The step and its time are those of the progress bar, which is smoothed by tqdm; what the Trainer
 prints beside it, `{'loss': 2.6031, 'grad_norm': 1.88, 'epoch': 2.24}`, belongs to the bar before.
-Bars of an evaluation count to another end, or state no training's end. Where the bar is switched
-off, `num_input_tokens_seen` and `train_runtime` say how many tokens were seen since the line
-before, and in which time; without them only the line at the end of a training states a speed, with
-evaluation and compilation in it.
+Of several bars that of the training is the one with losses, else the one that lasts longest, else
+the one with most steps; a bar that begins anew once it is full is that of the next epoch. Where
+the bar is switched off, `num_input_tokens_seen` and `train_runtime` say how many tokens were seen
+since the line before, and in which time; without them only the line at the end of a training states
+a speed, with evaluation and compilation in it.
 """
 
 import re
 
 from logs.lines import NUMBER, TAG
+from logs.lines import number as number_of
 from logs.templates import compiled, figure
 
 TITLE = "Hugging Face's Trainer and Accelerate"
+_HEAD = r"(?<!\d)\d{1,3}%\|[^|]*\| *"
 _BAR = re.compile(
-    r"\s*\d+%\|[^|]*\| (?P<step>\d+)/(?P<steps>\d+) \[[\d:]+<[^,\]]*, +"
-    r"(?:(?P<step_time>{0})s/it|(?P<rate>{0})it/s)(?:, [^\]]*)?\]".format(NUMBER)
+    _HEAD
+    + r"(?P<step>\d+)/(?P<steps>\d+) \[(?P<elapsed>[\d:]+)<[^,\]]*, *"
+    r"(?:(?P<step_time>{0})s/(?P<of>[A-Za-z]+)|(?P<rate>{0}) ?(?P<unit>[A-Za-z]+)/s)"
+    r"(?:, [^\]]*)?\]".format(NUMBER)
 )
-MARKER = re.compile(
-    r"^(?i:(?:{})?)\s*\d+%\|[^|]*\| \d+/\d+ \[[\d:]+<[\d:]|"
-    r"'train_(?:samples|tokens)_per_second'".format(TAG.pattern)
+MARKER = re.compile(_HEAD + r"\d+/\d+ \[[\d:]+<[\d:]|'train_(?:samples|tokens)_per_second'")
+_STEPS = re.compile(r"(?:it|iter|step|batch)(?:e?s)?\Z")
+_FIGURES = re.compile(r"[-+]?[\d.,]+(?:[eE][-+]?\d+)?")
+_NOT_TRAINING = re.compile(
+    r"cach|check|decod|download|encod|eval|fetch|filter|generat|infer|load|map|predict|prepar|"
+    r"process|sampl|sav|shard|skip|test|token|valid|writ",
+    re.IGNORECASE,
 )
 _GLUED = re.compile(r"(?<=[\]}])(?= *(?:\d{1,3}%\||\{'))")
 """Where a bar begins anew, or figures, and the carriage return between was lost."""
@@ -39,41 +49,29 @@ _OTHERS = {
         ("samples_per_s", "train_samples_per_second"),
     )
 }
+_KEPT, _FORGOTTEN = 0.7, 0.01
+"""What tqdm keeps of its mean when it draws again, and what is left when nothing is seen of it."""
 
 
 def read(lines, options):
     """Yields (line number, what it states or None)."""
-    rows, total, ends, seen = [], None, [], []
+    bars, ends, seen = [], [], []
     for number, line in _pieces(lines):
-        if line.lstrip().startswith("{'"):
+        if "{'" in line and not MARKER.search(line[: line.index("{'")]):
             stated = {name: figure(patterns, line) for name, patterns in _OTHERS.items()}
             stated = {name: value for name, value in stated.items() if value is not None}
-            if rows and rows[-1][1] and "others" in rows[-1][1]:
-                rows[-1][1]["others"].update(stated)
+            if bars and bars[-1][1]:
+                bars[-1][2].update(stated)
             speed = figure(_END, line)
             counts = [figure(patterns, line) for patterns in _SEEN]
-            if speed is None and None not in counts:
-                seen.append((number, counts, stated))
             if speed is not None:
-                ends.append((number, {"throughput": speed, "unit": "samples/s", "others": stated}))
-        elif MARKER.match(line):
-            bar = _BAR.match(line)
-            if bar is None:
-                rows.append((number, None))
-                continue
-            step, steps = int(bar.group("step")), int(bar.group("steps"))
-            total = total or steps
-            if steps != total:
-                rows.append((number, {"skipped": "not of training"}))
-                continue
-            rate = float(bar.group("rate") or 0)
-            fields = {"step": step, "steps": steps, "time_unit": "s", "others": {}}
-            fields["step_time"] = bar.group("step_time") or (1 / rate if rate else 0)
-            last = rows[-1][1] if rows else None
-            if last and last.get("step") == step:
-                continue  # drawn once more
-            rows.append((number, fields))
-    return iter(rows or _by_tokens(seen) or ends)
+                fields = {"throughput": speed, "unit": "samples/s", "others": stated}
+                ends.append((number, dict(fields, whole=True)))
+            elif None not in counts:
+                seen.append((number, counts, stated))
+        elif MARKER.search(line):
+            bars.append((number, _bar(line), {}))
+    return iter(_of_bars(bars, [number for number, _ in ends]) or _by_tokens(seen) or ends)
 
 
 def _pieces(lines):
@@ -81,6 +79,64 @@ def _pieces(lines):
     for number, line in enumerate(lines, start=1):
         for piece in _GLUED.split(TAG.sub("", line)):
             yield number, piece
+
+
+def _bar(line):
+    """What a bar states, its elapsed seconds, and whose it is; None where it is damaged.
+
+    Bars of one task have one name and one number of steps; those of tasks that are no training
+    have None.
+    """
+    found = _BAR.search(line)
+    if not found:
+        return None
+    before = _FIGURES.sub("", line[: found.start()]).rstrip(" :")
+    name = re.split(r" - |[:|\]})]", before)[-1].strip()
+    steps, elapsed_s = int(found.group("steps")), 0
+    for part in found.group("elapsed").split(":"):
+        elapsed_s = 60 * elapsed_s + int(part or 0)
+    whose = (name, steps)
+    if not _STEPS.match(found.group("of") or found.group("unit")) or _NOT_TRAINING.search(name):
+        whose = None
+    rate = number_of(found.group("rate") or 0)
+    step_time = found.group("step_time") or (1 / rate if rate else 0)
+    fields = {"step": int(found.group("step")), "steps": steps, "step_time": step_time}
+    return dict(fields, time_unit="s"), elapsed_s, whose
+
+
+def _of_bars(bars, ends):
+    """Rows of the training's bar, between whose runs lie the ends; others are skipped."""
+    tasks = {}
+    for _, bar, others in bars:
+        if bar and bar[2]:
+            losses, longest, _, count = tasks.get(bar[2], (0, 0, 0, 0))
+            fresh = (losses + ("loss" in others), max(longest, bar[1]), bar[2][1], count + 1)
+            tasks[bar[2]] = fresh
+    training = max(tasks, key=tasks.get) if tasks else ()
+    rows, stated, epoch, last = [], [], 0, None
+    for number, bar, others in bars:
+        if bar is None or bar[2] != training:
+            rows.append((number, bar and {"skipped": "not of training"}))
+            continue
+        if last and last["step"] == bar[0]["step"]:
+            last["others"].update(others)
+            continue  # drawn once more
+        if last and last["step"] == last["steps"]:
+            epoch = 0 if any(rows[-1][0] <= end < number for end in ends) else epoch + 1
+        last = dict(bar[0], others=others, epoch=epoch, since=bar[0]["step"] - 1)
+        stated.append(last)
+        rows.append((number, last))
+    _mark_resumed(stated)
+    return rows
+
+
+def _mark_resumed(stated):
+    """A resumed bar begins with all steps before: its mean is no figure until it forgot them."""
+    first, second = [fields["step"] for fields in stated[:2]] if len(stated) > 1 else (0, 0)
+    jump = first / (second - first) - 1 if second > first else 0
+    while jump > _FORGOTTEN and stated:
+        del stated.pop(0)["step_time"]
+        jump *= _KEPT
 
 
 def _by_tokens(seen):

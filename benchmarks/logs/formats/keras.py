@@ -1,34 +1,45 @@
 """Progress of Keras: `12/100 [==>...........] - 3s 25ms/step - loss: 2.3` below `Epoch 1/5`.
 
 The duration is the mean since the epoch's begin. A bar that is only estimating (`ETA:`) states no
-duration; bars behind a complete epoch are those of an evaluation.
+duration; bars behind a complete epoch are those of an evaluation. Below `Train on 6000 samples`
+bars count samples, and a duration is that of one, although older versions call it `/step`: then
+the bars of whole epochs are read.
 """
 
 import re
 
-from logs.lines import NUMBER, TAG
+from logs.lines import NUMBER
+from logs.lines import number as number_of
+from logs.records import SECONDS
 
 TITLE = "Keras' progress bars and lines"
 MARKER = re.compile(r"(?<![\w/.])\d+/\d+ +(?:\[[=>. ]*\]|[\u2500-\u257f]+|- )")
-_EPOCH = re.compile(r"^\s*Epoch (\d+)/\d+\s*$")
+_EPOCH = re.compile(r"(?:^|[\s:\]])Epoch (\d+)/\d+\s*$")
+_SAMPLES = re.compile(r"\bTrain on (\d+) samples")
 _BAR = re.compile(r"(?<![\w/.])(\d+)/(\d+) +(?:\[[=>. ]*\]|[\u2500-\u257f]+|-)")
-_TIME = re.compile(r"(?<![\w.])(?P<step_time>{}) ?(?P<time_unit>s|ms|us)/step\b".format(NUMBER))
+_TIME = re.compile(
+    r"(?<![\w.])(?P<step_time>{}) ?(?P<time_unit>s|ms|us)/(?P<of>step|sample)\b".format(NUMBER)
+)
 
 
 def read(lines, options):
     """Yields (line number, what it states or None)."""
-    rows, epoch, ended = [], 0, False
+    rows, epoch, samples, before = [], 0, None, None
     for number, line in enumerate(lines, start=1):
-        header = _EPOCH.match(TAG.sub("", line))
+        header = _EPOCH.search(line)
         if header:
-            epoch, ended = int(header.group(1)) - 1, False
+            epoch, before = int(header.group(1)) - 1, None
+        trained = _SAMPLES.search(line)
+        if trained:
+            samples = int(trained.group(1))
         claims = len(MARKER.findall(line))
         if not claims:
             continue
         step, steps = (int(text) for text in _BAR.search(line).groups())
         time = _TIME.search(line)
-        last = rows[-1][1] if rows else None
-        again = last and last["epoch"] == epoch and last["step"] == step == last["steps"] == steps
+        bar = (step, steps, time and time.group())
+        ended = before and before[0] == before[1]
+        again = ended and before[:2] == bar[:2] and ("val_" in line or before == bar)
         if ended and not again:
             continue
         if claims > 1 or (time is None and "ETA:" not in line):
@@ -36,6 +47,15 @@ def read(lines, options):
         elif time is not None:
             if again:
                 rows.pop()  # written once more with the results of the validation
-            rows.append((number, dict(time.groupdict(), epoch=epoch, step=step, steps=steps)))
-            ended = step == steps
+            before = bar
+            duration = {"step_time": time.group("step_time"), "time_unit": time.group("time_unit")}
+            if time.group("of") == "step" and steps != samples:
+                rows.append((number, dict(duration, epoch=epoch, step=step, steps=steps, since=0)))
+            elif step == steps:
+                rows.append((number, _of_samples(**duration)))
     return iter(rows)
+
+
+def _of_samples(step_time, time_unit):
+    seconds = number_of(step_time) * SECONDS[time_unit]
+    return {"throughput": 1 / seconds if seconds else 0, "unit": "samples/s"}

@@ -1,27 +1,54 @@
 """`:::MLLOG {"time_ms": 1590000000000, "key": "epoch_stop", "value": null, "metadata": {...}}`.
 
 The key `tracked_stats` states a throughput, in samples/s unless the option `unit` says otherwise
-(GPT-3's is in tokens/s), and its metadata the step or the samples that have been seen. Where none
-does, the time between `epoch_start` and `epoch_stop` is that of `train_samples` samples in batches
-of `global_batch_size`; and where there are no epochs, that between `block_start` and `block_stop`
-is of the samples by which `samples_count` has grown, or of `epoch_count` epochs.
+(GPT-3's is in tokens/s), and its metadata the step or the samples that have been seen, or those of
+a block of which it is the mean. Where none does, the time between `block_start` and `block_stop`
+is that of `samples_count` or `epoch_count`, and that between `epoch_start` and `epoch_stop` of
+`train_samples`, in batches of `global_batch_size`; GPT-3 counts tokens in all of them.
+
+Benchmarks count different things by one name. What a number counts is decided by the log's clock
+and by the numbers next to it.
 """
 
+import bisect
+import collections
+import itertools
 import json
 import re
+import statistics
 
 TITLE = "MLPerf Training"
 MARKER = re.compile(r":::MLLOG ")
+_LOSSES = ("train_loss", "loss", "reduced_train_loss")
+_RUN = ("run_start", "init_start")
 
 
 def read(lines, options):
     """Yields (line number, what it states or None)."""
-    events = list(_events(lines))
-    for rows in (_tracked(events, options.get("unit") or "samples/s"), _epochs(events)):
-        found = list(rows)
-        if any(fields for _, fields in found):
-            return iter(found)
-    return _blocks(events)
+    events, damaged = [], []
+    for number, event in _events(lines):
+        (events if event else damaged).append((number, event))
+    known = {}
+    for _, event in events:
+        if isinstance(event.get("value"), (int, float, str)):
+            known.setdefault(event["key"], event["value"])
+    batch, length = (known.get(key) for key in ("global_batch_size", "max_sequence_length"))
+    gpt3 = str(known.get("submission_benchmark")).startswith("gpt3")
+    periods = _periods(events, batch, known.get("train_samples"), (length or 0) if gpt3 else None)
+    unit = options.get("unit") or "samples/s"
+    stats = _tracked(events, unit)
+    if stats:
+        in_tokens = unit.startswith("token") or (length and _in_tokens(stats, batch, length))
+        if in_tokens and "unit" not in options:
+            for _, fields, _, _ in stats:
+                fields.update({"unit": "tokens/s"} if "unit" in fields else {})
+        work = batch and batch * (length or 0 if in_tokens else 1)
+        began_ms = max((e["time_ms"] for _, e in events if e["key"] == "run_start"), default=None)
+        _number(stats, _periods_of(stats, periods), batch, work, began_ms)
+        rows = [(number, fields) for number, fields, _, _ in stats]
+    else:
+        rows = [(period["line"], _stated(period, batch)) for period in periods]
+    return iter(sorted(rows + damaged, key=lambda row: row[0]))
 
 
 def _events(lines):
@@ -37,33 +64,25 @@ def _events(lines):
         yield number, event if whole else None
 
 
-def _value(events, key):
-    """The value of the first event of a key; None where there is none."""
-    for _, event in events:
-        if event and event["key"] == key and isinstance(event.get("value"), (int, float)):
-            return event["value"]
-    return None
-
-
 def _tracked(events, unit):
-    """Rows of `tracked_stats`; several events of a step, each with a figure of its own, are one."""
-    batch, rows = _value(events, "global_batch_size"), []
+    """Lines of `tracked_stats`; several events of a step with a figure each are one."""
+    rows = []
     for number, event in events:
-        if event is None:
-            rows.append((number, None))
-        elif event["key"] == "tracked_stats" and isinstance(event.get("value"), dict):
-            fields = _figures(event["value"], unit)
-            where = event.get("metadata") or {}
-            if isinstance(where.get("step"), int):
-                fields["step"] = where["step"]
-            elif where.get("samples_count") is not None and batch:
-                fields["step"] = int(where["samples_count"] / batch)
-            last = rows[-1][1] if rows else None
-            if last and "step" in fields and _is_more_of(fields, last):
-                last.update(fields, others=dict(last["others"], **fields["others"]))
-            else:
-                rows.append((number, fields))
-    return [row for row in rows if row[1] is None or {"throughput", "step_time"} & set(row[1])]
+        if event["key"] != "tracked_stats" or not isinstance(event.get("value"), dict):
+            continue
+        fields, where = _figures(event["value"], unit), event.get("metadata") or {}
+        place = tuple(_count(where, name) for name in ("step", "samples_count"))
+        last = rows[-1] if rows else None
+        if last and last[3] == place != (None, None) and _is_more_of(fields, last[1]):
+            last[1].update(fields, others=dict(last[1]["others"], **fields["others"]))
+        else:
+            rows.append((number, fields, event["time_ms"], place))
+    return [row for row in rows if {"throughput", "step_time"} & set(row[1])]
+
+
+def _count(where, name):
+    value = where.get(name)
+    return int(value) if isinstance(value, (int, float)) else None
 
 
 def _figures(value, unit):
@@ -72,9 +91,8 @@ def _figures(value, unit):
         fields.update(throughput=value["throughput"], unit=unit)
     if "train_step_time" in value:
         fields.update(step_time=value["train_step_time"], time_unit="s")
-    for loss in ("train_loss", "loss"):
-        if isinstance(value.get(loss), (int, float)):
-            fields["others"]["loss"] = value[loss]
+    losses = [value[loss] for loss in _LOSSES if isinstance(value.get(loss), (int, float))]
+    fields["others"].update({"loss": losses[0]} if losses else {})
     return fields
 
 
@@ -82,64 +100,175 @@ def _is_more_of(fields, last):
     """Whether figures are of the same step, and none of them is there already."""
     own = {"throughput", "step_time"} & set(fields)
     known = own & set(last) or set(fields["others"]) & set(last["others"])
-    return last.get("step") == fields["step"] and not known and (own or fields["others"])
+    return not known and (own or fields["others"])
 
 
-def _epochs(events):
-    samples, batch = _value(events, "train_samples"), _value(events, "global_batch_size")
-    begin = None
-    for number, event in events:
-        if event is None:
-            yield number, None
-        elif event["key"] == "epoch_start":
-            begin = event["time_ms"]
-        elif event["key"] == "epoch_stop":
-            epoch = (event.get("metadata") or {}).get("epoch_num")
-            if begin is None or epoch is None or not samples or not batch:
-                yield number, None
-            else:
-                steps = int(samples // batch)
-                yield number, _stated(event["time_ms"] - begin, steps, epoch * steps, batch)
-            begin = None
-
-
-def _blocks(events):
-    samples, batch = _value(events, "train_samples"), _value(events, "global_batch_size")
-    begin = None
-    for number, event in events:
-        if event is None:
-            yield number, None
-        elif event["key"] == "block_start":
-            begin = event
-        elif event["key"] == "block_stop":
-            counts = [_samples_seen(each, samples) for each in (begin, event)]
-            begun, begin = begin, None
-            if not batch or None in counts or counts[1] <= counts[0]:
-                yield number, None
-                continue
-            steps = (counts[1] - counts[0]) / batch
-            lasted = event["time_ms"] - begun["time_ms"]
-            yield number, _stated(lasted, steps, counts[1] / batch, batch)
-
-
-def _samples_seen(event, samples):
-    """Samples up to the begin or the end of a block; None where it does not say."""
-    where = (event or {}).get("metadata") or {}
-    if "samples_count" in where:
-        return where["samples_count"]
-    first, epochs = where.get("first_epoch_num"), where.get("epoch_count")
-    # Some count samples in these, and blocks of one length count epochs.
-    if not samples or first is None or epochs is None or epochs >= samples:
-        return None
-    return (first - 1 + (epochs if event["key"] == "block_stop" else 0)) * samples
-
-
-def _stated(lasted_ms, steps, step, batch):
-    step_s = lasted_ms / 1000.0 / steps
+def _periods_of(stats, periods):
+    """The period of each line that is the only one of its period, by the line's number."""
+    begins = [period["begin"] for period in periods]
+    places = [bisect.bisect(begins, number) - 1 for number, _, _, _ in stats]
+    counts = collections.Counter(places)
     return {
-        "step": int(step),
-        "step_time": step_s,
+        stat[0]: dict(periods[place], is_last=place == len(periods) - 1)
+        for stat, place in zip(stats, places)
+        if place >= 0 and counts[place] == 1 and periods[place]["seconds"]
+    }
+
+
+def _in_tokens(stats, batch, length):
+    """Whether throughputs make as many times too much of a step as an example has tokens."""
+    made = []
+    for before, (_, fields, now_ms, place) in zip(stats, stats[1:]):
+        examples = [now - then for then, now in zip(before[3], place) if None not in (then, now)]
+        if examples and examples[-1] > 0 and "throughput" in fields:
+            examples[-1] *= (batch or 0) if place[1] is None else 1
+            made.append(fields["throughput"] * (now_ms - before[2]) / 1000.0 / (examples[-1] or 1))
+    ratio = statistics.median(made or [0])
+    of_samples = 0.5 < ratio * (batch or 1) / length < 3  # a step of these lines is a sample
+    return 0.5 < ratio / length < 3 or (of_samples and not 0.5 < ratio < 3)
+
+
+def _number(stats, periods, batch, work, began_ms):
+    """Number the lines by steps, or say of how many steps each is; and what the clock says of it.
+
+    Args:
+        stats: the lines; those without a step beside others that have one are means of a block.
+        periods: by line.
+        batch: examples in a step; None where it is not stated.
+        work: the same in the unit of the throughputs.
+        began_ms: when the run started; None where that is not stated.
+    """
+    if any(place[0] is not None for _, _, _, place in stats):
+        for _, fields, _, place in stats:
+            if place[0] is None:
+                fields["skipped"] = "mean of a block"
+    stats = [each for each in stats if "skipped" not in each[1]]
+    spans = _spans(stats, periods, work, began_ms)
+    usual = statistics.median(spans or [0])
+    steps, samples = zip(*(place for _, _, _, place in stats))
+    if batch and None not in samples:
+        if any(now <= then for then, now in zip(samples, samples[1:])):
+            of_blocks = [periods.get(each[0], {}).get("samples") for each in stats]
+            shares = [span * batch / count for span, count in zip(spans, samples) if count]
+            # Each counts its own block's, unless several processes or runs wrote them.
+            if list(samples) == of_blocks or 0.5 < statistics.median(shares or [0]) < 3:
+                samples = list(itertools.accumulate(samples))
+        steps = [count // batch for count in samples]
+    elif None not in steps and usual:
+        gaps = [now - then for then, now in zip(steps, steps[1:])]
+        gap = statistics.median(gaps or [1]) or 1
+        if batch and usual < gap and 0.5 < usual * batch / gap < 3:
+            steps = [count // batch for count in steps]  # they count samples
+        elif usual / gap > (3 if set(gaps) <= {1} else 20):
+            steps = [None] * len(stats)  # they number epochs
+        elif work and 0 < usual / gap < 0.9:
+            for _, fields, _, _ in stats:
+                speed = fields.get("throughput")
+                fields["clocked"] = (usual * work / speed, gap * work) if speed else None
+    for (number, fields, _, _), step, span in zip(stats, steps, spans or [1] * len(stats)):
+        if step is not None:
+            fields["step"] = int(step)
+        else:
+            fields.update(span=max(1, round(span)), whole=len(stats) == 1)
+        period = periods.get(number)
+        # The last epoch may have ended early, and of short ones the last batch matters.
+        size = (
+            period and work and period["is_epoch"] and not period["is_last"] and period["samples"]
+        )
+        if size and not batch <= size <= 10 * batch:
+            fields["clocked"] = (period["seconds"], size * work / batch)
+
+
+def _spans(stats, periods, work, began_ms):
+    """Steps that each line is of, by the log's clock; none where that is not known of all."""
+    spans, before_ms = [], began_ms
+    for number, fields, now_ms, _ in stats:
+        speed = fields.get("throughput")
+        step_s = fields.get("step_time") or (work / speed if speed and work else 0)
+        seconds = (now_ms - before_ms) / 1000.0 if before_ms else 0
+        seconds = periods[number]["seconds"] if number in periods else seconds
+        before_ms = now_ms
+        if not step_s or (seconds <= 0 and spans):
+            return []
+        spans.append(seconds / step_s)
+    return [spans[0] or statistics.median(spans[1:] or [0]), *spans[1:]]
+
+
+def _periods(events, batch, per_epoch, tokens):
+    """What lies between start and stop: blocks, or epochs where there are as many of them.
+
+    Args:
+        events: all.
+        batch: examples in a step.
+        per_epoch: examples in an epoch.
+        tokens: of an example, where all counts are of tokens; else None.
+    """
+    found, opened, run = {"block": [], "epoch": []}, {}, 0
+    for number, event in events:
+        kind, _, what = event["key"].partition("_")
+        run += event["key"] in _RUN
+        if kind in found and what == "start":
+            opened[kind] = (number, event)
+        elif kind in found and what == "stop":
+            begin, start = opened.pop(kind, (0, None))
+            found[kind].append((run, begin, start, number, event))
+    is_epoch = len(found["epoch"]) >= len(found["block"])
+    spans = found["epoch" if is_epoch else "block"]
+    if is_epoch:
+        sizes = [per_epoch / (tokens or 1) if per_epoch and tokens != 0 else None] * len(spans)
+        ends = [None] * len(spans)
+    else:
+        sizes, ends = _blocks(spans, batch, per_epoch, tokens)
+    periods, total = [], 0
+    for n, (own_run, begin, start, number, stop) in enumerate(spans):
+        total = (0 if n and own_run != spans[n - 1][0] else total) + (sizes[n] or 0)
+        total = total if ends[n] is None else ends[n]
+        seconds = (stop["time_ms"] - start["time_ms"]) / 1000.0 if start else None
+        period = {"line": number, "begin": begin, "seconds": seconds, "is_epoch": is_epoch}
+        periods.append(dict(period, samples=sizes[n], end=total, tokens=tokens))
+    return periods
+
+
+def _blocks(spans, batch, per_epoch, tokens):
+    """Samples of each block, and up to the end of each, where that is stated; else None."""
+    where = [[(each or {}).get("metadata") or {} for each in (s[2], s[4])] for s in spans]
+    starts, stops = ([_count(each[n], "samples_count") for each in where] for n in (0, 1))
+    if None not in stops:
+        on = [False, *(a[0] == b[0] for a, b in zip(spans, spans[1:]))]  # in the run of the last
+        goes_back = any(on[n] and stops[n] <= stops[n - 1] for n in range(1, len(stops)))
+        if starts[0] == stops[0] or (starts[0] is None and goes_back):
+            return stops, [None] * len(stops)  # each its own
+        # Starts may count steps: a block is what lies between two stops.
+        in_steps = any(begin and begin * batch == end for end, begin in zip(stops, starts[1:]))
+        begins = [begin and begin * (batch if in_steps else 1) for begin in starts]
+        for n in range(1, len(stops)):
+            begins[n] = stops[n - 1] if on[n] and stops[n - 1] < stops[n] else begins[n]
+        return [None if b is None else stop - b for b, stop in zip(begins, stops)], stops
+    counts = [_count(dict(*each[:1], **each[1]), "epoch_count") for each in where]
+    if tokens is not None:
+        return [count and tokens and count / tokens for count in counts], [None] * len(counts)
+    # Some count samples in these; a batch of epochs is none.
+    of_epochs = [
+        count * per_epoch if count and per_epoch and count < (batch or 0) else None
+        for count in counts
+    ]
+    return of_epochs, [None] * len(counts)
+
+
+def _stated(period, batch):
+    """What a period states without `tracked_stats`; None where its samples are not known."""
+    if period["seconds"] is None:
+        return {"skipped": "without a begin"}
+    steps = (period["samples"] or 0) / (batch or 1)
+    steps = int(steps) if period["is_epoch"] else steps
+    if not batch or steps < 1 or period["seconds"] <= 0:
+        return None
+    speed, end = steps * batch / period["seconds"], period["end"] / batch
+    return {
+        "step": int(end),
+        "since": int(end - steps),
+        "step_time": period["seconds"] / steps,
         "time_unit": "s",
-        "throughput": batch / step_s if step_s > 0 else 0,
-        "unit": "samples/s",
+        "throughput": speed * (period["tokens"] or 1),
+        "unit": "tokens/s" if period["tokens"] else "samples/s",
     }

@@ -20,4 +20,6 @@ _PATTERNS = [
 
 def read(lines, options):
     """Yields (line number, what it states or None)."""
-    return rows(lines, MARKER, _PATTERNS, time_unit="s", unit=options.get("unit") or "samples/s")
+    unit = options.get("unit") or "samples/s"
+    for number, fields in rows(lines, MARKER, _PATTERNS, time_unit="s", unit=unit):
+        yield number, fields and dict(fields, since=int(fields["step"]) - 1)

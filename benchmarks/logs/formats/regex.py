@@ -31,16 +31,4 @@ def read(lines, options):
         if found:
             fields = {name: text for name, text in found.groupdict().items() if text is not None}
             fields.setdefault("time_unit", options.get("time_unit"))
-            yield number, _numbers(fields)
-
-
-def _numbers(fields):
-    """The fields, or None where the pattern took something for a number that is none."""
-    try:
-        for name in ("throughput", "step_time", "samples"):
-            float(fields.get(name) or 0)
-        for name in ("epoch", "step", "steps"):
-            int(fields.get(name) or 0)
-    except ValueError:
-        return None
-    return fields
+            yield number, fields

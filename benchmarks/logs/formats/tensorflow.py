@@ -12,6 +12,7 @@ log without steps has the rates alone.
 import re
 
 from logs.lines import NUMBER
+from logs.lines import number as number_of
 
 TITLE = "TensorFlow's estimators and TF-Slim, NVIDIA's examples/sec"
 MARKER = re.compile(r"global_step/sec: |examples/sec: |\bstep = \d|\bglobal step \d+: ")
@@ -45,10 +46,11 @@ def _stated(line):
             return "step", step.groupdict()
         slim = _SLIM_STEP.search(line)
         if slim:
-            return "step", dict(slim.groupdict(), time_unit="s", seconds=None)
+            since = int(slim.group("step")) - 1
+            return "step", dict(slim.groupdict(), time_unit="s", seconds=None, since=since)
         steps = _STEPS_PER_S.search(line)
         if steps:
-            rate = float(steps.group(1))
+            rate = number_of(steps.group(1))
             return "steps", {"step_time": 1 / rate if rate else 0, "time_unit": "s"}
         examples = _EXAMPLES_PER_S.search(line)
         if examples:
@@ -57,24 +59,29 @@ def _stated(line):
 
 
 def _numbered(found):
-    """Rows of the lines with steps; a rate of examples goes to the step that it stands next to."""
+    """Rows of the lines with steps; a rate of examples goes to the step that it stands next to.
+
+    That is the one behind it, unless the first rate comes after a second step: the first has none.
+    """
     rows, before, waiting = [], None, None
+    kinds = [kind for _, kind, _ in found if kind in ("step", "examples")]
+    comes_after = kinds[:2] == ["step", "step"]
     for number, kind, fields in found:
         if kind == "step":
             step = int(fields["step"])
             stated = dict(fields, step=step)
             if stated.pop("seconds") and before is not None and step > before:
-                stated.update(step_time=float(fields["seconds"]) / (step - before), time_unit="s")
+                stated.update(
+                    step_time=number_of(fields["seconds"]) / (step - before), time_unit="s"
+                )
             if waiting and number - waiting[0] <= _NEAR:
                 stated.update(waiting[1])
             waiting, before = None, step
             rows.append((number, stated))
-        elif kind == "examples":
-            last = rows[-1] if rows else None
-            if last and last[1] and number - last[0] <= _NEAR and "throughput" not in last[1]:
-                last[1].update(fields)
-            else:
-                waiting = (number, fields)
+        elif kind == "examples" and not comes_after:
+            waiting = (number, fields)
+        elif kind == "examples" and rows[-1][1] and number - rows[-1][0] <= _NEAR:
+            rows[-1][1].update(fields)
         elif kind is None:
             rows.append((number, None))
     return rows

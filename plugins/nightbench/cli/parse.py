@@ -114,6 +114,8 @@ def parse(
         warn(f"warning: {count} {'line' if count == 1 else 'lines'} left out: {why}")
     for why, count in found["skipped"].items():
         warn(f"{count} {'line' if count == 1 else 'lines'} {why}")
+    for note in found["notes"]:
+        warn(f"warning: {note}")
 
 
 def _say_flops(ours: dict[str, Any]) -> None:

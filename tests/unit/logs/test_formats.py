@@ -7,7 +7,7 @@ import statistics
 
 import pytest
 import sample_logs as samples
-from logs import reading
+from logs import reading, records
 
 PATTERN = r"it (?P<step>\d+) \| (?P<step_time>\S+) ms \| (?P<samples>\S+) images"
 
@@ -121,7 +121,7 @@ class TestWhatIsRefused:
 
     def test_a_step_of_thousands_of_digits_is_damage(self):
         log = samples.oneflow().replace("iter 10,", f"iter {'9' * 5000},")
-        assert reading.read("oneflow", log).left_out == {reading.DAMAGED: 1}
+        assert reading.read("oneflow", log).left_out == {records.DAMAGED: 1}
 
     def test_an_unknown_format(self):
         with pytest.raises(reading.LogError, match="found format 'x'; expected one of deepspeed, "):
@@ -142,12 +142,12 @@ class TestWhatIsCounted:
     @pytest.mark.parametrize(
         ("value", "why"),
         [
-            ("nan", reading.NOT_POSITIVE),
-            ("-1065.0", reading.NOT_POSITIVE),
-            ("0.0", reading.NOT_POSITIVE),
-            ("inf", reading.NOT_POSITIVE),
-            ("1e9", reading.FAR_OFF),
-            ("10.3.4", reading.DAMAGED),
+            ("nan", records.NOT_POSITIVE),
+            ("-1065.0", records.NOT_POSITIVE),
+            ("0.0", records.NOT_POSITIVE),
+            ("inf", records.NOT_POSITIVE),
+            ("1e9", records.FAR_OFF),
+            ("10.3.4", records.DAMAGED),
         ],
     )
     def test_a_figure_that_is_none(self, value, why):
@@ -164,7 +164,7 @@ class TestWhatIsCounted:
 
     def test_samples_that_contradict_speed_and_duration(self):
         log = samples.paddle_nlp().replace("avg_samples: 32.0", "avg_samples: 64.0", 1)
-        assert reading.read("paddle", log).left_out == {reading.CONTRADICTS: 1}
+        assert reading.read("paddle", log).left_out == {records.CONTRADICTS: 1}
 
     def test_many_are_an_error(self):
         log = samples.gluon().replace("1040.000000", "nan").replace("1050.000000", "nan")
@@ -188,9 +188,10 @@ class TestSteps:
         found = reading.read("oneflow", samples.oneflow())
         assert [r.step for r in found.warmed(20)] == [30, 40, 50, 60]
 
-    def test_of_a_resumed_training_begin_at_its_first_line(self):
+    def test_of_a_resumed_training_begin_an_interval_before_its_first_line(self):
         log = samples.oneflow().replace("iter ", "iter 70")
-        assert [r.step for r in reading.read("oneflow", log).warmed(20)] == [7040, 7050, 7060]
+        warmed = reading.read("oneflow", log).warmed(20)
+        assert [r.step for r in warmed] == [7030, 7040, 7050, 7060]
 
     def test_without_a_warm_up_are_all_kept_however_far_apart_they_lie(self):
         lines = (

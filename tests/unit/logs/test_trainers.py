@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import sample_logs as samples
-from logs import reading, writers
+from logs import reading, records, steps, writers
 from logs.summary import summary
 
 STEPS = range(10, 61, 10)
@@ -498,8 +498,8 @@ def test_of_a_training_that_was_started_again_the_last_run_is_read():
     again = megatron().splitlines(keepends=True)[3:]
     found = reading.read("megatron", megatron() + "restarting\n" + "".join(again), CHOOSE)
     assert [r.step for r in found.records] == [40, 50, 60]
-    assert found.skipped == {writers.EARLIER_RUN: 6}
-    assert [r.step for r in found.warmed(10)] == [60]
+    assert found.skipped == {steps.EARLIER_RUN: 6}
+    assert [r.step for r in found.warmed(10)] == [50, 60]
 
 
 @pytest.mark.parametrize("loss", ["NAN", "nan", "INF", "inf"])
@@ -529,7 +529,7 @@ def test_no_figure_is_read_for_the_step_of_a_line_that_was_cut(format_, log, cut
     first, *others = log.splitlines(keepends=True)
     found = reading.read(format_, first.partition(cut_before)[0] + "".join(others))
     assert [record.step for record in found.records] == [30, 40, 50, 60]
-    assert found.left_out == {reading.DAMAGED: 1}
+    assert found.left_out == {records.DAMAGED: 1}
 
 
 def test_no_mfu_is_none():
@@ -544,7 +544,7 @@ def test_a_rank_without_the_last_stage_of_a_pipeline_has_no_loss():
 
 def test_figures_that_are_none_are_left_out():
     found = reading.read("torchtitan", torchtitan().replace("4,330", "4,33,0"))
-    assert found.left_out == {reading.DAMAGED: 1}
+    assert found.left_out == {records.DAMAGED: 1}
 
 
 def test_an_error_names_the_file_and_the_line(tmp_path):
@@ -563,7 +563,7 @@ def test_parse_shows_all_that_is_printed(tmp_path):
     found: dict[str, Any] = summary("torchtitan", str(file), {}, 20)
     assert (found["unit"], found["per_device"]) == ("tokens", True)
     assert found["others"]["mfu_percent"]["median"] == 25.62
-    assert found["skipped"] == {writers.EARLIER_RUN: 6}
+    assert found["skipped"] == {steps.EARLIER_RUN: 6}
 
 
 HEADS = (
