@@ -1,11 +1,12 @@
 """The size and the seams of the house: modules and lines by room, and what breaks its rules.
 
     python tools/house.py            the table
-    python tools/house.py --check    only what breaks a rule; exit code 1 where something does
+    python tools/house.py --check    only what breaks a rule; exit code 1 if something does
+    python tools/house.py --record   write the size of each package into tools/house_sizes.txt
 
-Rules: a class name stands for one thing; no module is longer than `LONGEST` lines, on the
-node side either; the control
-plane and the agent know framework lines and their packages by data alone, never by name.
+Rules: a class name means one thing. No module is longer than `LONGEST` lines, on the node side
+either. The control plane and the agent know framework lines and their packages by data alone, never
+by name. No package has more lines than tools/house_sizes.txt allows: growth shows in a diff.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import ast
 import json
 import re
 import statistics
+import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -22,15 +24,22 @@ ROOT = Path(__file__).resolve().parent.parent
 CONTROL_PLANE = ROOT / "plugins" / "nightbench"
 AGENT = ROOT / "benchmarks" / "nodeside"
 LONGEST = 400
+SIZES = ROOT / "tools" / "house_sizes.txt"
+RECORD = "python tools/house.py --record"
 
 
 def main() -> int:
-    """Print the table or the broken rules; return the exit code."""
+    """Print the table or the broken rules, or record the sizes; return the exit code."""
+    if "--record" in sys.argv[1:]:
+        rows = sorted(_sizes().items())
+        SIZES.write_text("".join(f"{lines:6} {package}\n" for package, lines in rows))
+        return 0
     modules = sorted(path for path in CONTROL_PLANE.rglob("*.py"))
     broken = [
         *_shared_class_names(modules),
         *_long_modules([*modules, *(ROOT / "benchmarks").rglob("*.py")]),
         *_named_lines([*modules, *sorted(AGENT.glob("*.py"))]),
+        *_grown_packages(),
     ]
     if "--check" not in sys.argv[1:]:
         _print_table(modules)
@@ -41,6 +50,36 @@ def main() -> int:
 
 def _lines(path: Path) -> int:
     return len(path.read_text().splitlines())
+
+
+def _sizes() -> dict[str, int]:
+    """Return the lines of Python of each package of plugins/nightbench, and of benchmarks."""
+    found: dict[str, int] = defaultdict(int)
+    listed = subprocess.run(
+        ["git", "ls-files", "plugins/nightbench/*.py", "benchmarks/*.py"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    for path in map(Path, listed):
+        depth = 3 if path.parts[0] == "plugins" and len(path.parts) > 3 else 2
+        package = "benchmarks" if path.parts[0] == "benchmarks" else "/".join(path.parts[:depth])
+        if (ROOT / path).exists():
+            found[package] += _lines(ROOT / path)
+    return found
+
+
+def _grown_packages() -> list[str]:
+    allowed = {
+        package: int(lines) for lines, package in map(str.split, SIZES.read_text().splitlines())
+    }
+    return [
+        f"{package} has {lines} lines; expected {allowed.get(package, 0)} at most. Remove as many "
+        f"as you add, or decide for the growth: {RECORD}"
+        for package, lines in sorted(_sizes().items())
+        if lines > allowed.get(package, 0)
+    ]
 
 
 def _print_table(modules: list[Path]) -> None:
