@@ -12,7 +12,8 @@ def flops_of(jaxpr):
 
 def _flops(equation):
     name, params = equation.primitive.name, equation.params
-    given, made = [each.aval for each in equation.invars], equation.outvars[0].aval
+    given = [each.aval for each in equation.invars]
+    made = equation.outvars[0].aval if equation.outvars else None
     if name == "dot_general":
         (summed, _), _ = params["dimension_numbers"]
         return 2 * made.size * math.prod(given[0].shape[axis] for axis in summed)

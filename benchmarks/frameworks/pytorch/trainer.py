@@ -236,10 +236,11 @@ class Trainer(Base):
 
                 sent = stack.enter_context(Sent())
             self.step()
-        self.flops_per_step = flops.total
+        if context.pieces == 1:  # Else attention passes over blocks that are masked.
+            self.flops_per_step = flops.total
         if sent:
             self.sent_bytes_per_step = sent.bytes
-        if context.together * context.devices_of_experts > 1:
+        if self.flops_per_step and context.together * context.devices_of_experts > 1:
             self.flops_per_step = context.runtime.mean(flops.total)
 
     def _forward(self, function):
