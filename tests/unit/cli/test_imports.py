@@ -51,7 +51,7 @@ def test_the_help_imports_no_command() -> None:
     )
     found = modules(asked)
     assert not HEAVY & found
-    ours = {"cli", "cli.former_names", "cli.main", "core", "core.errors", "core.printable"}
+    ours = {"cli", "cli.main", "core", "core.errors", "core.printable"}
     expected = {"nightbench", *(f"nightbench.{name}" for name in ours)}
     assert {name for name in found if name.partition(".")[0] == "nightbench"} == expected
     # Of these are 160 the interpreter's, 150 Typer's and Rich's.

@@ -180,7 +180,7 @@ def test_a_night_shorter_than_a_repeat_may_take_is_explained() -> None:
     (reason,) = fit([unknown], night_of(60)).left_out.values()
     assert reason.code is ReasonCode.TIME_UNKNOWN
     assert "its time limit including preparation (2 h) exceeds the night" in sentence(reason)
-    assert "measure it once by hand, or lower timeouts.repeat" in sentence(reason)
+    assert "run the case once on demand, or lower `timeouts.repeat`" in sentence(reason)
 
 
 def test_durations_for_people() -> None:

@@ -14,7 +14,7 @@ import batch_search
 import pytest
 
 MODULES = (
-    *("rank", "measure", "recorder", "base_runtime", "base_trainer", "wrappers"),
+    *("rank", "measure", "recorder", "base_runtime", "base_trainer", "movement", "wrappers"),
     *("extras", "heap", "profiling", "plain", "batch_search", "rendezvous"),
 )
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"

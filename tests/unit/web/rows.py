@@ -44,6 +44,8 @@ def row(night: int, throughput: float | None = 100.0, **changes: Any) -> Row:
         "quarantine_reasons": [],
         "verdict": "ok",
         "verdict_sentence": "as ever",
+        "training": None,
+        "training_sentence": None,
         "private_build": False,
         "untried": None,
         "is_imported": False,
