@@ -89,6 +89,8 @@ class Queue:
         elif row["state"] in ("held", "queued"):
             who = "cancelled_by" if to == "cancelled" else "decided_by"
             row |= {"state": to, who: by, "why": why}
+        elif row["profile"] == "running" and to == "cancelled":
+            row["profile"] = "cancelled"
         else:
             raise MoveRefused(f"comparison {request_id} is {row['state']}")
 

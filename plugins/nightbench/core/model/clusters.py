@@ -278,7 +278,7 @@ class GitRepository(v.StrictModel):
 
 
 class ComparePolicy(v.StrictModel):
-    """Who may have how much compared on it by the DAG `nightbench_compare`."""
+    """Who may have how much compared on it by the DAG `nightbench_experiments`."""
 
     person_s: v.PositiveDuration = Field(4 * 3600.0, alias="person")
     """What the comparisons of one person may measure in 24 hours; the rest waits."""
