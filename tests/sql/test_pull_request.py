@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.forges import AIRFLOW_TOKEN, FORGE_TOKEN, Play, played
+from tests.integration.forges import AIRFLOW_TOKEN, Play, played
 from tests.integration.terminal import Terminal, marked, terminal
-from tests.integration.test_compare_action import ONE, SCRIPT, STEP, TWO, Job, pull, step, until
+from tests.integration.test_compare_action import ACTION, ONE, PULL, SCRIPT, TWO, Job
 from tests.integration.toy_line import make_benchmarks, make_wheel
 from tests.sql.conftest import Database
 from tests.sql.page_client import page_client
@@ -107,33 +107,31 @@ def people(
                 warehouse, here.spool, monkeypatch, user, check=page_app.checked
             )
 
-            def push(commit: str, wheel: str, head: str = "acme/torch", **inputs: str) -> Job:
+            def push(commit: str, wheel: str, is_fork: bool = False, **inputs: str) -> Job:
                 folder, dist = tmp_path / name / commit, tmp_path / name / f"dist-{commit}"
                 folder.mkdir(parents=True)
                 slower = 1 + SLOWER * (wheel == "slow")
                 make_wheel(dist, f"2.0+{wheel}", STEP_S * slower, BODIES[wheel])
-                event = folder / "event.json"
-                event.write_text(json.dumps({"pull_request": pull(commit, head)}))
                 asked = {"a": "toy=1.0", "b": f"toy=file:{dist}/*.whl", "suite": "trial"}
                 asked |= {"url": f"{play.url}/airflow/", "token": AIRFLOW_TOKEN, "rounds": "3"}
+                asked |= {key.replace("_", "-"): value for key, value in inputs.items()}
+                defaults = {name: about.get("default") for name, about in ACTION["inputs"].items()}
                 environment = {
                     "GITHUB_ACTIONS": "true",
                     "GITHUB_ACTION_PATH": str(SCRIPT.parent),
-                    "GITHUB_REPOSITORY": "acme/torch",
-                    "GITHUB_EVENT_PATH": str(event),
-                    "GITHUB_SHA": "0" * 40,
-                    "GITHUB_API_URL": f"{play.url}/github",
                     "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
                     "GITHUB_OUTPUT": str(folder / "output"),
+                    "NIGHTBENCH_INPUTS": json.dumps(defaults | asked),
+                    "NIGHTBENCH_CHANGE_URL": PULL.replace("acme", name),
+                    "NIGHTBENCH_CHANGE_COMMIT": commit,
+                    "NIGHTBENCH_FORK": json.dumps(is_fork),
                     "NIGHTBENCH_PACE": "0.02",
                     "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-                    **step(asked | {key.replace("_", "-"): x for key, x in inputs.items()}),
                 }
-                run = tmp_path / "step.sh"
-                run.write_text(STEP["run"])
-                words = ("bash", "--noprofile", "--norc", "-eo", "pipefail", str(run))
-                job = Job(folder, environment, words).start()
-                stack.callback(job.process.kill)  # type: ignore[union-attr]  # it was started
+                job = Job(folder, environment)
+                assert job.ask() == 0, job.output
+                assert commit in job.comment
+                stack.callback(job.wait().process.kill)  # type: ignore[union-attr]  # it was started
                 return job
 
             return play, push
@@ -147,21 +145,17 @@ def test_three_peoples_pull_requests_and_a_night(
     loader: Warehouse,
     here: Terminal,
 ) -> None:
-    (ada, push_of_ada), (bob, push_of_bob), (eve, push_of_eve) = people.values()
+    push_of_ada, push_of_bob, push_of_eve = (push for _, push in people.values())
     night = here.spool.run("trial-20261102T120000-0a1b")
     began = datetime.now(UTC).replace(tzinfo=None).isoformat()
     night.save_run({"cluster": "local", "run_kind": "nightly", "started_at": began})
 
-    first = push_of_ada(ONE, "slow")
-    until(lambda: ONE in ada.comment, first)
-    second = push_of_ada(TWO, "equal")
-    until(lambda: TWO in ada.comment, second)
+    first, second = push_of_ada(ONE, "slow"), push_of_ada(TWO, "equal")
     assert first.end() == 0
-    assert "of a newer commit, took its place" in ada.statuses[-1][2]
+    assert "of a newer commit, took its place" in first.outputs["headline"]
     slow = push_of_bob(ONE, "slow", profile="true")
-    until(lambda: ONE in bob.comment, slow)
-    fork = push_of_eve(ONE, "broken", head="mallory/torch")
-    until(lambda: "waits until an op" in eve.comment, fork)
+    fork = push_of_eve(ONE, "broken", is_fork=True)
+    assert "waits until an op" in fork.comment
     assert measure() == [], "a night goes on"
     night.save_loaded({})
 
@@ -171,20 +165,16 @@ def test_three_peoples_pull_requests_and_a_night(
     done = measure()
     assert [each["state"] for each in done] == ["done"] * 4, "three, and a profile"
     assert (second.end(), slow.end(), fork.end()) == (0, 1, 0)
-    for play, commit, job in ((ada, TWO, second), (bob, ONE, slow), (eve, ONE, fork)):
-        assert len(play.comments) == 1, job.output
-        assert commit in play.comment
-    assert ("**same**" in ada.comment) or ("**inconclusive**" in ada.comment)
-    assert "**slower**" in bob.comment
-    assert "| time.sleep |" in bob.comment
-    assert "B is inconclusive" in eve.comment
-    assert "launches of B dropped" in eve.comment
+    assert ("**same**" in second.comment) or ("**inconclusive**" in second.comment)
+    assert "**slower**" in slow.comment
+    assert "| time.sleep |" in slow.comment
+    assert "B is inconclusive" in fork.comment
+    assert "launches of B dropped" in fork.comment
 
     hanging = push_of_eve(TWO, "hangs")
-    until(lambda: TWO in eve.comment, hanging)
     assert [each["state"] for each in measure()] == ["done"]
     assert hanging.end() == 0
-    assert "B is inconclusive" in eve.comment
+    assert "B is inconclusive" in hanging.comment
 
     rows = loader.experiments.find()
     assert sorted(row["state"] for row in rows) == ["cancelled", *["done"] * 5]
@@ -193,4 +183,3 @@ def test_three_peoples_pull_requests_and_a_night(
     spent = loader.experiments.spent()
     assert {person for _, person in spent} == set(WHO)
     assert sum(spent.values()) == pytest.approx(sum(row["spent_s"] for row in rows))
-    assert FORGE_TOKEN not in "".join(play.comment for play in (ada, bob, eve))
