@@ -49,7 +49,8 @@ def test_changes_are_shown_with_date_size_and_interval(command, tmp_path, connec
         done.output,
         re.MULTILINE,
     )
-    assert re.search(r"-(9\.\d|10\.\d)% \(-\d+\.\d% to -\d+\.\d%\) against", done.output)
+    interval = r"\(90% interval -\d+\.\d% to -\d+\.\d%\) since"
+    assert re.search(rf"-(9\.\d|10\.\d)% {interval}", done.output)
     assert re.search(
         r"^ok +50 +0 +\d\.\d%  stays-pytorch-single-1x1-bs2-smoke on lab$",
         done.output,
