@@ -1,4 +1,4 @@
-"""The lines of a log, and tables of patterns that find steps and figures in them."""
+"""The lines of a log, and tables of patterns that find steps and values in them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def without_colours(text: str) -> str:
 
 
 def number(text: Any) -> float:
-    """Return a figure's value; commas may separate its thousands.
+    """Return a number's value; commas may separate its thousands.
 
     Raises:
         ValueError: it is none.

@@ -1,4 +1,4 @@
-"""What one line of a log states, as figures that do not contradict each other."""
+"""The values that one line of a log states, without values that contradict each other."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _positive(value: Any) -> float:
 
 
 def drop_far_off(records: Sequence[Record], figure: str) -> int:
-    """Take out figures that lie far from their median; return how many.
+    """Take out values that are far from their median; return how many.
 
     The first record is kept: it holds compilation, and is of the warm-up.
     """

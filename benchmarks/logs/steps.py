@@ -1,4 +1,4 @@
-"""Which run of a log is read, its steps, and how many of the run lie before each line."""
+"""Which run of a log is read, its steps, and how many of the run come before each line."""
 
 from __future__ import annotations
 

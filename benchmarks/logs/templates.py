@@ -1,4 +1,4 @@
-"""Formats that are data: `logs/formats/<name>.json` says what stands before and behind each figure.
+"""Formats that are data: `logs/formats/<name>.json` says what comes before and after each value.
 
     {"title": "what writes it",
      "marker": "it {*}: took",                      each line that claims to state a step
@@ -35,7 +35,7 @@ ROUNDED = 0.005
 
 
 class Template:
-    """A text with a figure in it: where it stands in a line, and the figure."""
+    """A text with a value in it: its place in a line, and the value."""
 
     def __init__(self, text: str):
         parts = []

@@ -21,25 +21,27 @@ select
     s.ended_at,
     s.spent_s
 from raw.experiment as e
-cross join lateral jsonb_to_recordset(e.result -> 'steps') as s (
-    number integer,
-    kind text,
-    version text,
-    against text,
-    comparison_id text,
-    status text,
-    result text,
-    why text,
-    ratio double precision,
-    low double precision,
-    high double precision,
-    rounds integer,
-    wanted_rounds integer,
-    min_effect double precision,
-    started_at timestamptz,
-    ended_at timestamptz,
-    spent_s double precision
-)
+cross join
+    lateral jsonb_to_recordset(e.result -> 'steps')
+        as s (
+            number integer,
+            kind text,
+            version text,
+            against text,
+            comparison_id text,
+            status text,
+            result text,
+            why text,
+            ratio double precision,
+            low double precision,
+            high double precision,
+            rounds integer,
+            wanted_rounds integer,
+            min_effect double precision,
+            started_at timestamptz,
+            ended_at timestamptz,
+            spent_s double precision
+        )
 where e.kind = 'bisect' and e.result is not null;
 
 comment on view marts.fct_experiment_step is

@@ -113,5 +113,5 @@ cross join lateral (
     limit 1
 ) as m;
 
-comment on view marts.latest_median is 'One row per series: its newest good median, without those of nights with a live alert about '
-'training';
+comment on view marts.latest_median is
+'One row per series: its newest good median, without nights that have a live alert about training';

@@ -107,8 +107,8 @@ class Ground:
         self.python.write_text(text)
 
     def job(self, nodes: tuple[Node, ...], **changes: object) -> JobSpec:
-        policy = dataclasses.replace(
-            self.nodes.environments, root=str(self.root), python=str(self.python)
+        policy = self.nodes.environments.model_copy(
+            update={"root": str(self.root), "python": str(self.python)}
         )
         job = JobSpec(
             run_id=f"test-{os.getpid()}",
@@ -376,8 +376,8 @@ async def test_a_gang_has_one_python_that_all_its_nodes_have(ground):
     job = ground.job((one, two), code_digest=ground.shipment.code_digest())
     job = dataclasses.replace(
         job,
-        environments=dataclasses.replace(
-            job.environments, find_links=policy.find_links, index_url=ground.house.as_uri()
+        environments=job.environments.model_copy(
+            update=dict(find_links=policy.find_links, index_url=ground.house.as_uri())
         ),
     )
     await ground.prepare(job)

@@ -26,7 +26,10 @@ _LOGIN = (
 )
 """Texts of PAM that sshd passes on; the site defines them, so they are recognised by words."""
 
-_OF_ROOT = ("read-only", "noexec", "permission", "rights", "space", "quota", "cannot be written")
+_OF_ROOT = (
+    *("read-only", "noexec", "permission", "rights", "space", "quota", "cannot be written"),
+    *("could not make", "could not write", "could not upload", "not a directory"),
+)
 """Words of problems with `environments.root`."""
 
 _SLOW = (
