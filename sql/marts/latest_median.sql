@@ -114,4 +114,4 @@ cross join lateral (
 ) as m;
 
 comment on view marts.latest_median is
-'One row per series: its newest good median, without nights that have a live alert about training';
+'One row per series: its newest good median, without nights with a live alert about training';

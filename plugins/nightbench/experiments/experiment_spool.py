@@ -59,7 +59,11 @@ def read_request(folder: RunSpool, kind: str) -> Document:
         UserError: there is no such experiment.
     """
     document = folder.run()
-    if document is None or document.get("schema") != schema_of(kind):
+    found = (document or {}).get("schema", "")
+    if document is not None and found.startswith("nightbench.") and found != schema_of(kind):
+        other = found.removeprefix("nightbench.").partition("/")[0]
+        raise UserError(f'{kind}: found "{folder.run_id}", which is of the kind {other}')
+    if document is None or found != schema_of(kind):
         parent = folder.folder.parent
         have = sorted(path.name for path in parent.iterdir()) if parent.exists() else []
         raise UserError(

@@ -48,7 +48,10 @@ def request_of(spool: Spool, comparison_id: str, cases: Sequence[str]) -> Compar
     Raises:
         UserError: there is no such comparison.
     """
-    asked = read_request(spool.comparison(comparison_id), ExperimentKind.COMPARE)["request"]
+    folder = spool.comparison(comparison_id)
+    asked = (folder.run() or {}).get("request", {})
+    if "a" not in asked:  # of an alert or a night, or no comparison at all
+        asked = read_request(folder, ExperimentKind.COMPARE)["request"]
     request = CompareRequest.of(asked)
     return dataclasses.replace(request, rounds=1, cases=tuple(cases) or request.cases)
 
