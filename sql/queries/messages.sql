@@ -24,14 +24,14 @@ select
     p.unit,
     exists(
         select 1
-        from raw.experiment as k
+        from raw.experiment as x
         where
-            k.alert_id = u.alert_id
-            and k.run_id = u.news
-            and k.kind = 'confirm'
-            and k.requested_by = 'nightbench'
-            and k.state in ('queued', 'running')
-            and (k.until is null or k.until > now())
+            x.alert_id = u.alert_id
+            and x.run_id = u.news
+            and x.kind = 'confirm'
+            and x.requested_by = 'nightbench'
+            and x.state in ('queued', 'running')
+            and (x.until is null or x.until > now())
     ) as is_awaited
 from staging.unnotified_alert as u
 inner join raw.alert as a on u.alert_id = a.alert_id
