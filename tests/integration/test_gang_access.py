@@ -284,8 +284,10 @@ async def test_a_server_that_allows_no_session_is_named(tmp_path):
     more = "MaxStartups 100\nMaxSessions 0\nSubsystem sftp internal-sftp\n"
     with server(tmp_path / "none", "127.0.0.6", more) as none:
         transport = SshTransport(none.target())
-        with pytest.raises(NodeUnreachable, match="MaxSessions"):
-            await transport.run(["true"])
+        for _ in range(3):
+            with pytest.raises(NodeUnreachable, match="MaxSessions"):
+                await transport.run(["true"])
+        assert transport._more == [], "connections without a session are closed"
         await transport.close()
 
 

@@ -197,8 +197,16 @@ class SshConnection:
         if len(self._more) >= MORE_CONNECTIONS:
             raise refusal
         further = await connect(self._target)
+        if self._connection is not first:  # closed or dropped meanwhile
+            further.abort()
+            raise refusal
         self._more.append(further)
-        return await channel(further)
+        try:
+            return await channel(further)
+        except asyncssh.ChannelOpenError:
+            self._more.remove(further)
+            further.abort()
+            raise
 
     def _not_run(self, command: str, status: int | None, said: bytes) -> RemoteFailure:
         """Return the error for a login shell that ended without running the command."""
