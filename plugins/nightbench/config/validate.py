@@ -16,6 +16,7 @@ from nightbench.config.source import Document, key_path
 from nightbench.core.complaints import Complaint, Key, any_of, describe, one_of, unquoted
 from nightbench.core.errors import UserError
 from nightbench.core.model import Catalog, Strategy
+from nightbench.core.model.values import DERIVED
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -48,7 +49,11 @@ def fields_of(model: type[Any]) -> dict[str, FieldInfo]:
                 value=ast.Constant(value=str(text))
             ):
                 fields[name].description = " ".join(text.split())
-    return {field.alias or name: field for name, field in fields.items()}
+    return {
+        field.alias or name: field
+        for name, field in fields.items()
+        if DERIVED not in field.metadata
+    }
 
 
 _TYPES = {
