@@ -12,7 +12,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from nightbench.core.model import (
     Case,
     JobSpec,
     Limits,
-    NeighbourPolicy,
     Process,
     Protocol,
     Strategy,
@@ -33,8 +31,6 @@ from nightbench.gang import GangEvent, Shipment, SshTarget, prepare, run_gang
 from nightbench.spool import CaseOutcome, CaseStore, Spool
 
 REPO = Path(__file__).resolve().parents[2]
-KILL_S = 10.0
-"""A gang with a dead rank is to be gone everywhere within this time."""
 LIMITS = {"ready_s": 40, "repeat_s": 90, "progress_s": 40, "lease_s": 20, "term_s": 1}
 _RUNS = itertools.count(1)
 
@@ -52,7 +48,6 @@ def make_job(
     env: Mapping[str, str] | None = None,
     protocol: Mapping[str, Any] | None = None,
     environments: Mapping[str, Any] | None = None,
-    neighbours: NeighbourPolicy | None = None,
     run_id: str | None = None,
     **params: Any,
 ) -> JobSpec:
@@ -97,7 +92,6 @@ def make_job(
         environments=policy
         if not environments
         else type(policy)(**{**vars(policy), **environments}),
-        neighbours=neighbours or NeighbourPolicy(),
     )
 
 
@@ -264,20 +258,3 @@ def check_accounts(
     saved = store.outcome()
     assert saved is not None
     assert saved["status"] == outcome.status
-
-
-def seconds_to_kill(lab: Lab, job: JobSpec, repeat: int) -> float:
-    """From the first bad end of a process to the last node's result, by the agents' logs."""
-    bad: list[datetime] = []
-    ends: list[datetime] = []
-    for node in job.nodes:
-        for entry in agent_log(lab.hosts[node.name], job):
-            if entry.get("repeat") != repeat:
-                continue
-            at = datetime.fromisoformat(entry["at"])
-            if entry["event"] == "exit" and entry["code"] != 0:
-                bad.append(at)
-            if entry["event"] == "result":
-                ends.append(at)
-    assert len(ends) == len(job.nodes), "a node has no result"
-    return (max(ends) - min(bad)).total_seconds()

@@ -51,7 +51,7 @@ def sh(name: str, *words: str) -> str:
 
 
 class Cgroup:
-    """Cgroups of one host, version 1 or 2: memory and CPU can be limited, CPU time is counted.
+    """Cgroups of one host, version 1 or 2: CPU can be limited, CPU time is counted.
 
     Raises:
         OSError: they cannot be made, or have no limit that can be set.
@@ -61,29 +61,21 @@ class Cgroup:
         top = Path("/sys/fs/cgroup")
         if (top / "memory").is_dir():
             self._folders = [top / kind / name for kind in ("memory", "cpuacct", "cpu")]
-            self._limit = "memory.limit_in_bytes"
             self._quota = self._folders[2] / "cpu.cfs_quota_us"
             share = self._folders[2] / "cpu.shares", "100000"
             self.cpu_usage = self._folders[1] / "cpuacct.usage_percpu"
         else:
             (top / "cgroup.subtree_control").write_text("+memory +cpu")
             self._folders = [top / name]
-            self._limit = "memory.max"
             self._quota = self._folders[0] / "cpu.max"
             share = self._folders[0] / "cpu.weight", "10000"
             self.cpu_usage = self._folders[0] / "cpu.stat"
         for folder in self._folders:
             folder.mkdir(exist_ok=True)
-        self._unlimited = (self._folders[0] / self._limit).read_text().strip()
         self._whole = self._quota.read_text().split()[0]
         share[0].write_text(share[1])  # a hundred times what other work of this machine gets
         self.cpu_usage.read_text()
         self.members = [str(folder / "cgroup.procs") for folder in self._folders]
-
-    def limit(self, size_bytes: int | None) -> None:
-        """All processes of the group together may have so much; None lifts it."""
-        text = self._unlimited if size_bytes is None else str(size_bytes)
-        (self._folders[0] / self._limit).write_text(text)
 
     def limit_cpu(self, cores: float | None) -> None:
         """All processes of the group together may compute so much; None lifts it."""
@@ -117,11 +109,9 @@ class Host:
         number: int,
         name: str,
         *,
-        shell: str,
         sshd: Mapping[str, object],
         wall_offset_s: int,
         home: Path | None,
-        sftp: str,
     ) -> None:
         self.lab = lab
         self.name = name
@@ -135,14 +125,13 @@ class Host:
         self._link = f"nb{lab.tag}{number}"
         self._hardware = f"02:64:{lab.tag[:2]}:{lab.tag[2:]}:00:{number:02x}"
         self._sshd = dict(sshd)
-        self._sftp = sftp
         self._init: subprocess.Popen[bytes] | None = None
         self._pid = 0
         self._group = Cgroup(f"nightbench-drills-{lab.tag}-{name}")
         self._boots = 0
         self._machine.mkdir(parents=True)
         sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self._machine / "host_key"))
-        self._accounts(shell)
+        self._accounts()
         self._homes()
 
     # --- power ----------------------------------------------------------------------------
@@ -190,7 +179,6 @@ class Host:
 
     def crash(self) -> None:
         """Cut the power: nobody on the network hears a farewell."""
-        self._group.limit(None)
         if self.running:
             with contextlib.suppress(RuntimeError):
                 sh("ip", "link", "set", self._link, "down")
@@ -215,10 +203,6 @@ class Host:
         """Switch off for good."""
         self.crash()
         self._group.remove()
-
-    def limit_memory(self, size_bytes: int | None) -> None:
-        """Processes of the host together may have so much memory; the kernel kills beyond it."""
-        self._group.limit(size_bytes)
 
     def limit_cpu(self, cores: float | None) -> None:
         """Processes of the host together get so much of a core (`0.25`); None lifts it."""
@@ -257,7 +241,6 @@ class Host:
     def start_sshd(self, **options: object) -> None:
         """Start the server; options of sshd_config, kept for later starts."""
         self._sshd.update(options)
-        sftp = "internal-sftp" if self._sftp == "internal" else "/usr/lib/openssh/sftp-server"
         lines = {
             "ListenAddress": f"{self.address}:{self.port}",
             "HostKey": "/run/machine/host_key",
@@ -267,7 +250,7 @@ class Host:
             "KbdInteractiveAuthentication": "no",
             "UsePAM": "no",
             "MaxSessions": 64,
-            "Subsystem": f"sftp {sftp}",
+            "Subsystem": "sftp internal-sftp",
             **self._sshd,
         }
         if self.wall_offset_s:
@@ -300,13 +283,6 @@ class Host:
                 if Path(f"/proc/{pid}/comm").read_text().strip() in ("sshd", "sftp-server"):
                     os.kill(pid, signal.SIGKILL)
         self.path("/run/sshd.pid").unlink(missing_ok=True)
-
-    def change_host_key(self) -> None:
-        """Another key, as after an installation from scratch; known_hosts keeps the old one."""
-        for name in ("host_key", "host_key.pub"):
-            (self._machine / name).unlink()
-        sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self._machine / "host_key"))
-        self.restart_sshd()
 
     def known_hosts_line(self) -> str:
         """The host's key as known_hosts has it."""
@@ -344,12 +320,9 @@ class Host:
             raise RuntimeError(f"{self.name}: {' '.join(argv)}: {done.stderr.strip()}")
         return done
 
-    def start(
-        self, argv: Sequence[str], user: str | None = None, nice: int = 0
-    ) -> subprocess.Popen[bytes]:
+    def start(self, argv: Sequence[str], user: str | None = None) -> subprocess.Popen[bytes]:
         """Start a command inside and leave it running; it ends with the host at the latest."""
-        words = [tool("nice"), "-n", str(nice), *self.inside(argv, user)]
-        return subprocess.Popen(words, stdin=subprocess.DEVNULL)
+        return subprocess.Popen(self.inside(argv, user), stdin=subprocess.DEVNULL)
 
     def inside(self, argv: Sequence[str], user: str | None = None) -> list[str]:
         """The words that run a command inside from the test's side."""
@@ -389,17 +362,8 @@ class Host:
         """Make room again."""
         self.path(f"{inside}/.filler").unlink()
 
-    def read_only(self, inside: str = "/home") -> None:
-        """Nobody can open anything below it for writing any more; what is open stays open."""
-        self.run(["mount", "--bind", inside, inside])
-        self.run(["mount", "-o", "remount,bind,ro", inside])
-
-    def read_write(self, inside: str = "/home") -> None:
-        """It can be written again."""
-        self.run(["umount", "-l", inside])
-
     def write_home(self, name: str, text: str, user: str = "bench") -> None:
-        """A file in an account's home: `.bashrc`, `.config/fish/config.fish`, ..."""
+        """A file in an account's home."""
         path = self.home / user / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -425,10 +389,10 @@ class Host:
         inside = set(self.processes()) if self.running else set()
         return [(pid, command) for pid, command in marked(mark) if pid in inside]
 
-    def _accounts(self, shell: str) -> None:
+    def _accounts(self) -> None:
         texts = {name: Path(f"/etc/{name}").read_text() for name in ("passwd", "group", "shadow")}
         for user, number in USERS.items():
-            texts["passwd"] += f"{user}:x:{number}:{number}::/home/{user}:{shell}\n"
+            texts["passwd"] += f"{user}:x:{number}:{number}::/home/{user}:/bin/bash\n"
             texts["group"] += f"{user}:x:{number}:\n"
             texts["shadow"] += f"{user}:*:19000:0:99999:7:::\n"
         if "\nsshd:" not in texts["passwd"]:  # a server that was fetched, not installed

@@ -7,7 +7,7 @@ away, `boot` really starts anew, and an agent cannot see other hosts' processes,
 sees all of them in its own `/proc`.
 
     with Lab(folder) as lab:
-        n1, n2 = lab.host("n1"), lab.host("n2", shell="/usr/bin/fish")
+        n1, n2 = lab.host("n1"), lab.host("n2")
         lab.targets(), lab.nodes(), lab.environments, lab.cluster()   # for nightbench.gang
         lab.connection("bench"), lab.cluster_yaml("lab", "my_conn")    # for Airflow and the command
         n1.unplug(); n1.plug()             # the link goes down, and up again
@@ -63,9 +63,6 @@ TOOLS = {
     "sshd": "package openssh-server",
     "ssh-keygen": "package openssh-client",
     "cc": "a C compiler, for the host whose clock is off",
-    "dash": "package dash",
-    "zsh": "package zsh",
-    "fish": "package fish",
 }
 LOCKS = Path("/run/nightbench-drills")
 
@@ -102,7 +99,7 @@ def missing() -> list[str]:
     try:
         Cgroup("nightbench-drills-try").remove()
     except OSError as error:
-        lacking.append(f"cgroups that can be made, for memory and CPU accounting ({error})")
+        lacking.append(f"cgroups that can be made, for CPU accounting ({error})")
     return lacking
 
 
@@ -149,33 +146,27 @@ class Lab:
         self,
         name: str,
         *,
-        shell: str = "/bin/bash",
         sshd: Mapping[str, object] | None = None,
         wall_offset_s: int = 0,
         shares_home_of: Host | None = None,
-        sftp: str = "internal",
         boot: bool = True,
     ) -> Host:
         """Make a host and switch it on.
 
         Args:
             name: host name and name of the node.
-            shell: login shell of its accounts.
             sshd: options of sshd_config.
             wall_offset_s: its wall clock is off by so much (positive: ahead).
             shares_home_of: `/home` is that host's, as on clusters with one file server.
-            sftp: `internal` to sshd, or `external`, which the login shell starts.
             boot: False leaves it switched off.
         """
         host = Host(
             self,
             len(self.hosts) + 1,
             name,
-            shell=shell,
             sshd=sshd or {},
             wall_offset_s=wall_offset_s,
             home=shares_home_of.home if shares_home_of else None,
-            sftp=sftp,
         )
         self.hosts[name] = host
         self._stack.callback(host.remove)

@@ -9,24 +9,18 @@ import pytest
 from tests.drills.gangs import agent_log, check_accounts, make_job, make_store, measure
 from tests.drills.hosts import Lab
 
-from nightbench.core.model import CaseStatus, Strategy
-from nightbench.gang import Shipment, preflight
-from nightbench.nodes import findings
+from nightbench.core.model import CaseStatus
+from nightbench.gang import Shipment
 
 OFF_S = -660
 
 
-@pytest.mark.parametrize(
-    ("strategy", "sync"),
-    [(Strategy.COLLECTIVE, "sync"), (Strategy.PARAMETER_SERVER, "async")],
-    ids=["collective", "async-ps"],
-)
 async def test_a_node_is_eleven_minutes_behind(
-    lab: Lab, shipment: Shipment, tmp_path: Path, strategy: Strategy, sync: str
+    lab: Lab, shipment: Shipment, tmp_path: Path
 ) -> None:
     """Durations come from monotonic clocks, dates from the controller, windows are put together."""
     n1, n2 = lab.host("n1"), lab.host("n2", wall_offset_s=OFF_S)
-    job = make_job(lab, shipment, repeats=2, steps=20, step_s=0.1, strategy=strategy, sync=sync)
+    job = make_job(lab, shipment, repeats=2, steps=20, step_s=0.1)
     store = make_store(tmp_path)
     before = datetime.now(UTC)
     outcome = await measure(lab, shipment, job, store)
@@ -63,20 +57,3 @@ async def test_a_node_is_eleven_minutes_behind(
             assert clock["error_s"] < 1
         (a_open, a_close), (b_open, b_close) = windows["trainer-0"], windows["trainer-1"]
         assert min(a_close, b_close) > max(a_open, b_open), "the windows overlap"
-
-
-async def test_preflight_tells_a_clock_that_is_off(lab: Lab, shipment: Shipment) -> None:
-    """Who looks before the night is told, with what to do."""
-    lab.host("n1")
-    lab.host("n2", wall_offset_s=OFF_S)
-    cluster = lab.cluster()
-    looks, _ = await preflight(cluster, lab.targets(), shipment)
-    found = {look.node: look for look in looks}
-    assert found["n1"].wall_error_s == pytest.approx(0, abs=5)
-    assert found["n2"].wall_error_s == pytest.approx(-OFF_S, abs=5)
-    said = {
-        name: [f.found for f in findings(look, cluster) if "controller's" in f.found]
-        for name, look in found.items()
-    }
-    assert said["n1"] == []
-    assert said["n2"] == ["11.0 min behind the controller's"]

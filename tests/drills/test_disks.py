@@ -1,9 +1,8 @@
-"""Disks that are full or read-only, on a node and on the controller."""
+"""Disks that are full, on a node and on the controller."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,78 +57,6 @@ async def test_no_room_on_a_node_before_anything_runs(
     outcome = await measure(lab, shipment, job, store)
     check_accounts(lab, job, store, outcome)
     assert outcome.status is CaseStatus.OK
-
-
-@pytest.mark.parametrize("leave_bytes", [0, 4096, 20_000])
-async def test_a_nodes_disk_fills_within_the_window(
-    lab: Lab, shipment: Shipment, tmp_path: Path, leave_bytes: int
-) -> None:
-    """The repeat fails with a clear reason; what is half-written is no result."""
-    for name in ("n1", "n2"):
-        lab.host(name).disk("/data", 40_000_000)
-    n2 = lab.hosts["n2"]
-    job = make_job(lab, shipment, repeats=2, steps=60, step_s=0.1, environments=DATA)
-    store = make_store(tmp_path)
-    task = asyncio.create_task(measure(lab, shipment, job, store))
-    await eventually(in_phase(store, "window", repeat=1))
-    n2.fill("/data", leave_bytes)
-    outcome = await asyncio.wait_for(task, 240)
-    check_accounts(lab, job, store, outcome)
-    bad = [repeat for repeat in outcome.repeats if repeat.status == "failed"]
-    assert bad, "there was room for everything?"
-    for repeat in bad:
-        assert "n2" in repeat.why
-        assert re.search("No space left|no room", repeat.why), repeat.why
-        result = store.result(repeat.repeat, "n2")
-        assert result is None or result["status"] != "ok"
-    # With room again the node serves the next case without help.
-    n2.relieve("/data")
-    after, other = make_job(lab, shipment, repeats=1, environments=DATA), make_store(tmp_path, "b")
-    again = await measure(lab, shipment, after, other)
-    check_accounts(lab, after, other, again)
-    assert again.status is CaseStatus.OK
-
-
-async def test_a_home_that_cannot_be_written(lab: Lab, shipment: Shipment, tmp_path: Path) -> None:
-    """Refused before anything runs, with what to do; another root on the node helps."""
-    for name in ("n1", "n2"):
-        lab.host(name)
-    n2 = lab.hosts["n2"]
-    n2.read_only()
-    job = make_job(lab, shipment, repeats=1)
-    store = make_store(tmp_path)
-    with pytest.raises(UserError) as caught:
-        await measure(lab, shipment, job, store)
-    message = str(caught.value)
-    assert "n2" in message
-    assert "environments.root" in message, message
-    assert "read-only" in message.lower() or "cannot be written" in message, message
-    assert left(job) == []
-    for name in ("n1", "n2"):
-        lab.hosts[name].disk("/data", 40_000_000)
-    elsewhere = make_job(lab, shipment, repeats=1, environments=DATA)
-    outcome = await measure(lab, shipment, elsewhere, store)
-    check_accounts(lab, elsewhere, store, outcome)
-    assert outcome.status is CaseStatus.OK
-
-
-async def test_a_home_that_becomes_read_only_within_the_window(
-    lab: Lab, shipment: Shipment, tmp_path: Path
-) -> None:
-    """As a disk with errors does: the repeat fails, nothing is left, nobody waits for ever."""
-    for name in ("n1", "n2"):
-        lab.host(name)
-    n2 = lab.hosts["n2"]
-    job = make_job(lab, shipment, repeats=1, steps=100, step_s=0.1, limits={"lease_s": 10})
-    store = make_store(tmp_path)
-    task = asyncio.create_task(measure(lab, shipment, job, store))
-    await eventually(in_phase(store, "window", repeat=1))
-    n2.read_only()
-    outcome = await asyncio.wait_for(task, 240)
-    assert outcome.status is CaseStatus.FAILED
-    assert "n2" in outcome.repeats[0].why
-    assert left(job) == []
-    assert n2.processes(), "the host lives"
 
 
 async def test_the_controllers_disk_is_full(

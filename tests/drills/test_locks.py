@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
-import signal
 import subprocess
 import sys
 from datetime import datetime
@@ -29,7 +27,7 @@ from tests.drills.gangs import (
 from tests.drills.hosts import Lab, marked
 
 from nightbench.core.model import CaseStatus, JobSpec
-from nightbench.gang import GangEvent, Shipment, run_gang
+from nightbench.gang import Shipment
 from nightbench.spool import CaseOutcome, Spool
 
 SUITE = """\
@@ -148,62 +146,6 @@ async def test_a_person_runs_a_suite_while_the_night_measures(
 
 def check_night(lab: Lab, job: JobSpec, outcome: CaseOutcome) -> None:
     """The night's case did not suffer."""
-    assert outcome.status is CaseStatus.OK
-    assert left(job) == []
-
-
-async def test_a_dead_holders_lock_frees_itself(
-    lab: Lab, shipment: Shipment, tmp_path: Path
-) -> None:
-    """The holder's agents are killed and its controller with them: the next one goes on."""
-    for name in ("n1", "n2"):
-        lab.host(name)
-    job = make_job(lab, shipment, repeats=1, steps=600, step_s=0.3, daemon=True)
-    store = make_store(tmp_path)
-    holder = Controller(tmp_path / "holder", shipment, job, store, lab.targets())
-    await eventually(in_phase(store, "window"), 60)
-    other = make_job(lab, shipment, repeats=1)
-    events: list[GangEvent] = []
-    second = make_store(tmp_path, "second")
-    waiting = asyncio.create_task(measure(lab, shipment, other, second, events))
-    await eventually(lambda: any(event.kind == "waiting" for event in events))
-    holder.kill()
-    agents = [pid for pid, command in marked(job.run_id) if " serve " in command]
-    assert len(agents) == 2
-    for pid in agents:
-        os.kill(pid, signal.SIGKILL)
-    outcome = await asyncio.wait_for(waiting, 60)
-    check_accounts(lab, other, second, outcome)
-    assert outcome.status is CaseStatus.OK
-    # The holder's controller comes back: its repeat failed, it was not launched again.
-    back = await run_gang(job, lab.targets(), store)
-    check_accounts(lab, job, store, back)
-    assert [r.status for r in back.repeats][:1] == ["failed"]
-
-
-async def test_a_holder_without_a_controller_gives_way_when_its_lease_ends(
-    lab: Lab, shipment: Shipment, tmp_path: Path
-) -> None:
-    """Nobody is left to say so: the lease does."""
-    for name in ("n1", "n2"):
-        lab.host(name)
-    job = make_job(
-        lab,
-        shipment,
-        repeats=1,
-        steps=600,
-        step_s=0.3,
-        daemon=True,
-        ignore_term=True,
-        limits={"lease_s": 8},
-    )
-    store = make_store(tmp_path)
-    holder = Controller(tmp_path / "holder", shipment, job, store, lab.targets())
-    await eventually(in_phase(store, "window"), 60)
-    holder.kill()
-    other, second = make_job(lab, shipment, repeats=1), make_store(tmp_path, "second")
-    outcome = await asyncio.wait_for(measure(lab, shipment, other, second), 90)
-    check_accounts(lab, other, second, outcome)
     assert outcome.status is CaseStatus.OK
     assert left(job) == []
 

@@ -6,17 +6,19 @@ pytest tests/drills/test_reference_nights.py -s
 from __future__ import annotations
 
 import math
+import os
 import random
+import signal
 import statistics
+import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.drills.hosts import Host, Lab
 from tests.drills.nights import STEP_S, Nights, build, install
-from tests.drills.test_neighbours import end
 from tests.performance.beside import FALLS, LATEST, is_told
 from tests.sql.conftest import Database, Rows, connection, rows, server, shared_database, template
 from tests.sql.conftest import warehouse as warehouse
@@ -83,6 +85,16 @@ def second_load(neighbour: Host, there: bool) -> Iterator[None]:
     finally:
         for each in work:
             end(each)
+
+
+def end(worker: subprocess.Popen[bytes]) -> None:
+    """End work on a host: nsenter's child first, which would outlive it."""
+    children = Path(f"/proc/{worker.pid}/task/{worker.pid}/children")
+    with suppress(OSError):
+        for child in children.read_text().split():
+            os.kill(int(child), signal.SIGKILL)
+    worker.kill()
+    worker.wait()
 
 
 def series_of(

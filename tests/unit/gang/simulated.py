@@ -21,8 +21,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.unit.gang.simulation import FollowedByFiles
-
 from nightbench.core.model import JobSpec, Reason, ReasonCode
 from nightbench.gang.errors import NodeUnreachable, RemoteFailure
 from nightbench.gang.ssh_connection import Completed
@@ -58,6 +56,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._jump.now
 
+    def jump(self, seconds: float) -> None:
+        """All that is due by then is late."""
+        self._jump.now += seconds
+
 
 @dataclass
 class Process:
@@ -79,6 +81,10 @@ class World:
     launches: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
     obeyed: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     disturbed: set[int] = field(default_factory=set)
+    fails: set[tuple[str, int]] = field(default_factory=set)
+    """Nodes and repeats of which a rank exits with 1."""
+    unseen_s: float = 0.0
+    """Time that passed on the controller's machine alone."""
     run_s: float = 2.0
     wrong: list[str] = field(default_factory=list)
 
@@ -124,6 +130,10 @@ class SimNode:
         """Cut: an access gets no answer at all."""
         self.refused = False
         """Cut: an access fails at once."""
+        self.deaf = False
+        """The agent is told nothing."""
+        self.busy = False
+        """Foreign work delays the launch."""
         self.lose = 0
         """So many answers get lost from now on, after the access was carried out."""
         self.boots = 1
@@ -213,6 +223,14 @@ class SimAgent:
         """A reason as the node writes it."""
         return Reason(ReasonCode(code), self.node.node, subject, observed).to_json()
 
+    def _foreign(self) -> dict[str, Any]:
+        return self.why("foreign_cpu", "40% of the cores: cc1")
+
+    def _longest_ready_s(self) -> float:
+        policy = self.world.job.neighbours
+        waits_s = policy.wait_s if policy.action == "wait" else 0.0
+        return self.world.job.limits.ready_s + waits_s
+
     def end(self, status: str, reasons: list[Any]) -> None:
         """As after stop, an expired lease or SIGTERM."""
         if self.repeat is not None and self.state not in ("done", "failed", "aborted", None):
@@ -296,12 +314,15 @@ class SimAgent:
     # --- a repeat -----------------------------------------------------------------------------
 
     def _next(self) -> None:
+        if self.node.deaf:
+            return
         for verb, number in sorted(self.commands):
             result = f"{self._folder(number)}/result.json"
             if verb == "prepare" and result not in self.node.files:
-                self.repeat, self.state, self.ready_s = number, "ready", self._now()
+                self.repeat, self.ready_s = number, self._now()
+                self.state = "preparing" if self.node.busy else "ready"
                 self._fresh = FRESH_TICKS
-                self._write_state()
+                self._write_state([self._foreign()] if self.node.busy else [])
                 return
 
     def _tick(self) -> None:
@@ -310,10 +331,14 @@ class SimAgent:
         abort = self.commands.get(("abort", repeat))
         if abort is not None:
             self._end("aborted", abort.get("reasons") or [self.why("stopped")])
+        elif self.state == "preparing":
+            if not self.node.busy:
+                self.state = "ready"
+                self._write_state()
         elif self.state == "ready":
             if ("go", repeat) in self.commands:
                 self._launch(repeat)
-            elif self._now() - self.ready_s > self.world.job.limits.ready_s:
+            elif self._now() - self.ready_s > self._longest_ready_s():
                 self._end("failed", [self.why("no_go")])
         else:
             self._watch(repeat)
@@ -333,6 +358,8 @@ class SimAgent:
         for process in self.world.job.processes:
             if process.node == self.node.node:
                 self.node.processes.append(Process(repeat, process.name, self._now()))
+        if (self.node.node, repeat) in self.world.fails:
+            self.node.fail_process()
         self._write_state()
 
     def _watch(self, repeat: int) -> None:
@@ -376,9 +403,7 @@ class SimAgent:
                 "reasons": list(reasons),
                 "log_tail": None if status == "done" else f"log of {self.node.node}",
                 "processes": [],
-                "disturbed": None
-                if quiet
-                else {"reasons": [self.why("foreign_cpu", "40% of the cores: cc1")]},
+                "disturbed": None if quiet else {"reasons": [self._foreign()]},
                 "stamp": self._now(),
             },
         )
@@ -428,18 +453,49 @@ class SimAgent:
         if self.node.machine.lock is self:
             self.node.machine.lock = None
 
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time() - self.world.unseen_s
 
 
-class SimTransport(FollowedByFiles):
+class SimTransport:
     """A controller's access to a node."""
 
     def __init__(self, node: SimNode) -> None:
         self._it = node
         self.node = node.node
         self.address = f"{node.node}.test:22"
+
+    async def follow(self, python, agent, request):
+        if request.get("clock"):
+            return json.loads(await self.ask(""))
+        folder, renewed = request["jobdir"], False
+        names = await self.listdir(f"{folder}/control")
+        epoch = max((int(n.removeprefix("epoch-")) for n in names if "epoch-" in n), default=0)
+        if request["lease"] is not None and epoch <= request["epoch"]:
+            await self.write_atomic(f"{folder}/control/lease", request["lease"].encode())
+            renewed = True
+        clock = asyncio.get_running_loop().time
+        until_s = clock() + request["wait_s"]
+        while True:
+            agent = json.loads(await self.read(f"{folder}/agent.json") or b"null")
+            state = None
+            if request["repeat"] is not None:
+                path = f"{folder}/repeats/{request['repeat']:03d}/state.json"
+                state = json.loads(await self.read(path) or b"null")
+            # As on a node: without steps and times.
+            seen = [(state or {}).get(key) for key in ("state", "reasons", "ports")]
+            processes = ((state or {}).get("processes") or {}).items()
+            codes = [(name, p["phase"], p["exit_code"]) for name, p in sorted(processes)]
+            digest = repr((agent, seen, codes))
+            if digest != request["seen"] or clock() > until_s:
+                return {
+                    "epoch": epoch,
+                    "renewed": renewed,
+                    "agent": agent,
+                    "state": state,
+                    "digest": digest,
+                }
+            await asyncio.sleep(request["every_s"])
 
     async def _access(self, act):
         """Carry out an access: later, or never, or with its answer lost."""

@@ -17,31 +17,18 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+from tests.unit.gang.bench import JOB, LEASE_S, inline
 from tests.unit.gang.simulated import SimNode, SimTransport, VirtualLoop, World
-from tests.unit.gang.test_controller import JOB
 
-from nightbench.core.model import CaseStatus, Limits, NeighbourPolicy, Protocol
+from nightbench.core.model import CaseStatus
 from nightbench.gang import SshTarget, cancel
 from nightbench.gang.controller import GangController
 from nightbench.gang.errors import GangError
 from nightbench.gang.gang_context import GangContext
 from nightbench.spool import Spool
 
-LEASE_S = 12.0
-SIM_JOB = dataclasses.replace(
-    JOB,
-    protocol=Protocol(2, 3, 3),
-    limits=Limits(ready_s=15, repeat_s=60, progress_s=10, lease_s=LEASE_S, term_s=0.2),
-    neighbours=NeighbourPolicy(action="wait", budget=1),
-)
-RIVAL_JOB = dataclasses.replace(SIM_JOB, run_id="rival")
+RIVAL_JOB = dataclasses.replace(JOB, run_id="rival")
 NODES = st.sampled_from(["n1", "n2"])
-
-
-async def inline(function, /, *arguments, **options):
-    """`asyncio.to_thread` without the thread: the spool is used at once, and others may run."""
-    await asyncio.sleep(0)
-    return function(*arguments, **options)
 
 
 class GangUnderFaults(RuleBasedStateMachine):
@@ -55,7 +42,7 @@ class GangUnderFaults(RuleBasedStateMachine):
         self.patch.start()
         self.folder = tempfile.TemporaryDirectory()
         self.store = Spool(self.folder.name).case("run", "case")
-        self.world = World(SIM_JOB, random.Random(seed))
+        self.world = World(JOB, random.Random(seed))
         for name in ("n1", "n2"):
             SimNode(self.world, name)
         self.rival = World(RIVAL_JOB, self.world.random)
@@ -167,7 +154,7 @@ class GangUnderFaults(RuleBasedStateMachine):
         async def end():
             try:
                 with mock.patch("nightbench.gang.node_access.shared_transport", self._connect):
-                    await cancel(SIM_JOB, self._targets(), store=self.store)
+                    await cancel(JOB, self._targets(), store=self.store)
             except GangError:
                 return False
             return True

@@ -8,8 +8,7 @@ import os
 import tarfile
 
 import pytest
-from tests.unit.gang.simulation import MemoryNode
-from tests.unit.gang.test_controller import JOB
+from tests.unit.gang.bench import JOB
 
 from nightbench.core.code_digest import code_digest, shipped_files
 from nightbench.core.model import ClockOffset, Protocol
@@ -102,9 +101,12 @@ def test_progress_knows_how_long_a_repeat_takes_after_the_first():
     assert progress.document("running", 2, running_s=5.0)["eta_s"] == pytest.approx(15 + 20)
 
 
-class Said(MemoryNode):
-    def __init__(self, completed):
-        super().__init__("n1")
+class Said:
+    """A node that answers every command alike."""
+
+    node, address = "n1", "n1.test:22"
+
+    def __init__(self, completed=None):
         self.completed = completed
 
     async def run(self, argv, **options):
@@ -150,13 +152,13 @@ async def test_an_interpreter_that_has_gone_since_the_code_was_shipped_is_named(
 
 
 def test_a_full_disk_is_recognised_by_what_a_command_said():
-    error = remote_failure(MemoryNode("n1"), "unpack", b"OSError: No space left on device")
+    error = remote_failure(Said(), "unpack", b"OSError: No space left on device")
     assert type(error).__name__ == "DiskFull"
 
 
 def test_what_was_heard_since_the_controller_woke_is_not_dated_into_the_future():
     now = [100.0]
-    client = NodeClient(JOB, JOB.nodes[0], MemoryNode(JOB.nodes[0].name), lambda: now[0])
+    client = NodeClient(JOB, JOB.nodes[0], Said(), lambda: now[0])
     now[0] = 700.0
     client.discount_pause(500.0)
     assert client.view.answered_s == 600.0, "its silence before still counts"

@@ -5,84 +5,19 @@ On virtual time: see `simulated`.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import json
-import random
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
-import pytest
-from tests.unit.gang.simulated import SimNode, SimTransport, VirtualLoop, World
-from tests.unit.gang.test_gang_machine_stateful import SIM_JOB, inline
+from tests.unit.gang.bench import EVENING, JOB, PATIENT, said
 
 from nightbench.core.model import CaseStatus, NeighbourPolicy, Protocol, Reason, ReasonCode
 from nightbench.core.statistics import half_width
-from nightbench.gang.controller import GangController
-from nightbench.gang.gang_context import GangContext
-from nightbench.spool import CaseOutcome, RepeatOutcome, Spool
-
-PATIENT = dataclasses.replace(SIM_JOB, limits=dataclasses.replace(SIM_JOB.limits, progress_s=60))
-EVENING = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)
-
-
-class Bench:
-    """Two nodes, a store, and virtual time."""
-
-    def __init__(self, loop, folder):
-        self.loop = loop
-        self.store = Spool(folder).case("run", "case")
-        self.events = []
-
-    def world(self, job):
-        self.job = job
-        self.nodes = World(job, random.Random(1))
-        for name in ("n1", "n2"):
-            SimNode(self.nodes, name)
-        return self.nodes
-
-    def start(self, **options):
-        async def control():
-            transports = {n: SimTransport(node) for n, node in self.nodes.nodes.items()}
-            gang = GangContext(
-                self.job, transports, self.store, self.events.append, self.loop.time, **options
-            )
-            return await GangController(gang).run()
-
-        return self.loop.create_task(control())
-
-    def run(self, **options):
-        return self.loop.run_until_complete(self.start(**options))
-
-    def passes(self, seconds):
-        self.loop.run_until_complete(asyncio.sleep(seconds))
-
-    def until(self, condition, limit_s=60.0):
-        end_s = self.loop.time() + limit_s
-        while not condition():
-            assert self.loop.time() < end_s, "it did not come about"
-            self.passes(0.05)
-
-    def today(self):
-        return EVENING + timedelta(seconds=self.loop.time())
-
-
-@pytest.fixture
-def bench(tmp_path, monkeypatch):
-    loop = VirtualLoop()
-    monkeypatch.setattr("asyncio.to_thread", inline)
-    yield Bench(loop, tmp_path)
-    for task in asyncio.all_tasks(loop):
-        task.cancel()
-    loop.run_until_complete(asyncio.sleep(1))
-    loop.close()
-
-
-def said(outcome):
-    return [r.status for r in outcome.repeats]
+from nightbench.spool import CaseOutcome, RepeatOutcome
 
 
 def test_disturbed_repeats_are_kept_and_launched_again(bench):
-    world = bench.world(SIM_JOB)
+    world = bench.world(JOB)
     world.disturbed = {2}
     outcome = bench.run()
     assert outcome.status is CaseStatus.OK
@@ -96,7 +31,7 @@ def test_disturbed_repeats_are_kept_and_launched_again(bench):
 
 
 def test_the_budget_for_disturbed_repeats_ends_the_case(bench):
-    world = bench.world(SIM_JOB)
+    world = bench.world(JOB)
     world.disturbed = {2, 3}
     outcome = bench.run()
     assert said(outcome) == ["ok", "disturbed", "disturbed"]
@@ -106,14 +41,14 @@ def test_the_budget_for_disturbed_repeats_ends_the_case(bench):
 
 
 def test_where_neighbours_are_only_recorded_nothing_is_disturbed(bench):
-    world = bench.world(dataclasses.replace(SIM_JOB, neighbours=NeighbourPolicy(action="record")))
+    world = bench.world(dataclasses.replace(JOB, neighbours=NeighbourPolicy(action="record")))
     world.disturbed = {1, 2, 3}
     assert said(bench.run()) == ["ok"] * 3
 
 
 def test_an_adaptive_protocol_launches_until_it_is_sure(bench):
     bench.world(
-        dataclasses.replace(SIM_JOB, protocol=Protocol(2, 3, 20, confidence=0.02, min_repeats=5))
+        dataclasses.replace(JOB, protocol=Protocol(2, 3, 20, confidence=0.02, min_repeats=5))
     )
     brought = {1: 100.0, 2: 110.0, 3: 100.0, 4: 101.0, 5: 100.0, 6: 100.5}
     seen = []
@@ -133,7 +68,7 @@ def test_an_adaptive_protocol_launches_until_it_is_sure(bench):
 
 def test_a_controller_that_takes_over_knows_what_the_repeats_before_it_brought(bench):
     bench.world(
-        dataclasses.replace(SIM_JOB, protocol=Protocol(2, 3, 20, confidence=0.02, min_repeats=5))
+        dataclasses.replace(JOB, protocol=Protocol(2, 3, 20, confidence=0.02, min_repeats=5))
     )
     options = {"throughput_of": lambda record, results: 100.0 + record["repeat"] % 2}
     first = bench.start(**options)
@@ -146,9 +81,9 @@ def test_a_controller_that_takes_over_knows_what_the_repeats_before_it_brought(b
 def test_the_deadline_keeps_what_was_measured(bench):
     bench.world(
         dataclasses.replace(
-            SIM_JOB,
+            JOB,
             protocol=Protocol(2, 3, 7),
-            limits=dataclasses.replace(SIM_JOB.limits, repeat_s=10),
+            limits=dataclasses.replace(JOB.limits, repeat_s=10),
             deadline=EVENING + timedelta(seconds=12),
         )
     )
@@ -161,7 +96,7 @@ def test_the_deadline_keeps_what_was_measured(bench):
 
 
 def test_a_deadline_comes_while_others_have_the_node(bench):
-    world = bench.world(dataclasses.replace(SIM_JOB, deadline=EVENING + timedelta(seconds=80)))
+    world = bench.world(dataclasses.replace(JOB, deadline=EVENING + timedelta(seconds=80)))
     world.nodes["n2"].machine.lock = "other"
     outcome = bench.run(today=bench.today)
     assert outcome.status is CaseStatus.LEFT_OUT
@@ -171,7 +106,7 @@ def test_a_deadline_comes_while_others_have_the_node(bench):
 
 
 def test_a_repeat_that_runs_is_taken_over_although_the_deadline_has_passed(bench):
-    world = bench.world(dataclasses.replace(SIM_JOB, deadline=EVENING + timedelta(seconds=80)))
+    world = bench.world(dataclasses.replace(JOB, deadline=EVENING + timedelta(seconds=80)))
     world.run_s = 8.0
     first = bench.start(today=bench.today)
     bench.until(lambda: world.launches.get(("n2", 1)))
@@ -221,7 +156,7 @@ def test_an_agent_that_dies_is_named_and_not_the_node_that_fails_by_it(bench):
 
 
 def test_the_fault_of_a_node_that_stays_away_stands_in_the_outcome(bench):
-    world = bench.world(SIM_JOB)
+    world = bench.world(JOB)
     task = bench.start()
     bench.until(lambda: world.launches.get(("n2", 1)))
     world.nodes["n2"].silent = True
@@ -248,7 +183,7 @@ def test_a_node_that_answers_nothing_delays_no_command_to_the_others(bench):
 
 
 def test_what_a_dead_agent_left_is_swept_before_an_agent_starts(bench):
-    world = bench.world(SIM_JOB)
+    world = bench.world(JOB)
     world.run_s = 9.0
     task = bench.start()
     bench.until(lambda: world.launches.get(("n2", 1)))

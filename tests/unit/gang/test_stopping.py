@@ -6,7 +6,7 @@ import dataclasses
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.unit.gang.test_controller import JOB
+from tests.unit.gang.bench import JOB
 
 from nightbench.core.model import CaseStatus, NeighbourPolicy, Protocol, Reason, ReasonCode
 from nightbench.core.sentences import sentences
@@ -20,6 +20,7 @@ EVENING = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)
 def job(repeats=7, budget=3, deadline=None, **protocol):
     return dataclasses.replace(
         JOB,
+        limits=dataclasses.replace(JOB.limits, repeat_s=20),
         protocol=Protocol(2, 3, repeats, **protocol),
         neighbours=NeighbourPolicy(action="wait", budget=budget),
         deadline=deadline,

@@ -175,6 +175,20 @@ def test_pservers_run_until_the_finish(drive):
     assert by_name["trainer-0"]["summary"]["weights_digest"] is None
 
 
+def test_a_parameter_server_that_dies_fails_the_repeat(drive):
+    node = drive(one_node(trainers=1, pservers=1), params={"step_s": 0.2})
+    node.go()
+    wait_until(lambda: node.phase(1, "trainer-0") == "window")
+    [server] = [
+        pid
+        for pid in node.marked()
+        if b"NIGHTBENCH_PROCESS=pserver-0" in Path(f"/proc/{pid}/environ").read_bytes()
+    ]
+    os.kill(server, signal.SIGKILL)
+    assert "process_killed pserver-0: SIGKILL" in why(node.result())
+    assert node.marked() == []
+
+
 def test_no_go_in_time(drive):
     document = one_node()
     document["limits"]["ready_s"] = 0.7
