@@ -53,7 +53,9 @@ async def test_one_home_for_all_hosts(lab: Lab, shipment: Shipment, tmp_path: Pa
     for job in jobs:
         await eventually(lambda job=job: left(job) == [], 5)
     code = n1.home / "bench/.nightbench-node/code"
-    assert [p.name for p in code.iterdir()] == [shipment.code_digest()[:CODE_DIGITS]], "nothing half-unpacked"
+    assert [p.name for p in code.iterdir()] == [shipment.code_digest()[:CODE_DIGITS]], (
+        "nothing half-unpacked"
+    )
     # The nodes' locks are on each host's own disk.
     for host in lab.hosts.values():
         assert len(list(host.path("/tmp/nightbench-locks").glob("*.lock"))) == 1
