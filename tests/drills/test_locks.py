@@ -104,7 +104,7 @@ async def test_a_person_runs_a_suite_while_the_night_measures(
     ):
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text)
-    job = make_job(lab, shipment, repeats=1, steps=60, step_s=0.3)
+    job = make_job(lab, shipment, repeats=1, steps=400, step_s=0.3, limits={"repeat_s": 300})
     store = make_store(tmp_path)
     night = asyncio.create_task(measure(lab, shipment, job, store))
     await eventually(in_phase(store, "window"))
@@ -129,7 +129,7 @@ async def test_a_person_runs_a_suite_while_the_night_measures(
             stderr=out,
         )
     try:
-        await eventually(lambda: job.job_id in log.read_text(), 60, "who holds the node: not said")
+        await eventually(lambda: job.job_id in log.read_text(), 120, "who holds the node: not said")
         assert person.poll() is None
         outcome = await night
         check_night(lab, job, outcome)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nightbench.core.model import CaseBundle, CaseStatus, Reason, ReasonCode, RunKind, SuiteTable
+from nightbench.core.model import (
+    CaseBundle,
+    CaseStatus,
+    PublishedFigures,
+    Reason,
+    ReasonCode,
+    RunKind,
+    SuiteTable,
+)
 
 EXITED = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1")
 
@@ -91,12 +99,11 @@ def test_a_drill_is_no_result(loader, reader, given):
 
 def test_published_figures_come_in_our_words(reader):
     table = SuiteTable(
-        "fp32",
-        "",
-        ("framework",),
-        ("devices",),
-        document="dlperf-report-v1",
-        figures=("fp32 bsz=128",),
+        name="fp32",
+        title="Figures",
+        rows=("framework",),
+        columns=("devices",),
+        published=PublishedFigures(document="dlperf-report-v1", figures=("fp32 bsz=128",)),
     )
     figures = reader.tables.published(table, {"resnet50_v1.5"})
     assert len(figures) == 32
@@ -107,5 +114,5 @@ def test_published_figures_come_in_our_words(reader):
         "1.15.2",
     )
     assert reader.tables.published(table, {"bert_base"}) == []
-    speedup = replace(table, metric="speedup")
+    speedup = table.model_copy(update={"metric": "speedup"})
     assert reader.tables.published(speedup, {"resnet50_v1.5"}) == []

@@ -115,7 +115,8 @@ def _show_published(named: str, only: list[str]) -> None:
 
     tables = _tables_of(load_suite(suite_file(named, files=True), common.catalog()), only)
     for each in tables:
-        rows = published_figures(each.document or "", each.figures)
+        chosen = each.published
+        rows = published_figures(chosen.document, chosen.figures) if chosen else []
         if not rows:
             say(f"{each.title}: nothing is published beside it")
             continue

@@ -10,12 +10,11 @@ from nightbench.core.budget import PRIORITY
 from nightbench.core.complaints import describe, unquoted
 from nightbench.core.model import (
     MAX_BATCH,
-    TABLE_AXES,
     NightPolicy,
     Publication,
     RegressionPolicy,
     Route,
-    TableMetric,
+    SuiteTable,
 )
 from nightbench.core.model import values as v
 
@@ -218,35 +217,6 @@ class BlockFile(v.StrictModel):
     they are left out, and tables say why (`skip`)."""
 
 
-class PublishedFile(v.StrictModel):
-    """Where the published figures of a table stand: `sql/references/`."""
-
-    document: v.Text
-    """Their `source` there."""
-    figures: v.Axis[v.Text]
-    """Their `figure` there."""
-    only: dict[str, v.Text] = Field({})
-    """Their `framework` there: why Nightbench has no such line, so that its cells hold published
-    figures alone."""
-
-
-class TableFile(v.StrictModel):
-    """Cases of the suite by rows and columns, beside published figures: `nightbench table`."""
-
-    title: v.Text
-    """Its heading."""
-    rows: v.Axis[Literal[TABLE_AXES]]  # type: ignore[valid-type]
-    """Axes that make a row."""
-    columns: v.Axis[Literal[TABLE_AXES]]  # type: ignore[valid-type]
-    """Axes that make a column."""
-    metric: TableMetric = Field("throughput", alias="value")
-    """What stands in its cells."""
-    chart: Literal["bars", "lines"] = "bars"
-    """How its figure is drawn: a line or a group of bars for each row."""
-    published: PublishedFile | None = None
-    """The figures that its cells stand beside."""
-
-
 class BuildFile(v.StrictModel):
     """Which build of a framework line is measured; give at most one of the first three keys."""
 
@@ -288,7 +258,7 @@ class SuiteFile(v.StrictModel):
     """How cases are measured."""
     matrix: v.Some[BlockFile]
     """The cases, in blocks."""
-    tables: dict[v.Name, TableFile] = Field({})
+    tables: dict[v.Name, SuiteTable] = Field({})
     """Name: a table of cases, which blocks name."""
     commands: dict[v.Name, CommandFile] = Field({})
     """Name: a script of others, for blocks with `command`. The name is part of the cases' names,

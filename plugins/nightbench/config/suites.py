@@ -13,7 +13,7 @@ from nightbench.config.commands import read_commands
 from nightbench.config.locations import clusters_for, find_suites
 from nightbench.config.matrix import WrittenCase, expand
 from nightbench.config.scales import at_scale, scales_of
-from nightbench.config.schema import ProtocolFile, TableFile
+from nightbench.config.schema import ProtocolFile
 from nightbench.config.source import display, read_document
 from nightbench.config.suite_heads import command_lines, workload_scales
 from nightbench.config.written_suite import WrittenSuite, validate_suite
@@ -111,20 +111,9 @@ def suite_and_cluster(
     return suite, cluster
 
 
-def _table(name: str, file: TableFile, cases: Iterable[WrittenCase]) -> SuiteTable:
-    published = file.published
-    return SuiteTable(
-        name=name,
-        title=file.title,
-        rows=file.rows,
-        columns=file.columns,
-        metric=file.metric,
-        chart=file.chart,
-        document=published.document if published else None,
-        figures=published.figures if published else (),
-        published_only=published.only if published else {},
-        cases=tuple(each.case for each in cases if name in each.block.tables),
-    )
+def _table(name: str, table: SuiteTable, cases: Iterable[WrittenCase]) -> SuiteTable:
+    named = tuple(each.case for each in cases if name in each.block.tables)
+    return table.model_copy(update={"name": name, "cases": named})
 
 
 def _protocol(file: ProtocolFile) -> Protocol:

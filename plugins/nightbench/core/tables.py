@@ -186,7 +186,8 @@ def _reason(
 ) -> str:
     if case is None:
         framework = figure.framework if figure else ""
-        return table.published_only.get(framework, "the suite has no such case")
+        absent = table.published.only if table.published else {}
+        return absent.get(framework, "the suite has no such case")
     if case.case_id in skipped:
         return f"unsupported here: {skipped[case.case_id]}"
     if result.reason is not None:

@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from contextlib import closing, suppress
+from dataclasses import fields
 from datetime import UTC, datetime
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -21,6 +22,7 @@ import psycopg2.extensions
 from psycopg2 import sql
 
 from nightbench.core.errors import UserError, WarehouseRefused
+from nightbench.core.model import Case
 from nightbench.warehouse import statements
 from nightbench.warehouse.connection import Connection, connect, reported
 from nightbench.warehouse.dictionary import forget_comments, inherit_comments
@@ -37,6 +39,7 @@ GONE: set[tuple[str, str]] = set()
 _NO_NAMES = re.compile(r"--.*|'(?:[^']|'')*'")
 """Comments and texts, in which a view may be spoken of that is not needed."""
 _NAME = re.compile(r"\b\w+\.\w+")
+_AXES = re.compile(r"/\* axes of (\w+) \*/")
 
 _BOOK = "migrations"
 _PURPOSE = "Views for analysts and pages; the grain stands in the header of each"
@@ -189,7 +192,7 @@ def is_current(connection: Connection) -> bool:
 def _views() -> dict[str, str]:
     """Return the text of each view in an order in which they need each other."""
     texts = {
-        f"{schema}/{file.stem}": statements.text(f"{schema}/{file.name}")
+        f"{schema}/{file.stem}": _with_axes(statements.text(f"{schema}/{file.name}"))
         for schema in SCHEMAS
         for file in sorted((statements.SQL / schema).glob("*.sql"))
     }
@@ -198,6 +201,13 @@ def _views() -> dict[str, str]:
         named = {name.replace(".", "/") for name in _NAME.findall(_NO_NAMES.sub("", text))}
         needs[view] = sorted(named & texts.keys() - {view})
     return {view: texts[view] for view in TopologicalSorter(needs).static_order()}
+
+
+def _with_axes(text: str) -> str:
+    """Return the text of a view with the columns of `/* axes of s */`, for a table s."""
+    axes = [field.name for field in fields(Case)]
+    between = axes[axes.index("shard") : axes.index("memory_mb") + 1]
+    return _AXES.sub(lambda found: "".join(f"{found[1]}.{axis}, " for axis in between), text)
 
 
 def _digest(views: Mapping[str, str]) -> str:

@@ -26,12 +26,12 @@ class TableRepository(Repository):
 
         Of a framework that the table shows as published alone, those of all workloads.
         """
-        if table.document is None:
+        if (chosen := table.published) is None:
             return []
         rows = self.read(
             "published",
-            document=table.document,
-            figures=table.figures,
+            document=chosen.document,
+            figures=chosen.figures,
             metric=METRICS[table.metric][0],
         )
         return [
@@ -46,7 +46,7 @@ class TableRepository(Repository):
                 remark=row["remark"],
             )
             for row in rows
-            if row["workload"] in workloads or row["framework_text"] in table.published_only
+            if row["workload"] in workloads or row["framework_text"] in chosen.only
         ]
 
 

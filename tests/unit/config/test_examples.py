@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from nightbench.config import load_catalog, load_cluster, load_suite
 from nightbench.config.cluster_schema import ClusterFile
 from nightbench.config.schema import SuiteFile
+from nightbench.config.validate import fields_of
 
 REPO = Path(__file__).resolve().parents[3]
 EXAMPLES = REPO / "docs" / "examples"
@@ -59,8 +60,8 @@ def test_each_key_stands_in_a_file_that_ships(kind: str, model: type[BaseModel])
 
 def _keys(model: type[BaseModel], above: Key = ()) -> Iterator[Key]:
     """Every key that a model reads, below the keys above it; `*` is a name that people choose."""
-    for name, field in model.model_fields.items():
-        key = (*above, field.alias or name)
+    for name, field in fields_of(model).items():
+        key = (*above, name)
         yield key
         for inner, below in _models(field.annotation, key):
             yield from _keys(inner, below)

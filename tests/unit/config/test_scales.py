@@ -108,8 +108,8 @@ def test_a_table_holds_the_cases_of_the_blocks_that_name_it(
     named = ("strategy: collective", "strategy: collective\n    tables: sizes")
     (table,) = load_suite(suite_file(("matrix:\n", TABLE), named), catalog).tables
     assert (table.name, table.rows, table.columns) == ("sizes", ("framework",), ("devices",))
-    assert (table.document, table.figures) == ("paper", ("one",))
-    assert table.published_only == {"old": "gone"}
+    assert (table.published.document, table.published.figures) == ("paper", ("one",))
+    assert table.published.only == {"old": "gone"}
     assert len(table.cases) == 4
     other = ("strategy: collective", "strategy: collective\n    tables: shapes")
     with pytest.raises(ConfigError, match=r'found "shapes"; expected sizes'):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nightbench.core.model import Case, Strategy, SuiteTable
+from nightbench.core.model import Case, PublishedFigures, Strategy, SuiteTable
 from nightbench.core.tables import NOT_RUN, Cell, CellResult, Published, fill
 
 
@@ -21,7 +21,9 @@ def figure(framework: str, nodes: int | None, value: float | None, **other: Any)
 
 
 def table(*cases: Case, **fields: Any) -> SuiteTable:
-    return SuiteTable("t", "T", ("framework",), ("devices",), cases=cases, **fields)
+    return SuiteTable(
+        name="t", title="T", rows=("framework",), columns=("devices",), cases=cases, **fields
+    )
 
 
 def only(cells: list[Cell], row: str, column: str) -> Cell:
@@ -62,7 +64,12 @@ def test_a_cell_says_where_trainers_share_a_node() -> None:
 def test_a_cell_without_a_figure_says_why() -> None:
     one, two, three = case("a", 1), case("a", 2), case("b", 1)
     results = {one.case_id: CellResult(unit="images", reason="failed: no")}
-    shown = table(one, two, three, published_only={"old": "gone"})
+    shown = table(
+        one,
+        two,
+        three,
+        published=PublishedFigures(document="paper", figures=("one",), only={"old": "gone"}),
+    )
     cells = fill(
         shown, {two.case_id: "too large"}, results, [figure("old", 1, 3.0), figure("c", 1, 2.0)]
     )

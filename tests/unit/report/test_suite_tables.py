@@ -14,7 +14,7 @@ from nightbench.core.model import SuiteTable
 from nightbench.core.tables import Cell
 from nightbench.report import charts, suite_tables
 
-TABLE = SuiteTable("sizes", "By devices", ("framework",), ("devices",))
+TABLE = SuiteTable(name="sizes", title="By devices", rows=("framework",), columns=("devices",))
 CELLS = [
     Cell(("a",), ("1x1",), "x", 10.0, "images/s", 9.0, "images/s", None, 7, 0.1, 1.0, 1.0),
     Cell(("a",), ("2x1",), "y", None, "/s", None, None, "not run [yet] | x"),
@@ -64,7 +64,9 @@ def test_csv_and_json_have_every_cell() -> None:
 
 @pytest.mark.parametrize("chart", ["bars", "lines"])
 def test_charts_are_drawn_where_there_is_a_value(chart: str, tmp_path: Path) -> None:
-    table = SuiteTable("sizes", "By devices", ("framework",), ("devices",), chart=chart)
+    table = SuiteTable(
+        name="sizes", title="By devices", rows=("framework",), columns=("devices",), chart=chart
+    )
     paths = charts.write_charts(table, CELLS, tmp_path / "figures")
     assert [path.name for path in paths] == ["sizes.svg", "sizes.png"]
     first = paths[0].read_bytes()

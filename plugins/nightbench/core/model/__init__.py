@@ -85,6 +85,7 @@ from nightbench.core.model.suites import (
     TABLE_AXES,
     Accepted,
     Catalog,
+    PublishedFigures,
     Suite,
     SuiteTable,
     TableMetric,

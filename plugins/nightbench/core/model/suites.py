@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import Field
+
+from nightbench.core.model import values as v
 from nightbench.core.model.cases import Build, Case, Protocol
 from nightbench.core.model.catalog import FrameworkInfo, Role
 from nightbench.core.model.clusters import Cluster
@@ -24,22 +27,38 @@ TABLE_AXES = (
 """What makes rows and columns of a table; `devices` is nodes x devices on each."""
 
 
-@dataclass(frozen=True)
-class SuiteTable:
-    """Which cases of a suite make a table, and how."""
+class PublishedFigures(v.StrictModel):
+    """Where the published figures of a table stand: `sql/references/`."""
 
-    name: str
-    title: str
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    metric: TableMetric = "throughput"
-    chart: str = "bars"
-    document: str | None = None
-    """`source` of the published figures."""
-    figures: tuple[str, ...] = ()
-    published_only: Mapping[str, str] = field(default_factory=dict)
-    """`framework` of published figures -> why nothing of it can be measured."""
-    cases: tuple[Case, ...] = ()
+    document: v.Text
+    """Their `source` there."""
+    figures: v.Axis[v.Text]
+    """Their `figure` there."""
+    only: dict[str, v.Text] = Field({})
+    """Their `framework` there: why Nightbench has no such line, so that its cells hold published
+    figures alone."""
+
+
+class SuiteTable(v.StrictModel):
+    """Cases of the suite by rows and columns, beside published figures: `nightbench table`."""
+
+    name: Annotated[str, v.DERIVED] = ""
+    """The key that it has among the suite's tables."""
+    cases: Annotated[tuple[Case, ...], v.DERIVED] = ()
+    """The cases of the blocks that name it."""
+
+    title: v.Text
+    """Its heading."""
+    rows: v.Axis[Literal[TABLE_AXES]]  # type: ignore[valid-type]
+    """Axes that make a row."""
+    columns: v.Axis[Literal[TABLE_AXES]]  # type: ignore[valid-type]
+    """Axes that make a column."""
+    metric: TableMetric = Field("throughput", alias="value")
+    """What stands in its cells."""
+    chart: Literal["bars", "lines"] = "bars"
+    """How its figure is drawn: a line or a group of bars for each row."""
+    published: PublishedFigures | None = None
+    """The figures that its cells stand beside."""
 
 
 @dataclass(frozen=True)

@@ -267,7 +267,7 @@ def version(value: str) -> str:
 
 def as_list(value: Any) -> Any:
     """A scalar as the list of itself: a list is an axis, a scalar is fixed."""
-    return value if isinstance(value, list) or value is None else [value]
+    return value if isinstance(value, list | tuple) or value is None else [value]
 
 
 def no_duplicates(values: tuple[Any, ...]) -> tuple[Any, ...]:
