@@ -28,7 +28,7 @@ TABLE_AXES = (
 
 
 class PublishedFigures(v.StrictModel):
-    """Where the published figures of a table stand: `sql/references/`."""
+    """Published values of a table, as `sql/references/` lists them."""
 
     document: v.Text
     """Their `source` there."""
@@ -36,11 +36,11 @@ class PublishedFigures(v.StrictModel):
     """Their `figure` there."""
     only: dict[str, v.Text] = Field({})
     """Their `framework` there: why Nightbench has no such line, so that its cells hold published
-    figures alone."""
+    values alone."""
 
 
 class SuiteTable(v.StrictModel):
-    """Cases of the suite by rows and columns, beside published figures: `nightbench table`."""
+    """Cases of the suite by rows and columns, next to published values: `nightbench table`."""
 
     name: Annotated[str, v.DERIVED] = ""
     """The key that it has among the suite's tables."""
@@ -54,11 +54,11 @@ class SuiteTable(v.StrictModel):
     columns: v.Axis[Literal[TABLE_AXES]]  # type: ignore[valid-type]
     """Axes that make a column."""
     metric: TableMetric = Field("throughput", alias="value")
-    """What stands in its cells."""
+    """Metric in its cells."""
     chart: Literal["bars", "lines"] = "bars"
     """How its figure is drawn: a line or a group of bars for each row."""
     published: PublishedFigures | None = None
-    """The figures that its cells stand beside."""
+    """Published values that its cells are compared with."""
 
 
 @dataclass(frozen=True)
