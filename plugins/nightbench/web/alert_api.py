@@ -20,7 +20,6 @@ from nightbench.warehouse.alerts import worst_first
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
 from nightbench.web.actions import (
-    ACTIONS,
     LIVE,
     REASONS,
     STATES,
@@ -75,13 +74,6 @@ def _group_of(repository: PageRepository, row: Row) -> Sequence[Row]:
     key = row.get("group_key")
     found = repository.group(key) if key else ()
     return found if len(found) > 1 else ()
-
-
-def _known_action(name: str) -> Action:
-    action = ACTIONS.get(name)
-    if action is None:
-        raise NotFound(f"There is no action {name[:80]}, only {', '.join(ACTIONS)}.")
-    return action
 
 
 @dataclass(frozen=True)
@@ -149,21 +141,25 @@ class AlertApi:
             )
         return json_response(shown.model_dump())
 
-    def change(self, request: Request, alert_id: int, action: str) -> JSONResponse:
-        """Apply an action to an alert; return the alert afterwards."""
-        refuse_unmeant(request.headers, self.base_url)
-        chosen = _known_action(action)
-        given = document_of(request)
-        whole = given.pop("group", False)
-        if not isinstance(whole, bool):
-            raise BadInput("group: expected true or false")
-        change = parse_change(chosen, given, datetime.now(UTC))
-        user: PageUser = request.state.nightbench_user
-        with _known_alert(self.repository, alert_id) as (repository, row):
-            group = _group_of(repository, row) if whole else ()
-        with self.triage(user.name) as triage:
-            apply_change(change, chosen, triage, row, group)
-        return self.show(request, alert_id)
+    def changing(self, action: Action) -> Callable[[Request, int], JSONResponse]:
+        """Return the handler of an action."""
+
+        def change(request: Request, alert_id: int) -> JSONResponse:
+            refuse_unmeant(request.headers, self.base_url)
+            given = document_of(request)
+            whole = given.pop("group", False)
+            if not isinstance(whole, bool):
+                raise BadInput("group: expected true or false")
+            change = parse_change(action, given, datetime.now(UTC))
+            user: PageUser = request.state.nightbench_user
+            with _known_alert(self.repository, alert_id) as (repository, row):
+                group = _group_of(repository, row) if whole else ()
+            with self.triage(user.name) as triage:
+                apply_change(change, action, triage, row, group)
+            return self.show(request, alert_id)
+
+        change.__doc__ = f"{action.label}: {action.hint}"
+        return change
 
 
 def _chosen(state: Sequence[str] | None, cluster: str, framework: str) -> Row:
