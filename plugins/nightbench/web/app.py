@@ -317,12 +317,18 @@ def _openapi(request: Request) -> Response:
     routes = [each for each in request.app.routes if each.path.startswith(f"{API}/")]
     servers = [{"url": request.scope.get("root_path", "") or "/"}]
     found = get_openapi(title="Nightbench", version="1", routes=routes, servers=servers)
-    for operation in (each for path in found["paths"].values() for each in path.values()):
-        for parameter in operation.get("parameters", ()):
-            schema = parameter["schema"]
+    operations = [each for path in found["paths"].values() for each in path.values()]
+    for parameter in (each for operation in operations for each in operation.get("parameters", ())):
+        for schema in _parts(parameter["schema"]):
             if schema.get("type") == "string" and not schema.keys() & {"pattern", "enum", "format"}:
                 schema["pattern"] = NO_NUL
     return json_response(found)
+
+
+def _parts(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a schema of a parameter with those of its alternatives and of a list's items."""
+    inner = [*schema.get("anyOf", ()), *([schema["items"]] if "items" in schema else ())]
+    return [schema, *(each for part in inner for each in _parts(part))]
 
 
 # --- errors -------------------------------------------------------------------------------

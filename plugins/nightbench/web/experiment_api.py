@@ -318,8 +318,12 @@ class ExperimentApi:
 _Places = dict[int, tuple[Planned, datetime | None]]
 
 
-def _waiting(rows: Iterable[Row]) -> list[Waiting]:
-    return [Waiting.of(row) for row in rows if row["state"] == "queued"]
+def _waiting(rows: Sequence[Row]) -> list[Waiting]:
+    """Return what is queued, without profiles whose comparison has not ended."""
+    live = {row["name"] for row in rows}
+    return [
+        Waiting.of(row) for row in rows if row["state"] == "queued" and row.get("of") not in live
+    ]
 
 
 def _is_theirs(row: Row, user: PageUser) -> bool:
