@@ -132,7 +132,10 @@ returning
 -- who cancelled it stays. Also stores the result of one that was given up meanwhile.
 update raw.experiment
 set
-    state = case when :state = 'queued' and cancelled_by is not null then 'cancelled' else :state end,
+    state = case
+        when :state = 'queued' and cancelled_by is not null then 'cancelled'
+        else :state
+    end,
     why = case when state = 'running' and cancelled_by is not null then why else :why end,
     result = coalesce(:result, result),
     spent_s = spent_s + :spent_s,
