@@ -129,7 +129,6 @@ def show_nodes(health: ClusterHealth, states: Mapping[str, NodeState]) -> None:
 
 _LAST = (
     *("outcome", "reason", "variant", "build_id", "framework_version", "driver", "efficiency"),
-    *("plain_ratio", "plain_low", "plain_high", "plain_absent"),
     *("code_digest", "run_id", "started_at"),
 )
 """What is said of a mode's newest result."""
@@ -160,9 +159,6 @@ _COLOURS = {
 }
 
 
-_COLUMNS = ("line", "mode", "devices", "build", "outcome", "of plain loop")
-
-
 def show(states: Sequence[ModeState], cluster: Cluster) -> None:
     """Print a table of the modes, how many stand how, and how long those that are due take."""
     rows = (
@@ -172,12 +168,11 @@ def show(states: Sequence[ModeState], cluster: Cluster) -> None:
             state.cell.devices or "-",
             state.build.build_id if state.build else "-",
             Text(state.outcome, style=_COLOURS.get(state.outcome, "")),
-            state.known.beside_plain_loop if state.known else "",
             (state.reason or "").split("\n")[0],
         )
         for state in states
     )
-    out.print(common.table((*_COLUMNS, "reason"), rows))
+    out.print(common.table(("line", "mode", "devices", "build", "outcome", "reason"), rows))
     counted = Counter(state.outcome for state in states)
     words = ", ".join(f"{counted[word]} {word}" for word in _COLOURS if counted[word])
     say(f"cluster {cluster.name}: {words}")

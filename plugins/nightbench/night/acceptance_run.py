@@ -4,7 +4,6 @@ It is resumable: what an interrupted one measured is loaded first, and only what
 """
 
 import asyncio
-import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from datetime import UTC, datetime
 from nightbench.core.acceptance import SUITE, ModeCell, acceptance_suite, mode_cells
 from nightbench.core.capabilities import untried_because
 from nightbench.core.errors import UserError
-from nightbench.core.model import CaseStatus, Catalog, Cluster, JobSpec, RunKind, Strategy
+from nightbench.core.model import CaseStatus, Catalog, Cluster, JobSpec, RunKind
 from nightbench.core.run_plan import make_plan, new_run_id
 from nightbench.core.sentences import sentences
 from nightbench.gang import SshTarget, case_runner
@@ -34,9 +33,6 @@ from nightbench.warehouse.connection import Connect
 
 LEAST_SHARE = 0.5
 """Of a device's dense peak: a product of large matrices that reaches less is remarked on."""
-
-ROUNDS = 9
-"""Turns of a trainer and of a plain loop of its framework."""
 
 
 @dataclass(frozen=True)
@@ -274,7 +270,7 @@ def _measure(
 
     def measure(some: Sequence[JobSpec]) -> None:
         case_runner.measure_cases(
-            list(map(_beside_plain_loop, some)),
+            some,
             folder,
             context.targets,
             shipment,
@@ -290,13 +286,6 @@ def _measure(
             if why := failed.get(cells[job.case.case_id].narrower):
                 observer.say(f"{job.case.case_id} is not tried: {why} did not pass")
         measure([job for job in wide if cells[job.case.case_id].narrower not in failed])
-
-
-def _beside_plain_loop(job: JobSpec) -> JobSpec:
-    """The same job; a trainer that is alone takes turns with a plain loop after its window."""
-    if job.case.strategy is not Strategy.SINGLE:
-        return job
-    return dataclasses.replace(job, env={**job.env, "NIGHTBENCH_PLAIN_ROUNDS": str(ROUNDS)})
 
 
 def _failed(folder: RunSpool, cells: Mapping[str, ModeCell]) -> dict[tuple[str, str], str]:

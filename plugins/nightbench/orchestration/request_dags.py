@@ -154,16 +154,13 @@ def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
         raise AirflowException("ended from outside; a retry tries the modes that are left")
     states = context.states(cells)
     for state in states:
-        where = state.cell.devices or "-"
-        ratio = state.known.beside_plain_loop if state.known else ""
-        said = (state.reason, ratio and f"{ratio} of a plain loop")
         log.info(
             "%s %s %s: %s %s",
             state.cell.line,
             state.cell.mode,
-            where,
+            state.cell.devices or "-",
             state.outcome,
-            "; ".join(filter(None, said)),
+            state.reason or "",
         )
     counts = Counter(state.outcome for state in states)
     if counts["failed"] or ended.short:

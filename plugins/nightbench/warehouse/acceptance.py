@@ -34,20 +34,6 @@ class AcceptedMode:
     """Why it did not pass."""
     efficiency: float | None = None
     """Speed-up over one device in the same acceptance, divided by the devices."""
-    plain_ratio: float | None = None
-    """Throughput over that of a plain loop of the framework in turn with it."""
-    plain_low: float | None = None
-    """With `plain_high` the 95 % interval of `plain_ratio`."""
-    plain_high: float | None = None
-    plain_absent: str | None = None
-    """Why an acceptance has no `plain_ratio`."""
-
-    @property
-    def beside_plain_loop(self) -> str:
-        """Its ratio to a plain loop with the interval: `0.98 (0.95 to 1.01)`; or empty."""
-        if self.plain_ratio is None:
-            return ""
-        return f"{self.plain_ratio:.2f} ({self.plain_low:.2f} to {self.plain_high:.2f})"
 
     @property
     def devices(self) -> str:
