@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -49,9 +48,6 @@ def accept(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only list the modes and how each stands.")
     ] = False,
-    html: Annotated[
-        Path | None, typer.Option("--html", help="Write how each mode stands to this page, too.")
-    ] = None,
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
 ) -> None:
@@ -63,7 +59,6 @@ def accept(
     Interrupted or run again it tries only what is due: what never ended, or has another build,
     driver or checks since. It needs the warehouse.
     """
-    common.check_page(html)
     catalog = common.catalog()
     where = common.cluster_of(cluster, catalog)
     from nightbench.night import acceptance_run
@@ -77,12 +72,6 @@ def accept(
         observer = acceptance_run.AcceptanceObserver(say, show_nodes, common.live_view)
         ended = acceptance_run.try_modes(cells, context, observer, again=older)
     states = context.states(cells, again=older if dry_run else None)
-    if html is not None:
-        from nightbench.report.acceptance_page import acceptance_page
-
-        page = acceptance_page(where.name, [document(each) for each in states], datetime.now(UTC))
-        html.write_text(page)
-        say(f"written: {html}")
     if json:
         common.print_json([document(state) for state in states])
     else:
