@@ -111,7 +111,7 @@ def test_killed_and_resumed_it_tries_each_mode_once_and_again_with_another_build
     assert {row["n"] for row in kept} == {1}
 
     again = here.run("accept", "local", "--line", "toy")
-    assert "no mode is due" in again.stdout
+    assert "no configuration must be retested" in again.stdout
 
     second = toy_line.make_wheel(tmp_path / "wheels", "2.0", 0.01)
     lock(tmp_path / "benchmarks", second)

@@ -1,4 +1,4 @@
-"""What the acceptance of clusters found: which modes of the lines work there."""
+"""The results of accepting clusters: which configurations of the lines work there."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +12,7 @@ PASSED = "passed"
 
 @dataclass(frozen=True)
 class AcceptedMode:
-    """The newest result of a mode and shape on a cluster with one build."""
+    """The newest result of a configuration and shape on a cluster with one build."""
 
     line: str
     mode: str
@@ -45,7 +45,7 @@ class AcceptanceRepository(Repository):
     """Reads of `marts.fct_acceptance`; runs are stored as all runs are."""
 
     def modes(self, cluster: str) -> list[AcceptedMode]:
-        """The newest result of each mode and shape on a cluster with each build."""
+        """Return the newest result of each configuration and shape with each build."""
         found = []
         for row in self.read("accepted_modes", cluster=cluster):
             why = {name: row[name] for name in ("code", "node", "subject", "observed", "expected")}
