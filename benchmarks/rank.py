@@ -27,7 +27,6 @@ import time
 from batch_search import MAX, largest_batch, names_memory
 from extras import extra_of
 from measure import loss_summary, measure
-from plain import FIRST, beside, early
 from profiling import profile
 from recorder import Recorder
 from wrappers import Slowed
@@ -205,11 +204,10 @@ def main():
     context = Context(job, environ["NIGHTBENCH_PROCESS"], go, repeat_dir, spec)
     recorder = Recorder(os.path.join(folder, "steps.jsonl"))
 
-    profiled_steps, rounds = (int(extra_of(job, kind)) for kind in ("profile", "acceptance"))
-    if profiled_steps or rounds:
+    profiled_steps = int(extra_of(job, "profile"))
+    if profiled_steps:
         # No figure of this job enters a history: NCCL may say in the window what it chooses.
         environ.setdefault("NCCL_DEBUG_SUBSYS", "INIT,NET,TUNING")
-    loop = early(context, code) if rounds and FIRST in job["env"] else None
     searched = context.measured and context.batch_size == MAX
     if searched:
         context.batch_size = largest_batch(context, code, folder, lambda: recorder.phase("search"))
@@ -293,8 +291,6 @@ def main():
         rank["gradients_arrive"] = arrive
     if profiled_steps:
         rank["profile"] = profile(trainer, runtime, profiled_steps)
-    if rounds:
-        rank["plain"] = beside(trainer, runtime, context, code, rounds, loop)
     write_json(os.path.join(folder, "rank.json"), rank)
     runtime.shutdown()
     recorder.close()
