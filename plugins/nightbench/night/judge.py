@@ -161,7 +161,7 @@ def judge_run(
     finally:
         connection.close()
     # On a connection of its own, so that the lock of the alerts is free meanwhile.
-    graded = grade_detector(connect, plan, judged.histories)
+    graded = grade_detector(connect, plan)
     return JudgeResult(verdicts, opened, tuple(resolved), deliveries, graded)
 
 
