@@ -160,7 +160,7 @@ def document(report: HistoryReport) -> dict[str, Any]:
         "segments": [
             {
                 "t": _iso(segment.first),
-                "fingerprint": segment.first.fingerprint_id,
+                "fingerprint": segment.fingerprint,
                 "step": _change_document(segment.step) if segment.step else None,
             }
             for segment in report.segments
@@ -257,7 +257,7 @@ def _explanations(report: HistoryReport) -> Iterator[str]:
     for segment in report.segments:
         first, step = segment.first, segment.step
         began = f"; it began with a step: {step.sentence}" if step else ""
-        yield f"judged anew from {_day(first)}: fingerprint {first.fingerprint_id}{began}"
+        yield f"judged anew from {_day(first)}: fingerprint {segment.fingerprint}{began}"
     if report.drift and report.drift_since:
         yield (
             f"drifts by {report.drift.change:+.1%} (± {2 * report.drift.error:.1%}) since "

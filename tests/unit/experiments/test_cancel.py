@@ -16,6 +16,7 @@ from nightbench.experiments.experiment_spool import (
     MeasurementStopped,
     check_cancel,
     request_cancel,
+    schema_of,
     store_request,
     withdraw_cancel,
 )
