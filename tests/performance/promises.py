@@ -20,7 +20,7 @@ from nightbench.detection import ChangeDetector
 from nightbench.detection.changes import changes_of_last_night
 from nightbench.detection.grading import wilson
 from nightbench.detection.history import HistoryReport, judge_history
-from nightbench.detection.modes import modes_of
+from nightbench.detection.node_modes import modes_of
 from nightbench.detection.robust import Floats
 from nightbench.detection.series import series_from
 

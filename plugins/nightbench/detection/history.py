@@ -12,7 +12,7 @@ from nightbench.detection.changes import FEWEST, LOOK_BACK, TAIL, Change, change
 from nightbench.detection.control_shift import ControlShift, control_shift
 from nightbench.detection.detector import new_state_odds, segments
 from nightbench.detection.drift import Drift, drift_of
-from nightbench.detection.followers import find_changes
+from nightbench.detection.incremental import find_changes
 from nightbench.detection.power import smallest_slowdown
 from nightbench.detection.process_pool import spread
 from nightbench.detection.series import Series, series_of
