@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-SLEEPING = Case("sleep", "fake", Strategy.SINGLE, batch_size_per_device=2)
-"""The case that is measured if no suite is given."""
-
 
 @app.command()
 def drill(
@@ -120,11 +117,15 @@ def _chosen(request: Mapping[str, Any]) -> Chosen:
 
 
 def _sleeping(request: Mapping[str, Any]) -> Chosen:
-    """Return a suite of the one case that sleeps."""
+    """Return a suite of the one case that sleeps, on the line for tests."""
     catalog = common.catalog()
     cluster = common.cluster_of(request["cluster"] or "local", catalog)
+    line = next((each.line for each in catalog.frameworks.values() if each.for_tests), None)
+    if line is None:
+        raise UserError("drill: found no framework line for tests; give a suite")
+    case = Case("sleep", line, Strategy.SINGLE, batch_size_per_device=2)
     protocol = Protocol(warmup_steps=3, measured_steps=30, repeats=request["repeats"] or 5)
-    suite = Suite("sleep", "nightbench", cluster.name, (SLEEPING,), protocol)
+    suite = Suite("sleep", "nightbench", cluster.name, (case,), protocol)
     return Chosen(suite, cluster, catalog, {})
 
 
