@@ -96,10 +96,10 @@ def inject(
     """Return a real series, oldest night first, with an injected slowdown.
 
     It begins on one of the nights from `since` on that have `WATCHED` nights, itself included.
-    None if there is no such night, or if it has too few comparable nights before it.
+    None if there is no such night, or if it has fewer than `ENOUGH` comparable nights before it.
     """
     share = random.uniform(sizes.low, sizes.high)
-    nights = [i for i, p in enumerate(points[: len(points) - WATCHED + 1]) if p.at >= since]
+    nights = [i for i in range(ENOUGH, len(points) - WATCHED + 1) if points[i].at >= since]
     if not nights:
         return None
     first = nights[int(random.integers(len(nights)))]
