@@ -98,7 +98,8 @@ def grade(
         if any(run.started_at - row["started_at"] < WEEK for row in last.values()):
             return None
         case_ids = sorted(case.planned.case_id for case in plan.cases)
-        drawn = seeded(run.run_id).permutation(case_ids)[:SERIES].tolist()
+        order = seeded(run.run_id).permutation(len(case_ids))
+        drawn = [case_ids[int(place)] for place in order[:SERIES]]
         histories = warehouse.series.histories(
             drawn, run.cluster, before=until, max_nights=NIGHTS_READ
         )
