@@ -8,6 +8,7 @@ import numpy as np
 from nightbench.detection.changes import (
     CLEAR_STEP,
     LEAST_NIGHTS,
+    TAIL,
     UNLIKELY,
     Change,
     NightExamined,
@@ -27,6 +28,10 @@ UNEXAMINED = 45
 
 CALM = 3.5
 """Noise scales beyond which a single night counts no more."""
+
+ALLOWED, FARTHEST = 0.3, 3.5
+"""Part of each night's noise scale that a cumulative sum forgets, and the sum from which steps are
+computed: those of `CLEAR_STEP` reach it."""
 
 
 class IncrementalDetector:
@@ -54,6 +59,8 @@ class IncrementalDetector:
         """Most that the odds of a fall and of a rise can be by now."""
         self._level = 0.0
         """Logarithm of the level on the examined night."""
+        self._sums: list[float] = []
+        """Cumulative sums of falls and of rises, in noise scales."""
         self._calm: list[float] = []
         """Its winsorised nights and those since."""
         self._unexamined = 0
@@ -83,13 +90,23 @@ class IncrementalDetector:
         past = examined.past
         self._level = median(past.values[past.base :][-REFERENCE:])
         self._odds = [examined.fall_odds, examined.rise_odds]
+        self._sums = [0.0, 0.0]
         self._calm = list(map(float, past.calm))
+        for value in self._calm[max(past.base, len(self._calm) - TAIL) :]:
+            self._add((value - self._level) / past.noise)
         self._unexamined = 0
         if examined.changes:
             # The next one is waited for at the new level, which is too young to be the present one.
             change = examined.changes[0]
             self._level = math.log(change.baseline) + math.log1p(change.change)
             self._odds = [UNLIKELY, UNLIKELY]
+
+    def _add(self, off: float) -> None:
+        """Add a night's distance from the level to the cumulative sums."""
+        self._sums = [
+            max(0.0, self._sums[0] - off - ALLOWED),
+            max(0.0, self._sums[1] + off - ALLOWED),
+        ]
 
     def _is_quiet(self, series: Series, night: int) -> bool:
         """Return whether a night cannot have made a change believable since the last examined one.
@@ -105,12 +122,15 @@ class IncrementalDetector:
         self._odds[off > 0] += (TAILS + 1) / 2 * math.log1p(off * off / TAILS)
         calm = max(-CALM, min(off, CALM))
         self._calm.append(self._level + calm * past.noise)
+        self._add(calm)
         self._unexamined += 1
         hopeful = [side for side in (0, 1) if self._odds[side] >= 0]
         if not hopeful:
             return True
         if self._examined.changes or self._unexamined > min(UNEXAMINED, len(past.calm) // 5):
             return False
+        if all(self._sums[side] < FARTHEST for side in hopeful):
+            return True
         steps = steps_of(np.array(self._calm), past)
         sides = (-float(steps.min()), float(steps.max()))
         return all(sides[side] < CLEAR_STEP for side in hopeful)
