@@ -129,13 +129,13 @@ def _cancel_experiment(name: str) -> bool:
     from nightbench import gang
     from nightbench.core.model.experiments import LIVE
     from nightbench.experiments.comparison import saved_result
-    from nightbench.experiments.experiment_spool import request_cancel
+    from nightbench.experiments.experiment_spool import DRILL, request_cancel, schema_of
     from nightbench.experiments.measuring import resume_command
     from nightbench.warehouse import opened
 
     spool = common.spool()
     found = _folders(spool, name)
-    if not found and any(each.run_id == name for each in spool.drills()):
+    if found and (found[0].run() or {}).get("schema") == schema_of(DRILL):
         raise UserError(
             f"{name} is a drill; press Ctrl-C where it runs. It ends its processes on the nodes, "
             f"and `nightbench drill --resume {name}` continues"

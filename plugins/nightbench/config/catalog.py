@@ -152,7 +152,6 @@ def _framework(folder: Path, tree: _Tree) -> FrameworkInfo:
         shares_ends=file.shares_ends,
         whole_weights=file.whole_weights,
         keeps_casts=file.keeps_casts,
-        drill_workload=file.drill_workload,
         for_tests=file.for_tests,
         size_bytes=file.size_bytes,
     )

@@ -76,7 +76,6 @@ def contradictions(
         if not (folder / script).is_file():
             said = f'found "{script}", which is not in this folder; expected a script'
             yield ("controls", kind), said
-    drilled = file.drill_workload
     for refused in file.refused_workloads:
         if models(refused, file.api) is None:
             said = f"found {refused}, which has no {file.api}.py; expected one that has"
@@ -87,8 +86,6 @@ def contradictions(
             for value in values:
                 if known is not None and value not in known:
                     yield ("refused_combinations", number, "when", name), one_of(value, known)
-    if drilled is not None and drilled not in workloads:
-        yield ("drill_workload",), one_of(drilled, workloads)
 
 
 def _wrong_axes(

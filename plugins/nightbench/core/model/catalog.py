@@ -141,8 +141,6 @@ class FrameworkInfo:
     """At `shard_stage: 2` every device keeps whole parameters."""
     keeps_casts: bool = False
     """Replicas keep what autocast has made of matrices and of their inputs until the backward."""
-    drill_workload: str | None = None
-    """What a drill measures that is given no suite."""
     for_tests: bool = False
     size_bytes: int = 0
     """Disk that the environment takes."""

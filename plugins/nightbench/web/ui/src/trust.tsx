@@ -24,14 +24,14 @@ const SERIES: Column<NoisySeries | DriftingSeries> = {
   ),
 };
 
-/** The share of falls that are told over their size: all suites together, and each. */
+/** The share of slowdowns that are detected over their size: all suites together, and each. */
 function Power({ grades }: { grades: DetectorGrade[] }) {
   const { sizes, all, suites } = power(grades);
   if (sizes.length < 2) return null;
   const lowest = suites[0];
   return (
     <LineChart
-      label={`Share of falls told over their size, ${count(suites.length, "suite")}`}
+      label={`Share of slowdowns detected over their size, ${count(suites.length, "suite")}`}
       x={sizes}
       lines={[
         { name: "all suites", values: all, isSparse: true },
@@ -43,11 +43,11 @@ function Power({ grades }: { grades: DetectorGrade[] }) {
           ...(index === 0 && suites.length > 1 && { ink: "red-fg" }),
         })),
       ]}
-      unit={`Share of planted falls told, in %, over their size, in %. Blue: all suites together${
+      unit={`Share of injected slowdowns detected, in %, over their size, in %. Blue: all suites together${
         lowest && suites.length > 1 ? `; red: ${lowest.name}, the lowest; grey: the others` : ""
       }.`}
       readout={(index) =>
-        `Falls of ${sizes[index]} %: ${all[index]?.toFixed(0) ?? "–"} % told by all suites together; ` +
+        `Slowdowns of ${sizes[index]} %: ${all[index]?.toFixed(0) ?? "–"} % detected in all suites together; ` +
         suites
           .slice(0, 3)
           .map(({ name, shares }) => `${name} ${shares[index]?.toFixed(0) ?? "–"} %`)
@@ -64,7 +64,7 @@ function overview(grades: DetectorGrade[]): Column<SuiteGrades>[] {
   return [
     { name: "Suite", cell: (row) => row.name },
     ...measures.map((measure): Column<SuiteGrades> => ({
-      name: measure === "false alarms" ? "False alarms" : `Told of ${measure.replace("%", " %")}`,
+      name: measure === "false alarms" ? "False alarms" : `Detected of ${measure.replace("%", " %")}`,
       isNumber: true,
       cell: (row) => {
         const grade = row.by.get(measure);
@@ -142,9 +142,9 @@ export function TrustPage() {
           <>
             <Section title="The detector's own grades">
               <Text color="fg.muted" mb={2}>
-                Each night the detector is given copies of real series, some with a planted slowdown, some
-                without a change, and does not know which. Power is the share of slowdowns that it tells
-                within 14 nights; false alarms are counted in 1,000 nights of quiet copies.
+                Once a week the detector judges copies of real series, some with an injected slowdown, some
+                without a change, and does not know which. Power is the share of slowdowns that it detects
+                within 14 nights; false alarms are counted in 1,000 nights of copies without a change.
               </Text>
               {trust.grades.length > 0 ? (
                 <>
@@ -166,7 +166,7 @@ export function TrustPage() {
                 </>
               ) : (
                 <Note>
-                  No grade yet: the first comes once copies of series have been judged for some nights.
+                  No grade yet: a series is copied from its 21st night on.
                 </Note>
               )}
             </Section>

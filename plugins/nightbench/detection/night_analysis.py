@@ -8,7 +8,7 @@ from nightbench.detection.changes import Change, examine_last_night
 from nightbench.detection.drift import Drift, drift_of
 from nightbench.detection.evidence import REFERENCE, EarlierNoise
 from nightbench.detection.levels import estimate_level
-from nightbench.detection.modes import NewStay
+from nightbench.detection.node_modes import NodeChange
 from nightbench.detection.power import smallest_slowdown, window_before_a_week
 from nightbench.detection.robust import Floats, median
 from nightbench.detection.series import Series
@@ -36,7 +36,7 @@ class NightNumbers:
     reported_from: float
     """Smallest relative change that is reported."""
     with_smallest: bool
-    stay: NewStay | None = None
+    stay: NodeChange | None = None
     """Tonight's on other nodes, which a change is held for."""
 
 
@@ -53,7 +53,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class NightFindings:
+class NightAnalysis:
     """What was found."""
 
     smallest: float | None = None
@@ -66,7 +66,7 @@ class NightFindings:
     """What began with tonight's stay on other nodes, and has not lasted."""
 
 
-def findings_of(night: NightNumbers) -> NightFindings:
+def analyse_night(night: NightNumbers) -> NightAnalysis:
     """Return what is found in a night's numbers."""
     smallest, examined, held, past, earlier = None, None, None, None, None
     if night.joined is not None:
@@ -83,7 +83,7 @@ def findings_of(night: NightNumbers) -> NightFindings:
         if change is not None and night.stay and night.stay.holds(change.first):
             held = change
         elif change is not None:
-            return NightFindings(smallest, change)
+            return NightAnalysis(smallest, change)
     if night.joined is not None:
         series = night.joined.series
         joined = examine_last_night(series, night.joined.known)
@@ -91,9 +91,9 @@ def findings_of(night: NightNumbers) -> NightFindings:
         at_boundary = [each for each in changes if each.first == night.boundary]
         change = _of_tonight(at_boundary, series, night)
         if change is not None:
-            return NightFindings(smallest, change_at_boundary=change)
+            return NightAnalysis(smallest, change_at_boundary=change)
     if night.comparable is None:
-        return NightFindings()
+        return NightAnalysis()
     series = night.comparable.series
     before = window_before_a_week(series.part(0, len(series) - 1))
     past = past or estimate_level(before)
@@ -105,7 +105,7 @@ def findings_of(night: NightNumbers) -> NightFindings:
         if drift is None and past.base:
             drift = drift_of(series, len(series) - 1 - len(before) + past.base)
     found = Level(median(level), len(level), past.noise, drift)
-    return NightFindings(smallest, level=found, held=held)
+    return NightAnalysis(smallest, level=found, held=held)
 
 
 def _of_tonight(changes: Sequence[Change], series: Series, night: NightNumbers) -> Change | None:

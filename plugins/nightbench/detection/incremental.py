@@ -34,7 +34,7 @@ ALLOWED, FARTHEST = 0.3, 3.5
 computed: those of `CLEAR_STEP` reach it."""
 
 
-class Follower:
+class IncrementalDetector:
     """Judges one series night by night and keeps its changes.
 
     The result equals a replay from the start, however the nights are passed to `extend`. Nights
@@ -153,7 +153,7 @@ def find_changes(series: Series, min_change: float = 0.0) -> list[Change]:
 
     The size of a change soon after another is that of its own step.
     """
-    found = Follower(min_change).extend(series)
+    found = IncrementalDetector(min_change).extend(series)
     return [_own_step(series, change, found) for change in found]
 
 

@@ -26,7 +26,7 @@ LEVEL = 20
 CLEAR, SMALLEST = 3.0, 0.005
 """Standard errors, and the relative size, from which nodes are modes."""
 
-HELD, KNOWN, EARLY, LATE = 14, 3, 1, 3
+HOLD_NIGHTS, KNOWN, EARLY, LATE = 14, 3, 1, 3
 """Nights that a series stays on other nodes before what began there is a change of its own; moves
 between the two from which on it is one at once; nights by which its date may be early or late."""
 
@@ -77,7 +77,7 @@ def modes_of(points: Sequence[HistoryPoint], nodes: Mapping[str, Sequence[str]])
 
 
 @dataclass(frozen=True)
-class NewStay:
+class NodeChange:
     """Tonight's stay of a series on nodes of which too few jumps are known."""
 
     first: int
@@ -91,7 +91,9 @@ class NewStay:
         return -EARLY <= first - self.first <= LATE
 
 
-def new_stay(points: Sequence[HistoryPoint], nodes: Mapping[str, Sequence[str]]) -> NewStay | None:
+def node_change(
+    points: Sequence[HistoryPoint], nodes: Mapping[str, Sequence[str]]
+) -> NodeChange | None:
     """Return tonight's stay; None where there is none, it has lasted, or the nodes are known.
 
     Args:
@@ -99,13 +101,13 @@ def new_stay(points: Sequence[HistoryPoint], nodes: Mapping[str, Sequence[str]])
         nodes: as of `modes_of`.
     """
     stays = _stays(_places(points, nodes))
-    if len(stays) < 2 or len(stays[-1][1]) >= HELD:
+    if len(stays) < 2 or len(stays[-1][1]) >= HOLD_NIGHTS:
         return None
     (before, _), (place, nights) = stays[-2:]
     moves = sum({one, other} == {before, place} for (one, _), (other, _) in pairwise(stays))
     if moves > KNOWN or "" in (before, place):
         return None
-    return NewStay(nights[0], place, before)
+    return NodeChange(nights[0], place, before)
 
 
 def _places(points: Sequence[HistoryPoint], nodes: Mapping[str, Sequence[str]]) -> list[str]:

@@ -1,10 +1,10 @@
 """Finds what many series of a night moved by together: a build, a node, a cluster, its network.
 
-A night is a matrix, series by nights (`common_movement`). The common movement of the series of a
+A night is a matrix, series by nights (`two_way_fit`). The common component of the series of a
 factor is a series of its own, whose noise is what such commons vary by, and is judged by the same
 evidence as any series. Over the factors of a night, and over nights, the false discovery rate is
-held at `RATE`. The factor that explains a movement best gets it, with the series that moved; they
-are taken out, and what is left is judged again. See `docs/detector.md`.
+held at `RATE`. The factor that explains a change best gets it, with the series that moved; they
+are subtracted, and what is left is judged again. See `docs/detector.md`.
 """
 
 import itertools
@@ -24,7 +24,10 @@ from nightbench.detection.changes import (
     TAIL,
     examine_last_night,
 )
-from nightbench.detection.common_movement import (
+from nightbench.detection.factors import Factor, NightRow, SharedChange
+from nightbench.detection.night_matrix import NightMatrix
+from nightbench.detection.robust import Z_90, Floats, Indices
+from nightbench.detection.two_way_fit import (
     SMALLEST_GROUP,
     Mask,
     TwoGroups,
@@ -33,15 +36,12 @@ from nightbench.detection.common_movement import (
     fit_of_step,
     two_groups,
 )
-from nightbench.detection.factors import Factor, NightRow, SharedMovement
-from nightbench.detection.night_matrix import NightMatrix
-from nightbench.detection.robust import Z_90, Floats, Indices
 
 RATE = 0.05
 """False discovery rate over the factors of a night and over the nights of the window."""
 
 FITTED = 3
-"""Parameters of a movement: its step, the spread between series, the share that moved."""
+"""Parameters of a change: its step, the spread between series, the share that moved."""
 
 MAJORITY = 2 / 3
 """Share of a factor's series that must have moved, as for the causes of alerts."""
@@ -55,24 +55,24 @@ ALIKE = 2.0
 common one by this factor at most, moved with it."""
 
 SECOND = 5.0
-"""Log likelihood that each further movement of a night costs."""
+"""Log likelihood that each further change of a night costs."""
 
 ALL = 0.9
-"""Share of a factor's series from which it is not taken for several movements."""
+"""Share of a factor's series from which it is not taken for several changes."""
 
 MOST_RIVALS = 12
 """Discoveries among which two and three are looked for."""
 
-MOST_MOVEMENTS = 8
-"""Movements that are looked for in one night."""
+MOST_CHANGES = 8
+"""Changes that are looked for in one night."""
 
 
-def shared_movements(
+def shared_changes(
     rows: Sequence[NightRow],
     policy: RegressionPolicy,
     alone: Mapping[str, tuple[date, float]] | None = None,
-) -> list[SharedMovement]:
-    """Return the movements that tonight still shows, the clearest first.
+) -> list[SharedChange]:
+    """Return the changes that tonight still shows, the clearest first.
 
     Args:
         rows: series and controls of one cluster's night.
@@ -80,22 +80,22 @@ def shared_movements(
         alone: name -> first night and relative size of the change that a series shows by itself.
     """
     night = _Night(rows, alone or {})
-    found: list[SharedMovement] = []
-    for _ in range(MOST_MOVEMENTS):
+    found: list[SharedChange] = []
+    for _ in range(MOST_CHANGES):
         best = night.clearest(policy)
         if best is None:
             break
-        movement = night.movement(best)
+        change = night.change(best)
         # The series may differ by so much that their common is none.
-        if movement.low > 0 or movement.high < 0:
-            found.append(movement)
-        night.take_out(best)
+        if change.low > 0 or change.high < 0:
+            found.append(change)
+        night.subtract(best)
     return found
 
 
 @dataclass(frozen=True)
 class _Start:
-    """A night on which a movement may have begun, and its size as a logarithm."""
+    """A night on which a change may have begun, and its size as a logarithm."""
 
     first: int
     """Index of the night in the matrix."""
@@ -108,7 +108,7 @@ class _Start:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A movement of a factor, and which rows moved with it."""
+    """A change of a factor, and which rows moved with it."""
 
     factor: Factor
     start: _Start
@@ -116,9 +116,9 @@ class _Candidate:
     """Of the factor, those with nights on both sides."""
     groups: TwoGroups
     gain: float
-    """Log likelihood ratio of the two-groups model against no common movement, with the prior."""
+    """Log likelihood ratio of the two-groups model against no common component, with the prior."""
     log_e: float
-    """Logarithm of the Bayes factor against no movement, by Schwarz's approximation (1978), over
+    """Logarithm of the Bayes factor against no change, by Schwarz's approximation (1978), over
     all nights on which it may have begun."""
 
     @property
@@ -174,7 +174,7 @@ class _Night:
         ranked = sorted((best[factor] for factor in real), key=lambda c: (-c.gain, c.factor))
         if not ranked:
             return None
-        # Several movements of a night are not one of all their series, unless all of them moved.
+        # Several changes of a night are not one of all their series, unless all of them moved.
         one, *rivals = ranked[: 1 + MOST_RIVALS]
         if one.groups.moved[~self._matrix.is_control[one.rows]].mean() > ALL:
             return one
@@ -189,20 +189,20 @@ class _Night:
         return several[0] if _worth(several) > _worth([one]) else one
 
     def _fit(self, found: _Candidate) -> float:
-        """Return how much better the last nights are described with a movement than without."""
+        """Return how much better the last nights are described with a change than without."""
         rows, since = found.rows, max(0, len(self._matrix.dates) - TAIL)
         first = found.start.first
         values = self._matrix.distances(found.factor, rows, first, since)
         steps = np.where(found.moved, found.groups.steps, 0.0)
         return fit_of_step(values, steps, self._matrix.noise[rows], first - since)
 
-    def take_out(self, found: _Candidate) -> None:
-        """Take a movement out of the series that moved with it."""
+    def subtract(self, found: _Candidate) -> None:
+        """Subtract a change from the series that moved with it."""
         rows, steps = found.rows[found.moved], found.groups.steps[found.moved]
-        self._stale = self._matrix.take_out(found.factor, rows, steps, found.start.first)
+        self._stale = self._matrix.subtract(found.factor, rows, steps, found.start.first)
         self._told[rows] = -np.inf
 
-    def movement(self, found: _Candidate) -> SharedMovement:
+    def change(self, found: _Candidate) -> SharedChange:
         """Return a candidate as the night's verdict on its factor."""
         matrix, first = self._matrix, found.start.first
         moved, control = found.moved, matrix.is_control[found.rows]
@@ -211,7 +211,7 @@ class _Night:
             math.hypot(half, Z_90 * groups.error) for half in (found.start.below, found.start.above)
         )
         before, since = (matrix.states(found.factor, found.rows, first, side) for side in (-1, 0))
-        return SharedMovement(
+        return SharedChange(
             factor=found.factor,
             since=matrix.dates[first],
             change=math.expm1(groups.step),
@@ -281,6 +281,6 @@ class _Night:
         return sorted(found, key=lambda candidate: starts.index(candidate.start))
 
 
-def _worth(movements: Sequence[_Candidate]) -> float:
-    """Return the log likelihood that movements gain together, by how many they are."""
-    return sum(each.gain for each in movements) - SECOND * len(movements)
+def _worth(changes: Sequence[_Candidate]) -> float:
+    """Return the log likelihood that changes gain together, by how many they are."""
+    return sum(each.gain for each in changes) - SECOND * len(changes)

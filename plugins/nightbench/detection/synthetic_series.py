@@ -1,9 +1,9 @@
-"""Shadow series: copies of real series with a known correct verdict.
+"""Synthetic series: copies of real series with a known correct verdict.
 
-A *fall* is a real series that is slower by a known share from a seeded night on. A *quiet* copy
-certainly has no change: levels, drift and weekly pattern of the real series are removed, and its
-nights are resampled in blocks (the stationary bootstrap of Politis and Romano, 1994), which keeps
-the correlation of neighbouring nights. A shadow is seeded by its name, so it can be made again.
+An *injected slowdown* is a real series that is slower by a known share from a seeded night on. A
+*null copy* certainly has no change: levels, drift and weekly pattern of the real series are
+removed, and its nights are resampled in blocks (the stationary bootstrap of Politis and Romano,
+1994), which keeps the correlation of neighbouring nights.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import datetime, timedelta
 
 import numpy as np
 
@@ -33,22 +33,25 @@ from nightbench.detection.series import Series, series_of
 ENOUGH = 20
 """Fewest comparable nights of a series that is copied."""
 
+WATCHED = 14
+"""Nights within which an injected slowdown must be detected."""
+
 LEAD = 90
-"""Nights of a quiet copy before the first one that is judged."""
+"""Nights of a null copy before the first one that is judged."""
 
 BLOCK = 7.0
 """Mean length of the resampled blocks, in nights."""
 
 CLEAR = 3.0
-"""Noise scales by which two levels must differ to be removed from quiet copies."""
+"""Noise scales by which two levels must differ to be removed from null copies."""
 
 LARGEST = 0.5
-"""Largest planted fall, as a share of the level."""
+"""Largest injected slowdown, as a share of the level."""
 
 
 @dataclass(frozen=True)
 class SizeClass:
-    """Falls of one size, or of sizes drawn uniformly from a range."""
+    """Slowdowns of one size, or of sizes drawn uniformly from a range."""
 
     name: str
     low: float
@@ -57,78 +60,55 @@ class SizeClass:
     """True: sizes are multiples of the series' night-to-night noise; else shares of its level."""
 
 
-FALLS = (
+SLOWDOWNS = (
     SizeClass("3%", 0.03, 0.03, False),
     SizeClass("5%", 0.05, 0.05, False),
     SizeClass("10%", 0.10, 0.10, False),
     SizeClass("2-4 noise", 2.0, 4.0, True),
     SizeClass("over 4 noise", 4.0, 8.0, True),
 )
-"""The falls that are planted in every series, once a month each."""
-
-QUIET = tuple(f"quiet-{number}" for number in range(1, 6))
-"""Names of the quiet copies of every series."""
+"""The slowdowns that are injected into copies of every series."""
 
 
 @dataclass(frozen=True)
-class Shadow:
-    """The name of one shadow, which seeds its random numbers."""
-
-    suite: str
-    cluster: str
-    case_id: str
-    month: date
-    """First day of its month, UTC."""
-    name: str
-    """Name of its size class, or `quiet-1`, `quiet-2`, ..."""
-
-    @property
-    def begins(self) -> datetime:
-        """Midnight of the month's first day, UTC."""
-        return datetime(self.month.year, self.month.month, 1, tzinfo=UTC)
-
-    @property
-    def ends(self) -> datetime:
-        """Midnight after the month's last day."""
-        return (self.begins + timedelta(days=31)).replace(day=1)
-
-    def random(self) -> np.random.Generator:
-        """Return a generator that is seeded by the name, the same at every call."""
-        words = (self.suite, self.cluster, self.case_id, f"{self.month:%Y-%m}", self.name)
-        digest = hashlib.sha256("\0".join(words).encode()).digest()
-        return np.random.default_rng(int.from_bytes(digest[:16], "big"))
-
-
-@dataclass(frozen=True)
-class ShadowSeries:
-    """A copy of a series: a fall, or a quiet one."""
+class SyntheticSeries:
+    """A copy of a series: with an injected slowdown, or a null copy."""
 
     points: Sequence[HistoryPoint]
     first: int
-    """Index of the first night that is judged; of a fall, the first slow one."""
-    nights: Sequence[HistoryPoint]
-    """The real nights from then on."""
+    """Index of the first night that is judged, which is the first slow one."""
     size: float | None = None
-    """Of a fall: every value from `first` on is the real one * (1 - size)."""
+    """Of a slowdown: every value from `first` on is the real one * (1 - size)."""
 
 
-def plant(shadow: Shadow, sizes: SizeClass, points: Sequence[HistoryPoint]) -> ShadowSeries | None:
-    """Return a real series, oldest night first, with a planted fall.
+def seeded(*words: str) -> np.random.Generator:
+    """Return a generator that is seeded by words, the same at every call."""
+    digest = hashlib.sha256("\0".join(words).encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest[:16], "big"))
 
-    None where its night is not measured yet, or has too few comparable nights before it.
+
+def inject(
+    random: np.random.Generator,
+    sizes: SizeClass,
+    points: Sequence[HistoryPoint],
+    since: datetime,
+) -> SyntheticSeries | None:
+    """Return a real series, oldest night first, with an injected slowdown.
+
+    It begins on one of the nights from `since` on that have `WATCHED` nights, itself included.
+    None if there is no such night, or if it has fewer than `ENOUGH` comparable nights before it.
     """
-    random = shadow.random()
-    when = shadow.begins + (shadow.ends - shadow.begins) * random.random()
     share = random.uniform(sizes.low, sizes.high)
-    first = next((i for i, point in enumerate(points) if point.at >= when), None)
-    if first is None or points[first].at >= shadow.ends + timedelta(days=28):
+    nights = [i for i in range(ENOUGH, len(points) - WATCHED + 1) if points[i].at >= since]
+    if not nights:
         return None
+    first = nights[int(random.integers(len(nights)))]
     before = segment(points[:first], points[first])
     if len(before) < ENOUGH:
         return None
     size = min(LARGEST, share * noise_of(before) if sizes.in_noise else share)
     slower = [replace(point, value=point.value * (1 - size)) for point in points[first:]]
-    return ShadowSeries([*points[:first], *slower], first, points[first:], size)
+    return SyntheticSeries([*points[:first], *slower], first, size)
 
 
 def noise_of(points: Sequence[HistoryPoint]) -> float:
@@ -136,26 +116,21 @@ def noise_of(points: Sequence[HistoryPoint]) -> float:
     return estimate_level(series_of(points[-LOOK_BACK:])).noise
 
 
-def quiet_copy(shadow: Shadow, points: Sequence[HistoryPoint]) -> ShadowSeries | None:
-    """Return a copy without a change for the nights of the shadow's month.
+def null_copy(
+    random: np.random.Generator, points: Sequence[HistoryPoint], since: datetime
+) -> SyntheticSeries | None:
+    """Return a copy without a change for the nights of a series from `since` on.
 
-    `points` is the real series, oldest first, up to any night of the month or later. None where the
-    month has no night yet with enough comparable ones before it.
+    `points` is the real series, oldest first. Nights that are not comparable with the last one, and
+    the first `ENOUGH` of those that are, have no night in the copy. None if no night is left.
     """
-    month = [i for i, p in enumerate(points) if shadow.begins <= p.at < shadow.ends]
-    for start in month:
-        before = segment(points[:start], points[start])
-        if len(before) >= ENOUGH:
-            break
-    else:
-        return None
-    pool = _pool(before)
+    comparable = [*segment(points[:-1], points[-1]), *points[-1:]] if points else []
+    dates = [point.at for point in comparable[ENOUGH:] if point.at >= since]
+    pool = _pool(comparable) if dates else None
     if pool is None:
         return None
-    real = [points[i] for i in month if i >= start]
-    drawn = _blocks(shadow.random(), len(pool.nights), LEAD + len(real))
-    dates = [real[0].at - timedelta(days=days) for days in range(LEAD, 0, -1)]
-    dates += [night.at for night in real]
+    dates = [*(dates[0] - timedelta(days=days) for days in range(LEAD, 0, -1)), *dates]
+    drawn = _blocks(random, len(pool.nights), len(dates))
     weekdays = weekday_of(np.array([at.timestamp() / 86400 for at in dates]))
     copy = [
         HistoryPoint(
@@ -166,7 +141,7 @@ def quiet_copy(shadow: Shadow, points: Sequence[HistoryPoint]) -> ShadowSeries |
         )
         for index, at, weekday in zip(drawn, dates, weekdays, strict=True)
     ]
-    return ShadowSeries(copy, LEAD, real)
+    return SyntheticSeries(copy, LEAD)
 
 
 @dataclass(frozen=True)
@@ -181,9 +156,9 @@ class _Pool:
     """Effect of each of the seven weekdays."""
 
 
-def _pool(before: Sequence[HistoryPoint]) -> _Pool | None:
+def _pool(points: Sequence[HistoryPoint]) -> _Pool | None:
     """Return the nights to resample, without levels and drift; None where too few are left."""
-    nights = list(before[-LOOK_BACK:])
+    nights = list(points[-LOOK_BACK:])
     series = series_of(nights)
     past = estimate_level(series)
     # A change that is too young for a level of its own is no noise.
@@ -204,7 +179,7 @@ def _pool(before: Sequence[HistoryPoint]) -> _Pool | None:
 def _levels(values: Floats, past: LevelEstimate) -> list[int]:
     """Return the first nights of the levels of a series that are long and far apart.
 
-    All other variation (visits of days, wandering) remains in the copies as noise.
+    All other variation (excursions of days, wandering) remains in the copies as noise.
     """
     clear = CLEAR * past.noise
     starts = list(past.starts)

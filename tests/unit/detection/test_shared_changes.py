@@ -9,14 +9,14 @@ import pytest
 from histories import FIRST
 
 from nightbench.core.model import HistoryPoint, RegressionPolicy
-from nightbench.detection.common_movement import (
-    common_movement,
+from nightbench.detection.factors import Factor, FactorKind, NightRow, without_shared
+from nightbench.detection.shared_changes import FITTED, shared_changes
+from nightbench.detection.two_way_fit import (
     discoveries,
     fit_of_step,
     two_groups,
+    two_way_fit,
 )
-from nightbench.detection.factors import Factor, FactorKind, NightRow, without_shared
-from nightbench.detection.shared_movements import FITTED, shared_movements
 
 LAB = Factor(FactorKind.CLUSTER, "lab")
 BEFORE, SINCE = 60, 4
@@ -51,7 +51,7 @@ def lines(fall, of=20, **given):
 
 
 def test_a_fall_that_no_series_shows_alone_is_told_of_the_build_that_twenty_share():
-    (found,) = shared_movements(lines(0.015, version="2"), RegressionPolicy())
+    (found,) = shared_changes(lines(0.015, version="2"), RegressionPolicy())
 
     assert found.factor == line("a")
     assert found.since == (FIRST + timedelta(days=BEFORE)).date()
@@ -63,25 +63,25 @@ def test_a_fall_that_no_series_shows_alone_is_told_of_the_build_that_twenty_shar
 
 
 def test_without_a_new_version_it_is_the_line():
-    (found,) = shared_movements(lines(0.05), RegressionPolicy())
+    (found,) = shared_changes(lines(0.05), RegressionPolicy())
     assert found.subject == "line a"
 
 
 def test_one_odd_series_moves_nobody():
     odd = [row("odd", "a", 0.2, noise=0.003), *(row(f"a{k}", "a") for k in range(19))]
-    assert shared_movements(odd, RegressionPolicy()) == []
+    assert shared_changes(odd, RegressionPolicy()) == []
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_is_no_movement(seed):
     rows = [row(f"{name}{k}", name, seed=seed) for name in "ab" for k in range(10)]
-    assert shared_movements(rows, RegressionPolicy()) == []
+    assert shared_changes(rows, RegressionPolicy()) == []
 
 
 def test_what_the_controls_share_is_the_machines_although_all_series_are_of_one_line():
     rows = [row(f"a{k}", "a", 0.05) for k in range(8)]
     rows += [row(f"matmul-{k}", "", 0.05, control=True) for k in range(4)]
-    (found,) = shared_movements(rows, RegressionPolicy())
+    (found,) = shared_changes(rows, RegressionPolicy())
     assert found.factor.kind in (FactorKind.CLUSTER, FactorKind.NODE)
     assert found.controls == (4, 4)
 
@@ -89,7 +89,7 @@ def test_what_the_controls_share_is_the_machines_although_all_series_are_of_one_
 def test_controls_that_did_not_move_leave_it_to_the_line():
     rows = [row(f"a{k}", "a", 0.05) for k in range(8)]
     rows += [row(f"matmul-{k}", "", control=True) for k in range(4)]
-    (found,) = shared_movements(rows, RegressionPolicy())
+    (found,) = shared_changes(rows, RegressionPolicy())
     assert found.factor == line("a")
 
 
@@ -97,7 +97,7 @@ def test_a_node_and_a_build_of_one_night_are_two_movements():
     rows = [row(f"a{k}", "a", 0.04, version="2") for k in range(10)]
     rows += [row(f"b{k}", "b", 0.08, node="n2") for k in range(10)]
     rows += [row(f"c{k}", "b") for k in range(10)]
-    found = shared_movements(rows, RegressionPolicy())
+    found = shared_changes(rows, RegressionPolicy())
     assert {each.subject for each in found} == {"build 2 of a", "node n2"}
 
 
@@ -111,7 +111,7 @@ def test_all_series_of_a_cluster_without_controls_are_one_movement_though_of_unl
                 places = (one, other) if by == "line" else (other, one)
                 rows.append(row(name, places[0], fall, node=places[1]))
                 alone[name] = (FIRST + timedelta(days=BEFORE)).date(), -fall
-    (found,) = shared_movements(rows, RegressionPolicy(), alone)
+    (found,) = shared_changes(rows, RegressionPolicy(), alone)
     assert (found.factor, len(found.members)) == (LAB, 18)
 
 
@@ -127,7 +127,7 @@ def test_a_night_fits_by_what_its_rows_gain_and_not_by_how_few_nights_they_have(
 
 def test_a_series_that_fell_by_far_more_is_no_member():
     rows = [*lines(0.04), row("much", "a", 0.3)]
-    (found,) = shared_movements(rows, RegressionPolicy())
+    (found,) = shared_changes(rows, RegressionPolicy())
     assert "much" not in found.members
 
 
@@ -139,13 +139,13 @@ def test_three_noisy_series_of_a_node_that_all_fell_by_themselves_are_its_moveme
     ]
     since = (FIRST + timedelta(days=BEFORE)).date()
     alone = {f"n2-{k}": (since, -0.3) for k in range(3)}
-    (found,) = shared_movements(rows, RegressionPolicy(), alone)
+    (found,) = shared_changes(rows, RegressionPolicy(), alone)
     assert (found.factor, found.members.keys()) == (Factor(FactorKind.NODE, "n2"), alone.keys())
 
 
 def test_what_is_left_of_a_member_has_not_moved():
     rows = lines(0.05)
-    movements = shared_movements(rows, RegressionPolicy())
+    movements = shared_changes(rows, RegressionPolicy())
     left = [math.log(point.value / 100) for point in without_shared(rows[0], movements)]
     assert abs(np.mean(left[BEFORE:]) - np.mean(left[:BEFORE])) < 0.015
 
@@ -156,7 +156,7 @@ def test_a_common_is_found_beside_missing_nights_and_a_series_with_a_step_of_its
     values = truth + 0.01 * rng.standard_normal((12, 90)) + rng.standard_normal((12, 1))
     values[0, 40:] += 0.3
     values[rng.random(values.shape) < 0.2] = np.nan
-    common, known = common_movement(values, np.full(12, 0.01))
+    common, known = two_way_fit(values, np.full(12, 0.01))
     assert known.all()
     assert np.abs(common - truth).max() < 0.015
 

@@ -1,6 +1,6 @@
-"""Statistics of a matrix of series by nights: common movements, who moved, how many are real.
+"""Statistics of a matrix of series by nights: common components, who moved, how many are real.
 
-* `common_movement`: a robust fit of rows and columns (Tukey's biweight, started from the median
+* `two_way_fit`: a robust fit of rows and columns (Tukey's biweight, started from the median
   polish of his "Exploratory Data Analysis", 1977).
 * `two_groups`: Efron's two-groups model (Statistical Science 23, 2008), with the spread between
   series of DerSimonian and Laird (Controlled Clinical Trials 7, 1986).
@@ -43,7 +43,7 @@ _BIWEIGHT = 4.685
 """Tukey's constant: 95 % efficiency on normal noise."""
 
 SMALLEST_GROUP = 3
-"""Fewest series that a movement is shared by."""
+"""Fewest series that a change is shared by."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class TwoGroups:
     step: float
     """The common step."""
     gain: float
-    """Log likelihood ratio against no common movement."""
+    """Log likelihood ratio against no common component."""
     error: float
     """Standard error of the common step."""
 
@@ -162,8 +162,8 @@ def _normal(distance: Floats, variance: Floats) -> Floats:
     return density
 
 
-def common_movement(values: Floats, noise: Floats) -> tuple[Floats, Mask]:
-    """Return the movement of each night that series have in common, and the nights it is known of.
+def two_way_fit(values: Floats, noise: Floats) -> tuple[Floats, Mask]:
+    """Return the component of each night that series have in common, and its known nights.
 
     Args:
         values: logarithms, series by nights; NaN where there is none.
@@ -217,7 +217,7 @@ def discoveries(log_e: Mapping[Name, float], tests: int, rate: float, nights: in
     found in these nights is `rate` at most.
 
     Args:
-        log_e: logarithms of e-values: under no movement their mean is 1 at most.
+        log_e: logarithms of e-values: under no change their mean is 1 at most.
         tests: of the night, those without an e-value included.
         rate: false discovery rate.
         nights: over which it holds.

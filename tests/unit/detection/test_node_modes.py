@@ -9,7 +9,7 @@ from histories import nights
 
 from nightbench.core.model import RegressionPolicy, Verdict, VerdictKind
 from nightbench.detection import ChangeDetector
-from nightbench.detection.modes import HELD, modes_of
+from nightbench.detection.node_modes import HOLD_NIGHTS, modes_of
 from nightbench.detection.verdict_sentences import with_levels
 
 STAYS = [("gpu02", 14), ("gpu01", 7), ("gpu02", 12), ("gpu01", 6), ("gpu02", 13), ("gpu01", 5)]
@@ -79,7 +79,7 @@ def test_nights_whose_nodes_are_unknown_make_no_mode():
 
 
 def test_what_begins_with_other_nodes_is_a_change_once_it_has_lasted():
-    moved = [("gpu02", 40), ("gpu01", HELD - 1)]
+    moved = [("gpu02", 40), ("gpu01", HOLD_NIGHTS - 1)]
     points, nodes = series(moved)
     assert judge(points).kind is VerdictKind.REGRESSED
     held = judge(points, nodes)
@@ -90,7 +90,7 @@ def test_what_begins_with_other_nodes_is_a_change_once_it_has_lasted():
         held.sentence,
     )
     assert float(said[1]) == pytest.approx(-3.9, abs=0.5)
-    points, nodes = series([moved[0], ("gpu01", HELD)])
+    points, nodes = series([moved[0], ("gpu01", HOLD_NIGHTS)])
     lasted = judge(points, nodes)
     assert lasted.kind is VerdictKind.REGRESSED
     assert lasted.level_change == pytest.approx(-0.039, abs=0.005)
