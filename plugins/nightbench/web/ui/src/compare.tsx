@@ -5,9 +5,9 @@ import { useNavigate, useSearchParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
 import type { ComparedPair, ComparedPairs, ComparedSides, ProposedSides, RatioMean } from "./api-types";
+import { Chart } from "./chart";
 import { sortedRatios } from "./figure-cells";
 import { change, count, figure, interval, percent } from "./format";
-import { LineChart } from "./line-chart";
 import { Answered, Download, Link, Note, useTitle } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable, Pager } from "./table";
@@ -99,14 +99,14 @@ function Ratios({ pairs, other }: { pairs: ComparedPair[]; other: string }) {
       ? ""
       : ` (${interval(pair.ratio_low - 1, pair.ratio_high - 1)})`);
   return (
-    <LineChart
+    <Chart
       label={`Ratios of ${count(sorted.length, "pair")}, sorted. Enter opens the series`}
       x={sorted.map((_, index) => index + 1)}
       lines={[{ name: "ratio", values: sorted.map((pair) => pair.ratio), isPoints: true }]}
       whiskers={sorted.map(({ ratio_low: low, ratio_high: high, standing }) =>
         low === null || high === null ? null : { low, high, ink: INKS[standing] ?? "fg-subtle" },
       )}
-      limit={1}
+      levels={[{ at: 1, ink: "orange-fg" }]}
       unit={`Ratios with 95 % intervals, sorted; above 1 ${other} is faster. Red: clearly slower, green: clearly faster.`}
       readout={(index) => text(sorted[index]!)}
       onOpen={(index) => {

@@ -4,9 +4,9 @@ import { useState } from "react";
 
 import { useApi } from "./api";
 import type { Curves as CurvesAnswer } from "./api-types";
+import { Chart } from "./chart";
 import { type CurvePanel, curvePanels } from "./curve-panels";
 import { figure, percent } from "./format";
-import { LineChart } from "./line-chart";
 import { Answered, Link, Note, Section } from "./parts";
 import { routes } from "./routes";
 
@@ -23,7 +23,7 @@ function Panel({ panel }: { panel: CurvePanel }) {
       <Heading as="h3" size="sm">
         {panel.title}
       </Heading>
-      <LineChart
+      <Chart
         label={`${panel.title}, over ${axis}: ${curves.map(({ framework }) => framework).join(", ")}`}
         x={x}
         lines={[

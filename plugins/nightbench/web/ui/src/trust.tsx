@@ -3,9 +3,9 @@ import { Box, Heading, Text } from "@chakra-ui/react";
 
 import { useApi } from "./api";
 import type { AlertLabels, DetectorGrade, DriftingSeries, NoisySeries, Trust } from "./api-types";
+import { Chart } from "./chart";
 import { change, count, day, percent } from "./format";
 import { bySuite, place, power, type SuiteGrades } from "./grades";
-import { LineChart } from "./line-chart";
 import { Answered, Link, Note, Section, useTitle } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable } from "./table";
@@ -30,7 +30,7 @@ function Power({ grades }: { grades: DetectorGrade[] }) {
   if (sizes.length < 2) return null;
   const lowest = suites[0];
   return (
-    <LineChart
+    <Chart
       label={`Share of falls told over their size, ${count(suites.length, "suite")}`}
       x={sizes}
       lines={[
