@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from nightbench.core.model import HistoryPoint
-from nightbench.core.plots import Mark, PlotArea, series_plot
+from nightbench.core.plots import PlotArea, series_plot
 
 _AREA = PlotArea(880, 340, left=78, right=18, top=60, bottom=34, steps=4, text=12)
 
@@ -46,7 +46,7 @@ def picture(
     shown = points[-MOST_POINTS:]
     if len(shown) < 2:
         return None
-    marks = [] if since is None else [Mark(since, f"since {since:%Y-%m-%d}", "bad")]
+    marks = [] if since is None else [(since, f"since {since:%Y-%m-%d}", "bad")]
     dates, values = [point.at for point in shown], [point.value for point in shown]
     drawing, axes = series_plot(
         _AREA, dates, values, title, baseline=baseline, marks=marks, ink="soft"

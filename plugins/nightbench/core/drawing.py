@@ -5,16 +5,11 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from html import escape
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from PIL.ImageDraw import ImageDraw
+from typing import Literal
+from xml.etree import ElementTree
 
 INKS = {
-    "ground": "#ffffff",
     "text": "#1b2430",
     "soft": "#5c6b7a",
     "line": "#d9e0e7",
@@ -24,139 +19,107 @@ INKS = {
 """Names of colours, which the pages' style has as variables; any other ink is a CSS colour."""
 
 Point = tuple[float, float]
+Anchor = Literal["start", "middle", "end"]
 
 _DASH = 6.0
 _FINER = 2
 """PNGs are drawn at this multiple of their size and scaled down."""
+_ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
+"""Anchors of SVG -> those of Pillow."""
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A part of a drawing; later ones cover earlier ones."""
-
-    kind: Literal["line", "area", "dot", "text"]
-    points: Sequence[Point]
-    ink: str
-    size: float = 1.0
-    """Width of a line, radius of a dot, height of a text."""
-    alpha: float = 1.0
-    is_dashed: bool = False
-    anchor: Literal["start", "middle", "end"] = "start"
-    text: str = ""
-    """Of any other shape than a text: its tooltip."""
-
-
-@dataclass
 class Drawing:
-    """Shapes on a plane whose origin is the upper left corner."""
+    """Shapes, of which later ones cover earlier ones; the origin is the upper left corner.
 
-    width: float
-    height: float
-    label: str = ""
-    """Says in words what it shows; empty if the text next to it does."""
-    shapes: list[Shape] = field(default_factory=list)
+    `label` says in words what the drawing shows; it is empty if the text next to it does.
+    """
+
+    def __init__(self, width: float, height: float, label: str = "") -> None:
+        self._size = (width, height)
+        said = {"role": "img", "aria-label": label} if label else {"aria-hidden": "true"}
+        look = {"viewBox": f"0 0 {width:g} {height:g}", "font-family": "system-ui, sans-serif"}
+        self._svg = ElementTree.Element(
+            "svg", {"xmlns": "http://www.w3.org/2000/svg", **look, **said}
+        )
 
     def line(
         self, points: Sequence[Point], ink: str, width: float = 1, dashed: bool = False
     ) -> None:
         """Draw a line through points."""
-        self.shapes.append(Shape("line", points, ink, width, is_dashed=dashed))
+        more = {"stroke-dasharray": f"{_DASH:g}"} if dashed else {}
+        look = {"stroke": INKS.get(ink, ink), "stroke-width": f"{width:g}", **more}
+        self._add("polyline", "none", {"points": _text(points), **look})
 
-    def area(self, points: Sequence[Point], ink: str, alpha: float = 1, text: str = "") -> None:
+    def area(self, points: Sequence[Point], ink: str, alpha: float = 1, title: str = "") -> None:
         """Fill what a line through points surrounds."""
-        self.shapes.append(Shape("area", points, ink, alpha=alpha, text=text))
+        self._add("polygon", ink, {"points": _text(points), "fill-opacity": f"{alpha:g}"}, title)
 
-    def box(self, one: Point, other: Point, ink: str, alpha: float = 1, text: str = "") -> None:
-        """Fill a rectangle between two corners."""
-        (left, top), (right, bottom) = one, other
-        corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
-        self.area(corners, ink, alpha, text)
-
-    def dot(self, at: Point, ink: str, radius: float, alpha: float = 1, text: str = "") -> None:
-        """Draw a dot."""
-        self.shapes.append(Shape("dot", [at], ink, radius, alpha, text=text))
+    def dot(self, at: Point, ink: str, radius: float, alpha: float = 1, title: str = "") -> None:
+        """Draw a dot; `title` is its tooltip."""
+        place = {"cx": f"{at[0]:.1f}", "cy": f"{at[1]:.1f}", "r": f"{radius:g}"}
+        self._add("circle", ink, {**place, "fill-opacity": f"{alpha:g}"}, title)
 
     def write(
-        self,
-        at: Point,
-        text: str,
-        size: float,
-        ink: str = "soft",
-        anchor: Literal["start", "middle", "end"] = "start",
+        self, at: Point, text: str, size: float, ink: str = "soft", anchor: Anchor = "start"
     ) -> None:
         """Write a text on a base line."""
-        self.shapes.append(Shape("text", [at], ink, size, anchor=anchor, text=text))
+        place = {"x": f"{at[0]:.1f}", "y": f"{at[1]:.1f}", "font-size": f"{size:g}"}
+        self._add("text", ink, {**place, "text-anchor": anchor}).text = text
+
+    def _add(
+        self, kind: str, fill: str, look: dict[str, str], title: str = ""
+    ) -> ElementTree.Element:
+        shape = ElementTree.SubElement(self._svg, kind, {"fill": INKS.get(fill, fill), **look})
+        if title:
+            ElementTree.SubElement(shape, "title").text = title
+        return shape
 
     def svg(self, themed: bool = True) -> str:
         """Return it as SVG; `themed` takes the colours of the page that it is part of."""
-        role = (
-            f'role="img" aria-label="{escape(self.label)}"' if self.label else 'aria-hidden="true"'
-        )
-        size = f'viewBox="0 0 {self.width:g} {self.height:g}" font-family="system-ui, sans-serif"'
-        if not themed:
-            size += f' width="{self.width:g}" height="{self.height:g}"'
-        shapes = "".join(_svg(each, themed) for each in self.shapes)
-        return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {role}>{shapes}</svg>'
+        text = ElementTree.tostring(self._svg, encoding="unicode")
+        for name, colour in INKS.items() if themed else ():
+            text = text.replace(f'"{colour}"', f'"var(--{name})"')
+        return text
 
     def png(self, scale: int = 1) -> bytes:
         """Return it as PNG of few colours: a plot of 120 nights takes some 20 kB."""
-        from PIL import Image, ImageDraw
+        from PIL import Image, ImageColor, ImageDraw, ImageFont
 
-        size = (round(self.width * scale), round(self.height * scale))
-        image = Image.new("RGB", (size[0] * _FINER, size[1] * _FINER), INKS["ground"])
+        finer = scale * _FINER
+        width, height = (round(length * finer) for length in self._size)
+        image = Image.new("RGB", (width, height), "white")
         canvas = ImageDraw.Draw(image)
-        for shape in self.shapes:
-            _paint(canvas, shape, scale * _FINER)
+        for shape in self._svg:
+            look = shape.attrib
+            solid = ImageColor.getrgb(look["stroke" if shape.tag == "polyline" else "fill"])
+            alpha = float(look.get("fill-opacity", 1))
+            ink = tuple(round(255 + alpha * (part - 255)) for part in solid)
+            numbers = [
+                finer * float(each) for each in look.get("points", "").replace(",", " ").split()
+            ]
+            points = list(zip(numbers[::2], numbers[1::2], strict=True))
+            if shape.tag == "text":
+                font = ImageFont.load_default(finer * float(look["font-size"]))
+                at = (finer * float(look["x"]), finer * float(look["y"]))
+                canvas.text(at, shape.text or "", ink, font, _ANCHORS[look["text-anchor"]])
+            elif shape.tag == "circle":
+                at = (finer * float(look["cx"]), finer * float(look["cy"]))
+                canvas.circle(at, finer * float(look["r"]), ink)
+            elif shape.tag == "polygon":
+                canvas.polygon(points, ink)
+            else:
+                thick = round(finer * float(look["stroke-width"]))
+                dashed = "stroke-dasharray" in look
+                for part in _dashes(points, _DASH * finer) if dashed else (points,):
+                    canvas.line(part, ink, thick, "curve")
         data = io.BytesIO()
-        small = image.resize(size, Image.Resampling.LANCZOS)
+        small = image.resize((width // _FINER, height // _FINER), Image.Resampling.LANCZOS)
         small.quantize(64).save(data, "PNG", optimize=True)
         return data.getvalue()
 
 
-def _svg(shape: Shape, themed: bool) -> str:
-    ink = f"var(--{shape.ink})" if themed and shape.ink in INKS else INKS.get(shape.ink, shape.ink)
-    (x, y), *_ = shape.points
-    more = "" if shape.alpha == 1 else f' fill-opacity="{shape.alpha:g}"'
-    inner = f"<title>{escape(shape.text)}</title>" if shape.text else ""
-    if shape.kind == "text":
-        anchor = "" if shape.anchor == "start" else f' text-anchor="{shape.anchor}"'
-        place = f'x="{_short(x)}" y="{_short(y)}" font-size="{shape.size:g}"{anchor}'
-        return f'<text {place} fill="{ink}">{escape(shape.text)}</text>'
-    if shape.kind == "dot":
-        place = f'cx="{_short(x)}" cy="{_short(y)}" r="{shape.size:g}"'
-        return f'<circle {place} fill="{ink}"{more}>{inner}</circle>'
-    points = " ".join(f"{_short(x)},{_short(y)}" for x, y in shape.points)
-    if shape.kind == "area":
-        return f'<polygon points="{points}" fill="{ink}"{more}>{inner}</polygon>'
-    if shape.is_dashed:
-        more = f' stroke-dasharray="{_DASH:g}"'
-    look = f'fill="none" stroke="{ink}" stroke-width="{shape.size:g}"'
-    return f'<polyline points="{points}" {look}{more}/>'
-
-
-def _short(length: float) -> str:
-    return f"{round(length, 1):g}"
-
-
-def _paint(canvas: ImageDraw, shape: Shape, scale: int) -> None:
-    from PIL import ImageColor, ImageFont
-
-    solid = ImageColor.getrgb(INKS.get(shape.ink, shape.ink))
-    ink = tuple(round(255 + shape.alpha * (part - 255)) for part in solid)
-    points = [(x * scale, y * scale) for x, y in shape.points]
-    (x, y), *_ = points
-    size = shape.size * scale
-    if shape.kind == "text":
-        font = ImageFont.load_default(size)
-        anchor = {"start": "ls", "middle": "ms", "end": "rs"}[shape.anchor]
-        canvas.text((x, y), shape.text, ink, font, anchor)
-    elif shape.kind == "dot":
-        canvas.ellipse([x - size, y - size, x + size, y + size], ink)
-    elif shape.kind == "area":
-        canvas.polygon(points, ink)
-    else:
-        for part in _dashes(points, _DASH * scale) if shape.is_dashed else (points,):
-            canvas.line(part, ink, round(size), "curve")
+def _text(points: Sequence[Point]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
 def _dashes(points: Sequence[Point], length: float) -> Iterator[list[Point]]:

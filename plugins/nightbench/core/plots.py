@@ -9,8 +9,6 @@ from datetime import datetime
 
 from nightbench.core.drawing import Drawing
 
-_SPARK = (120, 28)
-_INTERVAL = (120, 16)
 _CHARACTER = 0.55
 """Mean width of a character, as a share of its height."""
 
@@ -19,29 +17,27 @@ _CHARACTER = 0.55
 class PlotArea:
     """Size of a plot and its margins."""
 
-    width: int
-    height: int
-    left: int
-    right: int
-    top: int
-    bottom: int
-    steps: int
+    width: float
+    height: float
+    left: float = 0
+    right: float = 0
+    top: float = 0
+    bottom: float = 0
+    steps: int = 4
     """Approximate number of values on the y axis."""
-    text: int = 10
+    text: float = 10
     """Height of its texts."""
 
 
 @dataclass(frozen=True)
 class Axes:
-    """Two axes in an area."""
+    """Two axes in an area, from `first` to `last` and from `low` to `high`."""
 
     area: PlotArea
     first: float
     last: float
     low: float
-    """Value at the lower edge."""
     high: float
-    """Value at the upper edge."""
 
     def x(self, value: float) -> float:
         """Distance of a value from the left edge; values outside are on the border."""
@@ -70,15 +66,6 @@ class Axes:
         return drawing
 
 
-@dataclass(frozen=True)
-class Mark:
-    """An event in a series, drawn as a line with a label."""
-
-    at: datetime
-    label: str
-    ink: str = "soft"
-
-
 def series_plot(
     area: PlotArea,
     dates: Sequence[datetime],
@@ -87,98 +74,88 @@ def series_plot(
     *,
     ranges: tuple[Sequence[float], Sequence[float]] = ((), ()),
     baseline: float | None = None,
-    marks: Sequence[Mark] = (),
+    marks: Sequence[tuple[datetime, str, str]] = (),
     ink: str = "accent",
 ) -> tuple[Drawing, Axes]:
     """Draw the nights of a series, oldest first; the y axis does not begin at zero.
 
-    Args:
-        area: of the plot.
-        dates: of the nights.
-        values: their medians.
-        label: says in words what the plot shows.
-        ranges: smallest and largest repeat of each night, drawn as a band.
-        baseline: of the verdict, drawn as a dashed line.
-        marks: events, each drawn as a line down.
-        ink: of the line through the medians.
+    `ranges` are the smallest and largest repeats of the nights, `marks` the date, text and colour
+    of events.
     """
-    low, high = ranges
-    levels = [*values, *low, *high, *(() if baseline is None else (baseline,))]
+    levels = [*values, *ranges[0], *ranges[1], *(() if baseline is None else (baseline,))]
     least, most = min(levels), max(levels)
     air = max((most - least) * 0.15, abs(most) * 0.02, 1e-9)
     times = [at.timestamp() for at in dates]
     axes = Axes(area, times[0], times[-1], least - air, most + air)
     drawing = axes.begin(label)
-    left, right = area.left, area.width - area.right
-    bottom = area.height - area.bottom
-    upper = [(axes.x(at), axes.y(value)) for at, value in zip(times, high, strict=False)]
-    lower = [(axes.x(at), axes.y(value)) for at, value in zip(times, low, strict=False)]
-    if upper:
-        drawing.area([*upper, *reversed(lower)], "accent", 0.18)
+    right, bottom = area.width - area.right, area.height - area.bottom
+    across = [axes.x(at) for at in times]
+    if ranges[0]:
+        lower, upper = ([axes.y(value) for value in each] for each in ranges)
+        edge = [*zip(across, lower, strict=True), *reversed([*zip(across, upper, strict=True)])]
+        drawing.area(edge, "accent", 0.18)
     if baseline is not None:
-        drawing.line([(left, axes.y(baseline)), (right, axes.y(baseline))], "soft", dashed=True)
-    for at, anchor in ((left, "start"), (right, "end")):
-        date = dates[0] if anchor == "start" else dates[-1]
-        drawing.write((at, bottom + 1.4 * area.text), f"{date:%Y-%m-%d}", area.text, anchor=anchor)
+        level = axes.y(baseline)
+        drawing.line([(area.left, level), (right, level)], "soft", dashed=True)
+    below = bottom + 1.4 * area.text
+    drawing.write((area.left, below), f"{dates[0]:%Y-%m-%d}", area.text)
+    drawing.write((right, below), f"{dates[-1]:%Y-%m-%d}", area.text, anchor="end")
     free = 0.0
-    for mark in sorted(marks, key=lambda mark: mark.at):
-        x = axes.x(mark.at.timestamp())
-        drawing.line([(x, area.top - 4), (x, bottom)], mark.ink, dashed=True)
-        width = _CHARACTER * area.text * len(mark.label)
+    for at, text, colour in sorted(marks):
+        x = axes.x(at.timestamp())
+        drawing.line([(x, area.top - 4), (x, bottom)], colour, dashed=True)
+        width = _CHARACTER * area.text * len(text)
         begin = min(x, right - width)
         if begin >= free:
-            drawing.write((begin, area.top - 8), mark.label, area.text, mark.ink)
+            drawing.write((begin, area.top - 8), text, area.text, colour)
             free = begin + width + area.text
-    points = [(axes.x(at), axes.y(value)) for at, value in zip(times, values, strict=True)]
-    drawing.line(points, ink, 1.5)
+    drawing.line([*zip(across, map(axes.y, values), strict=True)], ink, 1.5)
     return drawing, axes
 
 
-def sparkline(values: Sequence[float]) -> Drawing:
-    """Draw the newest nights of a series; its height is at least 4 % of the values."""
-    width, height = _SPARK
+def sparkline(values: Sequence[float]) -> str:
+    """Return the newest nights of a series as SVG; its height is at least 4 % of the values."""
     least, most = min(values), max(values)
     air = max(most - least, 0.04 * abs(most), 1e-9) / 2
     middle = (least + most) / 2
-    area = PlotArea(width, height, 0, 0, 3, 3, 0)
+    area = PlotArea(120, 28, top=3, bottom=3)
     axes = Axes(area, 0, max(1, len(values) - 1), middle - air, middle + air)
-    drawing = Drawing(width, height)
+    drawing = Drawing(area.width, area.height)
     drawing.line([(axes.x(i), axes.y(value)) for i, value in enumerate(values)], "accent", 1.5)
-    return drawing
+    return drawing.svg()
 
 
-def interval_plot(low: float, middle: float, high: float, most: float, label: str) -> Drawing:
-    """Draw the interval of a change between -`most` and `most`; currentColor is its colour."""
-    width, height = _INTERVAL
-    axes = Axes(PlotArea(width, height, 4, 4, 0, 0, 0), -most, most, 0, 1)
-    drawing = Drawing(width, height, label)
-    drawing.line([(axes.x(0), 0), (axes.x(0), height)], "soft", dashed=True)
-    drawing.line([(axes.x(low), height / 2), (axes.x(high), height / 2)], "currentColor", 2)
-    drawing.dot((axes.x(middle), height / 2), "currentColor", 3.5)
-    return drawing
+def interval_plot(low: float, middle: float, high: float, most: float, label: str) -> str:
+    """Return the interval of a change between -`most` and `most` as SVG, in the text's colour."""
+    axes = Axes(PlotArea(120, 16, left=4, right=4), -most, most, 0, 1)
+    drawing = Drawing(120, 16, label)
+    drawing.line([(axes.x(0), 0), (axes.x(0), 16)], "soft", dashed=True)
+    drawing.line([(axes.x(low), 8), (axes.x(high), 8)], "currentColor", 2)
+    drawing.dot((axes.x(middle), 8), "currentColor", 3.5)
+    return drawing.svg()
 
 
-def scaling_plot(lines: Sequence[tuple[str, Sequence[tuple[int, float]]]]) -> Drawing:
-    """Draw speed-ups over devices on logarithmic axes, a line a label; the diagonal is ideal."""
-    area = PlotArea(340, 240, 40, 10, 10, 28, 0)
+def scaling_plot(lines: Sequence[tuple[str, Sequence[tuple[int, float]]]]) -> str:
+    """Return speed-ups over devices on logarithmic axes as SVG, with the ideal as a diagonal."""
+    area = PlotArea(340, 240, 40, 10, 10, 28)
     numbers = sorted({devices for _, points in lines for devices, _ in points})
     shown = [*numbers, *(speedup for _, points in lines for _, speedup in points)]
     low, high = math.log2(min(shown)), math.log2(max(shown))
     axes = Axes(area, low, high, low, high)
     drawing = Drawing(area.width, area.height, "Speed-up over ranks; the table has its values")
+
+    def at(devices: float, speedup: float) -> tuple[float, float]:
+        return axes.x(math.log2(devices)), axes.y(math.log2(speedup))
+
     for number in numbers:
-        x, y = axes.x(math.log2(number)), axes.y(math.log2(number))
+        x, y = at(number, number)
         drawing.line([(x, area.top), (x, area.height - area.bottom)], "line")
         drawing.line([(area.left, y), (area.width - area.right, y)], "line")
         drawing.write((x, area.height - 12), str(number), area.text, anchor="middle")
         drawing.write((area.left - 6, y + 3), str(number), area.text, anchor="end")
-    ends = [
-        (axes.x(value), axes.y(value))
-        for value in (math.log2(n) for n in numbers[:: len(numbers) - 1])
-    ]
-    drawing.line(ends, "soft", dashed=True)
+    ends = (numbers[0], numbers[-1])
+    drawing.line([at(number, number) for number in ends], "soft", dashed=True)
     for label, points in lines:
-        places = [(axes.x(math.log2(n)), axes.y(math.log2(s))) for n, s in points]
-        drawing.line(places, "accent", 1.5)
-        drawing.dot(places[-1], "accent", 3, text=label)
-    return drawing
+        drawing.line([at(*point) for point in points], "accent", 1.5)
+        drawing.dot(at(*points[-1]), "accent", 3, title=label)
+    return drawing.svg()

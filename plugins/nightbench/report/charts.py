@@ -1,19 +1,18 @@
 """Plots of suites' tables, as SVG and PNG: bars or lines over the columns, one for each row."""
 
-from __future__ import annotations
-
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 from nightbench.core.drawing import Drawing
 from nightbench.core.model import SuiteTable
 from nightbench.core.plots import Axes, PlotArea
-from nightbench.core.tables import Cell, Label
+from nightbench.core.tables import Cell
 from nightbench.report.suite_tables import heading
 
-_ALPHAS = {"value": 1.0, "published": 0.35}
-"""Values of a cell -> how strongly they are drawn."""
+_ALPHAS = {"": 1.0, " (published)": 0.35}
+"""Ends of legends -> how strongly their values are shown."""
 _INKS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f")
 _TEXT, _LINE = 12, 18
 
@@ -37,27 +36,21 @@ def write_charts(table: SuiteTable, cells: Sequence[Cell], folder: Path) -> list
 def _chart(table: SuiteTable, cells: Sequence[Cell]) -> Drawing:
     rows = list(dict.fromkeys(cell.row for cell in cells))
     columns = list(dict.fromkeys(cell.column for cell in cells))
-    values = {
-        (cell.row, name): found
-        for cell in cells
-        for name in _ALPHAS
-        if (
-            found := [
-                each for each in cells if each.row == cell.row and getattr(each, name) is not None
-            ]
-        )
-    }
-    places = [(row, name) for row in rows for name in _ALPHAS if (row, name) in values]
+    places: dict[tuple[int, str], dict[int, float]] = defaultdict(dict)
+    for cell in sorted(cells, key=lambda cell: rows.index(cell.row)):
+        for end, value in zip(_ALPHAS, (cell.value, cell.published), strict=True):
+            if value is not None:
+                places[rows.index(cell.row), end][columns.index(cell.column)] = value
+    names = [" ".join(rows[row]) + end for row, end in places]
     width = min(max(640, 120 + 28 * len(rows) * len(columns)), 1600)
-    label_width = 30 + round(0.6 * _TEXT * max(len(_named(*place)) for place in places))
+    label_width = 30 + round(0.6 * _TEXT * max(map(len, names)))
     in_line = max(1, (width - 90) // label_width)
     bottom = 54 + _LINE * math.ceil(len(places) / in_line)
-    most = max(getattr(each, name) for (_, name), found in values.items() for each in found)
+    most = max(value for points in places.values() for value in points.values())
     area = PlotArea(width, 380 + bottom, 70, 20, 58, bottom, 5, _TEXT)
     axes = Axes(area, -0.5, len(columns) - 0.5, 0, 1.05 * max(most, 1e-9))
-    title = heading(table, cells)
-    drawing = axes.begin(title)
-    drawing.write((10, 22), title, 15, "text")
+    drawing = axes.begin(heading(table, cells))
+    drawing.write((10, 22), heading(table, cells), 15, "text")
     units = [cell.unit for cell in cells if cell.value is not None]
     units = units or [cell.published_unit or "" for cell in cells if cell.published is not None]
     drawing.write((10, 42), " or ".join(dict.fromkeys(units)), _TEXT)
@@ -65,25 +58,25 @@ def _chart(table: SuiteTable, cells: Sequence[Cell]) -> Drawing:
     for number, column in enumerate(columns):
         drawing.write((axes.x(number), floor + 16), " ".join(column), _TEXT, anchor="middle")
     drawing.write((width / 2, floor + 34), " / ".join(table.columns), _TEXT, anchor="middle")
-    for number, (row, name) in enumerate(places):
-        ink, alpha = _INKS[rows.index(row) % len(_INKS)], _ALPHAS[name]
-        points = {columns.index(each.column): getattr(each, name) for each in values[row, name]}
-        if table.chart == "bars":
-            thick = 0.8 / len(places)
-            for at, value in points.items():
-                left = at - 0.4 + number * thick
-                corners = ((axes.x(left), axes.y(value)), (axes.x(left + thick), floor))
-                drawing.box(*corners, ink, alpha, f"{_named(row, name)}: {value:.6g}")
-        else:
-            drawn = [(axes.x(at), axes.y(value)) for at, value in sorted(points.items())]
-            drawing.line(drawn, ink, 1.5, dashed=name == "published")
-            for at in drawn:
-                drawing.dot(at, ink, 4, alpha)
+    thick = 0.8 / len(places)
+    for number, ((row, end), points) in enumerate(places.items()):
+        ink, alpha = _INKS[row % len(_INKS)], _ALPHAS[end]
+        for at, value in points.items() if table.chart == "bars" else ():
+            left = at - 0.4 + number * thick
+            edges = axes.x(left), axes.x(left + thick)
+            drawing.area(
+                _box(*edges, axes.y(value), floor), ink, alpha, f"{names[number]}: {value:.6g}"
+            )
+        if table.chart == "lines":
+            shown = [(axes.x(at), axes.y(value)) for at, value in sorted(points.items())]
+            drawing.line(shown, ink, 1.5, dashed=bool(end))
+            for place in shown:
+                drawing.dot(place, ink, 4, alpha)
         x, y = 70 + label_width * (number % in_line), floor + 56 + _LINE * (number // in_line)
-        drawing.box((x, y - 10), (x + 12, y), ink, alpha)
-        drawing.write((x + 18, y), _named(row, name), _TEXT)
+        drawing.area(_box(x, x + 12, y - 10, y), ink, alpha)
+        drawing.write((x + 18, y), names[number], _TEXT)
     return drawing
 
 
-def _named(row: Label, name: str) -> str:
-    return " ".join(row) if name == "value" else f"{' '.join(row)} (published)"
+def _box(left: float, right: float, top: float, bottom: float) -> list[tuple[float, float]]:
+    return [(left, top), (right, top), (right, bottom), (left, bottom)]

@@ -232,16 +232,6 @@ MOST_FIGURES = 120
 _AREA = PlotArea(300, 110, left=46, right=8, top=8, bottom=20, steps=2)
 
 
-@dataclasses.dataclass(frozen=True)
-class History:
-    """A plot of the nights of a case."""
-
-    case_id: str
-    word: str
-    """Verdict."""
-    svg: str
-
-
 def report_text(report: RunReport) -> str:
     """Return the report of a run as Markdown."""
     text = templates().get_template("run_report.md")
@@ -262,7 +252,8 @@ def report_page(report: RunReport, written_at: datetime) -> str:
             counts=[(word, counts[word]) for word in WORST_FIRST if counts[word]],
             intervals={row["case_id"]: _interval(row, most) for row in rows},
             histories=[
-                _history(row, report.histories[row["case_id"]]) for row in drawn[:MOST_FIGURES]
+                (row["case_id"], verdict(row), _history(row, report.histories[row["case_id"]]))
+                for row in drawn[:MOST_FIGURES]
             ],
             undrawn=len(drawn[MOST_FIGURES:]),
             tables=[
@@ -309,10 +300,10 @@ def _interval(row: Row, most: float) -> str:
         row["change"] if high is None else high,
         max(1.25 * most, 0.02),
         f"change {change(row)}",
-    ).svg()
+    )
 
 
-def _history(row: Row, nights: Sequence[Row]) -> History:
+def _history(row: Row, nights: Sequence[Row]) -> str:
     dates = [night["started_at"] for night in nights]
     values = [night["throughput"] for night in nights]
     said = (
@@ -324,8 +315,8 @@ def _history(row: Row, nights: Sequence[Row]) -> History:
     baseline = row["baseline"] if row["metric"] == "throughput" else None
     drawing, axes = series_plot(_AREA, dates, values, said, baseline=baseline)
     newest = (axes.x(dates[-1].timestamp()), axes.y(values[-1]))
-    drawing.dot(newest, "currentColor", 3.5, text=said)
-    return History(row["case_id"], verdict(row), drawing.svg())
+    drawing.dot(newest, "currentColor", 3.5, title=said)
+    return drawing.svg()
 
 
 @cache

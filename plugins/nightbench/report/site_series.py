@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from nightbench.core.model import Suite
-from nightbench.core.plots import Mark, PlotArea, scaling_plot, series_plot, sparkline
+from nightbench.core.plots import PlotArea, scaling_plot, series_plot, sparkline
 from nightbench.core.sentences import percent
 from nightbench.report.tables import Row, figure
 
@@ -89,7 +89,7 @@ class SiteSeries:
     @property
     def spark(self) -> str:
         """A small plot of its newest nights."""
-        return sparkline(self.recent).svg()
+        return sparkline(self.recent)
 
 
 def series_of(row: Row, points: Row, changes: list[dict[str, Any]]) -> SiteSeries:
@@ -150,7 +150,7 @@ def scaling(series: Sequence[SiteSeries]) -> Iterator[tuple[str, Sequence[Scalin
             plots[key[0]].append(ScalingLine(labels[key], tuple(sorted(best.items()))))
     for cluster, lines in sorted(plots.items()):
         widest = sorted(lines, key=lambda line: (-line.points[-1][0], line.label))[:LINES_DRAWN]
-        yield cluster, widest, scaling_plot([(line.label, line.speedups) for line in widest]).svg()
+        yield cluster, widest, scaling_plot([(line.label, line.speedups) for line in widest])
 
 
 def series_plots(one: SiteSeries, points: Row) -> list[tuple[str, str]]:
@@ -170,36 +170,29 @@ def series_plots(one: SiteSeries, points: Row) -> list[tuple[str, str]]:
 def _plot(one: SiteSeries, points: Row, area: PlotArea, nights: int) -> str:
     shown = {name: list(x[-nights:]) for name, x in points.items() if isinstance(x, list)}
     dates = [datetime.fromtimestamp(at, UTC) for at in shown["at"]]
-    named = [(name, str) for name in ("version", "node_names")]
     marks = [
-        Mark(dates[i], text(value))
-        for name, text in (*named, ("definition", lambda _: "work"))
+        (dates[i], "work" if name == "definition" else str(value), "soft")
+        for name in ("version", "node_names", "definition")
         for i, value in held_from(shown[name])
         if i
     ]
-    marks += [
-        Mark(each["since"], _named(each), "bad")
-        for each in one.changes
-        if each["since"] >= dates[0]
-    ]
-    values, ranges = shown["median"], (shown["low"], shown["high"])
-    said = (
+    for each in one.changes:
+        said = "" if each["metric"] == "throughput" else f" {each['metric'].replace('_', ' ')}"
+        if each["since"] >= dates[0]:
+            marks.append((each["since"], percent(each["change"], signed=True) + said, "bad"))
+    values, low, high = shown["median"], shown["low"], shown["high"]
+    label = (
         f"Medians of {len(dates)} nights with the range of their repeats; the table has its values"
     )
-    drawing, axes = series_plot(area, dates, values, said, ranges=ranges, marks=marks)
-    if nights == NEWEST_NIGHTS:
-        for i, (date, value) in enumerate(zip(dates, values, strict=True)):
-            text = (
-                f"{date:%Y-%m-%d}: {figure(value)} {one.unit}/s, {figure(shown['low'][i])} to "
-                f"{figure(shown['high'][i])}, n {shown['n'][i]}, version {shown['version'][i]}"
-            )
-            drawing.dot((axes.x(date.timestamp()), axes.y(value)), "accent", 2.5, text=text)
+    drawing, axes = series_plot(area, dates, values, label, ranges=(low, high), marks=marks)
+    for i, (date, value) in enumerate(zip(dates, values, strict=True)):
+        title = (
+            f"{date:%Y-%m-%d}: {figure(value)} {one.unit}/s, {figure(low[i])} to "
+            f"{figure(high[i])}, n {shown['n'][i]}, version {shown['version'][i]}"
+        )
+        if nights == NEWEST_NIGHTS:
+            drawing.dot((axes.x(date.timestamp()), axes.y(value)), "accent", 2.5, title=title)
     return drawing.svg()
-
-
-def _named(each: Row) -> str:
-    size = "regression" if each["change"] is None else percent(each["change"], signed=True)
-    return size if each["metric"] == "throughput" else f"{size} {each['metric'].replace('_', ' ')}"
 
 
 def work_digest(row: Row) -> str:

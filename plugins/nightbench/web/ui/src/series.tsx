@@ -54,7 +54,7 @@ function pointColumns(caseId: string, unit: string): Column<SeriesPoint>[] {
     { ...USE, cell: (point) => USE.cell({ ...point, unit }) },
     { name: "Version", cell: (point) => point.framework_version ?? "–" },
     { name: "Nodes", cell: (point) => point.node_names?.join(", ") || "–" },
-    { name: "Because", cell: (point) => <bdi>{point.sentence || "–"}</bdi> },
+    { name: "Reason", cell: (point) => <bdi>{point.sentence || "–"}</bdi> },
   ];
 }
 
@@ -70,7 +70,7 @@ function boundBy(found: Roofline): string {
     share === null ? [] : [`${name} ${least}${percent(share, 0)}`],
   );
   const rests = known.length ? ` (of a step: ${known.join(", ")})` : "";
-  return `${found.bound ?? `not told: ${found.absent}`}${rests}`;
+  return `${found.bound ?? `unknown: ${found.absent}`}${rests}`;
 }
 
 const ALERT_COLUMNS: Column<SeriesAlert>[] = [
