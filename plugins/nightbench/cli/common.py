@@ -22,6 +22,8 @@ from rich.text import Text
 from nightbench.cli.entry import quiet
 from nightbench.config import clusters, load_catalog
 from nightbench.config.control_plane import ControlPlane, control_plane
+from nightbench.config.request_fields import described
+from nightbench.config.run_request import RunRequest
 from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.printable import shown
 from nightbench.local.home import Home, find_home
@@ -47,23 +49,18 @@ FAILED = 1
 """Exit code where something that was requested failed."""
 INTERRUPTED = 130
 
+REPEATABLE = "May be given several times."
+
 ClusterOption = Annotated[
-    str | None,
-    typer.Option("--cluster", "-c", help="Cluster to run on; the suite's own unless given."),
+    str | None, typer.Option("--cluster", "-c", help=described(RunRequest, "cluster"))
 ]
 OnlySuiteOption = Annotated[str | None, typer.Option("--suite", "-s", help="Only of this suite.")]
 OnlyClusterOption = Annotated[
     str | None, typer.Option("--cluster", "-c", help="Only on this cluster.")
 ]
-NightOption = Annotated[
-    bool,
-    typer.Option(
-        "--night", help="As a scheduled run: keep to the hours, the budget and the order of nights."
-    ),
-]
+NightOption = Annotated[bool, typer.Option("--night", help=described(RunRequest, "night"))]
 OutsideHoursOption = Annotated[
-    bool,
-    typer.Option("--outside-hours", help="Measure also when the cluster's hours do not hold."),
+    bool, typer.Option("--outside-hours", help=described(RunRequest, "outside_hours"))
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ClusterArgument = Annotated[str, typer.Argument(help="Name of a cluster, or its YAML file.")]

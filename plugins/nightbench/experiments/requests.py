@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from nightbench.accept.states import accepting_catalog
 from nightbench.config.compare_builds import MERGE_BASE, committed, planned_build, uploaded
+from nightbench.config.experiment_requests import BisectRequest, CompareRequest
 from nightbench.config.run_request import RunRequest, resolve_request
 from nightbench.core.budget import guess_repeat_s
 from nightbench.core.documents import to_document
@@ -14,8 +15,8 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster
 from nightbench.core.model.experiments import PRIORITIES, ExperimentKind
 from nightbench.core.run_plan import new_run_id
-from nightbench.experiments.bisect_request import BisectRequest, complete_request
-from nightbench.experiments.compare import CompareRequest, with_cases
+from nightbench.experiments.bisect_request import complete_request
+from nightbench.experiments.compare import with_cases
 from nightbench.experiments.comparison import ComparisonContext, plan_comparison
 from nightbench.experiments.profiles import refuse_unprofiled
 from nightbench.night.planning import case_histories
