@@ -92,8 +92,8 @@ def _conn_ids(cluster: Cluster) -> list[str]:
     """
     if cluster.kubernetes is not None:
         raise UserError(
-            f"cluster {cluster.name}: its nodes are pods, which have no SSH; expected "
-            f"`nightbench offline k8s SUITE --cluster {cluster.name}`"
+            f"cluster {cluster.name}: its nodes are pods, which have no SSH; expected a cluster "
+            "without a section kubernetes"
         )
     hops = {hop.ssh_conn_id for node in cluster.nodes for hop in _hops(cluster, node)}
     return sorted(hops | {node.ssh_conn_id for node in cluster.nodes})

@@ -241,7 +241,7 @@ Image = Annotated[str, v.fits(_IMAGE, "an image such as registry.example.org/tra
 
 
 class KubernetesPolicy(v.StrictModel):
-    """Gangs become indexed Jobs, a pod for each of `nodes` (docs/kubernetes-jobs.md)."""
+    """Nodes are pods."""
 
     claim: DnsLabel
     """PersistentVolumeClaim that all pods mount, ReadWriteMany: plans and results."""
@@ -341,6 +341,6 @@ class Cluster:
     slurm: SlurmPolicy | None = None
     """Gangs are jobs of Slurm, and nodes are Slurm's; each is reached over SSH when None."""
     kubernetes: KubernetesPolicy | None = None
-    """Gangs are Jobs that `nightbench offline k8s` writes; nothing is reached over SSH."""
+    """Nodes are pods; nothing is reached over SSH."""
     link_command: tuple[str, ...] = ()
     """What limits the link of a node, given a bandwidth as its last word; empty: nothing can."""
