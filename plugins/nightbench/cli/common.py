@@ -31,7 +31,7 @@ from nightbench.local.home import Home, find_home
 if TYPE_CHECKING:
     from nightbench.core.budget import CaseHistory
     from nightbench.core.model import Catalog, Cluster
-    from nightbench.gang import Shipment, SshTarget
+    from nightbench.gang import Shipment, Target
     from nightbench.local.deployment import Logins
     from nightbench.report.live_view import LiveView
     from nightbench.spool import RunSpool, Spool
@@ -185,7 +185,7 @@ def cluster_of(name: str, catalog: Catalog | None = None) -> Cluster:
     return clusters.cluster_of(name, catalog, files=True)
 
 
-def reach(cluster: Cluster) -> dict[str, SshTarget]:
+def reach(cluster: Cluster) -> dict[str, Target]:
     """Return how the nodes of a cluster are reached, from Airflow's Connections.
 
     Raises:

@@ -34,7 +34,7 @@ from nightbench.detection import Judgement, judge_cases
 from nightbench.detection.case_verdicts import point_of
 from nightbench.detection.changes import FEWEST
 from nightbench.experiments.experiment_spool import DRILL, Document, read_request, store_request
-from nightbench.gang import Shipment, SshTarget, case_runner
+from nightbench.gang import Shipment, Target, case_runner
 from nightbench.gang.progress import OnEvent
 from nightbench.night.bundles import build_bundle
 from nightbench.spool import RunSpool, Spool, utc_now
@@ -159,7 +159,7 @@ def store_drill(drill: Drill, request: Mapping[str, Any], requested_by: str) -> 
 def measure_night(
     drill: Drill,
     number: int,
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     shipment: Shipment,
     on_event: OnEvent,
     refresh: Callable[[], None],
