@@ -129,7 +129,7 @@ def test_what_has_left_the_spool_is_named_and_the_rest_is_there(run, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "--case: found none; expected the case of the run"),
+        ([], "--case: found none; expected the case to bundle"),
         (["--case", "x"], "found no measurement of x that passed its checks"),
     ],
 )

@@ -1,4 +1,4 @@
-"""compare bisect: the first version of a framework that made a case slower."""
+"""compare bisect: find the first version of a framework that made a case slower."""
 
 from __future__ import annotations
 
@@ -30,44 +30,47 @@ app = typer.Typer()
 def bisect(
     alert: Annotated[
         int | None,
-        typer.Argument(metavar="ALERT", help="An alert whose framework version changed."),
+        typer.Argument(metavar="ALERT", help="Alert of a series whose framework version changed."),
     ] = None,
-    good: Annotated[str | None, typer.Option(metavar="VERSION", help="A version before.")] = None,
+    good: Annotated[str | None, typer.Option(metavar="VERSION", help="A good version.")] = None,
     bad: Annotated[str | None, typer.Option(metavar="VERSION", help="A slower version.")] = None,
     case: Annotated[
-        str | None, typer.Option("--case", metavar="SLUG", help="The case that shows it.")
+        str | None, typer.Option("--case", metavar="SLUG", help="The case that became slower.")
     ] = None,
     suite: Annotated[
-        str | None, typer.Option("--suite", "-s", help="Suite of the case, by name or file.")
+        str | None, typer.Option("--suite", "-s", help="Suite of the case: its name or file.")
     ] = None,
     cluster: common.ClusterOption = None,
     versions: Annotated[
         str,
         typer.Option(
-            metavar="A,B,C", help="Only these versions between; all that a node offers otherwise."
+            metavar="A,B,C", help="Versions to test. [default: all that a node can install]"
         ),
     ] = "",
     budget: Annotated[
-        str, typer.Option(metavar="TIME", help="For measuring, over all calls: 90m, 4h.")
+        str, typer.Option(metavar="TIME", help="Time for measuring in all calls: 90m, 4h.")
     ] = "4h",
-    tests: Annotated[int, typer.Option(min=1, help="At most so many versions are tested.")] = 20,
+    tests: Annotated[int, typer.Option(min=1, help="Largest number of versions to test.")] = 20,
     rounds: Annotated[
         int, typer.Option(min=LEAST_ROUNDS, max=1000, help="Rounds of each test.")
     ] = 5,
     min_effect: Annotated[
-        str, typer.Option(metavar="PERCENT", help="The smallest fall that is looked for.")
+        str, typer.Option(metavar="PERCENT", help="The smallest slowdown to look for.")
     ] = "1%",
     seed: experiment_common.SeedOption = 1,
     resume: experiment_common.ResumeOption = None,
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Find the first version of a framework line that is slower.
+    """Find the first version of a framework line that made a case slower.
 
-    Each version is compared with the good one in rounds of two launches, as `compare` does.
+    Each version is compared with the good version in rounds of two launches, as `compare` does.
 
-    Exit codes: 0 found; 2 bad usage, or nothing could be measured; 3 not found: only a range, the
-    budget is used up, or the bad version is not slower.
+    Exit codes:
+
+    - 0: the version was found.
+    - 2: wrong usage, or nothing could be measured.
+    - 3: not found: only a range is known, the budget is used up, or the bad version is not slower.
     """
     from nightbench.experiments.bisect_request import BisectRequest
 
@@ -79,7 +82,7 @@ def bisect(
         }
         if resume is not None:
             if alert is not None or good or bad or case:
-                raise UserError("resume: found an alert or versions beside it; it knows its own")
+                raise UserError("--resume: found with an alert or versions; expected it alone")
             document = _resume(resume, limits, json=json)
         else:
             request = BisectRequest(
@@ -172,7 +175,7 @@ def show(document: Mapping[str, Any]) -> None:
 
 
 def lines_of(document: Mapping[str, Any]) -> list[str]:
-    """Return the result of a bisect in lines, for the command and for an alert."""
+    """Return the result of a bisect as lines, for the command and for an alert."""
     ratio, spent = document["ratio"], document["spent_s"] / 60
     lines = [f"{document['bisect_id']}: {document['sentence']}"]
     if ratio is not None:

@@ -1,4 +1,4 @@
-"""offline: runs that are measured without SSH, in an exported folder or as Kubernetes Jobs."""
+"""offline: measure runs without SSH, in an exported folder or as Kubernetes Jobs."""
 
 from __future__ import annotations
 
@@ -51,8 +51,7 @@ def export(
     shared: Annotated[
         bool,
         typer.Option(
-            "--shared",
-            help="Several machines share the folder, and measure cases of several nodes.",
+            "--shared", help="Several machines share the folder and measure cases of several nodes."
         ),
     ] = False,
 ) -> None:
@@ -102,13 +101,12 @@ def load(
 def k8s(
     selection: Selection,
     directory: Annotated[
-        Path | None,
-        typer.Option("--dir", help="A new folder; called after the run unless given."),
+        Path | None, typer.Option("--dir", help="A new folder. [default: the run's name]")
     ] = None,
 ) -> None:
     """Write a run and its manifests: an indexed Job for each case, a pod for each of its nodes.
 
-    Nothing is sent to Kubernetes. What to do with the folder is printed; `nightbench offline load`
+    Nothing is sent to Kubernetes. It prints what to do with the folder; `nightbench offline load`
     takes the results.
     """
     from nightbench.night import exported_run

@@ -1,4 +1,4 @@
-"""What of a suite a command means: options, and the suite and cluster that they lead to."""
+"""Options that select cases of a suite, and the suite and cluster that they result in."""
 
 from __future__ import annotations
 
@@ -18,39 +18,38 @@ if TYPE_CHECKING:
     from nightbench.core.model import Catalog, Cluster, Suite
 
 FrameworksOption = Annotated[
-    str, typer.Option("--frameworks", help="Only these framework lines, with commas between.")
+    str, typer.Option("--frameworks", help="Comma-separated framework lines to include.")
 ]
 WorkloadsOption = Annotated[
-    str, typer.Option("--workloads", help="Only these workloads, with commas between.")
+    str, typer.Option("--workloads", help="Comma-separated workloads to include.")
 ]
 StrategiesOption = Annotated[
-    str, typer.Option("--strategies", help="Only these strategies, with commas between.")
+    str, typer.Option("--strategies", help="Comma-separated strategies to include.")
 ]
 CasesOption = Annotated[
-    list[str] | None,
-    typer.Option("--case", metavar="SLUG", help="Only this case. May be given several times."),
+    list[str] | None, typer.Option("--case", metavar="SLUG", help="Case to include. Repeatable.")
 ]
 RepeatsOption = Annotated[
     int | None,
-    typer.Option("--repeats", min=1, help="Repeats of each case; the suite's unless given."),
+    typer.Option("--repeats", min=1, help="Repeats of each case. [default: the suite's]"),
 ]
 ScaleOption = Annotated[
-    str | None, typer.Option("--scale", help="Scale of the workloads; the suite's unless given.")
+    str | None, typer.Option("--scale", help="Scale of the workloads. [default: the suite's]")
 ]
 BuildOption = Annotated[
     list[str] | None,
     typer.Option(
         "--build",
         metavar="LINE=BUILD",
-        help="Another build of a line: a version, a wheel file, or a prefix on the nodes. "
-        "May be given several times.",
+        help="Build of a line to use instead: a version, a wheel file, or a prefix on the nodes. "
+        "Repeatable.",
     ),
 ]
 UntriedOption = Annotated[
     bool,
     typer.Option(
         "--untried",
-        help="Measure also modes that nobody has run on such devices yet; results are marked.",
+        help="Also measure configurations that were never run on such devices; results are marked.",
     ),
 ]
 
@@ -59,8 +58,7 @@ StandInOption = Annotated[
     typer.Option(
         "--stand-in",
         metavar="LINE=OTHER",
-        help="Run the cases of a line that the nodes cannot install with another line. May be "
-        "given several times.",
+        help="Other line for the cases of a line that the nodes cannot install. Repeatable.",
     ),
 ]
 
@@ -76,14 +74,14 @@ class Chosen:
     overrides: Mapping[str, Any]
     """The options of the command line as parameters of the DAG `on_demand`."""
     night: bool = False
-    """Keep to the hours, the budget and the order of the suite's nights."""
+    """Apply the hours, time budget and order of the suite's nights."""
     outside_hours: bool = False
-    """Measure also outside of the cluster's hours."""
+    """Also measure outside the cluster's allowed hours."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """What of a suite is meant, where and how it is measured, as the command line says it."""
+    """The selection of cases, and where and how to measure them, from the command line."""
 
     suite: common.SuiteArgument
     cluster: common.ClusterOption = None
@@ -127,9 +125,9 @@ class Selection:
 def selecting(
     *leave_out: str, **defaults: str | None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command an option for each field of its parameter `selection`.
+    """Add an option to a command for each field of its parameter `selection`.
 
-    A command without the option `suite` names that itself.
+    A command without the option `suite` sets the suite itself.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

@@ -29,7 +29,7 @@ def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spool:
 
 def test_a_drill_says_how_it_is_ended(spool: Spool) -> None:
     spool.drill("drill-1").save_run({"started_at": "2026-11-01T00:00:00+00:00"})
-    with pytest.raises(UserError, match="Ctrl-C where it runs"):
+    with pytest.raises(UserError, match="Ctrl-C in its terminal"):
         cancel("drill-1")
 
 
