@@ -291,7 +291,7 @@ def test_the_commands_back_up_and_restore_this_machines_warehouse(
     ("variables", "said"),
     [
         ({"NIGHTBENCH_WAREHOUSE": "host=db"}, "NIGHTBENCH_WAREHOUSE names another warehouse"),
-        ({}, "Nothing was ever started in"),
+        ({}, "Nothing was started in"),
     ],
 )
 def test_the_commands_are_for_the_warehouse_of_this_machine(tmp_path, monkeypatch, variables, said):

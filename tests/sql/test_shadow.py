@@ -371,7 +371,7 @@ def test_a_grade_that_fell_is_told_once_even_where_nothing_else_is_news(
     assert graded(as_loader, tonight).news
     judged(spool, as_loader, given.run(NIGHTS, suite="seeded"), inbox)
     (alone,) = inbox.messages
-    assert alone["title"] == "Nightbench seeded on local: its detector does worse"
+    assert alone["title"] == "Nightbench seeded on local: its detector became worse"
     assert "planted slowdowns (over 4 noise) were detected" in alone["message"]
     judged(spool, as_loader, given.run(NIGHTS + 1, suite="seeded"), inbox, c1=BROKEN)
     assert len(inbox.messages) == 2
@@ -391,7 +391,7 @@ def test_a_grade_that_fell_comes_with_the_night_s_news(
     judged(spool, as_loader, given.run(NIGHTS, suite="seeded"), inbox, c1=BROKEN)
     (said,) = inbox.messages
     assert CASES[1].case_id in said["title"]
-    assert "The detector does worse:\n- " in said["message"]
+    assert "The detector became worse:\n- " in said["message"]
     assert unnotified(Warehouse(connection), "seeded", tonight) == []
 
 
@@ -452,10 +452,10 @@ def test_only_nights_are_graded(
 
 def test_a_grade_in_a_line(as_loader: Connect, tonight: Run) -> None:
     said = graded(as_loader, tonight).sentence()
-    assert said.startswith("The detector: detected planted slowdowns: 3% ")
+    assert said.startswith("The detector: detected injected slowdowns: 3% ")
     assert "10% 100% of" in said
     assert f"in 1,000 of {5 * 3 * (NIGHTS - 20)} nights" in said
     assert "wait" not in said
-    assert "; 7 shadows wait" in DetectorGrades(waiting=7).sentence()
-    assert "none was planted yet" in DetectorGrades().sentence()
+    assert "; 7 synthetic series wait" in DetectorGrades(waiting=7).sentence()
+    assert "slowdowns: none yet" in DetectorGrades().sentence()
     assert DetectorGrades(problem="It was away.").sentence() == "It was away."

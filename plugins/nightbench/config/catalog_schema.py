@@ -49,7 +49,7 @@ _COUNTS = ("nodes", "pservers", "trainers")
 _Support = Annotated[
     Any,
     AfterValidator(_support),
-    v.Words("true, the reason why not, or `untried` with why nobody has run it"),
+    v.Words("true, the reason why not, or `untried` with the reason"),
 ]
 _Kind = Annotated[str, v.among(("cpu", "gpu")), v.Words("device kind")]
 _Axis = Annotated[str, v.among(LINE_AXES), v.Words("axis")]

@@ -50,7 +50,7 @@ def _names(value: Any) -> tuple[str, ...]:
     if len(names) > MOST_NAMES:
         raise ValueError(f"found {len(names)} entries; expected no more than {MOST_NAMES}")
     if not all(each.strip() for each in names):
-        raise ValueError("found an empty name; expected names alone, or no list for all")
+        raise ValueError("found an empty name; expected only names, or no list for all")
     return tuple(each.strip() for each in names)
 
 
@@ -130,7 +130,7 @@ class RunRequest:
         """Refuse what contradicts itself."""
         if self.night and self.outside_hours:
             raise UserError(
-                "outside_hours: found it with night, which keeps to the hours; choose one of them"
+                "outside_hours: found it with night, which applies the hours; choose one of them"
             )
         changed = [
             name for name in ("builds", "repeats", "scale", "stand_ins") if getattr(self, name)
@@ -138,7 +138,7 @@ class RunRequest:
         if self.run_kind is RunKind.NIGHTLY and changed:
             raise UserError(
                 f"run_kind: found nightly together with {' and '.join(changed)}; a nightly run "
-                "measures the suite as its file says, because later nights are judged by it. "
+                "must measure the suite of the file, because later nights are compared with it. "
                 f"Choose {RunKind.ON_DEMAND}, or change the suite's file"
             )
 

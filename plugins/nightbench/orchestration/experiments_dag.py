@@ -71,7 +71,7 @@ def experiments_dag() -> DAG:
         params=_form(),
         # It measures only what a person or a night has requested; paused, messages would wait.
         is_paused_upon_creation=False,
-        description="Measures comparisons, bisects and confirmations, as they are requested",
+        description="Measures requested comparisons, bisects and confirmations",
         doc_md=DOC,
         tags=["verdicts"],
     ) as dag:
@@ -82,15 +82,15 @@ def experiments_dag() -> DAG:
 def _form() -> dict[str, Param]:
     suites = suite_names(locations.dags_folder())
     clusters = list(find_clusters(locations.dags_folder()))
-    reference = f"The reference: {FORMS}. Empty beside a commit: where it left its branch."
+    reference = f"Reference build: {FORMS}. Empty with a commit as B: its merge base."
     return {
         "a": optional("string", "Build A", reference),
-        "b": optional("string", "Build B", "The candidate, of the same line."),
-        "suite": optional("string", "Suite", "Of the cases.", examples=suites),
-        "cluster": optional("string", "Cluster", "Empty: the suite's own.", examples=clusters),
-        "cases": optional_names("Cases", "Slugs. Empty: all of the line in the suite."),
+        "b": optional("string", "Build B", "Candidate build of the same line."),
+        "suite": optional("string", "Suite", "Suite of the cases.", examples=suites),
+        "cluster": optional("string", "Cluster", "Empty: the suite's.", examples=clusters),
+        "cases": optional_names("Cases", "Names. Empty: all of the line in the suite."),
         "rounds": optional(
-            "integer", "Rounds", "Empty: 7; of a bisect 5.", section="How", minimum=3, maximum=1000
+            "integer", "Rounds", "Empty: 7; for a bisect 5.", section="How", minimum=3, maximum=1000
         ),
         "min_effect": Param(
             0.01,
@@ -98,13 +98,13 @@ def _form() -> dict[str, Param]:
             minimum=0.0001,
             maximum=0.5,
             title="Smallest effect",
-            description="A fraction: 0.01 for 1 %.",
+            description="Fraction: 0.01 is 1 %.",
             section="How",
         ),
         "budget_s": optional(
             "number",
             "Seconds at most",
-            "Empty: as long as the rounds take; of a bisect 4 hours.",
+            "Empty: the time of the rounds, or 4 hours for a bisect.",
             section="How",
         ),
         "priority": Param(
@@ -112,23 +112,23 @@ def _form() -> dict[str, Param]:
         ),
         "note": optional("string", "Note", "In words.", section="Why"),
         "change_url": optional(
-            "string", "URL of the change", "A newer request of it replaces this.", section="Why"
+            "string", "URL of the change", "A newer request for it replaces this.", section="Why"
         ),
         "change_commit": optional("string", "Commit of the change", "Its hash.", section="Why"),
-        "profile": switch("Profile", "Then both once more under a profiler.", section="How"),
-        "fork": switch("From a fork", "It waits until an op allows it.", section="Why"),
+        "profile": switch("Profile", "Also run both under a profiler.", section="How"),
+        "fork": switch("From a fork", "An Op must approve it first.", section="Why"),
         "alert": optional(
             "integer",
             "Alert",
-            "Bisect the versions of its framework; it names all that is empty.",
+            "Bisect the versions of its framework; it supplies all empty fields.",
             section="Bisect",
             minimum=1,
         ),
-        "good": optional("string", "Good version", "The last fast one.", section="Bisect"),
-        "bad": optional("string", "Bad version", "A slower one.", section="Bisect"),
+        "good": optional("string", "Good version", "Last good version.", section="Bisect"),
+        "bad": optional("string", "Bad version", "A slower version.", section="Bisect"),
         "versions": optional_names(
             "Versions",
-            "Only these between good and bad. Empty: all that a node offers.",
+            "Versions to test between good and bad. Empty: all that a node can install.",
             section="Bisect",
         ),
         "most_tests": Param(20, type="integer", minimum=1, title="Tests at most", section="Bisect"),
@@ -269,7 +269,7 @@ def _until(experiment: Experiment, gap: Gap) -> datetime | None:
     trigger_rule="all_done",
     retries=2,
     outlets=[VERDICTS],
-    doc_md="Sends the messages of nights that have waited for their suspects.",
+    doc_md="Sends the messages of nights whose suspects were measured.",
 )
 def send_messages(**context: Any) -> list[str]:
     """Send the messages of nights whose suspects were measured, or had no time; skip if none."""

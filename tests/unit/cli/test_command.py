@@ -163,7 +163,7 @@ def _scales() -> str:
         (("plan", "trial", "--build", "fake"), 'error: build: found "fake"; expected LINE=VERSION'),
         (("run", "trial"), "error: Airflow does not run (state folder"),
         (("run", "trial", "--direct"), "nowhere"),
-        (("status",), "error: Nothing was ever started in"),
+        (("status",), "error: Nothing was started in"),
         (("results", "--run", "gone"), 'error: run: found "gone"'),
         (("cancel",), "error: RUN: found none; expected one that has not ended: none"),
         (("import", "gone.csv"), "gone.csv: cannot be read (No such file or directory)"),
@@ -252,7 +252,7 @@ def test_a_path_that_cannot_be_is_a_sentence(
         commands.main()
     assert ended.value.code == 1
     said = capsys.readouterr().err
-    assert said.startswith(("error: ", "Nothing was ever started"))
+    assert said.startswith(("error: ", "Nothing was started"))
 
 
 def test_a_full_disk_is_a_sentence(

@@ -24,7 +24,7 @@ GOLDEN = json.loads(
 ILL = Finding(
     FindingLevel.FAIL,
     "KillUserProcesses",
-    "logind ends all processes of a login with it; lingering is off",
+    "logind ends all processes of a login when the login ends; lingering is off",
     "a gang continues when the connection of its controller is cut",
     "as root: KillUserProcesses=no in /etc/systemd/logind.conf",
 )
