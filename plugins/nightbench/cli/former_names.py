@@ -1,4 +1,4 @@
-"""Commands that have another name now."""
+"""Commands that were renamed."""
 
 import sys
 from collections.abc import Sequence

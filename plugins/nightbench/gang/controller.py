@@ -126,8 +126,8 @@ class GangController:
                 gang.on_event(GangEvent("epoch", f"epoch {epoch}", data={"epoch": epoch}))
                 return epoch
         raise GangError(
-            f"{gang.job.job_id}: {EPOCH_ATTEMPTS} attempts to claim an epoch lost to other "
-            "controllers. Does something start controllers of this job in a loop?"
+            f"{gang.job.job_id}: {EPOCH_ATTEMPTS} attempts to claim an epoch failed because other "
+            "controllers were faster. Are controllers of this job started in a loop?"
         )
 
     async def _run_repeats(self) -> Conclusion:

@@ -81,6 +81,6 @@ def no_document(place: Place, what: str, said: bytes) -> DamagedAnswer:
     """Return the error for an answer of a node that is no JSON object."""
     return DamagedAnswer.of(
         place,
-        f"`{what}` is expected to give a JSON object; found {said[:80]!r}"
+        f"`{what}`: expected a JSON object; found {said[:80]!r}"
         + (f" and {len(said) - 80} more bytes" if len(said) > 80 else ""),
     )

@@ -144,8 +144,8 @@ class GangContext:
         epoch = await asyncio.to_thread(self.store.epoch)
         if epoch > self.epoch:
             raise Superseded(
-                f"{self.job.job_id}: another controller writes the records since epoch {epoch}; "
-                f"this one has epoch {self.epoch} and stops"
+                f"{self.job.job_id}: another controller has written the records since epoch "
+                f"{epoch}; this one has epoch {self.epoch} and stops"
             )
 
     async def replace_lost_pods(self) -> None:
@@ -294,7 +294,7 @@ class AgentSupervisor:
             await gang.raise_if_ended()
             if optional and gang.is_too_late():
                 raise DeadlinePassed(
-                    f"the deadline passed while the lock of node {client.name} was waited for"
+                    f"the deadline passed while waiting for the lock of node {client.name}"
                 )
 
     async def _try_to_start(self, client: NodeClient, repeat: int, begun: _Start) -> None:
@@ -334,7 +334,7 @@ class AgentSupervisor:
         alive = [client for client in alive if client.view.answers(now)]
         for client in alive:
             if client.holds_lock:
-                message = f"released: node {waits_for.name}, which comes before it, is waited for"
+                message = f"released until node {waits_for.name}, which comes first, is free"
                 gang.on_event(GangEvent("agent", message, client.name, repeat))
         await call_each(alive, lambda client: client.release(gang.epoch))
 

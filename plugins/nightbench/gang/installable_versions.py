@@ -52,7 +52,7 @@ async def installable_versions(
     """
     pythons, package, _ = line_of(shipment.benchmarks, line, variant)
     if not pythons:
-        raise GangError(f"{line} has no environment of its own, and so no versions to install")
+        raise GangError(f"{line} has no own environment, so there are no versions to install")
     async with connections([node], targets) as transports:
         transport = transports[node.name]
         await transport.home()

@@ -32,15 +32,15 @@ async def refuse_other_machines(job: JobSpec, transports: Mapping[str, Transport
         if node.machine not in (None, machine):
             raise MachinesDiffer.of(
                 transports[node.name],
-                f"it is {machine}, and the file of cluster {job.cluster} states `machine: "
-                f"{node.machine}`: correct it there",
+                f"found {machine}; the file of cluster {job.cluster} states `machine: "
+                f"{node.machine}`: correct the file",
             )
         if machine != found[0]:
             raise MachinesDiffer.of(
                 transports[node.name],
-                f"it is {machine}, and {job.nodes[0].name} is {found[0]}: a gang needs nodes of "
-                "one CPU architecture. State `machine` with all nodes in the file of cluster "
-                f"{job.cluster}: then each gang is placed on nodes of one",
+                f"found {machine}, but {job.nodes[0].name} is {found[0]}: a gang needs nodes of "
+                "one CPU architecture. Set `machine` for all nodes in the file of cluster "
+                f"{job.cluster}; each gang is then placed on nodes of one architecture",
             )
 
 
@@ -57,7 +57,7 @@ async def refuse_without_wheels(transport: Transport, job: JobSpec, benchmarks: 
         raise EnvironmentUnavailable.of(
             transport,
             f"{build.line} is unavailable: its lock for {build.variant} has wheels for "
-            f"{', '.join(able)}, and the node is {machine}. Prepare an environment on the node "
-            "(`environments.paths`) or an image (`environments.images`), or run the case on other "
-            "nodes",
+            f"{', '.join(able)}, but the node is {machine}. Prepare an environment on the node "
+            "(`environments.paths`) or an image (`environments.images`), or run the case on "
+            "other nodes",
         )

@@ -44,8 +44,8 @@ async def connections(
     for node in nodes:
         if node.name not in targets:
             raise GangError(
-                f"node {node.name}: no SSH target is given (have: {sorted(targets)}). Does "
-                f"the connection {node.ssh_conn_id} exist?"
+                f"node {node.name}: found no SSH target (known: {sorted(targets)}). Does the "
+                f"connection {node.ssh_conn_id} exist?"
             )
         transports[node.name] = shared_transport(targets[node.name].of_job(job_id))
     try:
@@ -206,8 +206,8 @@ class Agent:
                 lines = said.decode(errors="replace").strip().splitlines()
                 raise AgentCrashed.of(
                     transport,
-                    f"`agent.py {verb}` failed with an exception: {lines[-1]}. The code that was "
-                    "shipped to the node is at fault, not the node. " + "\n".join(lines[-12:]),
+                    f"`agent.py {verb}` failed with an exception: {lines[-1]}. The cause is the "
+                    "code shipped to the node, not the node. " + "\n".join(lines[-12:]),
                 )
             raise remote_failure(transport, f"run `agent.py {verb}` (exit {done.exit})", said)
         if done.exit != 0:
@@ -277,8 +277,8 @@ async def require_python(transport: Transport, python: str) -> None:
     why = "is older than 3.7" if found.exit == 3 else f"does not run: {said[-1] if said else '?'}"
     raise PythonUnusable.of(
         transport,
-        f"{python} {why}. The agent needs Python 3.7 or newer: name one under "
-        "environments.python in the cluster's YAML",
+        f"{python} {why}. The agent needs Python 3.7 or newer: set environments.python in the "
+        "cluster's YAML",
     )
 
 

@@ -166,8 +166,8 @@ async def _environments(
     seen = "; ".join(f"{name}: {', '.join(each.pythons)}" for name, each in found.items())
     raise EnvironmentUnavailable.of(
         nodes[0],
-        f"{job.build.line} is unavailable: no Python that its lock supports is on all nodes of the "
-        f"gang ({seen}). Install one of them on all nodes",
+        f"{job.build.line} is unavailable: the nodes of the gang have no common Python that its "
+        f"lock supports ({seen}). Install one of them on all nodes",
     )
 
 
@@ -263,8 +263,8 @@ async def provision(
         if "problem" in answer:
             raise EnvironmentUnavailable.of(
                 transport,
-                f"{build.line}: {answer['problem']}; the prefix is given as {build.location!r} in "
-                "the suite's builds or the cluster's environments.paths",
+                f"{build.line}: {answer['problem']}; the prefix is {build.location!r} in the "
+                "suite's builds or the cluster's environments.paths",
             )
         return _Environment(shipped.agent, str(answer["python"]), None, ())
     if build.source == "image":

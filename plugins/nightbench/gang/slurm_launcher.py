@@ -180,7 +180,7 @@ class SlurmLauncher:
             for job in read_jobs(done.stdout.decode(errors="replace")):
                 if job.number == number:
                     return job
-        return SlurmJob(number, "UNKNOWN", "it has left the queue, and there is no accounting")
+        return SlurmJob(number, "UNKNOWN", "left the queue, and there is no accounting")
 
     # --- submitting -----------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class SlurmLauncher:
         if not await transport.mkdir(claim):
             return False
         await self._end_stale_states(transport, layout)
-        self.waits = "waiting for a job of Slurm that has just been submitted"
+        self.waits = "waiting for the submitted Slurm job to appear"
         words = submit_words(self._policy, self._job, folder)
         agent = posixpath.join(layout.code(self._job.code_digest), "agent.py")
         text = script(self._job, self._job.environments.python, agent, run)
@@ -213,7 +213,7 @@ class SlurmLauncher:
                 raise RemoteFailure.of(transport, f"sbatch: {said}")
             raise GangError(
                 f"Slurm refuses the job of {self._job.job_id} (exit {done.exit}): {said}. Check "
-                "`slurm` and the nodes' names in the cluster's YAML"
+                "`slurm` and the node names in the cluster's YAML"
             )
         await transport.write_atomic(posixpath.join(claim, "number"), f"{number}\n".encode())
         self._known, self._asked_s = SlurmJob(int(number), "PENDING"), None

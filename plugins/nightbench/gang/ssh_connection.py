@@ -43,7 +43,7 @@ def quote(word: str) -> str:
         ValueError: it holds a NUL character, which no command line can carry.
     """
     if "\0" in word:
-        raise ValueError("a word of a command holds a NUL character")
+        raise ValueError("a word of a command contains a NUL character")
     if _PLAIN.match(word):
         return word
     pieces = _PIECES.findall(word)
@@ -175,14 +175,14 @@ class SshConnection(Transport):
             return RemoteFailure.of(
                 self,
                 f"SFTP does not begin ({error.reason}). Does a login file (.bashrc, .zshenv, "
-                f"config.fish) of user {self._target.login} print something? Let it print only "
-                "for terminals, or let sshd use `Subsystem sftp internal-sftp`",
+                f"config.fish) of user {self._target.login} print something? Make it print only "
+                "on terminals, or set `Subsystem sftp internal-sftp` in sshd_config",
             )
         if error.code == asyncssh.OPEN_REQUEST_SESSION_FAILED:
             return RemoteFailure.of(
                 self,
-                "its SSH server offers no SFTP, which Nightbench needs. Let sshd_config say "
-                "`Subsystem sftp internal-sftp`",
+                "its SSH server offers no SFTP, which Nightbench needs. Set `Subsystem sftp "
+                "internal-sftp` in sshd_config",
             )
         return None
 
@@ -203,13 +203,13 @@ class SshConnection(Transport):
             # The connection is intact, and others use it.
             raise NodeUnreachable.of(
                 self,
-                f"no new channel ({error.reason}), wanted to {what}. Its sshd refuses sessions "
-                f"over {1 + len(self._more)} connections: see MaxSessions in its sshd_config",
+                f"no new channel ({error.reason}) to {what}. Its sshd refuses sessions over "
+                f"{1 + len(self._more)} connections: see MaxSessions in its sshd_config",
             ) from error
         except LOST as error:
             self._drop()
             raise NodeUnreachable.of(
-                self, f"connection lost ({error}), wanted to {what}"
+                self, f"connection lost ({error}), could not {what}"
             ) from error
         except asyncssh.SFTPError as error:
             raise await self._refusal(what, error, need_bytes) from error

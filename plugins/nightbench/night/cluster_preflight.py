@@ -140,8 +140,8 @@ def _no_network(network: Network) -> Finding:
         "network",
         str(network.problem),
         f"nodes reach each other ({', '.join(network.nodes)})",
-        "frameworks listen on `port_range` at `data_address`: open these ports between the nodes "
-        "in their firewalls, and name the right address in the cluster's YAML",
+        "frameworks listen on `port_range` at `data_address`: open these ports in the nodes' "
+        "firewalls, and set the right address in the cluster's YAML",
     )
 
 
@@ -151,8 +151,8 @@ def _no_nccl(network: Network) -> Finding:
         "all_reduce_gpus",
         str(network.gpus_problem),
         f"the GPUs of {', '.join(network.nodes)} reduce together",
-        "NCCL's own words stand there: look at `interface` of the nodes, NCCL_* in `env` of the "
-        "cluster's YAML, and the ports that it listens on, which are not those of `port_range`",
+        "see NCCL's own message there; check `interface` of the nodes, NCCL_* in `env` of the "
+        "cluster's YAML, and NCCL's ports, which are not those of `port_range`",
     )
 
 

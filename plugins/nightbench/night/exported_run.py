@@ -53,7 +53,8 @@ def for_export(suite: Suite, cluster: Cluster, catalog: Catalog) -> tuple[Suite,
     cases = tuple(case for case in suite.cases if case.nodes == 1)
     if not cases:
         raise UserError(
-            f"suite {suite.name}: no case has one node; expected one: an export is of one machine"
+            f"suite {suite.name}: found no case with one node; expected one, since an export is "
+            "for one machine"
         )
     builds = {}
     for line in {case.framework for case in cases}:
@@ -71,7 +72,7 @@ def export(plan: RunPlan, spool: Spool, folder: Path) -> None:
         UserError: the directory is not empty, or cannot be written.
     """
     if folder.exists() and any(folder.iterdir()):
-        raise UserError(f"{folder}: is not empty; expected a new folder")
+        raise UserError(f"{folder}: found files in it; expected a new folder")
     run = store_plan(plan, spool)
     run.save_run({**(run.run() or {}), EXPORTED: True})
     code = shipment_of_now(plan.run.code_digest, None).benchmarks
@@ -115,7 +116,7 @@ def load(folder: Path, spool: Spool) -> RunSpool:
     found = _document(folder / "export.json")
     if found.get("schema") != SCHEMA:
         raise UserError(
-            f"{folder}: no export.json of a run; expected what `nightbench offline export` wrote"
+            f"{folder}: found no export.json; expected a folder of `nightbench offline export`"
         )
     run = spool.run(str(found["run_id"]))
     planned = run.run()
@@ -160,7 +161,7 @@ def _measured(folder: Path, job: JobSpec) -> ReturnedCase:
     measured = _document(folder / "measured.json")
     if measured.get("schema") != SCHEMA or measured.get("job_id") != job.job_id:
         raise UserError(
-            f"{folder}: has not been measured to its end; run there: python3 code/agent.py run ."
+            f"{folder}: not measured completely; run there: python3 code/agent.py run ."
         )
     files = measured["files"]
     for name, digest in files.items():
@@ -199,7 +200,7 @@ def _repeat(
     try:
         repeat_record(_record(job, number, ReturnedRepeat(record, results)), results)
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: is no result of a repeat: {error!r}") from None
+        raise UserError(f"{path}: not a result of a repeat: {error!r}") from None
     return ReturnedRepeat(record, results)
 
 

@@ -135,7 +135,7 @@ def measured(work: Coroutine[Any, Any, T], refresh: Callable[[], None]) -> T:
     try:
         return asyncio.run(case_runner.run_interruptible(work, refresh))
     except KeyboardInterrupt:
-        raise AirflowException("ended from outside; a retry goes on") from None
+        raise AirflowException("ended from outside; a retry continues") from None
 
 
 def base_url() -> str:

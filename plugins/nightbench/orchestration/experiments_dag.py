@@ -71,7 +71,7 @@ def experiments_dag() -> DAG:
         params=_form(),
         # It measures only what a person or a night has requested; paused, messages would wait.
         is_paused_upon_creation=False,
-        description="Measures comparisons, bisects and confirmations, as they are requested",
+        description="Measures requested comparisons, bisects and confirmations",
         doc_md=DOC,
         tags=["verdicts"],
     ) as dag:
@@ -226,7 +226,7 @@ def _until(experiment: Experiment, gap: Gap) -> datetime | None:
     trigger_rule="all_done",
     retries=2,
     outlets=[VERDICTS],
-    doc_md="Sends the messages of nights that have waited for their suspects.",
+    doc_md="Sends the messages of nights whose suspects were measured.",
 )
 def send_messages() -> list[str]:
     """Send the messages of nights whose suspects were measured, or had no time; skip if none."""

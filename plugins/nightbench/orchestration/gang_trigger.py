@@ -132,7 +132,7 @@ class GangTrigger(BaseTrigger):
         from nightbench.gang import cancel
 
         store = self._store()
-        by_whom = "by a person in Airflow"
+        by_whom = "by a user in Airflow"
         try:
             async with asyncio.timeout(END_S):
                 planned, targets = await self._look_up()
@@ -190,7 +190,7 @@ class GangTrigger(BaseTrigger):
             known = await self._outcome_of_another(store)
             if known is not None:
                 return CaseOutcome.from_json(known)
-            self.log.warning("The other triggerer has written no progress for long: steering again")
+            self.log.warning("The other triggerer has stopped writing progress: taking over again")
         finally:
             logger.cancel()
             with suppress(asyncio.CancelledError):

@@ -73,7 +73,7 @@ def _extra(conn_id: str, written: str | None) -> Mapping[str, Any]:
     try:
         found = json.loads(written or "{}")
     except ValueError as error:
-        raise UserError(f"connection {conn_id}: its extra is no JSON: {error}") from None
+        raise UserError(f"connection {conn_id}: its extra is not JSON: {error}") from None
     return found if isinstance(found, dict) else {}
 
 
@@ -183,7 +183,7 @@ class _Endpoint:
             return str(own)
         raise UserError(
             f"node {self.node} ({self.host}:{port}) of cluster {cluster.name}: no host key is "
-            "known. Name a file by known_hosts in the cluster's YAML and fill it with `nightbench "
+            "known. Set known_hosts in the cluster's YAML and fill that file with `nightbench "
             f"cluster scan {cluster.name}`; or print it with `ssh-keyscan -p {port} {self.host}`, "
             "compare it with the host's console, then put it into such a file, or as host_key "
             f"(`ssh-ed25519 AAAA…`) into the extra of connection {conn_id}"
@@ -241,7 +241,7 @@ def _file(written: str, what: str) -> str:
     path = os.path.expanduser(written)
     if not os.path.isfile(path):
         raise UserError(
-            f"{what}: found {written!r}, which is not there; expected a file as ssh-keyscan "
-            "writes it"
+            f"{what}: found {written!r}, which does not exist; expected a file in the format of "
+            "ssh-keyscan"
         )
     return path

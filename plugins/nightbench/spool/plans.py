@@ -211,9 +211,9 @@ def load_job(run: RunSpool, case_id: str, generation: int) -> PlannedJob:
         document = read_json(path)
     if document is None:
         raise UserError(
-            f"{path}: not there; expected the job that the run's plan stored. Worker and "
-            "triggerer must share the spool (NIGHTBENCH_SPOOL), or the run was removed: start a "
-            "new one"
+            f"{path}: found no file; expected the job that the run's plan stored. Either worker "
+            "and triggerer do not share the spool (NIGHTBENCH_SPOOL), or the run was removed: "
+            "start a new one"
         )
     return _planned(PlannedJob, document, JOB_SCHEMA, path).generation(generation)
 

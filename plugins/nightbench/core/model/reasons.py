@@ -76,7 +76,7 @@ class ReasonCode(StrEnum):
     AGENT_GONE = "agent_gone", "the agent no longer responds: {observed}"
     NODE_NOT_READY = "node_not_ready", "was not ready within {expected}"
     NODE_NOT_STARTED = "node_not_started", "did not start within {expected} after the start signal"
-    NO_RESULT = "no_result", "no result came back"
+    NO_RESULT = "no_result", "no result was returned"
     # The controller says of a repeat or a case.
     CONTROLLER_ERROR = "controller_error"
     CANCELLED = "cancelled", "cancelled: {observed}"
@@ -88,7 +88,7 @@ class ReasonCode(StrEnum):
     CODE_BROKEN = "code_broken"
     STEPS_DIFFER = (
         "steps_differ",
-        "{subject} was still in its window after {observed}: did ranks run as many steps each?",
+        "{subject} was still in its window after {observed}: did all ranks run equally many steps?",
     )
     BATCH_JOB_ENDED = "batch_job_ended", "{subject} ended: {observed}"
     TIME_LIMIT = "time_limit", "not measured within {expected}, waiting for nodes included"
@@ -116,7 +116,7 @@ class ReasonCode(StrEnum):
     NO_TRAINER = "no_trainer", "{observed} reported, expected {expected}"
     NO_STEPS = "no_steps", "{subject} reported no steps"
     BAD_WINDOW = "bad_window", "{subject} reported a window of {observed}"
-    BAD_FIGURE = "bad_figure", "{subject} came out as {observed}"
+    BAD_FIGURE = "bad_figure", "{subject} is {observed}"
     NO_CLOCK_OFFSET = "no_clock_offset", "no clock offset: windows cannot be compared"
     NO_COMMON_INTERVAL = (
         "no_common_interval",
