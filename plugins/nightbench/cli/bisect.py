@@ -1,4 +1,4 @@
-"""compare bisect: the first version of a framework that made a case slower."""
+"""compare bisect: find the first version of a framework that made a case slower."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def bisect(
     good: Annotated[str | None, typer.Option(metavar="VERSION", help=_help("good"))] = None,
     bad: Annotated[str | None, typer.Option(metavar="VERSION", help=_help("bad"))] = None,
     case: Annotated[
-        str | None, typer.Option("--case", metavar="SLUG", help="The case that shows it.")
+        str | None, typer.Option("--case", metavar="SLUG", help="The case that became slower.")
     ] = None,
     suite: Annotated[str | None, typer.Option("--suite", "-s", help=_help("suite"))] = None,
     cluster: common.ClusterOption = None,
@@ -60,12 +60,15 @@ def bisect(
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Find the first version of a framework line that is slower.
+    """Find the first version of a framework line that made a case slower.
 
-    Each version is compared with the good one in rounds of two launches, as `compare` does.
+    Each version is compared with the good version in rounds of two launches, as `compare` does.
 
-    Exit codes: 0 found; 2 bad usage, or nothing could be measured; 3 not found: only a range, the
-    budget is used up, or the bad version is not slower.
+    Exit codes:
+
+    - 0: the version was found.
+    - 2: wrong usage, or nothing could be measured.
+    - 3: not found: only a range is known, the budget is used up, or the bad version is not slower.
     """
 
     def work() -> int:
@@ -76,7 +79,7 @@ def bisect(
         }
         if resume is not None:
             if alert is not None or good or bad or case:
-                raise UserError("resume: found an alert or versions beside it; it knows its own")
+                raise UserError("--resume: found with an alert or versions; expected it alone")
             document = _resume(resume, limits, json=json)
         else:
             fields = {
@@ -170,7 +173,7 @@ def show(document: Mapping[str, Any]) -> None:
 
 
 def lines_of(document: Mapping[str, Any]) -> list[str]:
-    """Return the result of a bisect in lines, for the command and for an alert."""
+    """Return the result of a bisect as lines, for the command and for an alert."""
     ratio, spent = document["ratio"], document["spent_s"] / 60
     lines = [f"{document['bisect_id']}: {document['sentence']}"]
     if ratio is not None:

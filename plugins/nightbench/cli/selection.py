@@ -1,4 +1,4 @@
-"""What of a suite a command means: options, and the suite and cluster that they lead to."""
+"""Options that select cases of a suite, and the suite and cluster that they result in."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ class Chosen:
     overrides: Mapping[str, Any]
     """The options of the command line as parameters of the DAG `on_demand`."""
     night: bool = False
-    """Keep to the hours, the budget and the order of the suite's nights."""
+    """Apply the hours, time budget and order of the suite's nights."""
     outside_hours: bool = False
-    """Measure also outside of the cluster's hours."""
+    """Also measure outside the cluster's allowed hours."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """What of a suite is meant, where and how it is measured, as the command line says it."""
+    """The selection of cases, and where and how to measure them, from the command line."""
 
     suite: common.SuiteArgument
     cluster: common.ClusterOption = None
@@ -106,9 +106,9 @@ class Selection:
 def selecting(
     *leave_out: str, **defaults: str | None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command an option for each field of its parameter `selection`.
+    """Add an option to a command for each field of its parameter `selection`.
 
-    A command without the option `suite` names that itself.
+    A command without the option `suite` sets the suite itself.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

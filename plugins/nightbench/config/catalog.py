@@ -93,9 +93,9 @@ class _Tree:
         shadows = built_in != path and built_in.is_file()
         if shadows and not replaces:
             said = f'found the name of the built-in {display(built_in)}; expected "replaces": true '
-            document.complain((), f"{said}where it is to take its place, or another name")
+            document.complain((), f"{said}to replace it, or another name")
         if replaces and not shadows:
-            document.complain(("replaces",), "found true; there is none of this name to replace")
+            document.complain(("replaces",), "found true; expected a built-in to replace")
 
 
 def _complain_of_absent(document: Document, *expected: str) -> None:

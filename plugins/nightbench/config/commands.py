@@ -149,7 +149,7 @@ def read_commands(
     for name, file in files.items():
         key = ("commands", name)
         if name in catalog.workloads:
-            message = f'found "{name}", which is a workload; expected a name of its own'
+            message = f'found "{name}", which is a workload; expected another name'
             complaints.append(Complaint(key, message))
         if file.log.format not in catalog.log_formats:
             message = one_of(file.log.format, catalog.log_formats)
@@ -160,7 +160,7 @@ def read_commands(
             last = file.log.format in LAST_WRITES and file.launch != "head"
             writer = "last" if last else "first"
         if file.launch == "head" and writer != "first":
-            message = f"found {writer} with launch: head, where one process writes; expected first"
+            message = f"found {writer} with launch: head, which has one process; expected first"
             complaints.append(Complaint((*key, "log", "of"), message))
         log = {**file.log.model_dump(), "of": writer}
         params = {
@@ -273,7 +273,7 @@ def clashing_commands(suites: Iterable[Suite]) -> list[UserError]:
                 place = f"{display(there.path)}:{there.problem(('commands', name), '').line}"
                 message = (
                     f"found another definition than in {place}, whose cases have the same names; "
-                    "expected the same one, or a name of its own"
+                    "expected the same definition, or another name"
                 )
                 here = read_document(Path(suite.source))
                 problem = here.problem(("commands", name), message)

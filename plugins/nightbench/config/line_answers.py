@@ -31,7 +31,7 @@ def contradictions(
         not all(isinstance(x, str) for x in served.values())
         and "parameter_server" not in file.roles
     ):
-        said = "found true; expected `roles.parameter_server` as well: which processes there are"
+        said = "found true; expected also `roles.parameter_server`, which lists the processes"
         yield ("axes", "strategy", "parameter_server"), said
     answers = [each for x in strategies.values() for each in x.values()]
     if all(isinstance(answer, str) for answer in answers):
@@ -43,7 +43,7 @@ def contradictions(
             yield ("roles", strategy), said
     for name, variant in file.variants.items():
         if variant.device not in kinds:
-            said = f"found {variant.device}, on which the line does not run; expected " + any_of(
+            said = f"found {variant.device}, which the line does not support; expected " + any_of(
                 kinds
             )
             yield ("variants", name, "device"), said
@@ -51,7 +51,6 @@ def contradictions(
         if not (folder / script).is_file():
             said = f'found "{script}", which is not in this folder; expected a script'
             yield ("controls", kind), said
-    drilled = file.drill_workload
     for refused in file.refused_workloads:
         if models(refused, file.api) is None:
             said = f"found {refused}, which has no {file.api}.py; expected one that has"
@@ -62,8 +61,6 @@ def contradictions(
             for value in values:
                 if known is not None and value not in known:
                     yield ("refused_combinations", number, "when", name), one_of(value, known)
-    if drilled is not None and drilled not in workloads:
-        yield ("drill_workload",), one_of(drilled, workloads)
 
 
 def _wrong_axes(

@@ -84,7 +84,7 @@ class RunRequest:
         """Refuse what contradicts itself."""
         if self.night and self.outside_hours:
             raise UserError(
-                "outside_hours: found it with night, which keeps to the hours; choose one of them"
+                "outside_hours: found it with night, which applies the hours; choose one of them"
             )
         changed = [
             name for name in ("builds", "repeats", "scale", "stand_ins") if getattr(self, name)
@@ -92,7 +92,7 @@ class RunRequest:
         if self.run_kind is RunKind.NIGHTLY and changed:
             raise UserError(
                 f"run_kind: found nightly together with {' and '.join(changed)}; a nightly run "
-                "measures the suite as its file says, because later nights are judged by it. "
+                "must measure the suite of the file, because later nights are compared with it. "
                 f"Choose {RunKind.ON_DEMAND}, or change the suite's file"
             )
 

@@ -65,9 +65,9 @@ def _of_alert(request: BisectRequest, alert_id: int, warehouse: Warehouse) -> Bi
         found = warehouse.experiments.first("version_change", alert_id=alert_id)
         if found is None:
             raise UserError(
-                f"alert {alert_id}: the framework's version is the same on all nights of {case_id} "
-                f"on {cluster} before it, so no version can be to blame; name both versions, good "
-                "and bad (--good and --bad)"
+                f"alert {alert_id}: the framework's version is the same on all nights of "
+                f"{case_id} on {cluster} before it, so no version can be the cause; expected "
+                "--good and --bad"
             )
         change = found
     return dataclasses.replace(
@@ -97,7 +97,7 @@ async def with_versions(
     if not offered:
         nodes = [node for node in cluster.nodes if node.name not in left_out]
         if not nodes:
-            raise UserError(f"cluster {cluster.name}: no node is left to ask for versions")
+            raise UserError(f"cluster {cluster.name}: found no available node to list versions")
         variant = build_of(case.framework, context.suite, cluster, context.catalog).variant
         found = await installable_versions(
             cluster, nodes[0], context.targets, context.shipment, case.framework, variant
@@ -120,7 +120,7 @@ def between(known: Sequence[str], good: str, bad: str) -> tuple[str, ...]:
     """
     low, high = _version(good), _version(bad)
     if low >= high:
-        raise UserError(f"versions: found good {good}, bad {bad}; expected the bad one to be newer")
+        raise UserError(f"versions: found good {good}, bad {bad}; expected bad to be newer")
     early = low.is_prerelease or high.is_prerelease
     inner = {_version(each): each for each in known}
     chosen = [

@@ -199,9 +199,9 @@ class CombinedEstimate:
 def combine(estimates: Sequence[RatioEstimate], min_effect: float) -> CombinedEstimate:
     """Return the mean ratio over several cases, where they agree.
 
-    A mean hides cases that lie apart. So there is none where one case is slower and another
-    faster, where a case has too few rounds, or where the cases differ by more than their intervals
-    allow (Cochran's Q, below 5 %).
+    A mean hides cases that lie apart. So there is none where one case is slower and another faster,
+    where a case has too few rounds, or where the cases differ by more than their intervals
+    (Cochran's Q, below 5 %).
     """
     if len(estimates) < 2:
         return CombinedEstimate(None)
@@ -214,7 +214,7 @@ def combine(estimates: Sequence[RatioEstimate], min_effect: float) -> CombinedEs
     centres = [math.log(ratio) for ratio, _ in measured]
     errors = [max(se, 1e-9) for _, se in measured]
     if _differ(centres, errors):
-        return CombinedEstimate(None, "the cases differ by more than their intervals allow")
+        return CombinedEstimate(None, "the cases differ by more than their intervals")
     k = len(measured)
     centre = statistics.fmean(centres)
     se = math.sqrt(math.fsum(e * e for e in errors)) / k

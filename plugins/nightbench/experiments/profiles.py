@@ -65,8 +65,8 @@ def refuse_unprofiled(line: str, catalog: Catalog) -> None:
     """
     if line in catalog.frameworks and catalog.frameworks[line].commands:
         raise UserError(
-            f"{line}: found scripts that are not ours; Nightbench profiles the trainers of its "
-            "framework lines. Let the script profile itself"
+            f"{line}: found scripts of another program; expected trainers of a framework line. "
+            "Profile the script with its own tools"
         )
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from nightbench.config import load_catalog
 from nightbench.config.run_request import RunRequest, resolve_request
 from nightbench.core.budget import (
     CaseHistory,
@@ -185,11 +184,11 @@ def open_now(cluster: Cluster, at: datetime) -> Span | None:
     if span is not None and span.start <= at:
         return span
     there = at.astimezone(hours.zone)
-    again = f"; the next begin at {clock(span.start)}" if span else ""
+    again = f"; the next hours begin at {clock(span.start)}" if span else ""
     raise UserError(
-        f"cluster {cluster.name} may be measured on at {hours} only, and it is "
-        f"{there:%H:%M} there{again}. Start then, or ask for it all the same: outside_hours in the "
-        "form, --outside-hours on the command line"
+        f"cluster {cluster.name} allows measuring only at {hours}; it is {there:%H:%M} "
+        f"there{again}. Start then, or measure outside the hours: outside_hours in the form, "
+        "--outside-hours on the command line"
     )
 
 
@@ -197,7 +196,7 @@ class TooLateForNight(UserError):
     """The night of a run is over, and the next one begins later than `LONGEST_WAIT` from now."""
 
 
-def night_start(request: RunRequest, now: datetime, connect: Connect) -> datetime | None:
+def night_start(request: RunRequest, now: datetime, catalog: Catalog) -> datetime | None:
     """Return when the night of a request begins; None where it has begun or none is requested.
 
     Raises:
@@ -206,9 +205,7 @@ def night_start(request: RunRequest, now: datetime, connect: Connect) -> datetim
     """
     if not request.night:
         return None
-    from nightbench.night.acceptance import accepting
-
-    suite, cluster, _ = resolve_request(request, accepting(load_catalog(), connect))
+    suite, cluster, _ = resolve_request(request, catalog)
     window = next_night(suite, cluster, now)
     if window.start <= now:
         return None
@@ -216,8 +213,8 @@ def night_start(request: RunRequest, now: datetime, connect: Connect) -> datetim
         hours = LONGEST_WAIT.total_seconds() / 3600
         raise TooLateForNight(
             f"suite {suite.name} on cluster {cluster.name}: the next night begins at "
-            f"{clock(window.start)}, more than {hours:.0f} h from now: this run comes too late for "
-            "its night, or the suite's schedule does not belong to its hours"
+            f"{clock(window.start)}, more than {hours:.0f} h from now: this run is too late for "
+            "its night, or the suite's schedule does not match its hours"
         )
     return window.start
 
@@ -228,6 +225,7 @@ def plan_run(
     started_at: datetime,
     spool: Spool,
     connect: Connect,
+    catalog: Catalog,
     *,
     requested_by: str = "",
     dag_id: str | None = None,
@@ -246,11 +244,10 @@ def plan_run(
         UserError: see `resolve_request`; or the cluster's hours do not hold, and the request does
             not say `outside_hours`.
     """
-    from nightbench.night.acceptance import accepting
     from nightbench.night.code_snapshot import keep_code
     from nightbench.warehouse import opened
 
-    suite, cluster, catalog = resolve_request(request, accepting(load_catalog(), connect))
+    suite, cluster, catalog = resolve_request(request, catalog)
     past = case_histories(cluster.name, connect, spool)
     night = deadline = None
     if request.night:
@@ -276,7 +273,7 @@ def plan_run(
         raise UserError(
             f"suite {suite.name}: found {len(plan.jobs):,} cases to measure; expected "
             f"{most_cases:,} at most, the tasks that Airflow accepts for one run ([core] "
-            "max_map_length): raise it for all of Airflow's processes, or name a part of the suite"
+            "max_map_length): raise it for all of Airflow's processes, or select fewer cases"
         )
     folder = store_plan(plan, spool)
     keep_code(folder, catalog.code_digest)

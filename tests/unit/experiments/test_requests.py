@@ -16,6 +16,7 @@ from typing import IO, Any
 
 import pytest
 
+from nightbench.accept import states
 from nightbench.config.compare_builds import fetch_wheel, planned_build
 from nightbench.config.experiment_requests import BisectRequest, CompareRequest
 from nightbench.config.run_request import RunRequest
@@ -67,7 +68,7 @@ def away() -> Any:
 def read_once() -> Iterator[None]:
     """The catalog, which no test changes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(requests, "load_catalog", functools.cache(requests.load_catalog))
+        patch.setattr(states, "load_catalog", functools.cache(states.load_catalog))
         yield
 
 
@@ -155,7 +156,7 @@ def test_only_whole_commits_of_repositories_of_the_cluster_are_built(b: str, wor
     assert planned_build(COMMIT, lab).line == "pytorch"
     with pytest.raises(UserError, match=words):
         planned_build(b, lab)
-    with pytest.raises(UserError, match="of which is none"):
+    with pytest.raises(UserError, match="repositories, which is empty"):
         planned_build(COMMIT, Cluster("lab", ()))
 
 
@@ -238,7 +239,7 @@ def test_a_wheel_that_was_sent_is_fetched_from_the_spool_and_goes_after_its_time
     assert not any((tmp_path / "spool/uploads").iterdir())
     # What lies under a digest that is not its own reaches no node.
     uploads.keep("0" * 64, WHEEL, io.BytesIO(CONTENT))
-    with pytest.raises(UserError, match="expected the one named"):
+    with pytest.raises(UserError, match="expected the stated one"):
         fetch_wheel(f"pytorch=upload:{'0' * 64}/{WHEEL}", cluster, uploads.open)
 
 
@@ -264,7 +265,7 @@ def test_a_wheel_of_an_allowed_address_is_kept_by_its_digest(shelf: tuple[str, C
         ("wheels/install.sh", "expected a wheel"),
         (f"moved/{WHEEL}", "cannot be fetched: HTTP Error 302"),
         (f"wheels/other-{WHEEL}", "cannot be fetched: HTTP Error 404"),
-        (f"wheels/{WHEEL}#sha256={'0' * 64}", "expected the one named"),
+        (f"wheels/{WHEEL}#sha256={'0' * 64}", "expected the stated one"),
     ],
 )
 def test_any_other_address_is_refused(
@@ -318,7 +319,7 @@ def test_a_night_that_goes_on_goes_first(
 def test_the_hours_of_the_cluster_hold(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
     where = Cluster("local", (), window="20:00-06:00 UTC")
     monkeypatch.setattr(experiment_queue, "cluster_of", lambda _: where)
-    assert "may be measured on at 20:00-06:00 UTC only" in gap("local", [], spool, NOW).why_not
+    assert "allows measuring only at 20:00-06:00 UTC" in gap("local", [], spool, NOW).why_not
     late = NOW.replace(hour=23)
     assert gap("local", [], spool, late).until == datetime(2026, 11, 3, 6, tzinfo=UTC)
 

@@ -373,7 +373,7 @@ def test_neighbours_are_named(seen, action, level):
             ReasonCode.REMOTE_FAILURE,
             "the login shell did not run `sh` (exit 1); its output: ''. Is the shell nologin?",
             "access",
-            "do what the message says",
+            "follow the message",
         ),
         (ReasonCode.REMOTE_FAILURE, "could not make /x: Permission denied", "root", "install -d"),
     ],
@@ -419,14 +419,14 @@ def test_another_architecture_than_the_file_states(seen):
     finding = only(findings(seen(ARM), stated))
     assert (finding.title, finding.level) == ("machine", FindingLevel.WARN)
     assert finding.found == "aarch64"
-    assert "state `machine: aarch64`" in finding.advice
+    assert "set `machine: aarch64`" in finding.advice
     assert findings(seen(), stated) == ()
 
 
 def test_nodes_of_two_architectures(seen):
     finding = only(compare([seen(), dataclasses.replace(seen(ARM), node="n2")]))
     assert finding.found == "n1: x86_64; n2: aarch64"
-    assert "state `machine` with all nodes" in finding.advice
+    assert "set `machine` for all nodes" in finding.advice
 
 
 def test_nodes_that_differ(seen):

@@ -274,8 +274,6 @@ class FrameworkInfo(v.StrictModel):
     keeps_casts: bool = False
     """In bf16 and fp16 replicas keep until the backward what autocast has made of matrices and of
     their inputs. For the memory that a case needs."""
-    drill_workload: v.Name | None = None
-    """Workload that `nightbench drill` slows down where no suite is named."""
     replaces: bool = False
     """In a project's folder: it takes the place of the built-in one of the same name."""
     for_tests: bool = False
