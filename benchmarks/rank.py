@@ -24,7 +24,7 @@ import signal
 import sys
 import time
 
-from batch_search import MAX, largest_batch
+from batch_search import MAX, largest_batch, names_memory
 from extras import extra_of
 from measure import loss_summary, measure
 from profiling import profile
@@ -181,6 +181,16 @@ def new_trainer(code, context, wrap_data=None):
     return trainer.Trainer(context, network, wrap_data(data) if wrap_data else data)
 
 
+def count_step(trainer, context):
+    """Counts a step; counts nothing if memory ends, for what was measured fits without it."""
+    try:
+        trainer.count_step()
+    except Exception as error:
+        if context.world_size > 1 or not names_memory(str(error)):
+            raise
+        print("out of memory while a step was counted: {}".format(error), file=sys.stderr)
+
+
 def main():
     """Runs the process named by the environment and returns its exit code."""
     environ = os.environ
@@ -262,8 +272,8 @@ def main():
         rank["batch_size_per_device"] = context.batch_size
     if skipped is not None:
         rank["skipped_updates"] = skipped
-    if hasattr(trainer, "count_step"):
-        trainer.count_step()
+    if hasattr(trainer, "count_step") and not job.get("is_attempt"):
+        count_step(trainer, context)
     rank["flops_per_step"] = getattr(trainer, "flops_per_step", None)
     sent_bytes = getattr(trainer, "sent_bytes_per_step", None)
     if sent_bytes is not None:

@@ -1,12 +1,11 @@
 """Drills of the detector: a real case, measured night after night, of which the last are slowed.
 
-    <spool>/drills/<id>/run.json        the request, the sleep that it adds, the result
-    <spool>/drills/<id>/runs/<night>/   each night, as every run has it
+    <spool>/comparisons/<id>/run.json        the request, the sleep that it adds, the result
+    <spool>/comparisons/<id>/runs/<night>/   each night, as every run has it
 
 The nights are measured one right after another, dated a day apart, and judged as real ones are;
-what is measured and judged already is taken from the spool, so that any process can resume. Their
-definition names the drill, and their runs lie in a spool of their own: no ingest finds them, and
-no history or baseline contains them.
+what is measured and judged already is taken from the spool, so that any process can resume. The
+runs are stored in a spool of their own: no ingest finds them, and no history contains them.
 """
 
 import dataclasses
@@ -24,20 +23,18 @@ from nightbench.core.model import (
     Catalog,
     Cluster,
     HistoryPoint,
-    JobSpec,
     Measurement,
     RunKind,
     Suite,
     Verdict,
     VerdictKind,
-    digest_of,
 )
 from nightbench.core.run_plan import RunPlan, make_plan
 from nightbench.detection import Judgement, judge_cases
 from nightbench.detection.case_verdicts import point_of
 from nightbench.detection.changes import FEWEST
 from nightbench.experiments.experiment_spool import DRILL, Document, read_request, store_request
-from nightbench.gang import Shipment, SshTarget, case_runner
+from nightbench.gang import Shipment, Target, case_runner
 from nightbench.gang.progress import OnEvent
 from nightbench.night.bundles import build_bundle
 from nightbench.spool import RunSpool, Spool, utc_now
@@ -77,7 +74,7 @@ class Drill:
     @property
     def folder(self) -> RunSpool:
         """Its files."""
-        return self.spool.drill(self.drill_id)
+        return self.spool.comparison(self.drill_id)
 
     def night(self, number: int) -> RunSpool:
         """Return the run of a night, in the drill's own spool."""
@@ -102,11 +99,6 @@ class Drill:
             run_id=run_id,
             started_at=started_at,
         )
-
-    def definition(self) -> str:
-        """Return the digest of what is measured: of all nights of this drill, and no other run."""
-        (job,) = self.plan(self.drill_id).jobs
-        return digest_of({"drill": self.drill_id, "of": job.definition_digest})
 
 
 @dataclass(frozen=True)
@@ -138,15 +130,16 @@ def store_drill(drill: Drill, request: Mapping[str, Any], requested_by: str) -> 
     needed = nights_needed(drill.suite)
     if drill.before < needed:
         raise UserError(
-            f"before: found {drill.before}; expected at least {needed}, without which suite "
-            f"{drill.suite.name} has no verdicts"
+            f"before: found {drill.before}; expected at least {needed}, which suite "
+            f"{drill.suite.name} needs for verdicts"
         )
     if drill.nights < drill.first_slow + 1:
         raise UserError(
             f"nights: found {drill.nights}; expected at least {drill.first_slow + 1}: "
-            f"{drill.before} before the slowdown, and two to see a change"
+            f"{drill.before} before the slowdown, and two to detect a change"
         )
-    identity = {"code": drill.catalog.code_digest, "definition": drill.definition()}
+    (job,) = drill.plan(drill.drill_id).jobs
+    identity = {"code": drill.catalog.code_digest, "definition": job.definition_digest}
     store_request(
         drill.folder,
         DRILL,
@@ -166,16 +159,15 @@ def store_drill(drill: Drill, request: Mapping[str, Any], requested_by: str) -> 
 def measure_night(
     drill: Drill,
     number: int,
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     shipment: Shipment,
     on_event: OnEvent,
     refresh: Callable[[], None],
 ) -> None:
     """Measure a night, unless it has been; one that was cut goes on.
 
-    Raises:
-        KeyboardInterrupt: after the gang has been ended on the nodes.
-        UserError: it brought no result; it is measured anew when the drill is resumed.
+    Raises: KeyboardInterrupt: after the gang has been ended on the nodes. UserError: it yielded no
+    result; it is measured anew when the drill is resumed.
     """
     folder = drill.night(number)
     if folder.has_ended:
@@ -186,30 +178,21 @@ def measure_night(
     if end.status is not CaseStatus.OK:
         # The night is not over: it is measured anew when the drill is resumed.
         raise UserError(
-            f"night {number}: {plan.jobs[0].case.case_id} {end.status}: {end.why}. When that is "
-            f"mended go on: nightbench drill --resume {drill.drill_id}"
+            f"night {number}: {plan.jobs[0].case.case_id} {end.status}: {end.why}. Fix this, then "
+            f"continue: nightbench drill --resume {drill.drill_id}"
         )
     mark_ended(folder)
 
 
 def _plan_night(drill: Drill, number: int, sleep_s: float) -> RunPlan:
     folder = drill.night(number)
-    plan, definition = drill.plan(folder.run_id, drill.at(number)), drill.definition()
+    plan = drill.plan(folder.run_id, drill.at(number))
+    (job,) = plan.jobs
+    env = {**job.env, SLEEP_VARIABLE: repr(sleep_s)} if sleep_s else job.env
     generation = _next_generation(folder, drill.case_id)
-
-    def slowed(job: JobSpec) -> JobSpec:
-        env = {**job.env, SLEEP_VARIABLE: repr(sleep_s)} if sleep_s else job.env
-        return dataclasses.replace(
-            job, env=env, generation=generation, definition_digest=definition
-        )
-
-    cases = tuple(
-        dataclasses.replace(
-            each, planned=dataclasses.replace(each.planned, definition_digest=definition)
-        )
-        for each in plan.cases
+    return dataclasses.replace(
+        plan, jobs=(dataclasses.replace(job, env=env, generation=generation),)
     )
-    return dataclasses.replace(plan, cases=cases, jobs=tuple(map(slowed, plan.jobs)))
 
 
 def _next_generation(folder: RunSpool, case_id: str) -> int:
@@ -236,7 +219,7 @@ def _sleep_s(drill: Drill, number: int) -> float:
             for step_s in _steps_s(drill.night(night), drill.case_id)
         ]
         if not before:
-            raise UserError(f"{drill.drill_id}: no night brought a result, so none can be slowed")
+            raise UserError(f"{drill.drill_id}: no night yielded a result, so none can be slowed")
         document["sleep_s"] = statistics.median(before) * drill.size / (1 - drill.size)
         drill.folder.save_run(document)
     return float(document["sleep_s"])
@@ -274,7 +257,7 @@ def judge_nights(drill: Drill, nights: int) -> list[DrillNight]:
         plan = read_plan(folder)
         measurement = build_bundle(folder).cases[0].measurement
         if measurement is None:
-            raise UserError(f"{folder.run_id}: brought no result")
+            raise UserError(f"{folder.run_id}: yielded no result")
         ((verdict, judgement),) = judge_cases(
             plan.run,
             [drill.case_id],
