@@ -151,7 +151,8 @@ def _cancel_experiment(name: str) -> bool:
         return True
     compared = [each for each in found if not (each.folder / "steps").exists()]
     results = [saved_result(each) for each in compared]
-    if results and all(results) and not any(each.is_steered() for each in found):
+    was_live = row is not None and row["state"] in LIVE
+    if results and all(results) and not (was_live or any(each.is_steered() for each in found)):
         at = max(str(result["ended_at"]) for result in results if result)
         say(f"{name} had ended at {at}: nothing was changed")
         return True

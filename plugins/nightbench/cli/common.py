@@ -83,9 +83,9 @@ def accepting_catalog() -> Catalog:
     """Return the catalog that also knows what the acceptance of clusters has shown."""
     if not has_warehouse():
         return catalog()
-    from nightbench.night.acceptance import accepting
+    from nightbench.accept import states
 
-    return accepting(catalog(), open_warehouse)
+    return states.accepting_catalog(open_warehouse)
 
 
 def spool() -> Spool:

@@ -144,16 +144,16 @@ class _Night:
                 since, change = alone[row.name]
                 self._told[i], self._told_steps[i] = matrix.place[since], math.log1p(change)
         self._stale = set(matrix.groups)
-        self._accepted: dict[Factor, _Candidate] = {}
+        self._reported: dict[Factor, _Candidate] = {}
 
     def clearest(self, policy: RegressionPolicy) -> _Candidate | None:
         """Return the change that explains most, of the factor that explains it best."""
         for factor in sorted(self._stale):
-            self._accepted.pop(factor, None)
+            self._reported.pop(factor, None)
             self._examine(factor, policy)
         self._stale = set()
         # What a line shows may be the cluster's, whose own common is not yet believed.
-        starts = [c.start for c in self._accepted.values()]
+        starts = [c.start for c in self._reported.values()]
         told = np.flatnonzero(np.isfinite(self._told))
         by_itself = zip(map(int, self._told[told]), map(float, self._told_steps[told]), strict=True)
         starts += [_Start(*each) for each in changes_of_several(list(by_itself))]
@@ -248,7 +248,7 @@ class _Night:
                     change.score,
                 )
                 for candidate in self._candidates(factor, [start]):
-                    self._accepted[factor] = candidate
+                    self._reported[factor] = candidate
                     return
 
     def _candidates(self, factor: Factor, starts: Sequence[_Start]) -> list[_Candidate]:

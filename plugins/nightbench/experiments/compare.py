@@ -204,6 +204,8 @@ async def measure_compare(
             work = built_commits(experiment.name, request, spool, context, observer)
             texts = await _unless_cancelled(work, record)
         except NotMeasured as ended:
+            if ended.state == "queued" and record.is_spent and not record.ends_as:
+                return Ended("failed", "its budget was used up before its commits were built")
             return Ended(ended.state, str(ended))
         a, b = (fetch_wheel(text, context.cluster, spool.uploads.open) for text in texts)
         request = replace(request, a=a, b=b)

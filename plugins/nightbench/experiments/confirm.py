@@ -87,12 +87,11 @@ def runs_to_confirm(connect: Connect, run_ids: Iterable[str]) -> list[str]:
         ]
 
 
-def give_up_overdue(connect: Connect) -> list[str]:
-    """Cancel what did not end in time, and return the runs that it belongs to."""
+def runs_to_notify(connect: Connect) -> list[str]:
+    """Cancel what did not end in time; return the runs whose messages wait no longer."""
     with opened(connect) as warehouse:
-        return warehouse.experiments.give_up_overdue(
-            "Not measured again: it did not end in the night's time for it"
-        )
+        warehouse.experiments.give_up_overdue("Not measured: it did not end in time")
+        return warehouse.experiments.runs_to_notify()
 
 
 def is_measured(spool: Spool, name: str) -> bool:

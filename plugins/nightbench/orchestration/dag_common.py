@@ -195,15 +195,14 @@ def experiment_context(
     Raises:
         UserError: an unknown name, a missing Connection, or closed hours.
     """
-    from nightbench.config import load_catalog
+    from nightbench.accept.states import accepting_catalog
     from nightbench.config.run_request import RunRequest, resolve_request
     from nightbench.experiments import engine
-    from nightbench.night.acceptance import accepting
     from nightbench.orchestration.ssh_targets import ssh_targets
 
     cases = (case_id,) if case_id else ()
     request = RunRequest(suite, cluster=cluster, cases=cases)
-    chosen, where, catalog = resolve_request(request, accepting(load_catalog(), connect))
+    chosen, where, catalog = resolve_request(request, accepting_catalog(connect))
     return engine.experiment_context(
         chosen,
         where,

@@ -16,7 +16,7 @@ from nightbench.config.compare_builds import FORMS
 from nightbench.config.locations import find_clusters
 from nightbench.config.suite_heads import suite_names
 from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
-from nightbench.core.model.experiments import LIVE, NIGHT, PRIORITIES, ExperimentKind
+from nightbench.core.model.experiments import NIGHT, PRIORITIES, ExperimentKind
 from nightbench.orchestration.connections import channel_url, connect
 from nightbench.orchestration.dag_common import (
     SUSPECTS,
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from nightbench.warehouse.repository import Row
 
 DAG_ID = "nightbench_experiments"
-RUNS_AT_ONCE = 4
-"""DAG runs that measure, each on another cluster, or that find the queue empty."""
+SPARE_RUNS = 2
+"""DAG runs beside one for each cluster: they find the queue empty, and send messages."""
 
 TIMEOUT = timedelta(hours=23)
 
@@ -66,7 +66,7 @@ def experiments_dag() -> DAG:
         schedule=AssetOrTimeSchedule(
             timetable=CronTriggerTimetable("*/5 * * * *", timezone="UTC"), assets=[SUSPECTS]
         ),
-        max_active_runs=RUNS_AT_ONCE,
+        max_active_runs=len(find_clusters(locations.dags_folder())) + SPARE_RUNS,
         dagrun_timeout=TIMEOUT,
         params=_form(),
         # It measures only what a person or a night has requested; paused, messages would wait.
@@ -201,21 +201,23 @@ def _measure_queue(
     from nightbench.night.scheduled_suites import scheduled_suites
     from nightbench.spool import open_spool
 
-    spool, ended, nights_only = open_spool(), list[dict[str, Any]](), False
+    spool, ended, night = open_spool(), list[dict[str, Any]](), None
+    put_back: set[str] = set()
 
     def dag_run_of(run_id: str) -> str | None:
         return state_of(DAG_ID, run_id)
 
     while taken := take(
-        connect, spool, dag_run_id, dag_run_of, scheduled_suites, nights_only=nights_only
+        connect, spool, dag_run_id, dag_run_of, scheduled_suites, night=night, but_not=put_back
     ):
         experiment, gap = taken
         state, yields = _measure(experiment, gap, last_try=last_try)
         ended.append({"name": experiment.name, "state": state})
         if state == "queued" and not yields:
-            break  # It would be the next one again.
-        # The night's message is sent by the next task: it waits for nobody's comparison.
-        nights_only = nights_only or experiment.priority == NIGHT
+            put_back.add(experiment.name)  # It would be the next one again.
+        # The next task sends the message of this night: it waits for no other experiment.
+        if experiment.priority == NIGHT:
+            night = night or experiment.run_id
     return ended
 
 
@@ -271,20 +273,14 @@ def _until(experiment: Experiment, gap: Gap) -> datetime | None:
     outlets=[VERDICTS],
     doc_md="Sends the messages of nights that have waited for their suspects.",
 )
-def send_messages(**context: Any) -> list[str]:
+def send_messages() -> list[str]:
     """Send the messages of nights whose suspects were measured, or had no time; skip if none."""
     from nightbench.alerts.notify import Notifier, notify_run
-    from nightbench.experiments.confirm import give_up_overdue
+    from nightbench.experiments.confirm import runs_to_notify
     from nightbench.spool import open_spool
-    from nightbench.warehouse import opened
 
     with user_errors_fail_task():
-        overdue = give_up_overdue(connect)
-        with opened(connect) as warehouse:
-            rows = warehouse.experiments.find(kinds=[ExperimentKind.CONFIRM], limit=RECENT)
-    ours = context["dag_run"].run_id
-    told = [row["run_id"] for row in rows if row["dag_run_id"] == ours and row["state"] not in LIVE]
-    run_ids = sorted({*overdue, *filter(None, told)})
+        run_ids = runs_to_notify(connect)
     if not run_ids:
         raise AirflowSkipException("no night waits for its suspects")
     problems = []
@@ -299,7 +295,3 @@ def send_messages(**context: Any) -> list[str]:
     if problems:
         raise AirflowException("\n".join(problems))
     return run_ids
-
-
-RECENT = 200
-"""Confirmations among which those of a DAG run are looked for."""

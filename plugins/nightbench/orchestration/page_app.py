@@ -52,8 +52,8 @@ def open_triage(by: str) -> Iterator[Triage]:
 
 def open_acceptances() -> list[dict[str, Any]]:
     """How the acceptance of every cluster that has one stands, by the files of today."""
+    from nightbench.accept.states import standing
     from nightbench.config import find_clusters, load_catalog, locations
-    from nightbench.night.acceptance import standing
 
     catalog = load_catalog()
     found = []

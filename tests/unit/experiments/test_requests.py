@@ -15,6 +15,7 @@ from typing import IO, Any
 
 import pytest
 
+from nightbench.accept import states
 from nightbench.config.compare_builds import fetch_wheel, planned_build
 from nightbench.config.run_request import RunRequest
 from nightbench.core.errors import UserError, WarehouseUnavailable
@@ -67,7 +68,7 @@ def away() -> Any:
 def read_once() -> Iterator[None]:
     """The catalog, which no test changes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(requests, "load_catalog", functools.cache(requests.load_catalog))
+        patch.setattr(states, "load_catalog", functools.cache(states.load_catalog))
         yield
 
 

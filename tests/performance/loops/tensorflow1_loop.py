@@ -1,4 +1,4 @@
-"""A plain TensorFlow 1 loop: a graph, an optimizer of its own, and session.run."""
+"""A TensorFlow 1 loop: a graph, an optimizer of its own, and session.run."""
 
 import functools
 import os

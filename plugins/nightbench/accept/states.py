@@ -1,4 +1,4 @@
-"""The acceptance of a cluster: which modes of the lines are due there, and how each stands."""
+"""The state of each configuration on a cluster: accepted, failed, or to be retested and why."""
 
 import dataclasses
 import logging
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from nightbench.accept.cells import ModeCell, acceptance_suite
 from nightbench.checks import checks_digest
-from nightbench.core.acceptance import ModeCell, acceptance_suite
+from nightbench.config import load_catalog
 from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
 from nightbench.core.model import Accepted, Build, Catalog, Cluster
 from nightbench.core.run_plan import build_of
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ModeState:
-    """How one mode of a line stands on a cluster."""
+    """The state of one configuration of a line on a cluster."""
 
     cell: ModeCell
     build: Build | None = None
@@ -32,24 +33,24 @@ class ModeState:
     due: str | None = None
     """Why it has to be tried; None where the newest result still holds."""
     waits: str | None = None
-    """Why it is not tried before something else is mended: fewer devices failed."""
+    """Why it is not tried: fewer devices failed."""
 
     @property
     def outcome(self) -> str:
-        """skipped, due, passed, not told or failed."""
+        """`skipped`, `due`, `passed`, `not told` or `failed`."""
         if self.cell.skipped is not None or self.waits is not None:
             return "skipped"
         return "due" if self.known is None or self.due else self.known.outcome
 
     @property
     def to_try(self) -> bool:
-        """Whether it is tried now: it is due, or no node could have the build the last time."""
+        """Whether it is tried now: it must be retested, or no node could have its build."""
         tried = self.cell.case is not None and self.waits is None
         return tried and self.outcome in ("due", "skipped")
 
     @property
     def reason(self) -> str | None:
-        """Why it was skipped, is due, or did not pass."""
+        """Why it was skipped, must be retested, or did not pass."""
         return (
             self.cell.skipped
             or self.waits
@@ -66,10 +67,10 @@ def mode_states(
     *,
     again: datetime | None = None,
 ) -> list[ModeState]:
-    """Say of each mode whether it is due: never tried, or with another build, driver or checks.
+    """Return each configuration's state, and why it must be retested: build, driver or checks.
 
-    What failed is due again once the code has changed; with `again` everything is that was tried
-    before then. More than two devices wait for the same mode at fewer.
+    A failed configuration must be retested once the code has changed, and with `again` each that
+    was tried before then. More than two devices wait for the same configuration at fewer.
     """
     suite = acceptance_suite(tuple(cells), cluster, "")
     found = []
@@ -128,10 +129,10 @@ def _due(known: AcceptedMode | None, build: Build, catalog: Catalog) -> str | No
     return None
 
 
-def accepting(catalog: Catalog, connect: Connect) -> Catalog:
-    """The catalog that knows what acceptances have shown; the warehouse is asked when it matters.
+def accepting_catalog(connect: Connect) -> Catalog:
+    """Return the catalog of today's files; `accepted` reads the warehouse, once for each cluster.
 
-    Where it does not answer, no mode counts as accepted.
+    Without an answer from the warehouse no configuration counts as accepted.
     """
     found: dict[str, Accepted] = {}
 
@@ -146,11 +147,12 @@ def accepting(catalog: Catalog, connect: Connect) -> Catalog:
             found[cluster.name] = accepted_modes(modes, cluster, catalog)
         return found[cluster.name]
 
+    catalog = load_catalog()
     return dataclasses.replace(catalog, accepted=accepted)
 
 
 def accepted_modes(modes: Sequence[AcceptedMode], cluster: Cluster, catalog: Catalog) -> Accepted:
-    """What passed -> why it is due again; a shape that failed makes the whole mode due."""
+    """Return accepted configuration -> why it must be retested, also if it failed at one shape."""
     found: dict[tuple[str, str], str | None] = {}
     for each in sorted(modes, key=lambda each: (each.outcome != PASSED, each.started_at)):
         key = each.line, each.mode
@@ -170,9 +172,9 @@ def _fits(mode: AcceptedMode, cluster: Cluster) -> bool:
 
 
 def standing(known: Sequence[AcceptedMode], cluster: Cluster, catalog: Catalog) -> dict[str, Any]:
-    """How the modes that were tried on a cluster stand: counts, and why some are due again.
+    """Return the counts of tried configurations by outcome, and why some must be retested.
 
-    A mode and shape that was tried with several builds counts once, by the newest.
+    A configuration and shape that was tried with several builds counts once, by the newest.
     """
     newest = {
         (each.line, each.mode, each.devices): each

@@ -1,4 +1,4 @@
-"""A plain MegEngine loop: a GradManager and an SGD, as its examples write it."""
+"""A MegEngine loop: a GradManager and an SGD, as its examples write it."""
 
 import megengine
 from megengine import optimizer

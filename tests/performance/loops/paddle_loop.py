@@ -1,8 +1,7 @@
-"""A plain PaddlePaddle loop, as the framework's examples write it."""
+"""A PaddlePaddle loop, as the framework's examples write it."""
 
 import channels_last
 import paddle
-
 from apis.paddle import torch_names
 from apis.paddle.loss_layer import Loss
 

@@ -1,51 +1,51 @@
-"""Measures the acceptance of a cluster; the command and the DAG `nightbench_accept` both do it so.
+"""Measures the acceptance of a cluster, for the command and for the DAG `nightbench_accept`.
 
-It is resumable: what an interrupted one measured is loaded first, and only what is due is tried.
+An interrupted acceptance is resumed: its results are loaded first, and only configurations that
+must be retested are tried.
 """
 
 import asyncio
-import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from nightbench.core.acceptance import SUITE, ModeCell, acceptance_suite, mode_cells
+from nightbench.accept.cells import SUITE, ModeCell, acceptance_suite, mode_cells
+from nightbench.accept.controls import peak_remarks, short_controls
+from nightbench.accept.states import ModeState, mode_states
 from nightbench.core.capabilities import untried_because
 from nightbench.core.errors import UserError
-from nightbench.core.model import CaseStatus, Catalog, Cluster, JobSpec, RunKind, Strategy
+from nightbench.core.model import CaseStatus, Catalog, Cluster, JobSpec, RunKind
 from nightbench.core.run_plan import make_plan, new_run_id
 from nightbench.core.sentences import sentences
 from nightbench.gang import SshTarget, case_runner
 from nightbench.night import cluster_preflight, run_preflight
-from nightbench.night.acceptance import ModeState, mode_states
 from nightbench.night.bundles import build_bundle
 from nightbench.night.cluster_preflight import ClusterHealth
 from nightbench.night.code_snapshot import shipment_of_now
 from nightbench.night.ingest import ingest_run
 from nightbench.night.planning import case_histories, open_now
-from nightbench.nodes import Control, FindingLevel, NodeState, product_shares, short_controls
-from nightbench.nodes.device_peaks import peak_of
+from nightbench.nodes import FindingLevel, NodeState
 from nightbench.report.live_view import LiveView
 from nightbench.spool import RunSpool, Spool
 from nightbench.spool.plans import mark_ended, store_plan
 from nightbench.warehouse import opened
 from nightbench.warehouse.connection import Connect
 
-LEAST_SHARE = 0.5
-"""Of a device's dense peak: a product of large matrices that reaches less is remarked on."""
-
-ROUNDS = 9
-"""Turns of a trainer and of a plain loop of its framework."""
-
 
 @dataclass(frozen=True)
 class AcceptanceEnd:
-    """How an acceptance ended; the verdicts on modes are in the warehouse."""
+    """How an acceptance ended."""
 
+    states: Sequence[ModeState]
     short: tuple[str, ...] = ()
     """Controls below what the cluster's file wants, or not measured."""
     interrupted: bool = False
+
+    @property
+    def good(self) -> bool:
+        """Whether no configuration failed and every control measurement is high enough."""
+        return not self.short and all(state.outcome != "failed" for state in self.states)
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class AcceptanceContext:
     def states(
         self, cells: Sequence[ModeCell], *, again: datetime | None = None
     ) -> list[ModeState]:
-        """How each mode stands by the warehouse.
+        """Return the state of each configuration by the warehouse.
 
         Raises:
             UserError: the warehouse is away.
@@ -95,14 +95,14 @@ def chosen_cells(
     *,
     untried: bool = True,
 ) -> list[ModeCell]:
-    """The modes of some lines, or of all that are not for tests, on a cluster.
+    """Return the configurations of some lines, or of all that are not for tests, on a cluster.
 
     Args:
-        lines: all unless given.
-        modes: only these, such as `single bf16`; all unless given.
-        cluster: where.
-        catalog: of the lines.
-        untried: also modes that nobody has run on such devices.
+        lines: names; all if empty.
+        modes: configurations such as `single bf16`; all if empty.
+        cluster: the cluster.
+        catalog: the catalog of the lines.
+        untried: includes configurations that were never run on such devices.
 
     Raises:
         UserError: there is no such line, or no such mode in any of them.
@@ -125,7 +125,7 @@ def chosen_cells(
     ]
 
 
-def close_interrupted(cluster: str, spool: Spool, connect: Connect) -> None:
+def _load_interrupted(cluster: str, spool: Spool, connect: Connect) -> None:
     """Load what an interrupted acceptance of a cluster measured before its process died.
 
     Raises:
@@ -165,15 +165,18 @@ def try_modes(
     *,
     again: datetime | None = None,
 ) -> AcceptanceEnd:
-    """Examine the nodes and try the modes that are due; return how it ended.
+    """Examine the nodes and try the configurations that must be retested; return how it ended.
 
-    With `again` also what was last tried before then. A mode is tried at more than two devices once
-    it holds at fewer, with its single device beside it, from which scaling is counted.
+    With `again` those that were last tried before then are retested, too. A configuration is tried
+    at more than two devices once it passed at fewer, together with its single device, for the
+    efficiency.
 
     Raises:
-        UserError: nothing is measured: closed hours, or the warehouse is away.
+        UserError: nothing is measured: closed hours, another acceptance of the cluster is being
+            measured, or the warehouse is away.
     """
     cluster, now = context.cluster, datetime.now(UTC)
+    _load_interrupted(cluster.name, context.spool, context.connect)
     span = None if context.outside_hours else open_now(cluster, now)
     run_id = new_run_id(SUITE, now)
     observer.say(f"cluster {cluster.name}: {len(cluster.nodes)} nodes are examined and measured")
@@ -181,22 +184,17 @@ def try_modes(
     with closing(context.connect()) as connection:
         nodes = cluster_preflight.record_preflight(connection, run_id, health, cluster.health)
     observer.examined(health, nodes)
-    found = short_controls(health.controls, health.busy, cluster.health.min_controls)
+    found = short_controls(health, cluster.health.min_controls)
     for each in found:
         observer.say(f"{each.title}: {each.found}; expected {each.expected}. {each.advice}")
-    for control, share in of_peaks(health, cluster):
-        low = f": less than {LEAST_SHARE:.0%}; look at clocks, power limits, the library's version"
-        observer.say(
-            f"{control.node} {control.device} {control.metric}: {control.median:.4g} "
-            f"{control.unit}, "
-            f"{share:.0%} of the dense peak{low if share < LEAST_SHARE else ''}"
-        )
+    for remark in peak_remarks(health, cluster):
+        observer.say(remark)
     short = tuple(each.title for each in found if each.level is FindingLevel.FAIL)
     states = context.states(cells, again=again)
     due = with_single_device(states)
     if not due:
-        observer.say("no mode is due")
-        return AcceptanceEnd(short)
+        observer.say("no configuration must be retested")
+        return AcceptanceEnd(context.states(cells), short)
     plan = make_plan(
         acceptance_suite(due, cluster, context.requested_by),
         cluster,
@@ -226,25 +224,11 @@ def try_modes(
         observer.say(f"{run_id} was cancelled; its processes on the nodes have been ended")
     mark_ended(folder)
     observer.say(ingest_run(context.spool, run_id, context.connect).sentence())
-    return AcceptanceEnd(short, interrupted)
-
-
-def of_peaks(health: ClusterHealth, cluster: Cluster) -> list[tuple[Control, float]]:
-    """Matrix products of GPUs that work for nobody else, with their share of the dense peak."""
-    models = {
-        node.seen.node: {gpu["name"] for gpu in (node.seen.document or {}).get("gpus", ())}
-        for node in health.nodes
-    }
-
-    def peak(node: str, precision: str) -> float | None:
-        return peak_of(next(iter(models[node]), None), precision, cluster)
-
-    alike = [each for each in health.valid_controls if len(models.get(each.node, ())) == 1]
-    return product_shares(alike, peak)
+    return AcceptanceEnd(context.states(cells), short, interrupted)
 
 
 def with_single_device(states: Sequence[ModeState]) -> tuple[ModeCell, ...]:
-    """What is due, and the single device of what is due at many."""
+    """Return the cells that must be retested, with the single device of those of many devices."""
     wide = {state.cell.narrower for state in states if state.to_try and state.cell.is_wide}
     return tuple(
         state.cell
@@ -274,7 +258,7 @@ def _measure(
 
     def measure(some: Sequence[JobSpec]) -> None:
         case_runner.measure_cases(
-            list(map(_beside_plain_loop, some)),
+            some,
             folder,
             context.targets,
             shipment,
@@ -290,13 +274,6 @@ def _measure(
             if why := failed.get(cells[job.case.case_id].narrower):
                 observer.say(f"{job.case.case_id} is not tried: {why} did not pass")
         measure([job for job in wide if cells[job.case.case_id].narrower not in failed])
-
-
-def _beside_plain_loop(job: JobSpec) -> JobSpec:
-    """The same job; a trainer that is alone takes turns with a plain loop after its window."""
-    if job.case.strategy is not Strategy.SINGLE:
-        return job
-    return dataclasses.replace(job, env={**job.env, "NIGHTBENCH_PLAIN_ROUNDS": str(ROUNDS)})
 
 
 def _failed(folder: RunSpool, cells: Mapping[str, ModeCell]) -> dict[tuple[str, str], str]:

@@ -1,4 +1,4 @@
-"""A plain Fluid loop: an Executor over the default program, as its examples write it."""
+"""A Fluid loop: an Executor over the default program, as its examples write it."""
 
 from paddle import fluid
 

@@ -1,11 +1,8 @@
-"""A plain PyTorch loop, as the framework's examples write it."""
+"""A PyTorch loop, as the framework's examples write it."""
 
 import contextlib
 
 import torch
-
-SHARES_A_PROCESS = True
-"""Nothing that it sets differs from what the trainer has set for the case."""
 
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -45,9 +42,9 @@ def build(given):
         for name, value in given.batch.items()
     }
     model = network.model(given.params)
-    for module in model.modules():
-        if hasattr(module, "draw"):  # What PyTorch does not initialise itself.
-            module.draw()
+    for weight in model.parameters():
+        if weight.ndim == 3:  # Matrices of experts, which PyTorch does not initialise itself.
+            torch.nn.init.normal_(weight, std=0.02)
     model.to(device, memory_format=layout)
     optimizer = optimizer_of(model.parameters(), given.params)
     scaler = torch.amp.GradScaler(device.type) if case["precision"] == "fp16" else None

@@ -29,17 +29,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# --- acceptance -------------------------------------------------------------------------------
-
 ACCEPT_TIMEOUT = timedelta(hours=23)
 
 ACCEPT_DOC = """\
-### Which modes work on a cluster
+### Which configurations work on a cluster
 
-**Trigger** names a cluster: its nodes are examined and measured, then every mode of every framework
-line is tried there that is due. What passes is no longer untried there. A task that was ended goes
-on where it was when it is cleared or retried. It fails where a mode fails; each mode's verdict
-stands in its log, and in `nightbench accept CLUSTER --dry-run`.
+**Trigger** names a cluster. The DAG checks and measures its nodes, then tries every configuration
+of every framework line that must be retested there. A configuration that passes is no longer
+untried on the cluster. A cleared or retried task continues with the configurations that are left.
+The task fails if a configuration failed. Its log and `nightbench accept CLUSTER --dry-run` have
+each outcome.
 """
 
 
@@ -55,7 +54,7 @@ def accept_dag() -> DAG | None:
         params=_acceptance_form(clusters),
         # It runs only when somebody fills in its form.
         is_paused_upon_creation=False,
-        description="Tries every mode of every framework line on a cluster",
+        description="Tries every configuration of every framework line on a cluster",
         doc_md=ACCEPT_DOC,
         tags=["on demand"],
     ) as dag:
@@ -76,13 +75,15 @@ def _acceptance_form(clusters: list[str]) -> dict[str, Param]:
         "lines": optional_names(
             "Lines", "Only these framework lines. Empty: all.", examples=list(lines)
         ),
-        "modes": optional_names("Modes", "Only these modes, `single bf16` say. Empty: all."),
-        "again": switch("Again", "Try also what holds from an earlier acceptance."),
+        "modes": optional_names(
+            "Configurations", "Only these configurations, such as `single bf16`. Empty: all."
+        ),
+        "again": switch("Again", "Also retest configurations that passed."),
         "untried": switch(
-            "Untried modes", "Try also what nobody has run on such devices.", on=True
+            "Untried", "Also try configurations that were never run on such devices.", on=True
         ),
         "outside_hours": switch(
-            "Outside the hours", "Measure also when the cluster's hours do not hold."
+            "Outside the hours", "Also measure outside the cluster's allowed hours."
         ),
     }
 
@@ -90,16 +91,16 @@ def _acceptance_form(clusters: list[str]) -> dict[str, Param]:
 @task(
     retries=2,
     execution_timeout=ACCEPT_TIMEOUT,
-    doc_md="One long task: a retry, or a person who clears it, tries the modes that are left.",
+    doc_md="One long task: a retry or a clear tries the configurations that are left.",
 )
 def accept(**context: Any) -> dict[str, int]:
-    """Try the modes that are due; return how many stand how."""
+    """Try the configurations that must be retested; return their number by outcome."""
     with user_errors_fail_task():
         return _accept(context["dag_run"], context["params"])
 
 
 def log_nodes(health: ClusterHealth, states: Mapping[str, NodeState]) -> None:
-    """Write what was found on the nodes, and their controls, into the task's log."""
+    """Write the findings about the nodes, and their control measurements, into the task's log."""
     for node in health.nodes:
         for finding in node.findings:
             log.info("%s: %s: %s", node.seen.node, finding.title, finding.found)
@@ -115,9 +116,9 @@ def log_nodes(health: ClusterHealth, states: Mapping[str, NodeState]) -> None:
 
 
 def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
+    from nightbench.accept import measuring
     from nightbench.config import load_catalog
     from nightbench.config.clusters import cluster_of
-    from nightbench.night import acceptance_run
     from nightbench.orchestration.ssh_targets import ssh_targets
     from nightbench.report.live_view import LiveView
     from nightbench.spool import open_spool
@@ -125,14 +126,14 @@ def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
     catalog = load_catalog()
     with user_errors_fail_task(for_good=True):
         cluster = cluster_of(params["cluster"], catalog)
-        cells = acceptance_run.chosen_cells(
+        cells = measuring.chosen_cells(
             params.get("lines") or (),
             params.get("modes") or (),
             cluster,
             catalog,
             untried=bool(params["untried"]),
         )
-    context = acceptance_run.AcceptanceContext(
+    context = measuring.AcceptanceContext(
         cluster,
         catalog,
         ssh_targets(cluster),
@@ -143,33 +144,28 @@ def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
         dag_id=dag_run.dag_id,
         dag_run_id=dag_run.run_id,
     )
-    acceptance_run.close_interrupted(cluster.name, context.spool, connect)
     # The same moment for every try, so that a retry goes on.
     again = dag_run.run_after if params["again"] else None
-    observer = acceptance_run.AcceptanceObserver(
+    observer = measuring.AcceptanceObserver(
         log.info, log_nodes, lambda folder: LiveView(folder, log.info, all_events=True)
     )
-    ended = acceptance_run.try_modes(cells, context, observer, again=again)
+    ended = measuring.try_modes(cells, context, observer, again=again)
     if ended.interrupted:
-        raise AirflowException("ended from outside; a retry tries the modes that are left")
-    states = context.states(cells)
-    for state in states:
-        where = state.cell.devices or "-"
-        ratio = state.known.beside_plain_loop if state.known else ""
-        said = (state.reason, ratio and f"{ratio} of a plain loop")
+        raise AirflowException("ended from outside; a retry tries the configurations that are left")
+    for state in ended.states:
         log.info(
             "%s %s %s: %s %s",
             state.cell.line,
             state.cell.mode,
-            where,
+            state.cell.devices or "-",
             state.outcome,
-            "; ".join(filter(None, said)),
+            state.reason or "",
         )
-    counts = Counter(state.outcome for state in states)
-    if counts["failed"] or ended.short:
+    counts = Counter(state.outcome for state in ended.states)
+    if not ended.good:
         raise AirflowFailException(
-            f"cluster {cluster.name}: {counts['failed']} modes failed, "
-            f"{len(ended.short)} controls fall short; nightbench accept "
-            f"{cluster.name} --dry-run says which, and why"
+            f"cluster {cluster.name}: {counts['failed']} configurations failed, "
+            f"{len(ended.short)} control measurements are too low; nightbench accept "
+            f"{cluster.name} --dry-run names them, with the reasons"
         )
     return dict(counts)

@@ -1,9 +1,10 @@
-"""A plain PyTorch loop over the Llama and GPT-2 of transformers: models that nobody here wrote.
+"""A PyTorch loop over the Llama and GPT-2 of transformers: models that nobody here wrote.
 
 For `lines --loop`. It begins by giving transformers' model the weights of the workload's own: both
 have to be as many, and to have the same loss on the same batch.
 """
 
+import importlib.util
 import os
 import types
 
@@ -112,17 +113,15 @@ def same(workload, own, other, batch, own_loss):
 
 
 def build(given):
-    """The line's plain loop, with the other network in the place of ours."""
-    workload, ours = given.case["workload"], given.network
-    models = {"llama": llama, "gpt2": gpt2}
+    """PyTorch's loop, with the other network in place of ours."""
+    workload, models = given.case["workload"], {"llama": llama, "gpt2": gpt2}
     batch = {name: torch.from_numpy(value) for name, value in given.batch.items()}
-    network = ours("pytorch")
+    network = given.network("pytorch")
     other = models[workload](given.params)
     same(workload, network.model(given.params), other, batch, network.loss)
     given.network = lambda api: types.SimpleNamespace(model=lambda _: other, loss=loss)
-    folder = os.path.dirname(os.path.dirname(given._folder))
-    path = os.path.join(folder, "frameworks", "pytorch", "plain_loop.py")
-    plain = {}
-    with open(path) as source:
-        exec(compile(source.read(), path, "exec"), plain)
-    return plain["build"](given)
+    folder = os.path.dirname(os.path.abspath(__file__))
+    spec = importlib.util.spec_from_file_location("own", os.path.join(folder, "pytorch_loop.py"))
+    own = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(own)
+    return own.build(given)

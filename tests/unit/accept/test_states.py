@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 
 import pytest
 
+from nightbench.accept.cells import ModeCell, mode_cells
+from nightbench.accept.measuring import with_single_device
+from nightbench.accept.states import accepted_modes, mode_states, standing
 from nightbench.checks import checks_digest
 from nightbench.config import load_catalog
-from nightbench.core.acceptance import ModeCell, mode_cells
 from nightbench.core.capabilities import refusal_of, untried_because
 from nightbench.core.model import Build, Catalog, Cluster, Node
-from nightbench.night.acceptance import accepted_modes, mode_states, standing
-from nightbench.night.acceptance_run import with_single_device
 from nightbench.warehouse.acceptance import AcceptedMode
 
 PAIR = Cluster("pair", (Node("n1", "n1", "ssh"), Node("n2", "n2", "ssh")))

@@ -1,4 +1,4 @@
-"""A plain MindSpore loop: value_and_grad and an optimizer, as its tutorials write it."""
+"""A MindSpore loop: value_and_grad and an optimizer, as its tutorials write it."""
 
 import mindspore
 from mindspore import nn

@@ -1,18 +1,10 @@
-"""A plain JAX loop: one jitted update with donated state, as JAX's examples write it."""
+"""A JAX loop: one jitted update with donated state, as JAX's examples write it."""
 
 import functools
-import os
 
 import channels_last
-
-# The rank beside it holds most of a GPU's memory.
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-
 import jax
 from jax import numpy as jnp
-
-SHARES_A_PROCESS = True
-"""Nothing that it sets differs from what the trainer has set for the case."""
 
 PRODUCTS = {"fp32": "highest", "tf32": "tensorfloat32"}
 

@@ -1,4 +1,4 @@
-"""A plain OneFlow loop over the model file of PyTorch, whose names are OneFlow's own."""
+"""A OneFlow loop over the model file of PyTorch, whose names are OneFlow's own."""
 
 import oneflow
 from frameworks.oneflow import torch_api

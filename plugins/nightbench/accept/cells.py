@@ -1,8 +1,8 @@
-"""The cells that try every mode of a line on a cluster: what `nightbench accept` measures. Pure.
+"""The cells that try every configuration of a line on a cluster, for `nightbench accept`. Pure.
 
-A mode is a strategy with what else a line's `framework.json` declares: precision, compiler,
-execution and layout in every combination, and each compression, kind of synchronisation and stage
-of sharding.
+A configuration (in code: a mode) is a strategy with the other axes that a line's `framework.json`
+declares: precision, compiler, execution and layout in every combination, and each compression, kind
+of synchronisation and stage of sharding.
 """
 
 import itertools
@@ -41,7 +41,7 @@ _OF_SEVERAL = ("compression", "tensor", "context", "expert")
 
 @dataclass(frozen=True)
 class ModeCell:
-    """One mode of a line, and the case that tries it."""
+    """One configuration of a line, and the case that tries it."""
 
     line: str
     mode: str
@@ -57,17 +57,17 @@ class ModeCell:
 
     @property
     def is_wide(self) -> bool:
-        """Whether it has more than two devices: tried when its mode holds at fewer."""
+        """Whether it has more than two devices: tried once the configuration passed at fewer."""
         return self.case is not None and self.case.trainers > FEW
 
     @property
     def narrower(self) -> tuple[str, str]:
-        """Line and what the mode is beside its strategy: a mode and the one of a single device."""
+        """Line and configuration without its strategy: equal for one device and for several."""
         return self.line, self.mode.partition(" ")[2]
 
 
 def mode_cells(line: str, cluster: Cluster, catalog: Catalog) -> tuple[ModeCell, ...]:
-    """Return the modes of a line on a cluster: at one device, two, all of a node and of two nodes.
+    """Return the configurations of a line: at one device, two, all of a node and of two nodes.
 
     Each is tried by the smallest workload that has it, at scale smoke, preferably one that
     states its first losses, and whose loss is proved to fall.
@@ -92,7 +92,7 @@ def mode_cells(line: str, cluster: Cluster, catalog: Catalog) -> tuple[ModeCell,
 
 
 def acceptance_suite(cells: tuple[ModeCell, ...], cluster: Cluster, owner: str) -> Suite:
-    """The suite that tries the modes of some cells."""
+    """The suite that tries the configurations of some cells."""
     cases = tuple(cell.case for cell in cells if cell.case is not None)
     return Suite(SUITE, owner, cluster.name, cases, PROTOCOL, untried=True, scale=SCALE)
 

@@ -1,4 +1,4 @@
-"""A plain TensorFlow 2 loop: a tf.function with a GradientTape and an optimizer of Keras."""
+"""A TensorFlow 2 loop: a tf.function with a GradientTape and an optimizer of Keras."""
 
 import functools
 import os

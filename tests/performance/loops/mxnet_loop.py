@@ -1,4 +1,4 @@
-"""A plain Gluon loop, as its examples write it."""
+"""A Gluon loop, as its examples write it."""
 
 import cuda11
 
