@@ -190,7 +190,7 @@ def test_the_error_of_the_blamed_process_is_the_repeat_s() -> None:
     ).error
     assert error is not None
     assert error.startswith("[n1 trainer-1]\nTraceback (most recent call last):")
-    after = "after it [n0 trainer-0] killed beside it\n[n1 trainer-0] ended well after 6 steps"
+    after = "after it [n0 trainer-0] killed beside it\n[n1 trainer-0] ended properly after 6 steps"
     assert f"\nValueError: the batch has no labels\n{after}" in error
     record = {"repeat": 1, "status": "failed", "reasons": failed["reasons"], "error": error}
     assert repeat_record(record, {"n1": failed}).error == error

@@ -157,5 +157,5 @@ async def test_nodes_of_both_architectures(lab: Lab, shipment: Shipment) -> None
     seen, _ = await preflight(lab.cluster(), lab.targets(), shipment)
     between = {finding.title: finding for finding in compare(seen)}
     assert between["machine"].found == "n1: aarch64; n2: x86_64"
-    assert "state `machine`" in between["machine"].advice
+    assert "set `machine`" in between["machine"].advice
     assert [finding.title for finding in findings(seen[0], lab.cluster())].count("machine") == 0

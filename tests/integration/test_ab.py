@@ -108,7 +108,7 @@ def test_a_slower_build_is_reported_with_its_ratio(here: Terminal) -> None:
         "compare", "profile", document["id"], "--html", str(here.place / "no" / "page.html")
     )
     assert nowhere.returncode == 2
-    assert "expected a file in a folder that is there" in nowhere.stderr
+    assert "expected a file in an existing folder" in nowhere.stderr
 
 
 @pytest.mark.slow

@@ -210,7 +210,7 @@ def test_builds_that_are_alike_do_not_confirm_and_a_killed_measurement_goes_on(
     found, _ = asyncio.run(again(request, spool, alone, after))
 
     assert found.outcome is ConfirmationResult.NOT_CONFIRMED, found.sentence
-    assert "the fall is not there" in found.sentence
+    assert "the drop is not confirmed" in found.sentence
     launches = ended_launches(spool.comparison(request.name), CASE.case_id)
     assert [launch.status for launch in launches].count("ok") >= 2 * PAIRS
     ended = [*before.ended, *after.ended]
@@ -224,8 +224,8 @@ def test_builds_that_are_alike_do_not_confirm_and_a_killed_measurement_goes_on(
 @pytest.mark.parametrize(
     ("step_s", "outcome", "words"),
     [
-        (2.5 * STEP_S, ConfirmationResult.CONFIRMED, "it is still down"),
-        (STEP_S, ConfirmationResult.NOT_CONFIRMED, "the level is back"),
+        (2.5 * STEP_S, ConfirmationResult.CONFIRMED, "it is still slower"),
+        (STEP_S, ConfirmationResult.NOT_CONFIRMED, "the level has recovered"),
     ],
 )
 @pytest.mark.large
@@ -260,7 +260,7 @@ def test_a_prefix_that_is_gone_is_inconclusive_and_nothing_is_launched(
     found = measure(request, spool, context)
 
     assert found.outcome is ConfirmationResult.INCONCLUSIVE
-    assert "cannot be had any more" in found.sentence
+    assert "is no longer available" in found.sentence
     assert "bin/python is not there" in found.sentence
     assert spool.comparison(request.name).case_ids() == []
 
@@ -304,6 +304,6 @@ FAKE_STEP_S=$step exec python3 "$@"
     found, detail = with_spare(3600.0)
     assert found.rounds == PAIRS + 3
     assert detail["here"]["cases"][0]["nodes"] == ["n1"]
-    assert "3 of these rounds were added, as the first left it open" in found.sentence
+    assert "3 of these rounds were added, as the first were unclear" in found.sentence
     # Another process that goes on with it measures nothing more, however much time there is.
     assert with_spare(3600.0)[0] == found

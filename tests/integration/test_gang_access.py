@@ -87,8 +87,8 @@ async def test_the_key_of_a_jump_host_is_checked_too(servers):
     gate, _, node, _ = servers
     wrong = gate.target(known_hosts=node.known.replace(node.address, gate.address).encode())
     message = await refusal(node.target(jump=(wrong,)), HostKeyRejected)
-    assert message.startswith(f"node n1 ({node.host}:{node.port}): on the way to it, jump host ")
-    assert f"{gate.host}:{gate.port}: host key has CHANGED" in message
+    assert message.startswith(f"node n1 ({node.host}:{node.port}): jump host ")
+    assert f"{gate.host}:{gate.port} before it: host key has CHANGED" in message
 
 
 async def test_a_key_that_the_jump_host_refuses(servers):
@@ -214,7 +214,7 @@ async def test_an_agent(servers, agent, monkeypatch):
     gate, _, node, _ = servers
     path, environment = agent
     target = node.target(client_keys=(), agent=path)
-    assert "holds no key" in await refusal(target, GangError)
+    assert "has no key" in await refusal(target, GangError)
     key = str(node.folder / "client")
     subprocess.run(["ssh-add", "-q", key], env=environment, check=True)
     assert await said(target) == "hello\n"

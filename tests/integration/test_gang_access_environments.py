@@ -213,7 +213,7 @@ async def test_other_architectures_are_refused_before_anything_is_sent(ground):
     about = json.loads(file.read_text())
     about["variants"]["cpu"]["machines"] = ["aarch64"]
     file.write_text(json.dumps(about))
-    with pytest.raises(EnvironmentUnavailable, match="has wheels for aarch64, and the node is"):
+    with pytest.raises(EnvironmentUnavailable, match="has wheels for aarch64, but the node is"):
         await ground.prepare(ground.job((node,)))
     assert not ground.root.exists()
 

@@ -242,7 +242,7 @@ async def test_a_damaged_result_costs_its_repeat_alone(shipment, nodes, job, sto
     damaging.cancel()
     assert outcome.status is CaseStatus.OK
     assert [r.status for r in outcome.repeats] == ["ok", "failed", "ok"]
-    assert "result.json` is expected to give a JSON object; found" in why(store.repeat(2))
+    assert "result.json`: expected a JSON object; found" in why(store.repeat(2))
     assert outcome.faults == ()
 
 

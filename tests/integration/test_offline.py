@@ -79,8 +79,8 @@ def test_what_is_not_complete_is_refused(here: Terminal, measured: Path, tmp_pat
     (folder / "jobs" / CASE / "nodes/n1/repeats/001/result.json").unlink()
     assert "result.json: is missing" in here.run("offline", "load", str(folder)).stderr
     (folder / "jobs" / CASE / "measured.json").unlink()
-    assert "has not been measured to its end" in here.run("offline", "load", str(folder)).stderr
-    assert "no export.json of a run" in here.run("offline", "load", str(tmp_path)).stderr
+    assert "not measured completely" in here.run("offline", "load", str(folder)).stderr
+    assert "found no export.json" in here.run("offline", "load", str(tmp_path)).stderr
 
 
 def test_a_run_that_was_planned_elsewhere_is_refused(measured: Path, here: Terminal, tmp_path):

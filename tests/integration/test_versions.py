@@ -100,7 +100,7 @@ def test_a_suite_of_a_project_is_measured_loaded_and_shown(installed: Installed)
     assert installed.version in checked["versions"]["observed"]
     assert {each["state"] for each in checked.values()} <= {"ok", "note"}
     is_old = installed.version.startswith("3.2")
-    assert ("marks as failed" in checked["versions"]["advice"]) is is_old
+    assert ("marked as failed" in checked["versions"]["advice"]) is is_old
 
     installed.nightbench("run", "films")
     (row,) = json.loads(installed.nightbench("results", "--json"))

@@ -36,7 +36,7 @@ def test_formulas_are_what_a_line_counts(line: str, interpreter: Callable[[str],
     model = {
         name: flops
         for name, each in workloads.items()
-        if line in each.frameworks and each.forward_flops
+        if line in each.frameworks and each.cost
         if (flops := step_flops_per_unit(
             each, each.params_of(Case(name, line, Strategy.SINGLE, scale="smoke"))
         ))

@@ -71,7 +71,7 @@ def test_what_is_no_alert_or_no_text_is_refused_in_words(roles: None, alert_id: 
         with pytest.raises(UserError) as error:
             said(*words, "\x1b[31mada")
         assert str(error.value) == (
-            f'{words[2]}: found "\\x1b[31mada" with a control character, expected a text'
+            f'{words[2]}: found "\\x1b[31mada" with a control character; expected none'
         )
     assert said("show", alert_id) == before
     assert "one\ntwo" in said("ack", alert_id, "--why", "one\ntwo")

@@ -101,7 +101,7 @@ def test_labels_of_people_grade_two_policies(
     assert found["proposed"]["recall"] == 0.0
     said = invoke("grade", "--policy", "min_change=20%")
     assert f"missed, proposed: min_change=20%: alert {right}" in said
-    assert "Only by the current policy:" in said
+    assert "Only with the current policy:" in said
 
 
 def test_what_nobody_labelled_is_counted_as_that(
@@ -110,7 +110,7 @@ def test_what_nobody_labelled_is_counted_as_that(
     found = asked()
     assert found["proposed"] is None
     assert (found["current"]["unlabelled"], found["current"]["precision"]) == (1, None)
-    assert "People have labelled none" in invoke("grade", "--policy", "current")
+    assert "Nobody has labelled an alert" in invoke("grade", "--policy", "current")
 
 
 def test_series_suites_and_dates_are_chosen(reading: None, stored: None) -> None:
@@ -152,7 +152,7 @@ def test_an_imported_history_is_replayed_and_so_is_a_file(
     assert from_file == from_warehouse
     (alert,) = from_file["current"]["raised"]
     assert alert["since"].startswith((NIGHT + timedelta(days=FELL)).date().isoformat())
-    with pytest.raises(UserError, match="expected alone"):
+    with pytest.raises(UserError, match="expected it alone"):
         asked("seeded", "--history", str(path))
 
 

@@ -280,8 +280,8 @@ def test_the_commands_back_up_and_restore_this_machines_warehouse(
         CliRunner().invoke(app, ["db", word, str(file)], catch_exceptions=False).output
         for word in ("backup", "restore")
     ]
-    assert f"put it back: nightbench db restore {file}" in said[0]
-    kept = re.search(r"what was there is the database (\w+)", said[1])
+    assert f"restore it: nightbench db restore {file}" in said[0]
+    kept = re.search(r"the old database is kept as (\w+)", said[1])
     assert kept
     assert answers(server.dsn("nightbench_reader", WAREHOUSE), "select * from staging.run") == []
     server.execute(f"drop database {kept[1]}")
@@ -291,7 +291,7 @@ def test_the_commands_back_up_and_restore_this_machines_warehouse(
     ("variables", "said"),
     [
         ({"NIGHTBENCH_WAREHOUSE": "host=db"}, "NIGHTBENCH_WAREHOUSE names another warehouse"),
-        ({}, "Nothing was ever started in"),
+        ({}, "Nothing was started in"),
     ],
 )
 def test_the_commands_are_for_the_warehouse_of_this_machine(tmp_path, monkeypatch, variables, said):

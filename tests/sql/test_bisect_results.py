@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 from nightbench.cli import common
 from nightbench.cli.main import app
+from nightbench.config.experiment_requests import BisectRequest
 from nightbench.core.documents import to_document
 from nightbench.core.errors import UserError
 from nightbench.core.model import Verdict, VerdictKind
 from nightbench.core.model.experiments import Experiment, ExperimentKind
 from nightbench.experiments.bisect_request import (
-    BisectRequest,
     bisect_document,
     complete_request,
     save_step,
@@ -155,12 +155,12 @@ def test_an_alert_without_a_change_of_version_needs_two_that_are_named(
         asked = BisectRequest(alert_id=alert_id, good=good, bad=bad)
         return complete_request(asked, lambda: connect(warehouse.reader))
 
-    with pytest.raises(UserError, match="so no version can be to blame"):
+    with pytest.raises(UserError, match="so no version can be the cause"):
         complete(alert_id)
     with pytest.raises(UserError, match="There is no alert 999"):
         complete(999)
     # Two versions that are named need no change: the runtime below them may be to blame.
-    with pytest.raises(UserError, match="name both versions"):
+    with pytest.raises(UserError, match="expected --good and --bad"):
         complete(alert_id, bad="1.2")
     found = complete(alert_id, "1.0", "1.2")
     assert (found.good, found.bad, found.suite) == ("1.0", "1.2", given.run().suite)
@@ -172,7 +172,7 @@ def test_a_warehouse_without_our_tables_ends_no_bisect(empty: Database) -> None:
     record.note({"steps": []})
     record.leave(Ended("done", "", {"steps": []}))
     assert len(said) == 3
-    assert "waits in the spool: Cannot store bisect-1" in said[0]
+    assert "stays in the spool: Cannot store bisect-1" in said[0]
 
 
 def test_a_terminals_experiment_is_recorded_once_the_warehouse_is_back(

@@ -201,7 +201,7 @@ def test_a_node_whose_controls_fell(lab: Lab, given: Given) -> None:
     assert {row["cause_suspect"] for row in found.values()} == {"n1"}
     assert len({row["group_key"] for row in found.values()}) == 1
     assert found[two.case_id]["cause_sentence"] == (
-        "Node n1 is slow by itself: control measurements fell too."
+        "Node n1 is slow by itself: control measurements dropped too."
     )
     told = " ".join(sentences_of(found[one.case_id]))
     assert "memory_copy (cpu) of n1 to 70% of before" in told
@@ -289,7 +289,7 @@ def test_what_nothing_explains_is_asked_again_and_stands_alone(lab: Lab, given: 
     found = lab.explained(run)
     assert {row["cause"] for row in found.values()} == {CauseKind.UNEXPLAINED}
     assert {row["group_key"] for row in found.values()} == {""}
-    assert found[one.case_id]["cause_sentence"] == "Nothing that was examined changed with it."
+    assert found[one.case_id]["cause_sentence"] == "No examined cause changed at that time."
 
     for night in range(NIGHTS):
         lab.preflight(night, {"n1": 2.0 if night < FELL else 1.4})
@@ -310,7 +310,7 @@ def test_what_fell_a_night_later_joins_and_what_fell_long_ago_does_not(
     key = found[first.case_id]["group_key"]
     assert found[late.case_id]["group_key"] == key != ""
     told = sentences_of(found[late.case_id])
-    assert "Against it: the last good night had it already." in told
+    assert "Against it: the last good night already had it." in told
 
 
 def test_an_alert_that_is_explained_keeps_its_cause(lab: Lab, given: Given) -> None:

@@ -119,18 +119,18 @@ def test_what_cannot_be_measured_is_over_for_a_person(
     asked = ask("ada")
     done = confirmed(falls)
     assert done.exit_code == INCONCLUSIVE, done.output
-    assert "is defined otherwise now" in done.stdout
+    assert "is defined differently than" in done.stdout
     row = Warehouse(connection).experiments.get(asked)
     assert row is not None
     assert (row["state"], row["verdict"]) == ("done", "inconclusive")
-    assert "is defined otherwise now" in row["result"]["sentence"]
+    assert "is defined differently than" in row["result"]["sentence"]
 
 
 def test_what_a_night_has_requested_goes_back_to_the_queue(
     ask: Ask, falls: int, connection: Connection
 ) -> None:
     asked = ask(NIGHTBENCH)
-    assert "is defined otherwise now" in str(confirmed(falls).exception)
+    assert "is defined differently than" in str(confirmed(falls).exception)
     row = Warehouse(connection).experiments.get(asked)
     assert row is not None
     assert (row["state"], row["verdict"]) == ("queued", None)

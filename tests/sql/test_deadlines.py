@@ -141,7 +141,7 @@ def test_a_night_that_left_nothing_is_told_once(
     assert states(repository) == []
     assert watch(EVENING) == watch(DUE - timedelta(minutes=1)) == []
     assert states(repository) == ["waiting"]
-    title = "Nightbench seeded on local: nothing came by 2026-03-02 07:00 UTC"
+    title = "Nightbench seeded on local: no result by 2026-03-02 07:00 UTC"
     assert watch(DUE) == [title]
     body = inbox.messages[-1]["message"]
     assert body.startswith(
@@ -175,7 +175,7 @@ def test_what_comes_late_ends_by_itself_and_that_is_told_once(
     assert len(watch(DUE)) == 1
     night()
     later = DUE + timedelta(hours=2)
-    assert watch(later) == ["Nightbench seeded on local: came after all"]
+    assert watch(later) == ["Nightbench seeded on local: arrived late"]
     assert watch(later + timedelta(minutes=15)) == []
     (row,) = repository.nights()
     assert (row["state"], row["ended_at"]) == ("late", later)
@@ -219,7 +219,7 @@ def test_a_damaged_file_of_a_run_silences_nobody(
     (spool.run(run.run_id).folder / damaged).write_text("[{")
     assert watch(DUE, *both) == [
         "Nightbench seeded on local: not finished by 2026-03-02 07:00 UTC",
-        "Nightbench other on local: nothing came by 2026-03-02 07:00 UTC",
+        "Nightbench other on local: no result by 2026-03-02 07:00 UTC",
     ]
     body = inbox.messages[-2]["message"]
     assert f"{run.run_id} cannot be read: " in body
@@ -285,7 +285,7 @@ def test_another_schedule_begins_anew(watch: Watch, repository: NightRepository)
     # At noon it is written that the run comes at 01:00: last night's was not promised.
     assert watch(NOON + timedelta(minutes=15), timetable=changed) == []
     assert watch(DUE, timetable=changed) == [
-        "Nightbench seeded on local: nothing came by 2026-03-02 07:00 UTC"
+        "Nightbench seeded on local: no result by 2026-03-02 07:00 UTC"
     ]
     # Gone for a while, and back: what would have been meanwhile was not promised.
     watch(DUE + DAY / 2, replace(watch.promise, suite="another"))
@@ -300,11 +300,11 @@ def test_a_broken_file_keeps_its_promises(
     run = given.run(-3, suite="seeded")
     store_plan(plan(run, [ONE], [inbox.url]), spool)
     said = watch(DUE, timetable=None, channels=None, problem="suites/seeded.yaml cannot be read")
-    assert said == ["Nightbench seeded on local: nothing came by 2026-03-02 07:00 UTC"]
+    assert said == ["Nightbench seeded on local: no result by 2026-03-02 07:00 UTC"]
     assert "suites/seeded.yaml cannot be read" in inbox.messages[-1]["message"]
     # Another suite whose name only begins so.
     store_plan(plan(given.run(-2, suite="seeded-large"), [ONE], ["json://127.0.0.1:1"]), spool)
-    title = "Nightbench seeded on local: nothing came by 2026-03-03 07:00 UTC"
+    title = "Nightbench seeded on local: no result by 2026-03-03 07:00 UTC"
     assert watch(DUE + DAY, timetable=None, channels=None) == [title]
     # Never seen whole: nobody knows what it promises.
     assert watch(DUE, ScheduledSuite("unknown", "local", "ada", None)) == []
@@ -315,13 +315,13 @@ def test_a_silent_cluster_is_told_as_one(
 ) -> None:
     both = (watch.promise, replace(watch.promise, suite="other", dag_id="nightly_other"))
     watch(NOON, *both)
-    assert watch(DUE, *both) == ["Nightbench: cluster local is silent: no result of other, seeded"]
+    assert watch(DUE, *both) == ["Nightbench: cluster local has sent no result of other, seeded"]
     assert [row["is_silence"] for row in repository.nights()] == [True, True]
     assert watch(DUE + timedelta(minutes=15), *both) == []
     # The next night one of them comes: the cluster is not silent.
     night(1, suite="other")
     assert watch(DUE + DAY, *both) == [
-        "Nightbench seeded on local: nothing came by 2026-03-03 07:00 UTC"
+        "Nightbench seeded on local: no result by 2026-03-03 07:00 UTC"
     ]
 
 
@@ -331,12 +331,12 @@ def test_of_a_silent_cluster_each_suite_hears_by_its_own_channels(
     other = replace(watch.promise, suite="other", dag_id="nightly_other")
     watch(NOON, watch.promise, other)
     with pytest.raises(
-        UserError, match=r"silent: no result of other, seeded\": alerts\[0\] json: "
+        UserError, match=r"has sent no result of other, seeded\": alerts\[0\] json: "
     ):
         watch(DUE, watch.promise, replace(other, channels=("json://127.0.0.1:1",)))
     assert sent_of("seeded on local") == {"", "alerts[0] json"}
     assert sent_of("other on local") == set()
-    said = ["Nightbench: cluster local is silent: no result of other"]
+    said = ["Nightbench: cluster local has sent no result of other"]
     assert watch(DUE + timedelta(minutes=15), watch.promise, other) == said
     assert watch(DUE + timedelta(minutes=30), watch.promise, other) == []
 
@@ -354,7 +354,7 @@ def test_a_message_that_no_channel_took_is_sent_again(
     watch: Watch, repository: NightRepository, inbox: Inbox
 ) -> None:
     watch(NOON)
-    with pytest.raises(UserError, match="nothing came by"):
+    with pytest.raises(UserError, match="no result by"):
         watch(DUE, channels=("json://127.0.0.1:1",))
     assert states(repository) == ["missing"]
     assert len(watch(DUE + timedelta(minutes=15))) == 1

@@ -489,7 +489,7 @@ def test_a_profile_is_asked_for_by_whoever_may_and_shown(
             asked(a="external=1.0", b="external=1.1")
         )
     found = ada.post(f"/api/comparisons/{foreign}/profile", headers=BEARER, json={})
-    assert (found.status_code, "scripts that are not ours" in found.text) == (422, True)
+    assert (found.status_code, "scripts of another program" in found.text) == (422, True)
     one = f"/api/comparisons/{request_id}"
     refused = bob.post(f"{one}/profile", headers=BEARER, json={})
     assert (refused.status_code, "an op may profile it" in refused.text) == (403, True)

@@ -56,7 +56,7 @@ def test_changes_are_shown_with_date_size_and_interval(command, tmp_path, connec
         done.output,
         re.MULTILINE,
     )
-    assert "add --alerts" in done.output
+    assert "use --alerts" in done.output
     assert Warehouse(connection).alerts.find() == []
 
 

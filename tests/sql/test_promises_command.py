@@ -38,7 +38,7 @@ def store(repository: NightRepository, state: NightState, hours: float) -> None:
 
 
 def test_nights_are_listed_and_a_monitor_is_told(roles: None, repository: NightRepository) -> None:
-    assert run("nights").stdout.startswith("No night was promised")
+    assert run("nights").stdout.startswith("No night is expected")
     assert run("nights", "--check").exit_code == 1  # Nobody has ever checked.
     repository.store_check(1, 0, datetime.now(UTC))
     store(repository, NightState.MET, 2)

@@ -255,7 +255,7 @@ def test_a_site_without_a_night_says_why_it_is_empty(
     done = publish(tmp_path / "site")
     assert done.exit_code == 0, done.output
     assert "0 series of 1 suites" in done.output
-    assert "no night of these suites has a median yet: runs by hand" in done.output
+    assert "no night of these suites has a median yet; manual runs" in done.output
     night = given.run(1)
     loader.runs.load(given.bundle(night, given.came_back(night, given.case())))
     assert "no night of these suites" not in publish(tmp_path / "site").output

@@ -117,7 +117,7 @@ def test_a_case_of_several_nodes_says_that_one_machine_will_not_do(run, tmp_path
 def test_what_has_left_the_spool_is_named_and_the_rest_is_there(run, tmp_path):
     run.remove()
     folder, said = bundle(tmp_path, run.run_id)
-    assert "its job has left the spool" in said
+    assert "its job is no longer in the spool" in said
     assert sorted(path.name for path in folder.iterdir()) == [
         "README.md",
         "fingerprints.json",
@@ -129,7 +129,7 @@ def test_what_has_left_the_spool_is_named_and_the_rest_is_there(run, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "--case: found none; expected the case of the run"),
+        ([], "--case: found none; expected the case to bundle"),
         (["--case", "x"], "found no measurement of x that passed its checks"),
     ],
 )

@@ -206,7 +206,7 @@ def test_alerts_of_two_series_that_fell_first_become_one_and_the_message_says_so
     (move,) = rows("select * from marts.fct_alert_event where to_state = 'resolved'")
     assert move["why"].startswith("part of one alert: node n1: 6 of 6 series slower by ")
     said = inbox.messages[-1]["message"]
-    assert f"Resolved:\n- {ended}: part of one alert now: " in said
+    assert f"Resolved:\n- {ended}: now part of one alert: " in said
     lab.judge(lab.load(FELL + 4, since=FELL + 3, fall=0.08))
     assert [each["alert_id"] for each in reader.alerts.find()] == [alert["alert_id"]]
 

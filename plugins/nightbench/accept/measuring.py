@@ -18,7 +18,7 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, Catalog, Cluster, JobSpec, RunKind
 from nightbench.core.run_plan import make_plan, new_run_id
 from nightbench.core.sentences import sentences
-from nightbench.gang import SshTarget, case_runner
+from nightbench.gang import Target, case_runner
 from nightbench.night import cluster_preflight, run_preflight
 from nightbench.night.bundles import build_bundle
 from nightbench.night.cluster_preflight import ClusterHealth
@@ -66,7 +66,7 @@ class AcceptanceContext:
 
     cluster: Cluster
     catalog: Catalog
-    targets: Mapping[str, SshTarget]
+    targets: Mapping[str, Target]
     connect: Connect
     spool: Spool
     requested_by: str

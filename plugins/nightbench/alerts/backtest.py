@@ -113,7 +113,7 @@ def pasts_of(
     if not rows:
         raise UserError(
             f"series: found none{_asked(names, suite, cluster)}, expected series with nightly "
-            "results. `nightbench results` shows cases, `nightbench import` loads older ones."
+            "results. `nightbench results` lists cases, `nightbench import` loads older results."
         )
     warehouse = Warehouse(connection)
     return [

@@ -98,7 +98,7 @@ def _send_to(
     if connection is None:
         return _notify(channel.name, channel.url, title, body, pictures)
     if resolve is None:
-        return Delivery(channel.name, False, "connections can be read inside Airflow only")
+        return Delivery(channel.name, False, "connections can be read only inside Airflow")
     try:
         resolved = resolve(connection["conn_id"])
     except UserError as error:
@@ -201,7 +201,7 @@ def _captured() -> Iterator[list[str]]:
 
 def _reason(said: Sequence[str], url: str) -> str:
     """Return Apprise's last warning without any part of the URL."""
-    text = " ".join(said[-1].split()) if said else "Apprise gave no reason"
+    text = " ".join(said[-1].split()) if said else "Apprise reported no reason"
     _, _, secret = url.partition("://")
     words = {w for part in _SECRETS.findall(secret) for w in (part, unquote(part))}
     for word in sorted(words, key=len, reverse=True):

@@ -9,13 +9,13 @@ from nightbench.core.model import HistoryPoint, Run, Verdict, VerdictKind, info_
 from nightbench.core.model.alerts import Cause, Confirmation
 from nightbench.core.sentences import evidence_sentence
 
-NOISE, DRIFTS, GRADES = "Noise", "Drifts", "The detector does worse"
+NOISE, DRIFTS, GRADES = "Noise", "Drifts", "The detector became worse"
 AGAIN = "Measured again"
 NOTES = {
     AGAIN: "suspects were measured again",
     NOISE: "{} series became noisy or steady",
     DRIFTS: "{} series drifted",
-    GRADES: "its detector does worse",
+    GRADES: "its detector became worse",
 }
 """Headings of notes beside alerts -> the title of a message that has nothing above them."""
 

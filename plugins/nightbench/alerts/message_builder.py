@@ -55,7 +55,7 @@ class MessageBuilder:
         sentence = verdict.sentence if verdict else ""
         if verdict and verdict.kind is VerdictKind.REGRESSED:
             # It goes on: only the alert of what many series share still tells of it.
-            sentence = f"part of one alert now: {sentence}"
+            sentence = f"now part of one alert: {sentence}"
         return EndedAlert(case_id, sentence, each.alert_id)
 
     def news(self, each: Item) -> AlertItem:

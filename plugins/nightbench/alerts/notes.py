@@ -66,7 +66,7 @@ def noise_notes(events: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
         f"{event['case_id']} on {event['cluster']}: "
         + (
-            f"noisy: {event['sentence']}. It is still measured, but opens no alert before it is "
+            f"noisy: {event['sentence']}. It is still measured, but opens no alert until it is "
             "steady again"
             if event["what"] == NOISY
             else f"steady again, so it opens alerts again: {event['sentence']}"
@@ -199,11 +199,11 @@ def confirmation_notes(confirmations: Sequence[Mapping[str, Any]]) -> list[str]:
     if narrowed:
         now, before = (median(side) for side in zip(*narrowed, strict=True))
         said += (
-            f". The size of a drop is known to ±{now:.1%} (median), from the nights alone to "
+            f". The size of a drop is known to ±{now:.1%} (median), from the nights alone, to "
             f"±{before:.1%}"
         )
     left = [row for row in rows if row["state"] == "cancelled"]
-    return [said + (f". {len(left)} had no time: their alerts show why" if left else "")]
+    return [said + (f". {len(left)} had no time left: see their alerts" if left else "")]
 
 
 def _half(row: Mapping[str, Any]) -> float | None:

@@ -145,7 +145,7 @@ class _Notification:
         self._send(alerts, notes, night or night_of(latest, self.plan.zone))
         if self.outbox.refusals:
             raise UserError(
-                f"no channel of suite {run.suite} took {'. Nor '.join(self.outbox.refusals)}. "
+                f"no channel of suite {run.suite} accepted {'. Nor '.join(self.outbox.refusals)}. "
                 "The alerts are stored; the message is sent when the run is judged again."
             )
         return tuple(self.outbox.deliveries)

@@ -74,21 +74,21 @@ def severity_of(group: Sequence[Row]) -> AlertSeverity:
     least = max(map(least_loss, group))
     outcomes = {row["confirmation"] for row in group}
     if any(row["change"] is None for row in group):
-        return AlertSeverity(HIGH, "brings no figure any more")
+        return AlertSeverity(HIGH, "yields no result any more")
     if any(row["metric"] == "training" for row in group):
-        return AlertSeverity(HIGH, "trains otherwise than before")
+        return AlertSeverity(HIGH, "trains differently from before")
     if outcomes == {"not_confirmed"}:
-        return AlertSeverity(LOW, "was not confirmed when it was measured again")
+        return AlertSeverity(LOW, "was not confirmed when measured again")
     if len(group) >= MANY:
-        return AlertSeverity(HIGH, f"{len(group)} series fall together")
+        return AlertSeverity(HIGH, f"{len(group)} series drop together")
     if least >= LARGE:
         return AlertSeverity(HIGH, f"loses {percent(least)} at least")
     if "confirmed" in outcomes:
-        return AlertSeverity(MEDIUM, "was confirmed when it was measured again")
+        return AlertSeverity(MEDIUM, "was confirmed when measured again")
     if least >= SMALL:
         return AlertSeverity(MEDIUM, f"loses {percent(least)} at least")
     if len(group) > 1:
-        return AlertSeverity(MEDIUM, f"{len(group)} series fall together")
+        return AlertSeverity(MEDIUM, f"{len(group)} series drop together")
     return AlertSeverity(LOW, f"may lose less than {percent(SMALL, 0)}")
 
 

@@ -148,9 +148,9 @@ def _unchanged(facts: CauseFacts) -> list[str]:
 
 def _nothing(found: list[PossibleCause]) -> str:
     if not found:
-        return "Nothing that was examined changed with it."
+        return "No examined cause changed at that time."
     names = ", ".join(dict.fromkeys(f"{CAUSE_LABELS[s.kind]} ({s.name})" for s in found[:3]))
-    return f"Too little evidence for {names}."
+    return f"Not enough evidence for {names}."
 
 
 # --- groups: the same suspect on neighbouring nights of a cluster -------------------------------

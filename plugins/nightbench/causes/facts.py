@@ -172,7 +172,7 @@ class CauseFacts:
             return []
         found = [(self.last_good, self.first_bad, "")]
         if len(self.good) > 1:
-            early = "the last good night had it already"
+            early = "the last good night already had it"
             found.append((self.good[-2], self.last_good, early))
         if len(self.bad) > 1:
             found.append((self.first_bad, self.bad[1], "the first bad night did not have it yet"))

@@ -74,7 +74,7 @@ def _framework_change(facts: CauseFacts, good: NightFacts, bad: NightFacts) -> P
     cause = PossibleCause(CauseKind.FRAMEWORK_VERSION, name, text)
     cause.add_for(weight, f"{text} with {bad.run_id}")
     if libraries and name.startswith(f"{line} "):
-        cause.evidence_for.append(f"in its environment also: {shortened(libraries)}")
+        cause.evidence_for.append(f"its environment also changed: {shortened(libraries)}")
     own = count(
         peer
         for peer in facts.peers
@@ -90,10 +90,10 @@ def _framework_change(facts: CauseFacts, good: NightFacts, bad: NightFacts) -> P
         cause.add_for(2, f"other frameworks on the same nodes were steady ({others.steady} series)")
         cause.sentence += ", other frameworks on the same nodes were steady"
     elif others.mostly_fell:
-        cause.add_against(3, f"other frameworks on the same nodes fell too ({others.fell} series)")
+        cause.add_against(3, f"other frameworks on these nodes dropped too ({others.fell} series)")
     weigh_controls(facts, cause, 2)
     if differ(good.code_digest, bad.code_digest):
-        cause.add_against(0, "the benchmarks' code changed with the same night")
+        cause.add_against(0, "the benchmarks' code changed in the same night")
     return cause
 
 
@@ -116,10 +116,10 @@ def _code_change(facts: CauseFacts, good: NightFacts, bad: NightFacts) -> Possib
         own = count(p for p in facts.peers if p.framework == facts.framework)
         others = count(other_frameworks(facts))
         if own.mostly_fell:
-            cause.add_for(1, f"{other_series(own.fell)} of {facts.framework} fell too")
+            cause.add_for(1, f"{other_series(own.fell)} of {facts.framework} dropped too")
         if others.mostly_fell:
-            cause.add_for(2, f"other frameworks fell too ({others.fell} series)")
-            cause.sentence += " and series of several frameworks fell"
+            cause.add_for(2, f"other frameworks dropped too ({others.fell} series)")
+            cause.sentence += " and series of several frameworks dropped"
         elif others.mostly_steady:
             cause.add_against(
                 1, f"other frameworks were steady with the same code ({others.steady} series)"
@@ -164,24 +164,24 @@ def _slow_node(facts: CauseFacts) -> PossibleCause | None:
         slow = facts.controls if by_itself else fallen
         names = sorted({c.node for c in slow if c.fell and (len(c.nodes) == 1) == by_itself})
         verb = "is slow by itself" if len(names) == 1 else "are slow by themselves"
-        text = f"{_nodes(names)} {verb}: control measurements fell too"
+        text = f"{_nodes(names)} {verb}: control measurements dropped too"
         cause = PossibleCause(CauseKind.NODE, ", ".join(names), text)
         cause.add_for(4, controls_fell(fallen))
         if facts.change is not None and not explain_loss(facts, fallen):
             cause.add_against(
-                2, f"they lost {largest_loss(fallen):.0%} at most, the series {-facts.change:.0%}"
+                2, f"they lost at most {largest_loss(fallen):.0%}, the series {-facts.change:.0%}"
             )
     elif alone or _shared_by(facts, "node"):
         names = alone or [_shared_by(facts, "node")]
         text = (
-            f"only series that ran on {' and '.join(alone)} fell"
+            f"only series that ran on {' and '.join(alone)} dropped"
             if alone
-            else f"the series that ran on {names[0]} fell together"
+            else f"the series that ran on {names[0]} dropped together"
         )
         cause = PossibleCause(CauseKind.NODE, ", ".join(names), text)
         steady = steady_controls(facts)
         if steady:
-            cause.add_against(1, f"controls were steady: {shortened(c.label for c in steady)}")
+            cause.add_against(1, f"control measurements: {shortened(c.label for c in steady)}")
     else:
         return None
     nodes = frozenset(node for name in names for node in name.split("+"))
@@ -189,12 +189,10 @@ def _slow_node(facts: CauseFacts) -> PossibleCause | None:
         cause.add_for(2, facts.shared.sentence)
     there, elsewhere = peers_by_place(facts, nodes)
     if alone and set(alone) & nodes:
-        text = (
-            f"{other_series(there.fell)} there fell too, {elsewhere.steady} elsewhere were steady"
-        )
+        text = f"{other_series(there.fell)} there dropped too, {elsewhere.steady} elsewhere did not"
         cause.add_for(2, text)
     elif there.mostly_fell:
-        cause.add_for(1, f"{other_series(there.fell)} on the same nodes fell too")
+        cause.add_for(1, f"{other_series(there.fell)} on the same nodes dropped too")
     others = count(peer for peer in peers_on(facts, nodes) if peer.framework != facts.framework)
     if there.mostly_steady:
         cause.add_against(2, f"{other_series(there.steady)} on the same nodes were steady")
@@ -212,14 +210,14 @@ def _shared_by(facts: CauseFacts, kind: str) -> str:
 
 
 def networks(facts: CauseFacts) -> Iterator[PossibleCause]:
-    """Yield the network of the cluster, where the series that need several nodes fell together."""
+    """Yield the cluster's network if the series of several nodes dropped together."""
     if facts.shared is None or not _shared_by(facts, "network"):
         return
     name = facts.shared.name
     cause = PossibleCause(
         CauseKind.NETWORK,
         name,
-        f"the network of {name} is slow: the series that need several nodes fell together",
+        f"the network of {name} is slow: the series that need several nodes dropped together",
     )
     cause.add_for(4, facts.shared.sentence)
     between = [each for each in facts.controls if len(each.nodes) > 1 and each.fell]
@@ -261,13 +259,13 @@ def neighbours(facts: CauseFacts) -> Iterator[PossibleCause]:
     if not nodes:
         return
     named = sorted(nodes)
-    text = f"others worked on {' and '.join(named)}"
+    text = f"foreign work ran on {' and '.join(named)}"
     cause = PossibleCause(CauseKind.NEIGHBOUR, ", ".join(named), text)
     if reasons:
         cause.add_for(3, f"repeats were disturbed: {shortened(reasons)}")
         was, now = _foreign_share(facts.good), _foreign_share(facts.bad)
         if was and was * 2 >= now:
-            cause.add_against(2, f"they were before too: {was:.0%} of the repeats, {now:.0%} since")
+            cause.add_against(2, f"disturbed before too: {was:.0%} of repeats, {now:.0%} since")
     if busy:
         who = shortened(
             f"{preflight.node}: {preflight.foreign_share:.0%} of the cores"
@@ -279,7 +277,7 @@ def neighbours(facts: CauseFacts) -> Iterator[PossibleCause]:
             preflight.node for preflight in facts.preflights_before if preflight.has_neighbours
         }
         if {preflight.node for preflight in busy} <= before:
-            cause.add_against(2, "the preflight before the change saw some too")
+            cause.add_against(2, "the preflight before the change also saw foreign work")
     if fallen_controls(facts):
         cause.add_for(1, controls_fell(fallen_controls(facts)))
     weigh_peers(cause, count(peers_on(facts, frozenset(nodes))), SAME_NODES)
@@ -308,7 +306,7 @@ def heat(facts: CauseFacts) -> Iterator[PossibleCause]:
             cause.sentence += "were slowed down by heat or power while the case was measured"
             before = {reason.code for night in facts.good for reason in night.disturbed}
             if ReasonCode.DEVICE_THROTTLED in before:
-                cause.add_against(2, "they were on nights before the change too")
+                cause.add_against(2, "devices were also slowed down on nights before the change")
         if throttled:
             cause.add_for(3, f"throttled before the night: {shortened(s for _, s in throttled)}")
             if not slowed:
@@ -333,7 +331,7 @@ def _weigh_heat(facts: CauseFacts, cause: PossibleCause) -> None:
     was, now = _median_drift(facts.good), _median_drift(facts.bad)
     if was is not None and now is not None and now - was > HEAT_DRIFT:
         cause.add_for(
-            1, f"steps became slower within a repeat ({now:+.1%}, before {was:+.1%}), as heat does"
+            1, f"steps became slower within a repeat ({now:+.1%}, before {was:+.1%}), due to heat"
         )
     there = count(peers_on(facts, frozenset(cause.name.split(", "))))
     weigh_peers(cause, there, SAME_NODES, fell=None)

@@ -127,7 +127,7 @@ def weigh_peers(
 ) -> None:
     """Add what most other series did; they are no evidence for the cause where `fell` is None."""
     if there.mostly_fell and fell is not None:
-        cause.add_for(fell, f"{other_series(there.fell)} {where} fell too")
+        cause.add_for(fell, f"{other_series(there.fell)} {where} dropped too")
     elif there.mostly_steady:
         cause.add_against(steady, f"{other_series(there.steady)} {where} were steady")
 
@@ -142,7 +142,7 @@ def weigh_controls(facts: CauseFacts, cause: PossibleCause, weight: int) -> None
 def controls_fell(fallen: Sequence[ControlSeries]) -> str:
     """Return `controls fell: memory_copy (cpu) of n1 to 80% of before`."""
     ratios = [f"{c.label} to {c.ratio or 0.0:.0%} of before" for c in fallen]
-    return f"controls fell: {shortened(ratios)}"
+    return f"control measurements dropped: {shortened(ratios)}"
 
 
 # --- text ---------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ MEASUREMENT_CHECKS: tuple[Check, ...] = (
     Check(
         "case_ended_well", FAIL, "measurement",
         lambda c, m: "" if m.status is CaseStatus.OK else f"{m.status}: {sentences(m.reasons)}",
-        NOTHING, "the case is measured to its end",
+        NOTHING, "the case is measured completely",
         of_failed=True,
     ),
     Check(
@@ -85,7 +85,7 @@ MEASUREMENT_CHECKS: tuple[Check, ...] = (
     Check(
         "all_repeats", WARN, "measurement", lambda c, m: m.n,
         at_least(lambda c: wanted(c.protocol)),
-        lambda c: f"the protocol's {wanted(c.protocol)} repeats are all good",
+        lambda c: f"all {wanted(c.protocol)} repeats of the protocol are good",
         show="{:.0f}",
     ),
     Check(

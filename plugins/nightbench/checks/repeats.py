@@ -137,7 +137,7 @@ def _wrong_transport(context: CheckContext, rank: RankResult) -> str:
     """
     expected, found = context.transport or "", rank.transport
     if found is None:
-        return f"expected {expected}, found nothing that names the one in use"
+        return f"expected {expected}; found nothing that names the transport in use"
     wanted, had = expected.split("/"), found.split("/")
     if had[: len(wanted)] == wanted:
         return ""
@@ -148,7 +148,7 @@ def _wrong_transport(context: CheckContext, rank: RankResult) -> str:
         why = ": the GPUs' own library was not used"
     elif wanted[:2] == had[:2]:
         why = ": another network interface was used"
-    return f"expected {expected}, found {found}{why}"
+    return f"expected {expected}; found {found}{why}"
 
 
 def _may_have_more(context: CheckContext) -> bool:
@@ -200,7 +200,7 @@ REPEAT_CHECKS: tuple[Check, ...] = (
     Check(
         "precision", FAIL, "rank", lambda c, rank: rank.precision,
         equal_to(lambda c: c.case.precision, of_text=True),
-        lambda c: f"every trainer proves that it computes in {c.case.precision}",
+        lambda c: f"every trainer shows that it computes in {c.case.precision}",
         from_rank=True,
     ),
     # --- the ranks ---
@@ -249,7 +249,7 @@ REPEAT_CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "steps_agree", FAIL, "repeat", lambda c, repeat: _differing_steps(repeat), NOTHING,
-        "as many steps on every trainer: they take each step together",
+        "equally many steps on every trainer, since they run each step together",
         applies=lambda c: len(c.trainers) > 1 and not (c.asynchronous or c.from_log),
     ),
     Check(
@@ -304,7 +304,7 @@ REPEAT_CHECKS: tuple[Check, ...] = (
     Check(
         "throughput_matches_steps", FAIL, "repeat",
         lambda c, repeat: _contradiction(repeat.summary), at_most(_tolerance),
-        lambda c: f"within {_tolerance(c):.0%} of what the step times say",
+        lambda c: f"within {_tolerance(c):.0%} of the rate by the step times",
         show="{:.2%}",
     ),
     Check(

@@ -51,7 +51,7 @@ def _bad_losses(rank: RankResult) -> str:
 def _still(rank: RankResult) -> str:
     """Return the tensors that did not move, or to where there is no number."""
     if rank.weights_moved is None:
-        return "how far its weights moved is not stated"
+        return "the change of its weights is not stated"
     if not rank.weights_moved:
         return "no tensor is trained"
     words = [
@@ -67,7 +67,7 @@ def _beyond(rank: RankResult) -> str | None:
     if rank.weights_moved is None:
         return None
     words = [
-        f"an element of {name} moved by {moved.largest:.3g}, its optimiser's steps allow "
+        f"an element of {name} moved by {moved.largest:.3g}, its optimizer's steps allow "
         f"{moved.limit:.3g}"
         for name, moved in rank.weights_moved.items()
         if moved.limit is not None and moved.largest > moved.limit * ROUNDING
@@ -82,7 +82,7 @@ def _trainers_step_alone(context: CheckContext) -> bool:
 
 _UNSENT = {
     True: "",
-    False: "what it pulls stays the same while it alone trains",
+    False: "the weights that it pulls stay the same while it alone trains",
     None: "whether its gradients arrive is not stated",
 }
 
@@ -111,7 +111,7 @@ def _skipped(rank: RankResult) -> str:
 def _crowded(rank: RankResult) -> str:
     """Return the experts that have too much of their layer's tokens."""
     if rank.expert_tokens is None:
-        return "how many tokens its experts have is not stated"
+        return "the number of tokens of its experts is not stated"
     shares = {
         f"layer {layer}, expert {expert}": tokens * len(counts) / sum(counts)
         for layer, counts in enumerate(rank.expert_tokens)
@@ -146,12 +146,12 @@ TRAINING_CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "weights_within_steps", FAIL, "rank", lambda c, rank: _beyond(rank), NOTHING,
-        "no tensor moves further than its optimiser's steps allow",
+        "no tensor moves further than its optimizer's steps allow",
         from_rank=True,
     ),
     Check(
         "gradients_arrive", FAIL, "rank", lambda c, rank: _UNSENT[rank.gradients_arrive], NOTHING,
-        "servers work every trainer's gradients into what it pulls",
+        "servers apply every trainer's gradients to the weights that it pulls",
         applies=_trainers_step_alone,
         from_rank=True,
     ),
@@ -291,7 +291,7 @@ MODE_CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "mode_told", WARN, "rank", _untold, NOTHING,
-        "every trainer tells of what the case asks for whether it was used",
+        "every trainer reports whether each requested option was used",
         applies=lambda c: bool(_asked(c)) or _between_gpus(c),
         from_rank=True,
     ),

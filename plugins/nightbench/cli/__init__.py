@@ -1,1 +1,1 @@
-"""The parts of the `nightbench` command; heavy imports stand inside functions."""
+"""The parts of the `nightbench` command; heavy imports are inside functions."""

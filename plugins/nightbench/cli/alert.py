@@ -42,31 +42,31 @@ app = typer.Typer(help="List alerts, show them, and change their state.")
 
 
 def _text(option: typer.CallbackParam, value: str) -> str:
-    """Return a text that is stored; control characters are refused, as on the alert's page."""
+    """Return a text that will be stored; refuse control characters, as the alert's page does."""
     if has_control_characters(value):
         raise UserError(
-            f"{option.opts[0]}: found {shown(value)} with a control character, expected a text"
+            f"{option.opts[0]}: found {shown(value)} with a control character; expected none"
         )
     return value
 
 
 AlertArgument = Annotated[int, typer.Argument(metavar="ID", help="Number of the alert.")]
 WhyOption = Annotated[
-    str, typer.Option("--why", help="Kept in the alert's history.", callback=_text)
+    str, typer.Option("--why", help="Reason, kept in the alert's history.", callback=_text)
 ]
 GroupOption = Annotated[
-    bool, typer.Option("--group", help="All alerts of the same cause, each with its own event.")
+    bool, typer.Option("--group", help="Apply the change to all alerts of the same cause.")
 ]
 MOST = 10_000
-"""Alerts that a list is made of."""
+"""Largest number of alerts in a list."""
 
 
 @app.command("list")
 def list_alerts(
-    every: Annotated[bool, typer.Option("--all", help="Closed ones too.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Include closed alerts.")] = False,
     json: common.JsonOption = False,
 ) -> None:
-    """List the live alerts, the worst first; one line for each cause."""
+    """List live alerts, worst first, one line for each cause."""
     with common.reader() as warehouse:
         rows = warehouse.alerts.find(None if every else LIVE, limit=MOST)
     if json:
@@ -74,14 +74,14 @@ def list_alerts(
         return
     say_overdue()
     if not rows:
-        out.print("No alerts." if every else "No open alerts. Closed ones: --all")
+        out.print("No alerts." if every else "No open alerts. To list closed alerts: --all")
         return
     out.print(common.table(*table_of(rows)))
 
 
 @app.command()
 def show(alert: AlertArgument, json: common.JsonOption = False) -> None:
-    """Show an alert with its cause, the others of the same cause, and its history."""
+    """Show an alert, its cause, its history, and other alerts of the same cause."""
     with common.reader() as warehouse:
         _show(warehouse, alert, json)
 
@@ -93,7 +93,7 @@ def ack(
     group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Mark it as acknowledged: somebody works on it."""
+    """Acknowledge an alert: someone is working on it."""
     _change(
         alert, json, lambda triage, one: triage.move(one, "acknowledged", why), group, ("open",)
     )
@@ -106,7 +106,7 @@ def resolve(
     group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Mark it as fixed; a fall that continues is reported again."""
+    """Mark an alert as fixed; if the drop continues, it is reported again."""
     _change(alert, json, lambda triage, one: triage.move(one, "resolved", why), group)
 
 
@@ -120,14 +120,14 @@ def dismiss(
     group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Close it for good: it stays silent until the series falls further."""
+    """Close an alert for good; it stays silent until the series drops further."""
     given = reason.replace("-", "_")
     _change(alert, json, lambda triage, one: triage.move(one, "dismissed", why, given), group)
 
 
 @app.command()
 def reopen(alert: AlertArgument, why: WhyOption = "", json: common.JsonOption = False) -> None:
-    """Open it again, with its history."""
+    """Reopen an alert; it keeps its history."""
     _change(alert, json, lambda triage, one: triage.move(one, "open", why))
 
 
@@ -135,13 +135,13 @@ def reopen(alert: AlertArgument, why: WhyOption = "", json: common.JsonOption = 
 def snooze(
     alert: AlertArgument,
     until: Annotated[
-        str, typer.Option("--until", help="12h, 3d, 2w, or a date as 2026-12-01 or with its time.")
+        str, typer.Option("--until", help="12h, 3d, 2w, a date (2026-12-01), or date and time.")
     ],
     why: WhyOption = "",
     group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Send no message before a time; then it is reported again if it is still open."""
+    """Send no message until a time; an alert that is still open then is reported again."""
     wakes = moment(until, datetime.now(UTC))
     _change(alert, json, lambda triage, one: triage.snooze(one, wakes, why), group)
 
@@ -150,13 +150,13 @@ def snooze(
 def assign(
     alert: AlertArgument,
     owner: Annotated[
-        str, typer.Option("--owner", help='Whose it is; "": nobody\'s.', callback=_text)
+        str, typer.Option("--owner", help='New owner; "" removes it.', callback=_text)
     ],
     why: WhyOption = "",
     group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Set its owner."""
+    """Set the owner of an alert."""
     _change(alert, json, lambda triage, one: triage.assign(one, owner, why), group)
 
 
@@ -167,8 +167,7 @@ def try_channels(suite: common.SuiteArgument, json: common.JsonOption = False) -
     channels = channels_of(chosen.alerts, chosen.routes)
     if not channels:
         raise UserError(
-            f"{chosen.source}: the suite names no channel; expected alerts: [URL, …], or routes "
-            "with some"
+            f"{chosen.source}: found no channel; expected alerts: [URL, …], or routes with channels"
         )
     now = datetime.now(UTC)
     made_up = [
@@ -178,9 +177,9 @@ def try_channels(suite: common.SuiteArgument, json: common.JsonOption = False) -
     plot = picture(f"{chosen.name}-test", made_up, "samples", made_up[24].at, 100.0)
     title = f"Nightbench {chosen.name}: a test message"
     body = (
-        "Nothing has happened: this is a test of the channels of this suite "
-        f"(`nightbench alert test {suite}`).\nAn alert would come like this, with the plot of its "
-        f"series where the channel takes pictures. Owner: {chosen.owner}."
+        "Nothing has happened: this is a test of the channels of this suite (`nightbench alert "
+        f"test {suite}`).\nAn alert looks like this, with a plot of its series if the channel "
+        f"accepts pictures. Owner: {chosen.owner}."
     )
     deliveries = send(channels, title, body, common.channel_url, [plot] if plot else [])
     if json:
@@ -269,12 +268,12 @@ def _confirmation(row: dict[str, Any]) -> list[str]:
     if state is None:
         return []
     if state in LIVE_EXPERIMENTS:
-        return ["measured again: not ended yet"]
+        return ["measured again: still running"]
     outcome = (row["confirmation"] or "unconfirmed").replace("_", " ")
     return [f"{outcome}: {row['confirmation_sentence']}"]
 
 
 def _bisects(warehouse: Warehouse, alert: int) -> list[dict[str, Any]]:
-    """Return the bisects of an alert that have begun, as their command prints them."""
+    """Return the bisects of an alert that have started, as their command prints them."""
     found = warehouse.experiments.find(alert_ids=[alert], kinds=[ExperimentKind.BISECT])
     return [{**row["result"], "state": row["state"]} for row in found if row["result"]]

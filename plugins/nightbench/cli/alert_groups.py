@@ -51,7 +51,7 @@ def _cells(group: Sequence[Row]) -> tuple[str, ...]:
 
 
 def cause_of(row: Row) -> list[str]:
-    """Return the lines of an alert's cause with all evidence; none where it has no cause."""
+    """Return the lines of an alert's cause with all evidence; none if it has no cause."""
     if row["cause"] is None:
         return []
     lines = [f"cause: {_words(row['cause'])}: {row['cause_sentence']}"]
@@ -99,7 +99,7 @@ def acted_on(alert_ids: Iterable[int], act: Callable[[int], object]) -> list[str
 
 
 def what(row: Row) -> str:
-    """`regressed by 5.1%`; `mfu regressed by 5.1%` where it is about no throughput."""
+    """Return `regressed by 5.1%`, or `mfu regressed by 5.1%` if the metric is not throughput."""
     change = row["change"]
     of = "" if row["metric"] == "throughput" else f"{row['metric']} "
     return of + str(row["verdict"]) + (f" by {abs(change):.1%}" if change is not None else "")
@@ -116,7 +116,7 @@ def state(row: Row) -> str:
 
 
 def _counted(words: Iterable[str]) -> str:
-    """`open`; `38 open, 2 acknowledged` where they differ."""
+    """Return `open`, or `38 open, 2 acknowledged` if the states differ."""
     counts = Counter(words)
     if len(counts) == 1:
         return next(iter(counts))

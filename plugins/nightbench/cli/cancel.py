@@ -1,4 +1,4 @@
-"""cancel: end a run or an experiment, with all its processes."""
+"""cancel: end a run or an experiment and all its processes."""
 
 import asyncio
 import getpass
@@ -20,7 +20,7 @@ app = typer.Typer()
 
 CANCEL_REASON = "cancelled by the user"
 CANCEL_TIMEOUT_S = 60.0
-"""An environment that is being made is no launch that could be ended; the user is told of it."""
+"""Seconds to wait; building an environment may take longer, which `cancel` reports."""
 CANCEL_RETRY_S = 5.0
 
 
@@ -29,11 +29,11 @@ def cancel(
     run: Annotated[
         str | None,
         typer.Argument(
-            help="Id of a run, a DAG run or an experiment; the run that goes on unless given."
+            help="Id of a run, a DAG run or an experiment. [default: the run that is in progress]"
         ),
     ] = None,
 ) -> None:
-    """End a run, a comparison of builds, a bisect or another experiment, on all its nodes."""
+    """End a run, comparison, bisect or other experiment, on all its nodes."""
     from nightbench import gang
     from nightbench.spool import plans
 
@@ -57,7 +57,7 @@ def cancel(
     where = common.cluster_of(document["cluster"])
     report = asyncio.run(gang.cancel_run(found.run_id, where, common.reach(where), CANCEL_REASON))
     for node, pids in report.killed.items():
-        say(f"{node}: {len(report.stopped[node])} agents told to stop, {len(pids)} processes swept")
+        say(f"{node}: {len(report.stopped[node])} agents stopped, {len(pids)} processes ended")
     _record_cancelled(found, begun=True)
     plans.mark_ended(found)
     say(f"{found.run_id} is cancelled: no process with its mark is left on {where.name}")
@@ -70,7 +70,7 @@ def cancel(
 
 
 def _steering(dag_run_id: str) -> AirflowApi | None:
-    """Return the API of the Airflow that steers a DAG run, or None if it does not answer.
+    """Return the API of the Airflow that controls a DAG run, or None if it does not answer.
 
     Raises:
         UserError: it needs a login that this terminal does not have; nothing was changed.
@@ -81,19 +81,19 @@ def _steering(dag_run_id: str) -> AirflowApi | None:
             f"Without it, mark the DAG run {dag_run_id} as failed in Airflow's UI"
         )
     if api is None:
-        warn("Airflow does not answer: ending the processes on the nodes only")
+        warn("Airflow does not answer: only the processes on the nodes are ended")
     return api
 
 
 def _has_ended(run: RunSpool) -> bool:
-    """Tell whether a run has ended and none of its cases is measured again."""
+    """Return whether a run has ended and none of its cases is being measured again."""
     stores = [run.latest(planned["case_id"]) for planned in run.planned()]
     ended = all(store.outcome() is not None for store in stores if store is not None)
     return ended and run.has_ended
 
 
 def _record_cancelled(run: RunSpool, *, begun: bool) -> None:
-    """Give the cases that have no outcome one: those that have a gang, or those that have none."""
+    """Record an outcome for cases that have none: those with a gang, or those without one."""
     for planned in run.planned():
         store = run.latest(planned["case_id"])
         progress = (store.progress() if store is not None else None) or {}
@@ -104,7 +104,7 @@ def _record_cancelled(run: RunSpool, *, begun: bool) -> None:
 
 
 def _find(spool: Spool, name: str | None) -> RunSpool:
-    """The run of that name, or the only one that has not ended."""
+    """Return the run of that name, or the only run that has not ended."""
     if name is not None:
         found = dag_run.named(spool, name)
         if found is None:
@@ -113,7 +113,7 @@ def _find(spool: Spool, name: str | None) -> RunSpool:
     going = [each for each in spool.runs() if _goes_on(each)]
     if len(going) != 1:
         names = ", ".join(each.run_id for each in going) or "none"
-        raise UserError(f"Which run? Give its id; these have not ended: {names}")
+        raise UserError(f"RUN: found none; expected one that has not ended: {names}")
     return going[0]
 
 
@@ -137,8 +137,8 @@ def _cancel_experiment(name: str) -> bool:
     found = _folders(spool, name)
     if found and (found[0].run() or {}).get("schema") == schema_of(DRILL):
         raise UserError(
-            f"{name} is a drill; press Ctrl-C where it runs. It ends its processes on the nodes, "
-            f"and `nightbench drill --resume {name}` continues"
+            f"{name} is a drill; press Ctrl-C in its terminal. The drill then ends its processes "
+            f"on the nodes, and `nightbench drill --resume {name}` continues"
         )
     row = _row_of(name)
     if row is not None and row["state"] in LIVE:
@@ -170,8 +170,8 @@ def _cancel_experiment(name: str) -> bool:
             break
         if time.monotonic() > limit:
             raise UserError(
-                f"{name}: its process goes on, perhaps because it makes an environment; what ran "
-                f"on {cluster.name} has been ended. Try again, or press Ctrl-C where it runs"
+                f"{name}: still running, perhaps building an environment; its processes on "
+                f"{cluster.name} were ended. Try again, or press Ctrl-C in its terminal"
             )
     if row is not None and row["dag_run_id"] is None:
         # Its process may have been killed before, and cannot say so.
@@ -186,7 +186,7 @@ def _cancel_experiment(name: str) -> bool:
 
 
 def _folders(spool: Spool, name: str) -> list[RunSpool]:
-    """Return the folder of an experiment, then those of its further comparisons; or none."""
+    """Return the folder of an experiment and the folders of its further comparisons, or none."""
     found = [x for x in spool.comparisons() if x.run_id == name or x.run_id.startswith(f"{name}-")]
     found.sort(key=lambda each: len(each.run_id))
     return found if found and found[0].run_id == name else []
@@ -208,7 +208,7 @@ def _move(experiment_id: int) -> None:
 
 
 def _released(spool: Spool, name: str) -> bool:
-    """Wait a little for the process that measures to end; False if it goes on."""
+    """Wait a little for the measuring process to end; return False if it continues."""
     limit = time.monotonic() + CANCEL_RETRY_S
     while any(each.is_steered() for each in _folders(spool, name)):
         if time.monotonic() > limit:

@@ -1,4 +1,4 @@
-"""cluster: the YAML of a cluster, host keys of its nodes, and wheels for them."""
+"""cluster: generate the YAML of a cluster, scan host keys, and download wheels for its nodes."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from nightbench.gang import SshTarget
     from nightbench.gang.hostkeys import HostKey
 
-app = typer.Typer(help="YAML, host keys and wheels of a cluster.", no_args_is_help=True)
+app = typer.Typer(help="Make YAML, host keys and wheels of a cluster.", no_args_is_help=True)
 
 AT_ONCE = 16
 """Hosts that are scanned at the same time."""
 
 
 class Inventory(StrEnum):
-    """What knows the nodes of a cluster."""
+    """The kinds of inventory that list the nodes of a cluster."""
 
     ANSIBLE = "ansible"
     SLURM = "slurm"
@@ -48,31 +48,31 @@ _STYLES = {"new": "yellow", "same": "green", "by authority": "green"}
 
 @app.command("from")
 def from_inventory(
-    source: Annotated[Inventory, typer.Argument(help="What the inventory is.")],
+    source: Annotated[Inventory, typer.Argument(help="Kind of the inventory.")],
     cluster: Annotated[str, typer.Argument(help="Name of the cluster.")],
     ssh_conn_id: Annotated[
         str,
         typer.Option("--ssh-conn-id", metavar="ID", help="Airflow Connection with user and key."),
     ],
     file: Annotated[
-        typer.FileText, typer.Option("--file", "-f", help="Where it is read from.")
+        typer.FileText, typer.Option("--file", "-f", help="File of the inventory.")
     ] = "-",  # type: ignore[assignment]  # opened by typer
     group: Annotated[
-        str, typer.Option("--group", "-g", help="Only hosts of this group of Ansible's.")
+        str, typer.Option("--group", "-g", help="Ansible group whose hosts to include.")
     ] = "all",
     login: Annotated[
         str | None,
         typer.Option(
             "--login",
             metavar="HOST",
-            help="Login node of Slurm, which is to launch the gangs; the Connection is its own.",
+            help="Slurm's login node, which launches the gangs; --ssh-conn-id is its Connection.",
         ),
     ] = None,
 ) -> None:
-    """Print the YAML of a cluster from what Ansible or Slurm knows of its nodes.
+    """Print the YAML of a cluster from Ansible's or Slurm's list of nodes.
 
-    Ansible: what `ansible-inventory -i FILE --list` prints. Slurm: what
-    `sinfo -hN -p PARTITION -o '%N %o %G'` prints.
+    For Ansible, it reads the output of `ansible-inventory -i FILE --list`. For Slurm, it reads the
+    output of `sinfo -hN -p PARTITION -o '%N %o %G'`.
     """
     text = file.read()
     hosts = ansible_hosts(text, group) if source is Inventory.ANSIBLE else slurm_hosts(text)
@@ -84,20 +84,24 @@ def from_inventory(
 @app.command()
 def scan(
     cluster: common.ClusterArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Take new keys without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Accept new keys unasked.")] = False,
     replace: Annotated[
         list[str] | None,
         typer.Option(
             "--replace",
             metavar="NODE",
-            help="Take the changed key of this node (or jump host) as well.",
+            help="Also accept the changed key of this node or jump host.",
         ),
     ] = None,
 ) -> None:
-    """Show the host keys of all nodes and jump hosts, and keep the new ones in known_hosts.
+    """Show the host keys of all nodes and jump hosts; store new keys in known_hosts.
 
-    A key that has changed is never taken unless its node is named. Exit code 1 where a host did
-    not answer, a key has changed, or new keys were not taken.
+    A changed key is accepted only if --replace names its node.
+
+    Exit codes:
+
+    - 0: every host answered, and its keys are in known_hosts.
+    - 1: a host did not answer, a key has changed, or new keys were not accepted.
     """
     where = _cluster_of(cluster)
     assert where.known_hosts is not None
@@ -114,14 +118,14 @@ def _cluster_of(name: str) -> Cluster:
     )
     if found.known_hosts is None:
         raise UserError(
-            f"cluster {found.name}: it names no file for host keys. Add the line `known_hosts: "
+            f"cluster {found.name}: found no file for host keys. Add the line `known_hosts: "
             f"{found.name}.known_hosts` to {path}, then scan again"
         )
     return found
 
 
 class _Scan:
-    """One scan: jump hosts first, since the nodes behind them are reached through them."""
+    """A scan of host keys; jump hosts come first, as they lead to the nodes behind them."""
 
     def __init__(self, cluster: Cluster, file: Path, replace: frozenset[str], yes: bool) -> None:
         self._cluster = cluster
@@ -132,12 +136,14 @@ class _Scan:
         self._good = True
 
     def run(self) -> bool:
-        """Scan all hosts; return False where one did not answer or a key was refused."""
+        """Scan all hosts; return False if one did not answer or a key was refused."""
         with tempfile.TemporaryDirectory(prefix="nightbench-scan-") as folder:
             working = Path(folder) / "known_hosts"
             working.write_text(self._text, encoding="utf-8")
             # Logins to jump hosts check the keys that are known so far, and no others.
-            targets = common.reach(dataclasses.replace(self._cluster, known_hosts=str(working)))
+            cluster = dataclasses.replace(self._cluster, known_hosts=str(working))
+            reached = common.reach(cluster)
+            targets = {k: each for k, each in reached.items() if isinstance(each, SshTarget)}
             levels = _levels(targets)
             names = sorted({name for level in levels for name in level})
             for name in self._replace - set(names):
@@ -149,13 +155,13 @@ class _Scan:
                 if not asyncio.run(self._level(level)):
                     behind = [name for later in levels[number + 1 :] for name in later]
                     if behind:
-                        say(f"Not asked, as a jump host is not known yet: {', '.join(behind)}")
+                        say(f"Not scanned, as a jump host is not known yet: {', '.join(behind)}")
                     return False
                 working.write_text(self._text, encoding="utf-8")
         return self._good
 
     async def _level(self, targets: dict[str, SshTarget]) -> bool:
-        """Scan the hosts at one number of hops; return False where those behind cannot be."""
+        """Scan hosts at one number of hops; return False if those behind them cannot be reached."""
         from nightbench.gang import hostkeys
 
         slots = asyncio.Semaphore(AT_ONCE)
@@ -190,10 +196,10 @@ class _Scan:
                 continue
             self._good = False
             out.print(
-                f"[bold red]{escape(name)}: the {key.kind} host key is {key.status.value}.[/] "
-                "Somebody may be in between you and the host. Nothing of this host is taken. If "
-                "it was set up anew, compare the fingerprint with its console, then: "
-                f"--replace {escape(name)}",
+                f"[bold red]{escape(name)}: the {key.kind} host key is {key.status.value}.[/] The "
+                "connection may be intercepted. No key of this host was accepted. If the host "
+                "was reinstalled, compare the fingerprint with its console, then add --replace "
+                f"{escape(name)}",
                 soft_wrap=True,
             )
         taken = name in self._replace and all(key.status is Status.CHANGED for key in bad)
@@ -207,11 +213,11 @@ class _Scan:
         what += f"{hosts} host{'s' if hosts > 1 else ''}"
         say(
             "Compare the fingerprints with the hosts' own consoles (ssh-keygen -l -f "
-            "/etc/ssh/ssh_host_ed25519_key.pub) before you take them."
+            "/etc/ssh/ssh_host_ed25519_key.pub) before you accept them."
         )
         if not self._yes:
             if not sys.stdin.isatty():
-                say(f"Not written: {what}. Nobody is here to ask; --yes takes them.")
+                say(f"Not written: {what}. No terminal to ask on: use --yes.")
                 return False
             if not typer.confirm(f"Write {what} to {self._file}?"):
                 return False
@@ -260,30 +266,28 @@ def _table(asked: Sequence[tuple[tuple[str, SshTarget], list[HostKey] | UserErro
 @app.command()
 def download(
     cluster: common.ClusterArgument,
-    line: Annotated[
-        list[str], typer.Option("--line", "-l", help="Framework line; may be given several times.")
-    ],
+    line: Annotated[list[str], typer.Option("--line", "-l", help="Framework line. Repeatable.")],
     machine: Annotated[
         list[str] | None,
         typer.Option(
             "--machine",
-            help="CPU architecture of nodes, as `uname -m` prints it; may be given several times. "
-            "Those of the cluster's nodes unless given.",
+            help="CPU architecture of nodes, as `uname -m` prints it. Repeatable. [default: "
+            "those of the nodes]",
         ),
     ] = None,
     python: Annotated[
         list[str] | None,
         typer.Option(
             "--python",
-            help="Python of nodes, 3.13 say; may be given several times. "
-            "[default: all that the line's lock supports]",
+            help="Python version of nodes, for example 3.13. Repeatable. [default: all that the "
+            "line's lock supports]",
         ),
     ] = None,
 ) -> None:
-    """Fill the cluster's wheelhouse with the wheels that lines need, from this machine's index.
+    """Download the wheels that framework lines need into the cluster's wheelhouse.
 
-    Wheels that are there are kept; every file is compared with the lock's hashes. For nodes of
-    another CPU architecture than this machine's, uv's wheel is downloaded, too.
+    Existing wheels are kept; every file is checked against the lock's hashes. If nodes have another
+    CPU architecture than this machine, uv's wheel is downloaded, too.
     """
     from nightbench.gang.uv_binary import download_uv
     from nightbench.gang.wheels import download_wheels
@@ -293,8 +297,8 @@ def download(
     house = where.environments.wheelhouse
     if house is None:
         raise UserError(
-            f"cluster {where.name}: it names no wheelhouse. Add `environments: {{wheelhouse: "
-            "FOLDER}` to its file and make the folder"
+            f"cluster {where.name}: found no wheelhouse. Add `environments: {{wheelhouse: "
+            "FOLDER}` to its file and create the folder"
         )
     shipment, machines = common.shipment(where), machine or _machines(where)
     for other in machines:
@@ -313,7 +317,7 @@ def download(
         for chosen in machines:
             if able is not None and chosen not in able:
                 have = ", ".join(sorted(able))
-                say(f"{each} {variant}: has wheels for {have}, and none for {chosen}")
+                say(f"{each} {variant}: found wheels for {have}; expected {chosen}")
                 continue
             choice = Path(house), shipment.benchmarks, each, variant, chosen, say
             files = download_wheels(*choice, python or ())
@@ -337,7 +341,7 @@ def _machines(where: Cluster) -> list[str]:
         found = asyncio.run(machines_of_nodes(where, common.reach(where)))
     except UserError as error:
         raise UserError(
-            f"the CPU architecture of the nodes is unknown: {error}. State `machine` with the "
-            "nodes in the cluster's file, or give --machine"
+            f"the CPU architecture of the nodes is unknown: {error}. Set `machine` for the nodes "
+            "in the cluster's file, or use --machine"
         ) from error
     return sorted(set(found.values()))

@@ -1,4 +1,4 @@
-"""What the commands share: options, paths, suites and clusters, the warehouse, output."""
+"""Shared parts of the commands: options, paths, suites and clusters, warehouse, output."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from rich.text import Text
 from nightbench.cli.entry import quiet
 from nightbench.config import clusters, load_catalog
 from nightbench.config.control_plane import ControlPlane, control_plane
+from nightbench.config.request_fields import described
+from nightbench.config.run_request import RunRequest
 from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.printable import shown
 from nightbench.local.home import Home, find_home
@@ -29,7 +31,7 @@ from nightbench.local.home import Home, find_home
 if TYPE_CHECKING:
     from nightbench.core.budget import CaseHistory
     from nightbench.core.model import Catalog, Cluster
-    from nightbench.gang import Shipment, SshTarget
+    from nightbench.gang import Shipment, Target
     from nightbench.local.deployment import Logins
     from nightbench.report.live_view import LiveView
     from nightbench.spool import RunSpool, Spool
@@ -44,26 +46,21 @@ err = Console(stderr=True, highlight=False)
 WAREHOUSE_VARIABLE = "NIGHTBENCH_WAREHOUSE"
 
 FAILED = 1
-"""Exit code where something that was requested failed."""
+"""Exit code if a part of the request failed."""
 INTERRUPTED = 130
 
+REPEATABLE = "May be given several times."
+
 ClusterOption = Annotated[
-    str | None,
-    typer.Option("--cluster", "-c", help="Cluster to run on; the suite's own unless given."),
+    str | None, typer.Option("--cluster", "-c", help=described(RunRequest, "cluster"))
 ]
-OnlySuiteOption = Annotated[str | None, typer.Option("--suite", "-s", help="Only of this suite.")]
+OnlySuiteOption = Annotated[str | None, typer.Option("--suite", "-s", help="Suite to include.")]
 OnlyClusterOption = Annotated[
-    str | None, typer.Option("--cluster", "-c", help="Only on this cluster.")
+    str | None, typer.Option("--cluster", "-c", help="Cluster to include.")
 ]
-NightOption = Annotated[
-    bool,
-    typer.Option(
-        "--night", help="As a scheduled run: keep to the hours, the budget and the order of nights."
-    ),
-]
+NightOption = Annotated[bool, typer.Option("--night", help=described(RunRequest, "night"))]
 OutsideHoursOption = Annotated[
-    bool,
-    typer.Option("--outside-hours", help="Measure also when the cluster's hours do not hold."),
+    bool, typer.Option("--outside-hours", help=described(RunRequest, "outside_hours"))
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ClusterArgument = Annotated[str, typer.Argument(help="Name of a cluster, or its YAML file.")]
@@ -71,7 +68,7 @@ SuiteArgument = Annotated[str, typer.Argument(help="Name of a suite, or its YAML
 
 
 def catalog() -> Catalog:
-    """Return the framework lines and workloads that are shipped to nodes.
+    """Return the shipped framework lines and workloads.
 
     Raises:
         UserError: a description of one is wrong.
@@ -80,7 +77,7 @@ def catalog() -> Catalog:
 
 
 def accepting_catalog() -> Catalog:
-    """Return the catalog that also knows what the acceptance of clusters has shown."""
+    """Return the catalog together with the results of the clusters' acceptance."""
     if not has_warehouse():
         return catalog()
     from nightbench.accept import states
@@ -96,7 +93,7 @@ def spool() -> Spool:
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Return the words between commas."""
+    """Return the items of a comma-separated text."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
@@ -117,7 +114,7 @@ def table(
     right: Collection[str] = (),
     title: str | None = None,
 ) -> Table:
-    """Return a table; its cells hold no markup, and fold where the terminal is narrow.
+    """Return a table; its cells have no markup, and fold if the terminal is narrow.
 
     The columns in `right` are those of numbers.
     """
@@ -152,7 +149,7 @@ def progress_bar(*columns: ProgressColumn) -> Progress:
 
 
 def instant(option: str, text: str, place: tzinfo = UTC) -> datetime:
-    """Return the instant that an option names; without an offset it is the time at a place.
+    """Return the instant that an option names; without an offset it is local time at `place`.
 
     Raises:
         UserError: it names none.
@@ -168,7 +165,7 @@ def instant(option: str, text: str, place: tzinfo = UTC) -> datetime:
 
 
 def login_text(access: Logins) -> str:
-    """Return user and password for a terminal; for a file or a pipe, where the password lies."""
+    """Return user and password for a terminal; otherwise the path of the password's file."""
     if sys.stdout.isatty():
         return f"user {access.user}, password {access.password}"
     return f"user {access.user}, password in {home().passwords_file}"
@@ -180,15 +177,14 @@ def home() -> Home:
 
 
 def cluster_of(name: str, catalog: Catalog | None = None) -> Cluster:
-    """Return a cluster that is given by name or as a path.
+    """Return a cluster by its name or path.
 
-    Raises:
-        UserError: there is none, or it is wrong.
+    Raises: UserError: there is no such cluster, or its file is wrong.
     """
     return clusters.cluster_of(name, catalog, files=True)
 
 
-def reach(cluster: Cluster) -> dict[str, SshTarget]:
+def reach(cluster: Cluster) -> dict[str, Target]:
     """Return how the nodes of a cluster are reached, from Airflow's Connections.
 
     Raises:
@@ -234,7 +230,7 @@ def configure_airflow() -> None:
 
 
 def shipment(cluster: Cluster) -> Shipment:
-    """Return what is shipped to a cluster's nodes: code, uv, and wheels where it has no index.
+    """Return the shipment for a cluster's nodes: code, uv, and wheels if there is no index.
 
     Raises:
         UserError: the uv binary does not run.
@@ -260,7 +256,7 @@ def warehouse_dsn(role: str = "nightbench_loader") -> str | None:
 
 
 def has_warehouse() -> bool:
-    """Return whether anything names a warehouse, be it away or not."""
+    """Return whether a warehouse is configured, reachable or not."""
     return bool(os.environ.get(WAREHOUSE_VARIABLE)) or control_plane() is not ControlPlane.NONE
 
 
@@ -288,7 +284,7 @@ def open_warehouse(role: str = "nightbench_loader") -> Connection:
 
 
 def no_warehouse() -> str:
-    """Return the sentence for a command that needs a warehouse and finds none."""
+    """Return the error for a command that needs a warehouse if there is none."""
     return (
         f"There is no warehouse yet: nothing was started in {home().root}. Start it with "
         f"`nightbench up`, or name one by {WAREHOUSE_VARIABLE}=postgresql://… (in a team's Airflow "
@@ -297,9 +293,9 @@ def no_warehouse() -> str:
 
 
 def past(cluster: str) -> dict[str, CaseHistory]:
-    """Return what earlier runs took for the cases on a cluster; empty without earlier runs.
+    """Return the times that earlier runs took for the cases on a cluster; empty without runs.
 
-    From the warehouse; where it does not answer, from the runs that are still in the spool.
+    The times are from the warehouse, or from runs in the spool if it does not answer.
     """
     if not has_warehouse() and not spool().runs():
         return {}
@@ -315,7 +311,7 @@ def history(cluster: str) -> dict[str, float]:
 
 
 def live_view(run: RunSpool) -> LiveView:
-    """Return what shows the progress of a run on this terminal."""
+    """Return the display of a run's progress for this terminal."""
     from nightbench.report.live_view import LiveView
 
     return LiveView(run, out, history(str((run.run() or {})["cluster"])))
@@ -335,7 +331,7 @@ def reader() -> Iterator[Warehouse]:
 
 
 def check_page(path: Path | None) -> None:
-    """Refuse, before anything is measured for it, a page that cannot be written.
+    """Refuse a page that cannot be written, before anything is measured.
 
     Raises:
         UserError: so.
@@ -343,7 +339,7 @@ def check_page(path: Path | None) -> None:
     if path is None:
         return
     if not path.parent.is_dir():
-        raise UserError(f"--html: found {path}; expected a file in a folder that is there")
+        raise UserError(f"--html: found {path}; expected a file in an existing folder")
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise UserError(f"--html: found {path}, which cannot be written")
 
@@ -355,7 +351,7 @@ def print_json(document: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON has no type for: a time as text, a dataclass as an object."""
+    """Convert a value that JSON has no type for: a time to text, a dataclass to an object."""
     if isinstance(value, date):
         return value.isoformat()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -1,4 +1,4 @@
-"""compare: two builds of a framework line; bisect, profile and confirm are its subcommands."""
+"""compare: compare two builds of a framework line; subcommands bisect, profile, confirm."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from nightbench.cli import bisect, common, confirm, experiment_common, profile
 from nightbench.cli.common import out, say
 from nightbench.cli.selection import Chosen, Selection, selecting
 from nightbench.config import parse_build
+from nightbench.config.experiment_requests import LEAST_ROUNDS, MOST_ROUNDS, CompareRequest
+from nightbench.config.request_fields import described
+from nightbench.config.validate import checked
 from nightbench.core.errors import UserError
 from nightbench.core.run_plan import new_run_id
-from nightbench.experiments.paired_statistics import LEAST_ROUNDS, percent
+from nightbench.experiments.paired_statistics import percent
 from nightbench.report.tables import figure
 
 if TYPE_CHECKING:
-    from nightbench.experiments.compare import CompareRequest
     from nightbench.experiments.record import Ended
 
 EXIT_CODES = {"faster": 0, "same": 0, "slower": 1, "inconclusive": 3}
@@ -37,7 +39,7 @@ BUILDS = "builds"
 
 
 class CompareGroup(TyperGroup):
-    """The group `compare`, whose first word may be a build."""
+    """The group `compare`; its first word may be a build."""
 
     default = BUILDS
 
@@ -59,53 +61,52 @@ def builds(
     selection: Selection,
     build_a: Annotated[
         str | None,
-        typer.Argument(
-            metavar="BUILD_A",
-            help="What B is compared with: LINE=VERSION, LINE=FILE.whl, LINE=/PREFIX on the "
-            "nodes or LINE=image:NAME@sha256:….",
-        ),
+        typer.Argument(metavar="BUILD_A", help=described(CompareRequest, "a")),
     ] = None,
     build_b: Annotated[
-        str | None, typer.Argument(metavar="BUILD_B", help="The candidate, of the same line.")
+        str | None, typer.Argument(metavar="BUILD_B", help=described(CompareRequest, "b"))
     ] = None,
     suite: Annotated[
         str | None,
         typer.Option(
             "--suite",
             "-s",
-            help="Suite of the cases, by name or file; all its cases of the line unless --case "
-            "names some.",
+            help=described(CompareRequest, "suite"),
         ),
     ] = None,
     rounds: Annotated[
         int,
-        typer.Option(min=LEAST_ROUNDS, max=1000, help="Rounds of each case: a launch of A and B."),
+        typer.Option(min=LEAST_ROUNDS, max=MOST_ROUNDS, help=described(CompareRequest, "rounds")),
     ] = 7,
     min_effect: Annotated[
-        str, typer.Option(metavar="PERCENT", help="The smallest effect that matters.")
+        str, typer.Option(metavar="PERCENT", help=described(CompareRequest, "min_effect"))
     ] = "1%",
     seed: experiment_common.SeedOption = 1,
     channel: experiment_common.ChannelOption = None,
     resume: experiment_common.ResumeOption = None,
     outside_hours: common.OutsideHoursOption = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print the figures of every round.")
+        bool, typer.Option("--verbose", "-v", help="Print the values of every round.")
     ] = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Compare two builds, in rounds of two launches on the same nodes; `builds` may be left out.
+    """Compare two builds on the same nodes; the word `builds` is optional.
 
-    The order alternates (AB BA AB …). Each launch is a fresh one. The answer is the ratio of B's
-    throughput to A's with its 95 % interval.
+    Each round has a new launch of each build, in alternating order (AB BA AB …). The result is the
+    ratio of B's throughput to A's with its 95 % interval.
 
-    Exit codes: 0 B is faster or the same; 1 B is slower by more than --min-effect, with
-    confidence; 2 bad usage, or nothing could be measured; 3 inconclusive.
+    Exit codes:
+
+    - 0: B is faster or the same.
+    - 1: B is slower by more than --min-effect (whole interval).
+    - 2: wrong usage, or nothing could be measured.
+    - 3: inconclusive.
     """
 
     def work() -> int:
         if resume is not None:
             if build_a or selection.case or suite:
-                raise UserError("resume: found builds or cases beside it; it knows its own")
+                raise UserError("--resume: found with builds or cases; expected it alone")
             document = _resume(resume, json=json)
         else:
             if not (build_a and build_b):
@@ -132,26 +133,24 @@ def builds(
 def _request(
     a: str, b: str, suite: str | None, selection: Selection, limits: Mapping[str, Any]
 ) -> CompareRequest:
-    """Return what is asked for, in words that mean the same in any folder.
+    """Return the request with absolute paths.
 
-    Raises:
-        UserError: a build is none, or no suite holds the cases.
+    Raises: UserError: a text is not a build, or no suite has the cases.
     """
-    from nightbench.experiments.compare import CompareRequest
-
     cases, cluster = selection.case or [], selection.cluster
-    return CompareRequest(
-        a=experiment_common.pinned(a),
-        b=experiment_common.pinned(b),
-        suite=experiment_common.absolute(suite or experiment_common.suite_of(cases)),
-        cases=cases,
-        cluster=experiment_common.absolute(cluster) if cluster else None,
-        frameworks=selection.frameworks,
-        workloads=selection.workloads,
-        strategies=selection.strategies,
-        scale=selection.scale,
+    fields = {
+        "a": experiment_common.pinned(a),
+        "b": experiment_common.pinned(b),
+        "suite": experiment_common.absolute(suite or experiment_common.suite_of(cases)),
+        "cases": cases,
+        "cluster": experiment_common.absolute(cluster) if cluster else None,
+        "frameworks": selection.frameworks,
+        "workloads": selection.workloads,
+        "strategies": selection.strategies,
+        "scale": selection.scale,
         **limits,
-    )
+    }
+    return checked(CompareRequest, fields)
 
 
 def _begin(request: CompareRequest, *, json: bool) -> Document:
@@ -167,13 +166,12 @@ def _begin(request: CompareRequest, *, json: bool) -> Document:
 
 
 def _resume(name: str, *, json: bool) -> Document:
-    """Return the result of a comparison, after what is missing of it has been measured.
+    """Measure the missing rounds of a comparison and return its result.
 
     Raises:
         UserError: there is none, another process measures it, or what it measures has changed.
     """
     from nightbench.core.model.experiments import ExperimentKind
-    from nightbench.experiments.compare import CompareRequest
     from nightbench.experiments.comparison import saved_result
     from nightbench.experiments.experiment_spool import resumable_request
 
@@ -215,7 +213,7 @@ def chosen_of(request: CompareRequest) -> Chosen:
 
 
 def show(document: Document, *, verbose: bool) -> None:
-    """Print a result as a table and sentences; verbose with the figures of every round."""
+    """Print a result as a table and sentences; if verbose, with the values of every round."""
     rows: list[tuple[str | Text, ...]] = [
         (
             row["case_id"],
@@ -262,7 +260,7 @@ def _rounds(row: Document) -> Table:
 
 
 def _lines(document: Document) -> list[str]:
-    """Return the result in sentences."""
+    """Return the result as sentences."""
     lines = []
     for row in document["cases"]:
         lines.append(f"{row['case_id']}: {row['verdict']}. {row['sentence']}.")
@@ -271,11 +269,11 @@ def _lines(document: Document) -> list[str]:
         elif row["dropped"]:
             lines.append(f"  {len(row['dropped'])} rounds were dropped and measured again")
     if document["not_combined"]:
-        lines.append(f"No line for all cases together: {document['not_combined']}.")
+        lines.append(f"All cases are not combined: {document['not_combined']}.")
     level = document["cases"][0]["level"]
     lines.append(
-        f"{document['verdict']}: B {document['b']['build_id']} beside A "
-        f"{document['a']['build_id']} on {document['cluster']}; smallest effect "
+        f"{document['verdict']}: B {document['b']['build_id']} compared with A "
+        f"{document['a']['build_id']} on {document['cluster']}; smallest difference that matters "
         f"{percent(document['min_effect'])}, intervals of {percent(level)}"
     )
     if document["shared"]:
@@ -288,7 +286,7 @@ def summary(document: Document) -> tuple[str, str]:
     """Return title and plain text of a message."""
     title = (
         f"Nightbench compare on {document['cluster']}: {document['b']['build_id']} is "
-        f"{document['verdict']} beside {document['a']['build_id']}"
+        f"{document['verdict']} compared with {document['a']['build_id']}"
     )
     rows = []
     for row in document["cases"]:

@@ -1,4 +1,4 @@
-"""compare confirm: measures the regression of an alert again."""
+"""compare confirm: measure the regression of an alert again."""
 
 from __future__ import annotations
 
@@ -28,10 +28,16 @@ def confirm(
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Measure the regression of an alert again now, as a night does before it sends the message.
+    """Measure an alert's regression again now, as a night does before it sends the message.
 
-    The last good build and the night's take turns on the same nodes, and once on others. Exit
-    codes: 0 confirmed or not confirmed; 3 inconclusive; 1 nothing could be measured.
+    The last good build and the night's build are launched alternately on the same nodes, and once
+    on other nodes.
+
+    Exit codes:
+
+    - 0: confirmed or not confirmed.
+    - 1: nothing could be measured.
+    - 3: inconclusive.
     """
     raise typer.Exit(_confirm(alert, outside_hours=outside_hours, json=json))
 
@@ -46,7 +52,7 @@ def _confirm(alert_id: int, *, outside_hours: bool, json: bool) -> int:
     try:
         ended = experiment_common.at_terminal(experiment, context, resume, json=json)
     except MeasuredElsewhere as error:
-        raise UserError(f"{error}; its outcome will stand at the alert") from None
+        raise UserError(f"{error}; the alert will show its outcome") from None
     except UserError as error:
         if experiment.requested_by == NIGHTBENCH:
             raise
@@ -60,10 +66,10 @@ def _confirm(alert_id: int, *, outside_hours: bool, json: bool) -> int:
 
 
 def _request(alert_id: int, outside_hours: bool) -> tuple[Experiment, ExperimentContext]:
-    """Return the confirmation that has not ended, else a new one, with its context.
+    """Return the confirmation in progress, or a new one, with its context.
 
-    Raises:
-        UserError: it is no regression, its run is not in the spool, or another process measures it.
+    Raises: UserError: the alert is not a regression, its run is not in the spool, or another
+    process measures it.
     """
     from dataclasses import replace
 
@@ -78,13 +84,13 @@ def _request(alert_id: int, outside_hours: bool) -> tuple[Experiment, Experiment
         alert = warehouse.alerts.get(alert_id)
         if alert["verdict"] != VerdictKind.REGRESSED:
             raise UserError(
-                f"alert {alert_id}: found {alert['verdict']}; only a regressed case has a level "
-                "that it can be compared with"
+                f"alert {alert_id}: found {alert['verdict']}; expected a regression, which has a "
+                "level to compare with"
             )
         if alert["metric"] != "throughput":
             raise UserError(
-                f"alert {alert_id}: found one about {alert['metric']}; only throughput is measured "
-                "again"
+                f"alert {alert_id}: found the metric {alert['metric']}; expected throughput, the "
+                "only one that is measured again"
             )
         run_id = alert["last_run_id"]
         night = read_plan(common.spool().run(run_id))
@@ -102,12 +108,12 @@ def _request(alert_id: int, outside_hours: bool) -> tuple[Experiment, Experiment
             experiment = Experiment.of(going[0])
             if is_measured(common.spool(), experiment.name):
                 raise MeasuredElsewhere(
-                    f"{experiment.name} is measured right now by another process; its outcome will "
-                    "stand at the alert"
+                    f"{experiment.name} is being measured by another process; the alert will show "
+                    "its outcome"
                 )
             warehouse.experiments.begin(experiment.name, None)
             return replace(experiment, dag_run_id=None), context
         suspect = suspected_regression(warehouse, night, alert)
         if suspect is None:
-            raise UserError(f"alert {alert_id}: run {run_id} has no level for its case")
+            raise UserError(f"alert {alert_id}: run {run_id} has no baseline level for its case")
         return confirmation_of(suspect, night, getpass.getuser()), context

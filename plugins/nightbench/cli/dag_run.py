@@ -27,13 +27,13 @@ LOADING = ("ingest", "all_measured")
 EXPECTED = f"{AIRFLOW}=https://USER:PASSWORD@HOST:PORT"
 """How a terminal names a team's Airflow."""
 TO_MEASURE = (
-    f"Without it, trigger the DAG {DAG} in the UI, or measure from this terminal: add --direct"
+    f"Without it, trigger the DAG {DAG} in the UI, or use --direct to measure from this terminal"
 )
 PARSE_TIMEOUT_S = 120.0
 REFRESH_S = 1.0
 STATE_INTERVAL_S = 4.0
 GIVE_UP_S = 900.0
-"""Time after which an Airflow that does not answer is given up; its run goes on."""
+"""Time to wait for an Airflow that does not answer; its run continues."""
 _ENDED = ("success", "failed")
 _NOT_OFFERED = "is not one of"
 """Airflow's message about a value that the form does not offer."""
@@ -49,15 +49,15 @@ class DagOutcome:
     state: str
     """success or failed, from Airflow."""
     run: RunSpool | None
-    """The run's spool; None where the DAG failed before the plan was stored."""
+    """The run's spool; None if the DAG failed before the plan was stored."""
     failures: tuple[str, ...]
-    """What failed, each with the place to look at."""
+    """Failures, each with the place to look at."""
 
 
 def airflow_api(otherwise: str) -> AirflowApi | None:
     """Return the API of this control plane's Airflow, or None if there is none.
 
-    `otherwise` says what a person without a login does instead, without a full stop.
+    `otherwise` says what a user without a login can do, without a full stop.
 
     Raises:
         UserError: a team's Airflow is not named, or its address cannot be read.
@@ -124,7 +124,7 @@ def airflow_runs(otherwise: str) -> AirflowApi | None:
 
 
 def trigger(api: AirflowApi, conf: Mapping[str, Any], note: str) -> str:
-    """Start the DAG `on_demand` once, also where an answer is lost; return the DAG run's id.
+    """Start the DAG `on_demand` once, even if an answer is lost; return the DAG run's id.
 
     Raises:
         UserError: the DAG does not exist, refuses the values, or Airflow has not answered for
@@ -158,7 +158,7 @@ def trigger(api: AirflowApi, conf: Mapping[str, Any], note: str) -> str:
                 say(f"{unknown}; asking again until Airflow answers")
             elif time.monotonic() - away_since_s > GIVE_UP_S:
                 raise UserError(
-                    f"{unknown}. If it was, this follows it: nightbench run --follow {dag_run_id}"
+                    f"{unknown}. To follow it if it was: nightbench run --follow {dag_run_id}"
                 ) from error
             time.sleep(REFRESH_S)
             continue
@@ -175,7 +175,7 @@ def trigger(api: AirflowApi, conf: Mapping[str, Any], note: str) -> str:
 
 
 class DagRunFollower:
-    """Shows a DAG run until it has ended, also while Airflow's API is away for some time."""
+    """Follows a DAG run to its end, also if Airflow's API does not answer for some time."""
 
     def __init__(self, api: AirflowApi, spool: Spool, dag_run_id: str, dag_id: str = DAG) -> None:
         self._api = api
@@ -238,10 +238,10 @@ class DagRunFollower:
         except AirflowUnavailable as error:
             if self._away_since_s is None:
                 self._away_since_s = now_s
-                say(f"{error}. The run goes on; asking again until Airflow answers")
+                say(f"{error}. The run continues; asking again until Airflow answers")
             elif now_s - self._away_since_s > GIVE_UP_S:
                 raise UserError(
-                    f"{error}. It has not answered for {duration(GIVE_UP_S)}. The run goes on. "
+                    f"{error}. It has not answered for {duration(GIVE_UP_S)}. The run continues. "
                     f"Follow it: nightbench run --follow {self._dag_run_id}"
                 ) from error
             return None
@@ -257,7 +257,7 @@ class DagRunFollower:
             stored = named(self._spool, self._dag_run_id)
             if stored is not None:
                 raise UserError(
-                    f"{what} Airflow has no longer; see `nightbench results --run {stored.run_id}`"
+                    f"{what} Airflow no longer has; see `nightbench results --run {stored.run_id}`"
                 )
             raise UserError(
                 f"{what} is neither in {self._spool.root} nor a run of Airflow's DAG "
@@ -266,14 +266,14 @@ class DagRunFollower:
         return str(found["state"])
 
     def _activity(self) -> str:
-        """Return what Airflow does while no case runs."""
+        """Return Airflow's activity while no case runs."""
         tasks = self._api.task_instances(self._dag_id, self._dag_run_id)
         busy = ("running", "queued", "scheduled", "deferred")
         names = [f"{t['task_id']} {t['state']}" for t in tasks if t.get("state") in busy]
         return ", ".join(dict.fromkeys(names))
 
     def _failures(self, run: RunSpool | None) -> tuple[str, ...]:
-        """Return what failed in Airflow itself; the table of results has the cases that failed."""
+        """Return the failures of Airflow itself; failed cases are in the table of results."""
         ended = {case for case in run.case_ids() if run.outcome(case)} if run else set()
         planned = {document["case_id"] for document in run.planned()} if run else set()
         said = []

@@ -1,4 +1,4 @@
-"""db: the warehouse's tables, its archives, and the way back to an earlier version."""
+"""db: migrate, check, back up and restore the warehouse; go back to an earlier version."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ BackupOption = Annotated[
     bool,
     typer.Option(
         "--backup/--no-backup",
-        help="Archive this machine's warehouse below backups/ of the state folder before a newer "
-        "version changes its tables.",
+        help="First archive this machine's warehouse in the state folder's backups/.",
     ),
 ]
 
@@ -38,13 +37,13 @@ def migrate(
     dsn: Annotated[
         str | None,
         typer.Option(
-            help="Connection string of the owner's role; the warehouse of `nightbench up`, or the "
-            f"one that {common.WAREHOUSE_VARIABLE} names, unless given."
+            help=f"Connection string of the owner's role. [default: {common.WAREHOUSE_VARIABLE}, "
+            "or the warehouse of `nightbench up`]"
         ),
     ] = None,
     backup: BackupOption = True,
 ) -> None:
-    """Bring the warehouse's tables and views up to date; done twice it changes nothing."""
+    """Update the warehouse's tables and views; a second call changes nothing."""
     from nightbench.local import lifecycle
     from nightbench.warehouse import migrate as migrations
 
@@ -69,33 +68,33 @@ def migrate(
 
 @app.command()
 def backup(
-    file: Annotated[Path, typer.Argument(help="The archive; it is replaced where it exists.")],
+    file: Annotated[Path, typer.Argument(help="The archive; an existing file is replaced.")],
 ) -> None:
-    """Write an archive of this machine's warehouse, while runs go on."""
+    """Write an archive of this machine's warehouse; runs may continue."""
     from nightbench.core.whole_files import replaced
     from nightbench.local import backup as archives
 
     stack = _running_stack()
     with replaced(file) as beside:
         archives.back_up(stack, beside)
-    say(f"{file}: {file.stat().st_size / 1e6:,.1f} MB; put it back: nightbench db restore {file}")
+    say(f"{file}: {file.stat().st_size / 1e6:,.1f} MB; restore it: nightbench db restore {file}")
 
 
 @app.command()
 def restore(
-    file: Annotated[Path, typer.Argument(help="What `nightbench db backup` wrote.")],
+    file: Annotated[Path, typer.Argument(help="An archive of `nightbench db backup`.")],
 ) -> None:
-    """Replace this machine's warehouse by an archive; the replaced database is kept."""
+    """Replace this machine's warehouse with an archive; the old database is kept."""
     from datetime import UTC, datetime
 
     from nightbench.local import backup as archives
 
     if not os.path.isfile(file):
-        raise UserError(f"{file}: found no such file; expected what `nightbench db backup` wrote")
+        raise UserError(f"{file}: found no such file; expected one of `nightbench db backup`")
     kept, applied = archives.restore(_running_stack(), file, datetime.now(UTC))
     for name in applied:
         say(f"applied {name}")
-    say(f"restored {file}; what was there is the database {kept}: drop it when it is not needed")
+    say(f"restored {file}; the old database is kept as {kept}: drop it when it is no longer needed")
 
 
 def _running_stack() -> Stack:
@@ -104,8 +103,8 @@ def _running_stack() -> Stack:
     named = os.environ.get(common.WAREHOUSE_VARIABLE)
     if named:
         raise UserError(
-            f"{common.WAREHOUSE_VARIABLE} names another warehouse; this command is for the one of "
-            "`nightbench up`. docs/warehouse.md says how others are backed up by pg_dump"
+            f"{common.WAREHOUSE_VARIABLE} names another warehouse; expected the one of "
+            "`nightbench up`. Back up others with pg_dump (docs/warehouse.md)"
         )
     stack = deployment.load(common.home())
     if stack.running("postgres") is None:
@@ -115,7 +114,7 @@ def _running_stack() -> Stack:
 
 @app.command("check")
 def check_warehouse() -> None:
-    """Exit with 1 where the warehouse lacks tables or views of this version."""
+    """Exit with 1 if the warehouse lacks tables or views of this version."""
     from nightbench.warehouse import migrate
 
     with closing(common.open_warehouse("nightbench_reader")) as connection:
@@ -128,10 +127,10 @@ def check_warehouse() -> None:
 
 @app.command("downgrade-plan")
 def downgrade_plan(json: JsonOption = False) -> None:
-    """Say what the way back to an earlier version takes; nothing is changed.
+    """Print the steps back to an earlier version; nothing is changed.
 
-    Migrations only go forward: the way back of each upgrade is the version before it and the
-    archive from before. Shown are the upgrades that this warehouse has had, the newest first.
+    Migrations only go forward. To go back, install the version before an upgrade and restore the
+    archive from before it. The upgrades of this warehouse are listed, newest first.
     """
     from nightbench.warehouse import migrate
 
@@ -143,7 +142,7 @@ def downgrade_plan(json: JsonOption = False) -> None:
         common.print_json(upgrades)
         return
     if not upgrades:
-        say("this warehouse has had no upgrade since it was made: there is no way back to plan")
+        say("this warehouse has had no upgrade: there is no earlier version to go back to")
         return
     rows = [
         (
@@ -154,11 +153,11 @@ def downgrade_plan(json: JsonOption = False) -> None:
         for each in upgrades
     ]
     out.print(common.table(("upgraded (UTC)", "migrations", "archive from before"), rows))
-    say("The way back before one of them, with the version that ran then:")
+    say("To go back to the version before an upgrade:")
     say("  nightbench down; install that version; nightbench up; nightbench db restore ARCHIVE")
     say(
-        "What was loaded since then stays in the database that `restore` names. On a server of "
-        "your own: its pg_dump from before."
+        "Data loaded since then stays in the database that `restore` names. On your own server, "
+        "restore its pg_dump from before."
     )
 
 

@@ -1,4 +1,4 @@
-"""detect: judge any history, from a file or as a stream."""
+"""detect: find changes in any history, from a file or as a stream."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ app = typer.Typer()
 STANDARD_INPUT = Path("/dev/stdin")
 
 FOLLOWED = 256
-"""Series of a stream that are followed at once; another one is judged from its start again."""
+"""Series of a stream that are kept in memory; others are judged from their start again."""
 
 
 @app.command()
@@ -41,8 +41,8 @@ def detect(
     file: Annotated[
         Path | None,
         typer.Argument(
-            help="CSV or JSON lines with the columns series, t, value, and where known n, spread, "
-            "fingerprint and control; or a file for `nightbench import`. `-` is standard input."
+            help="CSV or JSON lines with the columns series, t, value and optionally n, spread, "
+            "fingerprint, control; or a file for `nightbench import`. `-` is standard input."
         ),
     ] = None,
     json: common.JsonOption = False,
@@ -50,32 +50,31 @@ def detect(
         bool,
         typer.Option(
             "--stream",
-            help='Read {"id", "t", "value", "within"} a line from standard input; answer each '
-            "with a JSON list of the indices of the changes detected so far.",
+            help='Read {"id", "t", "value", "within"} per line of standard input; print for '
+            "each line a JSON list of the indices of the changes detected so far.",
         ),
     ] = False,
     lower_is_better: Annotated[
-        bool, typer.Option("--lower-is-better", help="Times or sizes: a rise is the regression.")
+        bool, typer.Option("--lower-is-better", help="Times or sizes: an increase is a regression.")
     ] = False,
     min_change: Annotated[
-        str,
-        typer.Option(help="Leave out what is surely smaller (by its 90 % interval): 3% or 0.03."),
+        str, typer.Option(help="Omit changes whose whole 90 % interval is smaller: 3% or 0.03.")
     ] = "0",
 ) -> None:
-    """Find the changes of nightly histories: when, how much, how certain, and why.
+    """Find changes in nightly histories: date, size, certainty and reason.
 
-    Each night is judged as if it were the last one, so the dates show when a change would have
-    been detected. Values are medians of a night; an empty value is a missing night.
+    Each night is judged as if it were the last, so the dates show when a change would have been
+    detected. Values are the medians of nights; an empty value is a missing night.
     """
     smallest = _share(min_change)
     if stream == (file is not None):
-        raise UserError("detect takes either a file or --stream: found both or neither")
+        raise UserError("detect: found both a file and --stream, or neither; expected one of them")
     if stream:
         given = ["--lower-is-better"] * lower_is_better + ["--min-change"] * (smallest > 0)
         if given:
             raise UserError(
-                f"--stream: found {' and '.join(given)} beside it, expected neither: the answer "
-                "to a line is every change of its values, be it a rise or a fall"
+                f"--stream: found {' and '.join(given)} with it; expected it alone, since it "
+                "answers with every change, increase or drop"
             )
         answer_stream(sys.stdin, sys.stdout)
         return
@@ -123,7 +122,7 @@ def _read_histories(path: Path) -> list[History]:
 
 
 def answer_stream(source: TextIO, sink: TextIO) -> None:
-    """Answer each line of `source` with the changes of the history that it holds.
+    """Answer each line of `source` with the changes of its history.
 
     A line that continues the history of an earlier one with the same id costs only its new nights;
     the answer is the same as for the line alone.
@@ -256,8 +255,8 @@ def _explanations(report: HistoryReport) -> Iterator[str]:
         )
     for segment in report.segments:
         first, step = segment.first, segment.step
-        began = f"; it began with a step: {step.sentence}" if step else ""
-        yield f"judged anew from {_day(first)}: fingerprint {segment.fingerprint}{began}"
+        began = f"; it started with a step: {step.sentence}" if step else ""
+        yield f"judged from a new start on {_day(first)}: fingerprint {segment.fingerprint}{began}"
     if report.drift and report.drift_since:
         yield (
             f"drifts by {report.drift.change:+.1%} (± {2 * report.drift.error:.1%}) since "
@@ -273,7 +272,7 @@ def _question(number: int, line: str) -> tuple[str, list[float], list[Any], list
     try:
         asked = jsonlib.loads(line)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{place}: found what is no JSON ({error}), expected an object") from error
+        raise UserError(f"{place}: found invalid JSON ({error}); expected an object") from error
     if not isinstance(asked, dict):
         raise UserError(f"{place}: found {shown(asked)}, expected a JSON object")
     values = _numbers(place, "value", asked.get("value"), missing=True)
@@ -284,9 +283,9 @@ def _question(number: int, line: str) -> tuple[str, list[float], list[Any], list
             f"{place}: key t: found {len(seconds)} times, expected one for each of {nights} values"
         )
     if not all(EARLIEST < each < LATEST for each in seconds):
-        raise UserError(f"{place}: key t: found times of no calendar, expected Unix seconds")
+        raise UserError(f"{place}: key t: found times outside the calendar; expected Unix seconds")
     if any(b <= a for a, b in itertools.pairwise(seconds)):
-        raise UserError(f"{place}: key t: found times that do not rise, expected rising ones")
+        raise UserError(f"{place}: key t: found times out of order; expected increasing ones")
     if len(within) > len(values):
         raise UserError(
             f"{place}: key within: found {len(within)} numbers, expected {len(values)} at most"

@@ -1,4 +1,4 @@
-"""`nightbench run --direct`: a run over SSH from this process, loaded where a warehouse answers."""
+"""`nightbench run --direct`: run over SSH from this process, and load if a warehouse answers."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ from nightbench.spool import RunSpool, Spool
 
 if TYPE_CHECKING:
     from nightbench.core.run_plan import RunPlan
-    from nightbench.gang import Shipment, SshTarget
+    from nightbench.gang import Shipment, Target
     from nightbench.night.cluster_preflight import ClusterHealth
 
 
 def measure_directly(chosen: Chosen) -> int:
     """Plan, measure, load and judge a run; return the exit code.
 
-    Raises:
-        UserError: nothing was launched, because a Connection is missing for instance.
+    Raises: UserError: nothing was launched, for instance because a Connection is missing.
     """
     plan = _plan_now(chosen, datetime.now(UTC))
     interrupted = _measure_plan(chosen, plan)
@@ -77,8 +76,8 @@ def _measure_plan(chosen: Chosen, plan: RunPlan) -> bool:
     return interrupted
 
 
-def _measure_beside(chosen: Chosen, plan: RunPlan, targets: Mapping[str, SshTarget]) -> None:
-    """Measure cases beside their reference builds; what cannot be is said, and left out."""
+def _measure_beside(chosen: Chosen, plan: RunPlan, targets: Mapping[str, Target]) -> None:
+    """Measure cases next to their reference builds; report and leave out those that cannot be."""
     from nightbench.experiments.engine import experiment_context
     from nightbench.experiments.measure_pairs import measure_pairs
     from nightbench.experiments.reporting import ComparisonReporter
@@ -100,11 +99,11 @@ def _measure_beside(chosen: Chosen, plan: RunPlan, targets: Mapping[str, SshTarg
         with spool.run(plan.run.run_id).steered():
             found = asyncio.run(case_runner.run_interruptible(work, reporter.refresh))
     except UserError as error:
-        warn(f"not measured beside a reference build: {error}")
+        warn(f"not measured next to a reference build: {error}")
         return
     for pair in found:
         if pair.why:
-            warn(f"{pair.case_id} beside {pair.reference.build_id}: {pair.why}")
+            warn(f"{pair.case_id} next to {pair.reference.build_id}: {pair.why}")
 
 
 def _plan_now(chosen: Chosen, now: datetime) -> RunPlan:
@@ -118,8 +117,8 @@ def _plan_now(chosen: Chosen, now: datetime) -> RunPlan:
         night = planning.plan_night(chosen.suite, chosen.cluster, chosen.catalog, past, now)
         if night.window.start > now:
             raise UserError(
-                f"night: the next one begins at {clock(night.window.start)}, and a direct run does "
-                "not wait; start it then, or without --night, or without --direct"
+                f"--night: the next night begins at {clock(night.window.start)}, and --direct "
+                "does not wait; start it then, or omit --night or --direct"
             )
     elif not chosen.outside_hours and (span := planning.open_now(chosen.cluster, now)):
         deadline = span.end
@@ -139,7 +138,7 @@ def _plan_now(chosen: Chosen, now: datetime) -> RunPlan:
 def _examine_for(
     chosen: Chosen,
     jobs: Sequence[JobSpec],
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     shipment: Shipment,
 ) -> ClusterHealth:
     """Run the preflight of a run's nodes for the lines of its jobs; orphans are ended first."""
@@ -182,7 +181,7 @@ def load_and_judge(spool: Spool, run_id: str) -> None:
     try:
         say(ingest.ingest_run(spool, run_id, common.open_warehouse).sentence())
     except WarehouseUnavailable as error:
-        warn(f"not loaded, it waits in {spool.root}: {error}")
+        warn(f"not loaded, kept in {spool.root} until the warehouse answers: {error}")
         return
     # Imported here: the detector's libraries cost a second of CPU, without a warehouse in vain.
     from nightbench.night import judge

@@ -1,4 +1,4 @@
-"""drill: slow a real case down on purpose, and see the alert arrive."""
+"""drill: slow a real case down on purpose and check that the alert arrives."""
 
 from __future__ import annotations
 
@@ -34,21 +34,19 @@ def drill(
         str | None,
         typer.Argument(
             metavar="SUITE",
-            help="Suite of the case, by name or file; a case that only sleeps if none.",
+            help="Suite of the case: name or file. [default: a case that only sleeps]",
         ),
     ] = None,
     case: Annotated[
-        str | None, typer.Option("--case", metavar="SLUG", help="The case; the suite's first.")
+        str | None, typer.Option("--case", metavar="SLUG", help="[default: the suite's first]")
     ] = None,
     cluster: common.ClusterOption = None,
-    size: Annotated[
-        str, typer.Option(metavar="PERCENT", help="Of the throughput: what the slowdown takes.")
-    ] = "20%",
-    nights: Annotated[int, typer.Option(min=2, max=400, help="Nights at most.")] = 14,
+    size: Annotated[str, typer.Option(metavar="PERCENT", help="Drop of the throughput.")] = "20%",
+    nights: Annotated[int, typer.Option(min=2, max=400, help="Largest number of nights.")] = 14,
     before: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Nights before the slowdown; the suite's policy.min_history unless given."
+            min=1, help="Nights before the slowdown. [default: the suite's policy.min_history]"
         ),
     ] = None,
     repeats: RepeatsOption = None,
@@ -57,18 +55,20 @@ def drill(
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Measure a case night after night, slow the last nights down, and show the alert arrive.
+    """Measure a case for many nights, slow the last nights down, and wait for the alert.
 
-    The nights are real measurements, one right after another, dated a day apart. No baseline, no
-    page and no list of alerts knows of them.
+    The nights are measured back to back and dated a day apart. No baseline, page or list has them.
 
-    Exit codes: 0 the alert arrived, and none before; 1 it did not, or there was a false one.
+    Exit codes:
+
+    - 0: the alert arrived, and no false alert before it.
+    - 1: no alert arrived, or a false one did.
     """
     from nightbench.experiments.experiment_spool import DRILL, resumable_request
 
     if resume is not None:
         if suite or case:
-            raise UserError("resume: found a suite or a case beside it; it knows its own")
+            raise UserError("--resume: found with a suite or a case; expected it alone")
         document = resumable_request(common.spool().comparison(resume), DRILL)
         request, began = document["request"], datetime.fromisoformat(document["began"])
         name = resume
@@ -122,7 +122,7 @@ def _sleeping(request: Mapping[str, Any]) -> Chosen:
     cluster = common.cluster_of(request["cluster"] or "local", catalog)
     line = next((each.line for each in catalog.frameworks.values() if each.for_tests), None)
     if line is None:
-        raise UserError("drill: found no framework line for tests; give a suite")
+        raise UserError("drill: found no framework line for tests; expected a suite")
     case = Case("sleep", line, Strategy.SINGLE, batch_size_per_device=2)
     protocol = Protocol(warmup_steps=3, measured_steps=30, repeats=request["repeats"] or 5)
     suite = Suite("sleep", "nightbench", cluster.name, (case,), protocol)
@@ -145,8 +145,8 @@ def _measure(
     reporter = ComparisonReporter(experiment_common.sayer(json))
     reporter.say(
         f"{drill.drill_id}: {drill.case_id} on {drill.cluster.name}, up to {drill.nights} nights; "
-        f"from night {drill.first_slow} on each step sleeps, so that {percent(drill.size)} of the "
-        "throughput is lost"
+        f"from night {drill.first_slow} on, each step sleeps: {percent(drill.size)} less "
+        "throughput"
     )
     judged: list[DrillNight] = []
     try:
@@ -189,13 +189,13 @@ def _finish(drill: Drill, judged: list[DrillNight], channels: list[str], *, json
             _send(drill, judged, found, channels)
         lines.append(
             f"The alert arrived on night {found.number}, the {_ordinal(document['delay'])} slowed "
-            "one. It is closed with the drill: no list of alerts holds it."
+            "one. It is closed with the drill and is in no list of alerts."
         )
     else:
         slowed = max(len(judged) - drill.first_slow + 1, 0)
         lines.append(
-            f"No alert arrived within {slowed} slowed nights. A larger --size shows what the "
-            "detector does see so early; more nights --before let it see smaller ones."
+            f"No alert arrived within {slowed} slowed nights. Try a larger --size, or more nights "
+            "--before: then smaller slowdowns are detected."
         )
     if document["false_alarms"]:
         lines.append(f"False alarms before the slowdown, on nights {document['false_alarms']}")

@@ -1,4 +1,4 @@
-"""Entry point of the `nightbench` command; Ctrl-C is told from the start on."""
+"""Entry point of the `nightbench` command; Ctrl-C is handled from the start."""
 
 import logging
 import sys
@@ -14,7 +14,7 @@ def quiet() -> None:
 
 
 def main() -> None:
-    """Run the command; Ctrl-C ends it with exit code 130 and no traceback, from the start on."""
+    """Run the command; Ctrl-C ends it at any time with exit code 130 and no traceback."""
     quiet()
     try:
         from nightbench.cli.main import main as command
@@ -31,7 +31,7 @@ def main() -> None:
             raise
         extra = "local" if missing in ONLY_LOCAL else "airflow"
         print(
-            f"error: this command needs more than is installed (no module {missing}): "
+            f"error: this command needs the module {missing}, which is not installed: "
             f"{how_to_install(extra)}",
             file=sys.stderr,
         )

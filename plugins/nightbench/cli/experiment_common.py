@@ -1,4 +1,4 @@
-"""What the commands of experiments share: arguments, contexts, measuring, interruption."""
+"""Shared parts of the experiments' commands: arguments, contexts, measuring, interruption."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ BAD_USAGE = 2
 
 T = TypeVar("T")
 
-SeedOption = Annotated[int, typer.Option(help="Says which build begins the first round.")]
+SeedOption = Annotated[int, typer.Option(help="Seed of the builds' order.")]
 ResumeOption = Annotated[
-    str | None, typer.Option(metavar="ID", help="Go on with one that was ended on its way.")
+    str | None, typer.Option(metavar="ID", help="Continue an interrupted experiment.")
 ]
 ChannelOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="URL", help="Send it there too: an Apprise URL, or apprise://conn/ID."),
+    typer.Option(metavar="URL", help="Also send the result: an Apprise URL, or apprise://conn/ID."),
 ]
 
 
@@ -41,17 +41,16 @@ ChannelOption = Annotated[
 
 
 def pinned(text: str) -> str:
-    """Return a build in words that mean the same in any folder.
+    """Return a build with absolute paths.
 
-    Raises:
-        UserError: the text is no build.
+    Raises: UserError: the text is not a build.
     """
     build = parse_build(text)
     return f"{build.line}={build.location}" if build.source == "wheel" else text
 
 
 def absolute(name: str) -> str:
-    """Return a suite or cluster in words that mean the same in any folder."""
+    """Return a suite or cluster with an absolute path."""
     if name.endswith((".yaml", ".yml")):
         return str(locations.written_path(name))
     return name
@@ -83,13 +82,13 @@ def _value(read: Callable[[str], float], text: str, option: str) -> float:
 
 
 def suite_of(cases: Sequence[str]) -> str:
-    """Return the one suite that holds all the cases.
+    """Return the one suite that has all the cases.
 
     Raises:
         UserError: none does, or several do.
     """
     if not cases:
-        raise UserError("cases: found none; expected --case SLUG or --suite NAME")
+        raise UserError("--case: found none; expected --case SLUG or --suite NAME")
     catalog = common.catalog()
     holding = []
     for name, path in sorted(find_suites(locations.dags_folder()).items()):
@@ -98,7 +97,7 @@ def suite_of(cases: Sequence[str]) -> str:
             holding.append(name)
     if len(holding) != 1:
         found = f"{len(holding)} suites ({', '.join(holding)})" if holding else "no suite"
-        raise UserError(f"case: found {found} with {', '.join(cases)}; say which by --suite")
+        raise UserError(f"case: found {found} with {', '.join(cases)}; name one with --suite")
     return holding[0]
 
 
@@ -108,8 +107,7 @@ def suite_of(cases: Sequence[str]) -> str:
 def context_of(chosen: Chosen, *, outside_hours: bool) -> ExperimentContext:
     """Return the context of an experiment that is measured from now on.
 
-    Raises:
-        UserError: the cluster's hours do not hold now, or its Connection is missing.
+    Raises: UserError: it is outside the cluster's hours, or its Connection is missing.
     """
     from nightbench.experiments.engine import experiment_context
 
@@ -121,17 +119,16 @@ def context_of(chosen: Chosen, *, outside_hours: bool) -> ExperimentContext:
 
 
 def sayer(json: bool) -> Callable[[str], None]:
-    """Return what prints a line of progress: to standard error where JSON goes to the output."""
+    """Return the function that prints progress: to standard error if the output is JSON."""
     return warn if json else say
 
 
 def measure(work: Coroutine[Any, Any, T], refresh: Callable[[], None], name: str, resume: str) -> T:
-    """Return what a measurement returns.
+    """Run a measurement and return its result.
 
-    `refresh` is called every second; `resume` is the command that goes on with the experiment.
+    `refresh` is called every second; `resume` is the command that continues the experiment.
 
-    Raises:
-        typer.Exit: Ctrl-C or SIGTERM ended it, and the user has been told how to go on.
+    Raises: typer.Exit: Ctrl-C or SIGTERM ended it; the command to continue was printed.
     """
     from nightbench.gang import case_runner
 
@@ -144,7 +141,7 @@ def measure(work: Coroutine[Any, Any, T], refresh: Callable[[], None], name: str
 def at_terminal(
     experiment: Experiment, context: ExperimentContext, resume: str, *, json: bool
 ) -> Ended:
-    """Measure an experiment, recorded in the warehouse if that is there, and return its end.
+    """Measure an experiment, record it in the warehouse if there is one, and return its end.
 
     Raises:
         typer.Exit: Ctrl-C or SIGTERM ended it.
@@ -174,15 +171,15 @@ def at_terminal(
 
 
 def interrupted(name: str, resume: str) -> typer.Exit:
-    """Tell the user how to go on, and return the exit."""
-    warn(f"{name} was interrupted; its processes on the nodes have been ended. Go on: {resume}")
+    """Print how to continue, and return the exit."""
+    warn(f"{name} was interrupted; its processes on the nodes have been ended. Continue: {resume}")
     return typer.Exit(INTERRUPTED)
 
 
 def exit_code(work: Callable[[], int]) -> int:
-    """Return the exit code of a command of which 1 is an answer: every error is 2.
+    """Return the exit code of a command whose code 1 is an answer: every error is 2.
 
-    An exception of ours is printed, and must not be taken for a slower build either.
+    Nightbench's own exceptions are printed, and do not count as a slower build either.
     """
     try:
         return work()
@@ -196,7 +193,7 @@ def exit_code(work: Callable[[], int]) -> int:
 
 
 def post(channels: Sequence[str], title: str, body: str, pictures: Sequence[Picture] = ()) -> None:
-    """Send a message; the user is told of each channel, and a failure changes no exit code."""
+    """Send a message and print the result of each channel; a failure changes no exit code."""
     for delivery in send(channels, title, body, common.channel_url, pictures):
-        told = "was told" if delivery.sent else f"took no message: {delivery.error}"
+        told = "received the message" if delivery.sent else f"failed: {delivery.error}"
         warn(f"{delivery.channel} {told}")

@@ -1,4 +1,4 @@
-"""export, import: the history as files for other programs, and a site's older results."""
+"""export, import: write the history for other programs, and load a site's older results."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ExportFormat(StrEnum):
 
 
 class ExportRows(StrEnum):
-    """What each row is; the names of `warehouse.exports.EXPORTS`."""
+    """The kinds of rows: the names of `warehouse.exports.EXPORTS`."""
 
     MEASUREMENTS = "measurements"
     REPEATS = "repeats"
@@ -59,47 +59,44 @@ class ExportRows(StrEnum):
 @app.command()
 def export(
     file: Annotated[
-        Path,
-        typer.Argument(help="The file; it is replaced where it exists. A folder for mlperf."),
+        Path, typer.Argument(help="The file, replaced if it exists; a folder for mlperf.")
     ],
     rows: Annotated[
         ExportRows | None,
-        typer.Option(
-            "--rows",
-            help="What each row of a table is: a median (unless given), a repeat, a verdict, an "
-            "alert.",
-        ),
+        typer.Option("--rows", help="Content of each row of a table. [default: medians]"),
     ] = None,
     format_: Annotated[
         ExportFormat | None,
         typer.Option(
             "--format",
             "-f",
-            help="By the file's ending (.parquet, .csv, .tar.gz, .prom) unless given. mlperf: the "
-            "cases of a run as logs of MLPerf Training. bundle: one case of a run with all that "
-            "it takes to measure it again. prometheus: the newest medians and verdicts.",
+            help="Mlperf: logs of MLPerf Training for the cases of a run. Bundle: one case of a "
+            "run with everything needed to measure it again. Prometheus: the newest medians "
+            "and verdicts. [default: by the file's ending: .parquet, .csv, .tar.gz, .prom]",
         ),
     ] = None,
     suite: common.OnlySuiteOption = None,
     cluster: common.OnlyClusterOption = None,
-    case: Annotated[str | None, typer.Option("--case", metavar="SLUG", help="Only this.")] = None,
-    run: Annotated[str | None, typer.Option("--run", "-r", help="Only of this run.")] = None,
+    case: Annotated[
+        str | None, typer.Option("--case", metavar="SLUG", help="Only this case.")
+    ] = None,
+    run: Annotated[str | None, typer.Option("--run", "-r", help="Run to include.")] = None,
     since: Annotated[
         str | None,
         typer.Option(
             "--since",
             metavar="TIME",
-            help="Only of runs that began then or later: 2026-11-01, or with a time. UTC where "
-            "no offset is given.",
+            help="Include runs that began then or later: 2026-11-01, or with a time; UTC without "
+            "an offset.",
         ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Only of runs that began before.")
+        str | None, typer.Option("--until", metavar="TIME", help="Include runs that began before.")
     ] = None,
 ) -> None:
     """Write the history to a Parquet or CSV file, with the columns of the marts.
 
-    Rows are read in batches, so that a long history needs little memory.
+    Rows are read in batches, so a long history needs little memory.
     """
     from nightbench.warehouse.exports import ExportFilter
 
@@ -175,7 +172,7 @@ def _write_table(file: Path, format_: ExportFormat, rows: ExportRows, chosen: Ex
                 progress.update(task, completed=done, total=batch.months, rows=f"{count:,} rows")
         if not count:
             what = " ".join(f"{name}={value}" for name, value in given.items())
-            raise UserError(f"found no {rows} ({what or 'no filter'}); no file was written")
+            raise UserError(f"found no {rows} ({what or 'no filter'}); nothing was written")
     say(f"{count:,} {rows} in {file} ({file.stat().st_size / 1e6:,.1f} MB)")
 
 
@@ -184,8 +181,8 @@ def _write_metrics(file: Path, chosen: ExportFilter, others: Mapping[str, object
     wrong = [option for option, value in others.items() if value is not None]
     if wrong:
         raise UserError(
-            f"{wrong[0]}: is for tables; metrics are the newest of each series: expected --suite, "
-            "--cluster or --case"
+            f"{wrong[0]}: found with metrics, which are the newest of each series; expected "
+            "--suite, --cluster or --case"
         )
     with common.reader() as warehouse:
         rows = warehouse.exports.metrics(chosen)
@@ -198,14 +195,14 @@ def _write_metrics(file: Path, chosen: ExportFilter, others: Mapping[str, object
 def _run_of(run: str | None, others: Mapping[str, object]) -> str:
     wrong = [option for option, value in others.items() if value is not None]
     if wrong:
-        raise UserError(f"{wrong[0]}: is for tables; expected --run, and --case where one is meant")
+        raise UserError(f"{wrong[0]}: found with mlperf or bundle; expected --run and --case")
     if run is None:
         raise UserError("--run: found none; expected the id of a run (`nightbench runs` has them)")
     return run
 
 
 def _measured(warehouse: Warehouse, run: str, case: str | None) -> tuple[list[Row], list[Row]]:
-    """Return measurements of a run, or of a case of it, that passed their checks, and repeats."""
+    """Return the repeats and the measurements that passed their checks, of a run or of one case."""
     measurements = warehouse.exports.of_run("measurements", run, case)
     if not measurements:
         what = f" of {case}" if case else ""
@@ -223,7 +220,7 @@ def _write_mlperf(folder: Path, run: str, case: str | None) -> None:
         case_id = measurement["case_id"]
         own = counted([row for row in repeats if row["case_id"] == case_id])
         if not own:
-            warn(f"left out, it was imported without repeats: {case_id}")
+            warn(f"left out, imported without repeats: {case_id}")
             continue
         path = folder / f"{case_id}.log"
         with replaced(path) as beside:
@@ -232,11 +229,11 @@ def _write_mlperf(folder: Path, run: str, case: str | None) -> None:
 
 
 def _write_bundle(file: Path, run: str, case: str | None) -> None:
-    """Write a measurement with all that it takes to measure it again."""
+    """Write a measurement with everything needed to measure it again."""
     from nightbench.night.reproduction_bundle import write_bundle
 
     if case is None:
-        raise UserError("--case: found none; expected the case of the run that the bundle is of")
+        raise UserError("--case: found none; expected the case to bundle")
     with common.reader() as warehouse:
         measurements, repeats = _measured(warehouse, run, case)
         causes = warehouse.causes
@@ -249,7 +246,7 @@ def _write_bundle(file: Path, run: str, case: str | None) -> None:
         )
     say(f"{file}: {case} of {run}; its README.md says how to measure it again")
     if lacks is not None:
-        warn(f"not from the bundle alone: {lacks}")
+        warn(f"the bundle is not complete: {lacks}")
 
 
 @app.command("import")
@@ -258,11 +255,11 @@ def import_history(
     alerts: Annotated[
         bool,
         typer.Option(
-            "--alerts", help="Open an alert for each series that fell in its last nights."
+            "--alerts", help="Open an alert for each series that dropped in its last nights."
         ),
     ] = False,
 ) -> None:
-    """Load a site's older results, and show the changes that the detector sees in them."""
+    """Load a site's older results, and show the changes that the detector finds in them."""
     from nightbench.night.imported_series import judge_imported, open_alerts
     from nightbench.warehouse import Warehouse
     from nightbench.warehouse.history_import import import_history as store
@@ -295,7 +292,7 @@ def import_history(
             names = ", ".join(f"{each.case_id} on {each.cluster}" for each in opened)
             say(f"opened {len(opened)} alerts" + (f": {names}" if names else ""))
         elif any(each.report.status == "regressed" for each in found):
-            say("Some fell in their last 30 nights. To open alerts for these: add --alerts")
+            say("Some dropped in their last 30 nights. To open alerts for them, use --alerts")
 
 
 def _warn_of_unplanned(series: frozenset[tuple[str, str]]) -> None:
@@ -308,12 +305,12 @@ def _warn_of_unplanned(series: frozenset[tuple[str, str]]) -> None:
         names = "\n".join(f"  {case_id} on {cluster}" for case_id, cluster in apart)
         warn(
             f"No suite in {locations.dags_folder() / 'suites'} makes these cases on its own "
-            f"cluster. If one should, compare the names with `nightbench plan SUITE`:\n{names}"
+            f"cluster. If one should, compare its names with `nightbench plan SUITE`:\n{names}"
         )
 
 
 def _links(found: list[ImportedSeries]) -> list[str]:
-    """Return addresses of the pages with these series; none without a control plane here."""
+    """Return addresses of the pages of these series; none without a control plane here."""
     from nightbench.local import deployment
 
     if control_plane() is not ControlPlane.LOCAL:

@@ -35,24 +35,24 @@ app = typer.Typer()
 Row = Mapping[str, Any]
 
 KEYS = ("min_change", "min_history", "max_spread")
-"""Keys of a policy that decide which alerts are raised."""
+"""Keys of a policy that decide which alerts are opened."""
 
 CURRENT = "current"
-"""In place of a proposed policy: none."""
+"""Value of --policy for "no proposed policy"."""
 
 
 @app.command()
 def grade(
     suite: Annotated[
-        str | None, typer.Argument(help="Name of a suite; all unless given.", show_default=False)
+        str | None, typer.Argument(help="Name of a suite. [default: all]", show_default=False)
     ] = None,
     cluster: common.OnlyClusterOption = None,
     policy: Annotated[
         str | None,
         typer.Option(
             "--policy",
-            help="Replay history night by night under the suites' policies and under this one: "
-            f"min_change=2%,… Keys: {', '.join(KEYS)}. `{CURRENT}`: the suites' policies alone.",
+            help="Replay history with the suites' policies and with this one: min_change=2%,… "
+            f"Keys: {', '.join(KEYS)}. `{CURRENT}`: only the suites' policies.",
         ),
     ] = None,
     series: Annotated[
@@ -64,18 +64,18 @@ def grade(
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", help="With --policy: first night that counts, as 2026-03-31."),
+        typer.Option("--since", help="With --policy: first night that counts (2026-03-31)."),
     ] = None,
     history: Annotated[
         Path | None,
         typer.Option(
             "--history",
-            help="With --policy: a CSV file as `nightbench import` takes; nothing is kept.",
+            help="With --policy: a CSV file as for `nightbench import`; nothing is stored.",
         ),
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Show how well the detector works: its power, its false alarms, its delay.
+    """Show how well the detector works: power, false alarms and delay.
 
     Once a week a night judges copies of the suite's own series, with slowdowns of known size and
     without a change. A grade covers the 90 days before its night. With --policy: which alerts on
@@ -97,7 +97,7 @@ def grade(
         return
     if not rows:
         said = f" of suite {suite}" if suite else ""
-        say(f"No night{said} has been graded yet: a series is copied from its 21st night on.")
+        say(f"No night{said} has been graded yet: grading starts with the 21st night of a series.")
         return
     for (name, where, run_id), group in groupby(
         rows, key=lambda row: (row["suite"], row["cluster"], row["run_id"])
@@ -110,7 +110,7 @@ def grade(
 
 
 def _refuse_unknown(warehouse: Warehouse, suite: str | None, cluster: str | None) -> None:
-    """Refuse a name that neither a file nor a run has."""
+    """Refuse a name that no file and no run has."""
     dags = locations.dags_folder()
     for what, name, files in (
         ("suite", suite, find_suites(dags)),
@@ -185,7 +185,7 @@ def _backtest(
     names = tuple(series or ())
     if history is not None:
         if cluster or suite:
-            raise UserError("--history: found with a suite or --cluster, expected alone")
+            raise UserError("--history: found with a suite or --cluster; expected it alone")
         pasts, labelled = pasts_in(HistoryFile(history), names), []
     else:
         with closing(common.open_warehouse("nightbench_reader")) as connection:
@@ -210,8 +210,7 @@ def _backtest(
 def policy_changes(text: str) -> dict[str, Any]:
     """Read `min_change=2%,min_history=14`.
 
-    Raises:
-        UserError: a key decides no alert, or its value is not what a suite's file takes.
+    Raises: UserError: a key decides no alert, or a suite's file does not accept its value.
     """
     given: dict[str, Any] = {}
     for part in common.words(text):
@@ -246,7 +245,7 @@ def _policies(pasts: Sequence[PastSeries]) -> tuple[dict[str, RegressionPolicy],
         else:
             policies[name] = RegressionPolicy()
             unknown.append(name)
-    said = f"No suite file of {', '.join(unknown)}: their series have the default policy."
+    said = f"No suite file of {', '.join(unknown)}: their series use the default policy."
     return policies, [said] if unknown else []
 
 
@@ -268,19 +267,19 @@ def _show(
         sides.append((f"proposed: {policy_words(proposed)}", found.proposed))
     names = [name for name, _ in sides]
     rows = ((title, *(cell(side) for _, side in sides)) for title, cell in _ROWS.items())
-    out.print(common.table(("alerts on falls", *names), rows, right=names))
+    out.print(common.table(("alerts on drops", *names), rows, right=names))
     current = {policy_words(_plain(policy)) for policy in policies.values()}
     say(f"Current: {'; '.join(sorted(current))}.")
     if not found.labelled:
         say(
-            "People have labelled none of these series' alerts: precision and recall are not "
-            "known. `nightbench alert ack`, `resolve` and `dismiss` label one."
+            "Nobody has labelled an alert of these series, so precision and recall are unknown. "
+            "`nightbench alert ack`, `resolve` and `dismiss` label alerts."
         )
     if found.proposed is None:
         _list("Raised", found.current.raised)
     else:
-        _list("Only by the current policy", apart(found.current.raised, found.proposed.raised))
-        _list("Only by the proposed one", apart(found.proposed.raised, found.current.raised))
+        _list("Only with the current policy", apart(found.current.raised, found.proposed.raised))
+        _list("Only with the proposed policy", apart(found.proposed.raised, found.current.raised))
     for name, side in sides:
         for known in side.missed:
             say(f"missed, {name}: alert {known.alert_id}, {_where(known)}")
@@ -294,7 +293,7 @@ _ROWS: Mapping[str, Callable[[Score], str]] = {
     "labelled right, not raised": lambda side: str(len(side.missed)),
     "labelled false, not raised": lambda side: str(len(side.silenced)),
     "precision": lambda side: _share(side.precision, side.precision_interval),
-    "  if all without a label are false": lambda side: _share(side.worst_precision),
+    "  if all without a label count as false": lambda side: _share(side.worst_precision),
     "recall": lambda side: _share(side.recall, side.recall_interval),
 }
 
@@ -323,7 +322,7 @@ def _where(known: LabelledAlert) -> str:
 
 
 def policy_words(policy: Mapping[str, Any]) -> str:
-    """A policy as `--policy` takes it."""
+    """A policy as `--policy` accepts it."""
     return ",".join(
         f"{key}={value}" if key == "min_history" or value == "auto" else f"{key}={value * 100:g}%"
         for key, value in policy.items()

@@ -97,7 +97,7 @@ class Commands(TyperGroup):
         return TyperCommand(cmd_name, help=said, rich_help_panel=panel, rich_markup_mode=_MARKUP)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Return the command that is called, which is imported now."""
+        """Import the called command and return it."""
         from nightbench.cli.former_names import refuse_former_name
         from nightbench.config.control_plane import take_settings
 
@@ -111,7 +111,7 @@ class Commands(TyperGroup):
         return {name: self.load(name) for name in self._places}
 
     def load(self, name: str) -> Any:
-        """Import the module of a command, and return the command with all that it takes."""
+        """Import the module of a command, and return the command with its parameters."""
         panel, module = self._places[name]
         part: typer.Typer = importlib.import_module(f"nightbench.cli.{module}").app
         group = get_group_from_info(
@@ -144,33 +144,33 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def nightbench(
     is_version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Scheduled benchmarking of deep-learning training over SSH.
 
     Begin with `nightbench demo`: it starts everything on this machine, measures the suite demo on
-    two local nodes and shows what came of it. State lies in
-    NIGHTBENCH_HOME: .nightbench of a checkout, else nightbench of Airflow's home.
+    two local nodes and shows the results. State is stored in NIGHTBENCH_HOME. [default: .nightbench
+    of a checkout, otherwise nightbench of Airflow's home]
     """
 
 
 def _refuse_bytes(words: Sequence[str]) -> None:
-    """Refuse lone surrogates: no message and no row of the warehouse can hold them."""
+    """Refuse lone surrogates: messages and rows of the warehouse cannot contain them."""
     for before, word in pairwise(["", *words]):
         try:
             word.encode()
         except UnicodeEncodeError:
             of = f"{before}: " if before.startswith("-") else ""
             found = os.fsencode(word).decode(errors="backslashreplace")
-            raise UserError(f"{of}found {shown(found)}, expected text in UTF-8") from None
+            raise UserError(f"{of}found {shown(found)}, expected UTF-8") from None
 
 
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-"""Of an `OSError`: nothing more can be written, by whatever command."""
+"""Error numbers of an `OSError` after which no command can write."""
 
 _PATH = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EACCES)
-"""Of an `OSError`: a path is not what the command was told, or not for this user."""
+"""Error numbers of an `OSError` for a wrong or forbidden path."""
 
 
 def main() -> None:
@@ -187,7 +187,7 @@ def main() -> None:
         where = f"{error.filename}: " if named else ""
         said = bounded(f"error: {where}{error.strerror}")
         if error.errno in _DISK:
-            said += ". Make room there, or name another state folder: NIGHTBENCH_HOME=/some/folder"
+            said += ". Make room there, or use another state folder: NIGHTBENCH_HOME=/some/folder"
     else:
         return
     Console(stderr=True).print(

@@ -1,4 +1,4 @@
-"""nights: the scheduled nights."""
+"""nights: list the scheduled nights."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
@@ -14,25 +14,25 @@ from nightbench.core.expected_nights import unchecked
 app = typer.Typer()
 
 LATEST = timedelta(hours=36)
-"""Age up to which missing nights are listed beside alerts."""
+"""Largest age of missing nights that are listed with alerts."""
 
 _COLOURS = {"missing": "red", "late": "yellow", "met": "green", "waiting": "cyan"}
 
 
 @app.command()
 def nights(
-    days: Annotated[int, typer.Option(min=1, help="How many days back.")] = 7,
+    days: Annotated[int, typer.Option(min=1, help="Number of days to look back.")] = 7,
     check: Annotated[
         bool,
         typer.Option(
             "--check",
-            help="Exit 1 where a night is missing, or nobody has checked deadlines for an hour: "
-            "for a monitor of your own, outside Airflow.",
+            help="Exit with 1 if a night is missing, or if deadlines were not checked for an "
+            "hour: for a monitor outside Airflow.",
         ),
     ] = False,
     json: common.JsonOption = False,
 ) -> None:
-    """List the scheduled nights, newest first: met, missing, late, paused."""
+    """List scheduled nights, newest first, with their state: met, missing, late, paused."""
     now = datetime.now(UTC)
     with common.reader() as warehouse:
         repository = warehouse.nights
@@ -53,7 +53,7 @@ def nights(
 
 
 def say_overdue() -> None:
-    """Print a line for each night that is missing now, beside the alerts."""
+    """Print a line for each night that is missing now, next to the alerts."""
     now = datetime.now(UTC)
     with common.reader() as warehouse:
         rows = warehouse.nights.nights(states=["missing"], since=now - 2 * LATEST)
@@ -65,7 +65,7 @@ def say_overdue() -> None:
 
 def _show(rows: list[dict[str, Any]]) -> None:
     if not rows:
-        say("No night was promised: no suite has a schedule, or nobody has checked yet.")
+        say("No night is expected: no suite has a schedule, or deadlines were not checked yet.")
         return
     lines = (
         (
@@ -78,5 +78,5 @@ def _show(rows: list[dict[str, Any]]) -> None:
         )
         for row in rows
     )
-    columns = ("scheduled (UTC)", "suite", "cluster", "due (UTC)", "state", "what came of it")
+    columns = ("scheduled (UTC)", "suite", "cluster", "due (UTC)", "state", "result")
     out.print(common.table(columns, lines))

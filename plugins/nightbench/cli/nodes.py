@@ -35,7 +35,7 @@ Key = tuple[str, str, str, str]
 _COLOURS = {FindingLevel.FAIL: "red", FindingLevel.WARN: "yellow", FindingLevel.INFO: "cyan"}
 _NAMED = 4
 _SLOW = 0.9
-"""Share of its history's median below which a control is highlighted."""
+"""Share of its history's median below which a control measurement is highlighted."""
 
 
 @app.command()
@@ -45,15 +45,20 @@ def doctor(
         bool,
         typer.Option(
             "--controls",
-            help="Measure too: matrix product, memory copy, all-reduce between the nodes; each "
-            "beside the median of its own history.",
+            help="Also measure matrix product, memory copy and all-reduce between nodes; compare "
+            "each with its history's median.",
         ),
     ] = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Examine every node and give advice for every finding. Exit code 1 where a node is ill.
+    """Check every node and print a fix for each finding.
 
-    Nothing is changed on the nodes, except for the benchmarks' code below `environments.root`.
+    Nothing changes on the nodes, except the benchmarks' code below `environments.root`.
+
+    Exit codes:
+
+    - 0: all nodes are healthy.
+    - 1: a node is unhealthy.
     """
     catalog = common.catalog()
     where = common.cluster_of(cluster, catalog)
@@ -67,7 +72,7 @@ def doctor(
         out.print(found if found is not None else "[green]Nothing was found.[/green]")
         if where.slurm:
             login = where.slurm.login
-            say(f"Slurm has these nodes: what is shown of each is the login node, {login}.")
+            say(f"Slurm manages these nodes: shown is the login node, {login}.")
         if controls:
             out.print(controls_table(preflight, baselines))
     if preflight.failed:
@@ -75,7 +80,7 @@ def doctor(
 
 
 def examine(cluster: Cluster, catalog: Catalog, controls: bool) -> ClusterHealth:
-    """Examine all nodes of a cluster.
+    """Check all nodes of a cluster.
 
     Raises:
         UserError: a Connection is missing.
@@ -108,21 +113,21 @@ def nodes(
     cluster: common.ClusterArgument,
     quarantine: Annotated[
         str | None,
-        typer.Option("--quarantine", metavar="NODE", help="Leave this node out from now on."),
+        typer.Option("--quarantine", metavar="NODE", help="Exclude this node from now on."),
     ] = None,
     release: Annotated[
-        str | None, typer.Option("--release", metavar="NODE", help="Let this node take part again.")
+        str | None, typer.Option("--release", metavar="NODE", help="Use this node again.")
     ] = None,
-    reason: Annotated[str, typer.Option("--reason", help="The reason, shown with the node.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Reason, shown with the node.")] = "",
     history: Annotated[
-        bool, typer.Option("--history", help="Every change: when, why, by whom.")
+        bool, typer.Option("--history", help="List every change: time, reason, user.")
     ] = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Show the states of a cluster's nodes; put a node into quarantine, or release it.
+    """Show the states of a cluster's nodes; quarantine or release a node.
 
-    After `health.quarantine_after` faults in a row a node is put into quarantine automatically, and
-    released after a clean preflight. A node that a person put there is released by a person only.
+    A node is quarantined automatically after `health.quarantine_after` faults in a row, and
+    released after a clean preflight. A node that a user quarantined must be released by a user.
     """
     from nightbench.night.cluster_preflight import set_node_state
     from nightbench.warehouse import Warehouse
@@ -130,7 +135,7 @@ def nodes(
     if quarantine and release:
         raise UserError("--quarantine and --release: found both; expected one of them")
     if quarantine and not reason.strip():
-        raise UserError("--reason: found none; expected why the node is left out")
+        raise UserError("--reason: found none; expected the reason of the quarantine")
     where = common.cluster_of(cluster)
     with closing(common.open_warehouse()) as connection:
         if quarantine:
@@ -233,7 +238,7 @@ def _sentence(finding: Finding) -> Text:
 
 
 def controls_table(health: ClusterHealth, baselines: Mapping[Key, float]) -> Table:
-    """Return a table of the controls beside the medians of their histories."""
+    """Return a table of the control measurements with the medians of their histories."""
     rows: list[tuple[str | Text, ...]] = []
     for control in health.controls:
         ratio = _of_history(control, baselines)
@@ -321,7 +326,7 @@ def nodes_table(cluster: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     lines: list[tuple[str | Text, ...]] = []
     for row in rows:
         out = row["state"] == "quarantined"
-        state = "gone from the YAML" if not row["in_yaml"] else row["state"]
+        state = "not in the YAML any more" if not row["in_yaml"] else row["state"]
         complaints = ", ".join(row["last_complaints"] or ())
         level = f"{row['last_level']} " if row["last_level"] else ""
         said = sentences(reasons_from_json(row["state_reasons"]))

@@ -1,4 +1,4 @@
-"""parse: what would be read of the log of a training script."""
+"""parse: show what Nightbench reads from the log of a training script."""
 
 import json as jsonlib
 import subprocess
@@ -20,60 +20,56 @@ app = typer.Typer()
 @app.command()
 def parse(
     format_: Annotated[
-        str, typer.Argument(metavar="FORMAT", help="Of the log; a wrong name lists all.")
+        str, typer.Argument(metavar="FORMAT", help="Format of the log; a wrong name lists all.")
     ],
     file: Annotated[Path, typer.Argument(help="The log; - is standard input.")],
     warmup: Annotated[
-        int, typer.Option("--warmup", min=0, help="Steps at the begin that are left out.")
+        int, typer.Option("--warmup", min=0, help="Number of warm-up steps to skip.")
     ] = 20,
     pattern: Annotated[
         str | None,
         typer.Option(
-            help="Regular expression with named groups, for the format that reads by one: "
-            "throughput or step_time; step, samples."
+            help="Regular expression for the format `regex`, with the named groups throughput or "
+            "step_time, and optionally step and samples."
         ),
     ] = None,
     unit: Annotated[
-        str | None, typer.Option(help="Unit of a throughput that states none: images, tokens.")
+        str | None, typer.Option(help="Unit of a throughput without one: images, tokens.")
     ] = None,
     time_unit: Annotated[
-        str | None, typer.Option(help="Unit of a step_time that states none: s, ms or us.")
+        str | None, typer.Option(help="Unit of a step_time without one: s, ms or us.")
     ] = None,
     metric: Annotated[
-        str | None, typer.Option(help="Which metric of the log is the throughput.")
+        str | None, typer.Option(help="Metric of the log that is the throughput.")
     ] = None,
     writer: Annotated[
         str | None,
-        typer.Option(
-            help="Of a log of several processes: how the lines of one begin, 0: or [rank0]."
-        ),
+        typer.Option(help="Prefix of the lines of one process in a log of several: 0: or [rank0]."),
     ] = None,
     model: Annotated[
         str | None,
         typer.Option(
-            help="What was trained, WORKLOAD/SCALE as llama/8b: its TFLOP/s and MFU are computed "
-            "by that workload's formulas and shown beside what the log prints."
+            help="Trained model as WORKLOAD/SCALE, for example llama/8b: shows TFLOP/s and MFU "
+            "by that workload's formulas next to the log's values."
         ),
     ] = None,
     sequence_length: Annotated[
-        int | None, typer.Option(min=1, help="Of --model, where it differs from the scale's.")
+        int | None, typer.Option(min=1, help="For --model. [default: the scale's]")
     ] = None,
     devices: Annotated[
-        int | None, typer.Option(min=1, help="For --model, where figures are of all devices.")
+        int | None, typer.Option(min=1, help="For --model, if the log's values are of all devices.")
     ] = None,
     device: Annotated[
-        str | None, typer.Option(help="For --model: its name as nvidia-smi prints it, for the MFU.")
+        str | None, typer.Option(help="For --model: name as nvidia-smi prints it, for the MFU.")
     ] = None,
     precision: Annotated[
-        str, typer.Option(help="For --model: of the peak, fp32, tf32, bf16 or fp16.")
+        str, typer.Option(help="For --model: precision of the peak: fp32, tf32, bf16 or fp16.")
     ] = "bf16",
     json: common.JsonOption = False,
 ) -> None:
-    """Show what would be read of a training script's log: steps, figures, lines left out."""
+    """Show what is read from a training script's log: steps, values, skipped lines."""
     if model is None and (sequence_length or devices or device):
-        raise UserError(
-            "--sequence-length, --devices and --device belong to --model; expected it, too"
-        )
+        raise UserError("--sequence-length, --devices and --device require --model")
     given = {
         "pattern": pattern,
         "unit": unit,
@@ -90,16 +86,14 @@ def parse(
         common.print_json(found)
         return
     say(f"{'standard input' if str(file) == '-' else file}: {found['title']}")
-    say(
-        f"{found['lines']} lines, {found['steps']}; of the warm-up {found['warmup_lines']} left out"
-    )
+    say(f"{found['lines']} lines, {found['steps']}; {found['warmup_lines']} of the warm-up skipped")
     unit_said = f"{found['unit'] or 'units'}/s" + ("/device" if found["per_device"] else "")
     computed = {"samples_per_s"} if "global_batch_size" in found["others"] else set()
     for numbers, name, said in (
         (found["throughput"], "throughput", unit_said),
         (found["step_s"], "step time", "s"),
         *(
-            (numbers, name, "by batch and step time" if name in computed else "as printed")
+            (numbers, name, "from batch and step time" if name in computed else "as printed")
             for name, numbers in found["others"].items()
         ),
     ):
@@ -111,7 +105,7 @@ def parse(
     if model is not None:
         _say_flops(found["by_our_formula"])
     for why, count in found["left_out"].items():
-        warn(f"warning: {count} {'line' if count == 1 else 'lines'} left out: {why}")
+        warn(f"warning: {count} {'line' if count == 1 else 'lines'} skipped: {why}")
     for why, count in found["skipped"].items():
         warn(f"{count} {'line' if count == 1 else 'lines'} {why}")
     for note in found["notes"]:
@@ -129,7 +123,7 @@ def _say_flops(ours: dict[str, Any]) -> None:
 
 
 def _read(format_: str, file: Path, warmup: int, options: dict[str, Any]) -> dict[str, Any]:
-    """Let the tree that is shipped to the nodes read the log, as it does there."""
+    """Read the log with the code that is shipped to the nodes, as it does there."""
     agent = benchmarks_folder() / "agent.py"
     argv = [sys.executable, str(agent), "parse", "--warmup", str(warmup)]
     piped = sys.stdin.buffer.read() if str(file) == "-" else None

@@ -1,4 +1,4 @@
-"""A log's throughput as model FLOPs and MFU by our own formulas, beside what its trainer prints."""
+"""Computes TFLOP/s and MFU of a log's throughput by Nightbench's formulas."""
 
 import dataclasses
 import math
@@ -17,7 +17,7 @@ EXAMPLES = ("samples", "sequences", "examples", "images")
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """What the one who asks knows of the training."""
+    """The user's description of a training."""
 
     model: str
     """`WORKLOAD` or `WORKLOAD/SCALE`."""
@@ -29,15 +29,12 @@ class Trained:
 
 
 def by_our_formula(found: Mapping[str, Any], trained: Trained) -> dict[str, Any]:
-    """Return the median's TFLOP/s and MFU per device; `mfu_absent` says why there is no MFU.
+    """Return TFLOP/s and MFU per device of the median; `mfu_absent` says why there is no MFU.
 
-    Args:
-        found: what was read of the log (`logs.summary`).
-        trained: the model and its devices.
+    Args: found: the log's values (`logs.summary`). trained: the model and its devices.
 
-    Raises:
-        UserError: there is no such model or precision, or the log's figures cannot be brought to
-            one device.
+    Raises: UserError: there is no such model or precision, or the values cannot be related to one
+    device.
     """
     precisions = known_devices()[0].keys() - {"device", "source"}
     if trained.precision not in precisions:
@@ -57,7 +54,7 @@ def by_our_formula(found: Mapping[str, Any], trained: Trained) -> dict[str, Any]
     }
     if peak is None:
         said["mfu_absent"] = (
-            f"no peak of {trained.device} at {trained.precision} is known"
+            f"the peak of {trained.device} at {trained.precision} is unknown"
             if trained.device
             else "no device is named (--device)"
         )
@@ -88,6 +85,6 @@ def _examples_per_s_per_device(
     rate, tokens, per_device = next((each for each in usable if each[2]), usable[0])
     if not per_device:
         if devices is None:
-            raise UserError("the log's figures are of all devices; expected how many (--devices)")
+            raise UserError("the log's values are of all devices; expected --devices")
         rate /= devices
     return float(rate / length) if tokens and length else float(rate)

@@ -1,4 +1,4 @@
-"""validate and plan: what a run or a night would measure, without access to a node."""
+"""validate, plan: show what a run or a night would measure, without access to a node."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
@@ -23,10 +23,10 @@ app = typer.Typer()
 def validate(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="Suite or cluster files; all of dags/ and benchmarks/ unless given."),
+        typer.Argument(help="Suite or cluster files. [default: all of dags/ and benchmarks/]"),
     ] = None,
 ) -> None:
-    """Check suites, clusters, framework lines and workloads; every problem with file and line."""
+    """Check suites, clusters, framework lines and workloads; print problems with file and line."""
     from nightbench.config.project import validated
 
     found, wrong = validated(files or ())
@@ -46,21 +46,19 @@ def plan(
         bool,
         typer.Option(
             "--night",
-            help="Which cases a night has room for, in which order, and what is left out.",
+            help="Show the cases that a night has time for, their order, and the cases left out.",
         ),
     ] = False,
     at: Annotated[
         str | None,
-        typer.Option(
-            "--at", metavar="TIME", help="The night of 2026-11-21T22:00, say; with --night."
-        ),
+        typer.Option("--at", metavar="TIME", help="With --night: a time in it (2026-11-21T22:00)."),
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """List the cases of a suite with nodes, build and estimated time; nothing need run."""
+    """List the cases of a suite with nodes, build and estimated time; no service is needed."""
     chosen = selection.choose()
     if at is not None and not night:
-        raise UserError("at: found it without --night; expected both")
+        raise UserError("--at requires --night")
     if night:
         _show_night(chosen, at, json=json)
     else:
@@ -113,7 +111,7 @@ def _show_cases(chosen: Chosen, *, json: bool) -> None:
 
 
 def _say_by_reason(word: str, reasons: Mapping[str, str]) -> None:
-    """Print one line for each reason: the case that it is given for, or how many cases."""
+    """Print one line for each reason, with the case or the number of cases."""
     for reason in dict.fromkeys(reasons.values()):
         which = [case_id for case_id, why in reasons.items() if why == reason]
         say(f"{word}: {which[0] if len(which) == 1 else f'{len(which)} cases'}: {reason}")
@@ -146,8 +144,8 @@ def _total(seconds: Sequence[float | None], unavailable: int, cluster: Cluster) 
     if unavailable == len(seconds):
         return f"{words}; none of them can be measured there"
     if unknown and unknown == len(seconds) - unavailable:
-        return f"{words}; no history yet to estimate the time from"
-    more = f", and {unknown} without a history" if unknown else ""
+        return f"{words}; no history yet to estimate the time"
+    more = f", plus {unknown} cases without a history" if unknown else ""
     return f"{words}; about {duration(sum(filter(None, seconds)))}{more}"
 
 
@@ -155,7 +153,7 @@ def _total(seconds: Sequence[float | None], unavailable: int, cluster: Cluster) 
 
 
 def _show_night(chosen: Chosen, at: str | None, *, json: bool) -> None:
-    """Print what has room in the night that goes on at a moment or comes next, and what not."""
+    """Print the cases that fit in the current or next night, and those that do not."""
     from nightbench.core.run_plan import nodes_of, zone_of
     from nightbench.night.planning import plan_night
 
@@ -224,12 +222,12 @@ def _show(
         say(f"reference: {beside(pair)}, {duration(pair.seconds)}")
     for pair in night.pairs:
         if pair.left_out is not None:
-            say(f"not beside its reference: {pair.case_id}: {sentence(pair.left_out)}")
+            say(f"not measured next to its reference: {pair.case_id}: {sentence(pair.left_out)}")
     if night.pairs:
         cost = duration(sum(pair.seconds for pair in chosen))
         many = len({pair.case_id for pair in night.pairs})
         number = len({pair.case_id for pair in chosen})
-        say(f"beside a reference build, after all cases: {number} of {many} cases, about {cost}")
+        say(f"next to a reference build, after all cases: {number} of {many} cases, about {cost}")
     unavailable = {
         entry.case_id: entry.problem for entry in night.entries if entry.problem is not None
     }

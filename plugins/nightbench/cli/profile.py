@@ -1,4 +1,4 @@
-"""profile: where the time of two compared builds goes."""
+"""profile: show where two compared builds spend their time."""
 
 from __future__ import annotations
 
@@ -27,23 +27,26 @@ def profile(
         str,
         typer.Argument(
             metavar="COMPARISON",
-            help="Id of a comparison of two builds; that of a profile shows it again.",
+            help="Id of a comparison of two builds; the id of a profile shows the profile again.",
         ),
     ],
     case: CasesOption = None,
-    steps: Annotated[int, typer.Option(min=1, max=1000, help="Steps under the profiler.")] = 10,
+    steps: Annotated[int, typer.Option(min=1, max=1000, help="Number of profiled steps.")] = 10,
     html: Annotated[
-        Path | None, typer.Option("--html", help="Write tables and flame graphs to this page, too.")
+        Path | None, typer.Option("--html", help="Also write tables and flame graphs to this page.")
     ] = None,
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Launch both builds of a comparison once more, and say which operators take another time.
+    """Launch both builds of a comparison again and print the operators whose time differs.
 
-    Each trainer trains some more steps after its window under its line's profiler. No figure of it
-    is a measurement, and none is stored in the warehouse.
+    Each trainer runs additional steps under its line's profiler after the measured window. The
+    times are not measurements, and none is stored in the warehouse.
 
-    Exit codes: 0 both were profiled; 2 bad usage, or a build brought no profile.
+    Exit codes:
+
+    - 0: both builds were profiled.
+    - 2: wrong usage, or a build yielded no profile.
     """
 
     def work() -> int:
@@ -112,8 +115,8 @@ def show(document: Mapping[str, Any]) -> None:
         out.print(common.table(columns, rows, title=case["case_id"]))
         ranks = f"{case['ranks']} rank{'s' if case['ranks'] > 1 else ''}"
         say(
-            f"{case['profiler']}, mean of {case['steps']} steps of {ranks}, each slowed by it: A "
-            f"{_ms(case['a_step_s'])} ms, B {_ms(case['b_step_s'])} ms"
+            f"{case['profiler']}, mean of {case['steps']} steps of {ranks}, each slowed by the "
+            f"profiler: A {_ms(case['a_step_s'])} ms, B {_ms(case['b_step_s'])} ms"
         )
     say(f"A {document['a']}, B {document['b']} on {document['cluster']}; id {document['id']}")
 

@@ -1,4 +1,4 @@
-"""init, check, lock: a project of one's own, and the Airflow that runs it."""
+"""init, check, lock: set up a project and check the Airflow that runs it."""
 
 import json as jsonlib
 import os
@@ -30,12 +30,12 @@ _TEMPLATE = Path(__file__).with_name("template")
 
 @app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(help="Made where it is missing.")] = Path("."),
+    folder: Annotated[Path, typer.Argument(help="Folder, made if missing.")] = Path("."),
 ) -> None:
-    """Write a project: suites, clusters and DAG file, for a repository of your own.
+    """Write a project for your own repository: suites, clusters and a DAG file.
 
-    What is there already is left as it is, and named. In a folder of a larger repository the CI
-    file is written to the .github of its root, where GitHub reads it.
+    Existing files are kept and listed. In a folder of a larger repository, the CI file is written
+    to .github in the repository's root, where GitHub reads it.
     """
     files = {file.relative_to(_TEMPLATE): file for file in sorted(_TEMPLATE.rglob("*.*"))}
     # The two nodes of `nightbench up`: a first suite runs before there is a cluster.
@@ -47,7 +47,7 @@ def init(
             continue
         path, text = folder / name, file.read_bytes()
         if root is not None and name.parts[0] == ".pre-commit-config.yaml":
-            say(f"left out: {name}, which pre-commit reads in {root} only; its hook is in {file}")
+            say(f"left out: {name}, as pre-commit reads it in {root} only; its hook is in {file}")
             continue
         if root is not None and name.parts[0] == ".github":
             path, text = _ci_of_a_folder(root, folder, name, text)
@@ -59,12 +59,12 @@ def init(
         say(f"wrote {path}")
     for path, file, text in left:
         if path.read_bytes() != text:
-            say(f"left as it is: {path}; Nightbench's own is {file}")
+            say(f"kept: {path}; Nightbench's version is {file}")
     say(f"Next: {folder / 'README.md'}")
 
 
 def _repository(folder: Path) -> Path | None:
-    """Return the root of the repository that a folder is a part of; None if it is the root."""
+    """Return the root of the repository that contains a folder; None if the folder is the root."""
     place = folder.absolute()
     roots = [each for each in (place, *place.parents) if (each / ".git").exists()]
     return roots[0] if roots and roots[0] != place else None
@@ -80,9 +80,14 @@ def _ci_of_a_folder(root: Path, folder: Path, name: Path, text: bytes) -> tuple[
 
 @app.command()
 def check(json: JsonOption = False) -> None:
-    """Examine the Airflow of this environment: what Nightbench lacks there, and how to add it.
+    """Check the Airflow of this environment: what Nightbench needs, and how to add it.
 
-    Exit code 1 where something is missing. Call it where the `airflow` command is called.
+    Call it in the environment of the `airflow` command.
+
+    Exit codes:
+
+    - 0: nothing is missing.
+    - 1: something is missing.
     """
     common.configure_airflow()
     from nightbench.orchestration.airflow_check import findings
@@ -103,10 +108,10 @@ def check(json: JsonOption = False) -> None:
 
 @app.command()
 def lock(
-    line: Annotated[str, typer.Argument(help="A framework line, of the project or built in.")],
-    variant: Annotated[str, typer.Argument(help="Which of its locks.")] = "cpu",
+    line: Annotated[str, typer.Argument(help="Framework line, of the project or built in.")],
+    variant: Annotated[str, typer.Argument(help="Variant of the lock.")] = "cpu",
 ) -> None:
-    """Resolve the lock of a framework line again, after its `.in` file was edited.
+    """Resolve the lock of a framework line again after its `.in` file was edited.
 
     It covers all Pythons and CPU architectures that framework.json states for the variant.
     """
@@ -161,7 +166,7 @@ def lock(
 
 
 def _lock_settings(build: Mapping[str, Any]) -> str:
-    """Return the pyproject.toml that says for which Pythons and machines a lock is."""
+    """Return the pyproject.toml that states the Python versions and CPU architectures of a lock."""
     major, minor = build["pythons"][-1].split(".")
     newest = f"python_full_version < '{major}.{int(minor) + 1}'"
     places = [

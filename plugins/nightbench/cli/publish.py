@@ -1,4 +1,4 @@
-"""publish: a site for everybody, of what the suites let leave."""
+"""publish: write a public site with the results that the suites allow."""
 
 import time
 from contextlib import closing
@@ -18,18 +18,17 @@ def publish(
         str,
         typer.Argument(
             metavar="DIR",
-            help="An empty folder, or one that this has written; or its fsspec URL "
-            "(s3://bucket/site).",
+            help="An empty folder or an earlier site; or its fsspec URL (s3://bucket/site).",
         ),
     ],
     url: Annotated[
         str,
-        typer.Option("--url", help="Where the site will stand, for the feed and permanent links."),
+        typer.Option("--url", help="URL of the published site, for the feed and permanent links."),
     ] = "",
 ) -> None:
-    """Write the site: series, changes, comparisons, public tables, method; JSON beside each page.
+    """Write the site: series, changes, comparisons, public tables, method; each page also as JSON.
 
-    Shown is what the key `publish` of suites names. Written is what has changed.
+    It shows the results that the suites' key `publish` names, and writes only changed files.
     """
     from nightbench.report.site import SiteWriter, published_suites
     from nightbench.report.site_folder import SiteFolder
@@ -42,5 +41,5 @@ def publish(
         count = SiteWriter(suites, SiteRepository(connection, suites), made, url).write()
     say(f"{made.root}: {count:,} series of {len(suites)} suites; {made.said}")
     if not count:
-        say("no night of these suites has a median yet: runs by hand, as the demo's, do not leave")
+        say("no night of these suites has a median yet; manual runs are not published")
     say(f"{time.monotonic() - began:.1f} s; open {made.root}/index.html")

@@ -1,4 +1,4 @@
-"""The report of a run: one page, to be mailed or printed."""
+"""The report of a run: one page to mail or print."""
 
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""results, clean; and the rows of a run, from the warehouse or from its files."""
+"""results, clean; reads the rows of a run from the warehouse or from its files."""
 
 import asyncio
 import time
@@ -31,25 +31,25 @@ def results(
         str | None, typer.Option("--run", "-r", help="Id of a run. [default: the newest]")
     ] = None,
     suite: Annotated[
-        str | None, typer.Option("--suite", "-s", help="The newest run of this suite.")
+        str | None, typer.Option("--suite", "-s", help="Suite whose newest run to show.")
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option("--cluster", "-c", help="The newest run on this cluster.")
+        str | None, typer.Option("--cluster", "-c", help="Cluster whose newest run to show.")
     ] = None,
     report: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write a report: .html is one page without scripts and other files, .md is "
-            "Markdown.",
+            help="Write a report: .html (one page without scripts or other files) or .md "
+            "(Markdown).",
         ),
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Show the medians of a run with n, spread, speed-up, efficiency, verdict; or write a report.
+    """Show a run's medians with n, spread, speed-up, efficiency and verdict; or write a report.
 
-    The medians are read from the warehouse, or from the files of the run on this machine if the
-    warehouse is away. A report also has plots, method, hardware, versions and caveats.
+    Medians are read from the warehouse, or from the run's files on this machine if the warehouse
+    does not answer. A report also has plots, method, hardware, versions and caveats.
     """
     if suite or cluster:
         run = _newest_run(run, suite, cluster)
@@ -63,7 +63,7 @@ def results(
         common.print_json(rows)
         return
     if not rows:
-        say("No run has been loaded yet. Make one: nightbench demo")
+        say("No run has been loaded yet. To make one: nightbench demo")
         return
     out.print(ResultsTable(rows, title=f"{rows[0]['run_id']} on {rows[0]['cluster']}"))
     for line in verdict_lines(rows):
@@ -76,22 +76,26 @@ def results(
 def clean(
     cluster: Annotated[
         list[str] | None,
-        typer.Option("--cluster", "-c", help="Clusters to clean; `local` unless given."),
+        typer.Option("--cluster", "-c", help="Cluster to clean. Repeatable. [default: local]"),
     ] = None,
     keep_days: Annotated[
-        float, typer.Option(min=0, help="Keep jobs, environments and files this young.")
+        float, typer.Option(min=0, help="Keep jobs, environments and files that are younger.")
     ] = 14.0,
     orphans: Annotated[
         bool,
-        typer.Option("--orphans", help="Only processes; jobs, environments and runs stay."),
+        typer.Option("--orphans", help="Remove only processes; keep jobs, environments and runs."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list orphans.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List orphans; end none.")] = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Remove orphaned processes and old jobs and environments on nodes, and old loaded runs.
+    """Remove orphaned processes, old jobs and old environments on nodes, and old loaded runs.
 
-    An orphan is a process of Nightbench that no agent watches. Exit code 1: an orphan runs, or a
-    node does not answer.
+    An orphan is a Nightbench process without an agent.
+
+    Exit codes:
+
+    - 0: all was removed.
+    - 1: an orphan still runs, or a node does not answer.
     """
     from nightbench import gang
 
@@ -171,17 +175,17 @@ def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
         run_id = stored.run_id
     runs = [run.run_id for run in spool.runs()]
     if run_id is not None and run_id not in runs:
-        where = f"the warehouse cannot be asked: {away}" if away else "nor the warehouse"
-        raise UserError(f"run: found {shown(run_id)}; {spool.root} does not hold it; {where}")
+        where = f"the warehouse does not answer: {away}" if away else "nor the warehouse"
+        raise UserError(f"run: found {shown(run_id)}; it is not in {spool.root}; {where}")
     if not runs or (run_id is None and away is None):
         return [], None
     chosen = run_id or runs[-1]
     note = (
-        f"The warehouse is away ({away}): these figures are from {spool.root}/runs/{chosen}, "
-        "without verdicts. `nightbench results` loads them when it is back."
+        f"The warehouse does not answer ({away}): values are from {spool.root}/runs/{chosen}, "
+        "without verdicts. `nightbench results` loads them when it answers."
         if away
-        else f"{chosen} is not loaded yet: these figures are from its files, without verdicts"
-        + ("." if spool.run(chosen).has_ended else "; it goes on.")
+        else f"{chosen} is not loaded yet: these values are from its files, without verdicts"
+        + ("." if spool.run(chosen).has_ended else "; it is still running.")
     )
     return rows_from_files(spool, chosen), note
 
@@ -254,9 +258,9 @@ def rows_from_files(spool: Spool, run_id: str) -> list[Row]:
 
 
 def show_run(run_id: str, *, await_verdicts: bool) -> list[Row]:
-    """Print the results of a run and write its digest.
+    """Print the results of a run and write its report.
 
-    Airflow stores verdicts a little after loading: they are waited for where asked.
+    Airflow stores verdicts a little after loading; the command waits for them if asked.
 
     Returns:
         The rows that were shown, one for each case.
@@ -267,7 +271,7 @@ def show_run(run_id: str, *, await_verdicts: bool) -> list[Row]:
         if time.monotonic() > until:
             if await_verdicts:
                 note = (
-                    "No verdicts yet: look at the DAG nightbench_verdicts, then: nightbench results"
+                    "No verdicts yet: see the DAG nightbench_verdicts, then run: nightbench results"
                 )
             break
         time.sleep(1.0)
@@ -317,12 +321,12 @@ def addresses_to_share(run_id: str) -> list[str]:
 
 
 def _awaits_verdict(row: Row) -> bool:
-    """Tell whether a row has no verdict yet; cases that were left out get none."""
+    """Return whether a row has no verdict yet; cases that were left out get none."""
     return row["verdict"] is None and row["status"] != CaseStatus.LEFT_OUT
 
 
 def is_good(row: Row) -> bool:
-    """Tell whether a case was measured, passed its checks, and is not clearly below its nights.
+    """Return whether a case was measured, passed its checks, and is not clearly below its nights.
 
     A case that the night had no room for counts as good.
     """
@@ -334,7 +338,7 @@ def is_good(row: Row) -> bool:
 
 
 def _is_clearly_below(row: Row) -> bool:
-    """Tell whether one result lies farther on the worse side of its nights than these vary."""
+    """Return whether a result is worse than its nights by more than their noise."""
     gain = gain_of(row["change"], row["metric"] or "throughput")
     return row["verdict"] == "watched" and gain is not None and gain < 0
 
@@ -362,7 +366,7 @@ def settling_lines(run_id: str, rows: list[Row]) -> list[str]:
                 f"nightbench compare {build.line}={nights} {build.line}={candidate} "
                 f"--case {case_id}"
             )
-        lines.append(f"{case_id} lies clearly below its nights. To settle it: {settle}")
+        lines.append(f"{case_id} is clearly below its nights. To check it: {settle}")
     return lines
 
 

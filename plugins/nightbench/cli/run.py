@@ -1,4 +1,4 @@
-"""run, demo: measuring, through Airflow or directly over SSH; the demo on this machine."""
+"""run, demo: measure through Airflow or directly over SSH; the demo on this machine."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ app = typer.Typer()
 def run(
     selection: Selection,
     direct: Annotated[
-        bool,
-        typer.Option("--direct", help="Measure over SSH from this process, without Airflow."),
+        bool, typer.Option("--direct", help="Measure over SSH from this process, without Airflow.")
     ] = False,
     night: common.NightOption = False,
     outside_hours: common.OutsideHoursOption = False,
@@ -47,16 +46,16 @@ def run(
         typer.Option(
             "--follow",
             metavar="RUN",
-            help="Start nothing: show the progress of this run, by its id or its DAG run's.",
+            help="Show the progress of a run (its id, or its DAG run's id) and start nothing.",
         ),
     ] = None,
 ) -> None:
-    """Measure a suite now: through the DAG where Airflow runs, or with --direct without it."""
+    """Measure a suite now: through the DAG if Airflow runs, or without Airflow with --direct."""
     if (selection.suite is None) is (follow is None):
         raise typer.BadParameter("expected either a suite or --follow RUN")
     if follow is not None:
         if any((*vars(selection).values(), direct, night, outside_hours)):
-            raise typer.BadParameter("--follow shows a run as it is: expected no other option")
+            raise typer.BadParameter("--follow: found with other options; expected it alone")
         raise typer.Exit(follow_run(follow))
     chosen = selection.choose(night=night, outside_hours=outside_hours)
     if direct:
@@ -65,30 +64,30 @@ def run(
         raise typer.Exit(measure_directly(chosen))
     if Path(chosen.suite.source) not in find_suites(locations.dags_folder()).values():
         raise UserError(
-            f"{selection.suite}: lies outside of {locations.dags_folder() / 'suites'}, where "
-            "Airflow looks. Put it there, or measure without Airflow: add --direct"
+            f"{selection.suite}: is outside of {locations.dags_folder() / 'suites'}, where "
+            "Airflow looks. Move it there, or measure without Airflow: --direct"
         )
     api = dag_run.airflow_runs(dag_run.TO_MEASURE)
     if api is None:
         raise UserError(
             f"Airflow does not run (state folder {common.home().root}). {how_to_start()}, or "
-            "measure without it: add --direct"
+            "measure without it: --direct"
         )
     builds = stage_wheels(selection.build or ())
     for text in builds:
         parse_untrusted_build(text, chosen.cluster)  # as the DAG will: refused here it costs no run
     chosen = dataclasses.replace(chosen, overrides={**chosen.overrides, "builds": list(builds)})
-    say("Airflow runs: this goes through its DAG on_demand")
+    say("Airflow runs: triggering its DAG on_demand")
     raise typer.Exit(through_airflow(api, chosen))
 
 
 def through_airflow(api: AirflowApi, chosen: Chosen, *, allow_unavailable: bool = False) -> int:
-    """Trigger the DAG, follow it, print what came of it, and return the exit code.
+    """Trigger the DAG, follow it, print the results, and return the exit code.
 
-    Where allowed, a framework that a node cannot have is told, and is no failure as long as another
-    one was measured.
+    If allowed, a framework that a node cannot install is reported, and is no failure as long as
+    another one was measured.
     """
-    dag_run_id = dag_run.trigger(api, chosen.overrides, note="asked for by `nightbench run`")
+    dag_run_id = dag_run.trigger(api, chosen.overrides, note="requested by `nightbench run`")
     say(f"DAG run: {api.base_url}/dags/{dag_run.DAG}/runs/{dag_run_id}")
     follower = dag_run.DagRunFollower(api, common.spool(), dag_run_id)
     return _follow_dag_run(follower, dag_run_id, allow_unavailable=allow_unavailable)
@@ -109,7 +108,7 @@ def follow_run(name: str) -> int:
         try:
             dag_run.follow_spool(found)
         except KeyboardInterrupt:
-            say(f"The run goes on. End it: nightbench cancel {found.run_id}")
+            say(f"The run continues. End it: nightbench cancel {found.run_id}")
             return INTERRUPTED
         return 0 if all(map(is_good, show_run(found.run_id, await_verdicts=True))) else FAILED
     api = dag_run.airflow_api("Without it, see the run in Airflow's UI")
@@ -123,15 +122,15 @@ def follow_run(name: str) -> int:
 def _follow_dag_run(
     follower: dag_run.DagRunFollower, dag_run_id: str, *, allow_unavailable: bool = False
 ) -> int:
-    """Follow a DAG run, print what came of it, and return the exit code."""
+    """Follow a DAG run, print the results, and return the exit code."""
     from nightbench.cli.results import is_good, show_run
 
     try:
         outcome = follower.follow()
     except KeyboardInterrupt:
         say(
-            f"The run goes on in Airflow. Follow it: nightbench run --follow {dag_run_id}; "
-            f"end it: nightbench cancel {dag_run_id}"
+            f"The run continues in Airflow. Follow it: nightbench run --follow {dag_run_id}; end "
+            f"it: nightbench cancel {dag_run_id}"
         )
         return INTERRUPTED
     for failure in outcome.failures:
@@ -152,13 +151,12 @@ def _follow_dag_run(
 @app.command()
 def demo(
     again: Annotated[
-        bool,
-        typer.Option("--again", help="Measure also where a complete run of this code is there."),
+        bool, typer.Option("--again", help="Measure even if a complete run of this code exists.")
     ] = False,
 ) -> None:
-    """Start everything, run the suite demo on two local nodes, and show what came of it.
+    """Start everything, run the suite demo on two local nodes, and show the results.
 
-    Where all of it was measured before by the same code, that run is shown.
+    If the same code has already measured all of it, that run is shown.
     """
     from nightbench.cli.results import show_run
     from nightbench.cli.services import show_access
@@ -188,7 +186,7 @@ def demo(
     else:
         api = dag_run.airflow_runs(dag_run.TO_MEASURE)
         if api is None:
-            raise UserError("Airflow was started but is not healthy. Look: nightbench status")
+            raise UserError("Airflow was started but is not healthy. See: nightbench status")
         code = through_airflow(api, chosen, allow_unavailable=True)
     if code != INTERRUPTED:
         say(f"demo took {duration(time.monotonic() - began)}; stop everything: make down")
@@ -200,16 +198,16 @@ def demo(
 
 
 _TO_TRY = (
-    "See the alert of a slower night come:  .venv/bin/nightbench drill",
+    "See the alert of a slower night:  .venv/bin/nightbench drill",
     "Compare two builds, round by round:    .venv/bin/nightbench compare --help",
     "Plan the nights of your own cluster:   .venv/bin/nightbench plan dlperf-resnet50",
 )
 
 
 class _EnvironmentsAhead(Thread):
-    """Builds a suite's environments ahead; what fails here the run tries again and reports.
+    """Builds a suite's environments in advance; the run retries and reports failures.
 
-    For a line that the nodes cannot install it finds one that can run its cases.
+    For a line that the nodes cannot install, it finds another line that can run its cases.
     """
 
     def __init__(self, place: Home, chosen: Chosen, *, quiet: bool) -> None:
@@ -218,7 +216,7 @@ class _EnvironmentsAhead(Thread):
         self._chosen = chosen
         self._quiet = quiet
         self.stand_ins: list[str] = []
-        """`LINE=OTHER`, as `nightbench run --stand-in` takes it."""
+        """`LINE=OTHER`, as `nightbench run --stand-in` accepts it."""
 
     def run(self) -> None:
         try:
@@ -245,13 +243,13 @@ class _EnvironmentsAhead(Thread):
             except GangError as error:
                 say(f"environments: {error}; the run tries again")
                 return
-            after = f"; left: {', '.join(left[number:])}" if left[number:] else ""
+            after = f"; remaining: {', '.join(left[number:])}" if left[number:] else ""
             self._report(f"{job.build.line} {done}, {number} of {len(jobs)}{after}")
         for line, why in missing.items():
             await self._find_stand_in(line, why)
 
     async def _find_stand_in(self, line: str, why: str) -> None:
-        """Find a line that the nodes can install and that can run the cases of another."""
+        """Find a line that the nodes can install and that can run the cases of another line."""
         from nightbench.gang import EnvironmentUnavailable
 
         cluster, catalog = self._chosen.cluster, self._chosen.catalog
@@ -268,8 +266,8 @@ class _EnvironmentsAhead(Thread):
             self.stand_ins.append(f"{line}={other}")
             changed = ", ".join(changed_values(suite.cases, cases))
             say(
-                f"{line} cannot be installed on this machine: {other} runs its cases"
-                f"{f' ({changed})' if changed else ''}. Again by hand: nightbench run demo "
+                f"{line} cannot be installed on this machine: {other} runs its "
+                f"cases{f' ({changed})' if changed else ''}. To repeat it: nightbench run demo "
                 + " ".join(f"--stand-in {each}" for each in self.stand_ins)
             )
             return
@@ -285,7 +283,7 @@ class _EnvironmentsAhead(Thread):
             say(f"environments: {text}")
 
     def _jobs(self, suite: Suite) -> list[JobSpec]:
-        """A job of each line, on as many nodes as any of it."""
+        """One job of each line, with the largest number of nodes."""
         cluster, catalog = self._chosen.cluster, self._chosen.catalog
         widest = {case.framework: case for case in sorted(suite.cases, key=lambda x: x.nodes)}
         return [resolve(case, suite, cluster, catalog, "demo") for case in widest.values()]
@@ -294,7 +292,7 @@ class _EnvironmentsAhead(Thread):
         return self._chosen.catalog.frameworks[job.build.line].size_bytes / 1e9
 
     def _targets(self) -> dict[str, SshTarget]:
-        """How the local nodes are reached, without Airflow and its Connections."""
+        """Return how the local nodes are reached, without Airflow's Connections."""
         from nightbench.gang import SshTarget
         from nightbench.local.ports import load_ports
 
@@ -313,7 +311,7 @@ class _EnvironmentsAhead(Thread):
 
 
 def _measured_before(chosen: Chosen) -> str | None:
-    """Return the newest run of just these cases by this code, if it is loaded and all good."""
+    """Return the newest run of exactly these cases by this code, if it is loaded and all passed."""
     from nightbench.cli.results import is_good, results_of
 
     digest = chosen.catalog.code_digest

@@ -1,4 +1,4 @@
-"""runs: which runs there are, in the warehouse and in the spool."""
+"""runs: list the runs in the warehouse and in the spool."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -23,22 +23,22 @@ COUNTS = ("planned", "measured", "failed", "quarantined", "left_out")
 def runs(
     suite: common.OnlySuiteOption = None,
     cluster: common.OnlyClusterOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Number of runs.")] = 20,
     json: common.JsonOption = False,
 ) -> None:
-    """List runs, newest first: how many cases were measured, and which runs go on."""
+    """List runs, newest first, with their state and the number of measured cases."""
     try:
         with common.reader() as warehouse:
             stored = warehouse.runs.find(suite, cluster, limit)
     except UserError as error:
-        warn(f"Only runs of the spool: {error}")
+        warn(f"Showing only runs in the spool: {error}")
         stored = []
     rows = newest(stored, spooled(common.spool(), suite, cluster), limit)
     if json:
         common.print_json(rows)
         return
     if not rows:
-        say("There is no such run yet. Make one: nightbench run demo")
+        say("There is no such run yet. To make one: nightbench run demo")
         return
     columns = ("run", "cluster", "kind", "started (UTC)", "state")
     counts = [name.replace("_", " ") for name in COUNTS]
@@ -52,7 +52,7 @@ def runs(
         for row in rows
     )
     out.print(common.table((*columns, *counts), lines, right=counts))
-    say("One of them: nightbench results --run RUN; logs of its ranks: nightbench logs --run RUN")
+    say("Show a run: nightbench results --run RUN; its logs: nightbench logs --run RUN")
 
 
 def newest(stored: Sequence[Row], spooled: Sequence[Row], limit: int) -> list[dict[str, Any]]:
@@ -68,7 +68,7 @@ def newest(stored: Sequence[Row], spooled: Sequence[Row], limit: int) -> list[di
 
 
 def spooled(spool: Spool, suite: str | None, cluster: str | None) -> list[Row]:
-    """Return the runs of the spool that are not loaded: they go on, or wait for the warehouse."""
+    """Return the spool's runs that are not loaded: running, or waiting for the warehouse."""
     return [
         row
         for run in spool.runs()

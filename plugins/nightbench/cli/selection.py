@@ -1,4 +1,4 @@
-"""What of a suite a command means: options, and the suite and cluster that they lead to."""
+"""Options that select cases of a suite, and the suite and cluster that they result in."""
 
 from __future__ import annotations
 
@@ -12,56 +12,34 @@ import typer
 from typer.models import ArgumentInfo
 
 from nightbench.cli import common
+from nightbench.config.request_fields import described
 from nightbench.config.run_request import RunRequest, resolve_request
 
 if TYPE_CHECKING:
     from nightbench.core.model import Catalog, Cluster, Suite
 
-FrameworksOption = Annotated[
-    str, typer.Option("--frameworks", help="Only these framework lines, with commas between.")
-]
-WorkloadsOption = Annotated[
-    str, typer.Option("--workloads", help="Only these workloads, with commas between.")
-]
-StrategiesOption = Annotated[
-    str, typer.Option("--strategies", help="Only these strategies, with commas between.")
-]
+
+def _help(field: str, more: str = "") -> str:
+    return described(RunRequest, field, more)
+
+
+_COMMAS = "Separate several with commas."
+FrameworksOption = Annotated[str, typer.Option("--frameworks", help=_help("frameworks", _COMMAS))]
+WorkloadsOption = Annotated[str, typer.Option("--workloads", help=_help("workloads", _COMMAS))]
+StrategiesOption = Annotated[str, typer.Option("--strategies", help=_help("strategies", _COMMAS))]
 CasesOption = Annotated[
-    list[str] | None,
-    typer.Option("--case", metavar="SLUG", help="Only this case. May be given several times."),
+    list[str] | None, typer.Option("--case", metavar="SLUG", help=_help("cases", common.REPEATABLE))
 ]
-RepeatsOption = Annotated[
-    int | None,
-    typer.Option("--repeats", min=1, help="Repeats of each case; the suite's unless given."),
-]
-ScaleOption = Annotated[
-    str | None, typer.Option("--scale", help="Scale of the workloads; the suite's unless given.")
-]
+RepeatsOption = Annotated[int | None, typer.Option("--repeats", min=1, help=_help("repeats"))]
+ScaleOption = Annotated[str | None, typer.Option("--scale", help=_help("scale"))]
 BuildOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--build",
-        metavar="LINE=BUILD",
-        help="Another build of a line: a version, a wheel file, or a prefix on the nodes. "
-        "May be given several times.",
-    ),
+    typer.Option("--build", metavar="LINE=BUILD", help=_help("builds", common.REPEATABLE)),
 ]
-UntriedOption = Annotated[
-    bool,
-    typer.Option(
-        "--untried",
-        help="Measure also modes that nobody has run on such devices yet; results are marked.",
-    ),
-]
-
+UntriedOption = Annotated[bool, typer.Option("--untried", help=_help("untried"))]
 StandInOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--stand-in",
-        metavar="LINE=OTHER",
-        help="Run the cases of a line that the nodes cannot install with another line. May be "
-        "given several times.",
-    ),
+    typer.Option("--stand-in", metavar="LINE=OTHER", help=_help("stand_ins", common.REPEATABLE)),
 ]
 
 
@@ -76,14 +54,14 @@ class Chosen:
     overrides: Mapping[str, Any]
     """The options of the command line as parameters of the DAG `on_demand`."""
     night: bool = False
-    """Keep to the hours, the budget and the order of the suite's nights."""
+    """Apply the hours, time budget and order of the suite's nights."""
     outside_hours: bool = False
-    """Measure also outside of the cluster's hours."""
+    """Also measure outside the cluster's allowed hours."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """What of a suite is meant, where and how it is measured, as the command line says it."""
+    """The selection of cases, and where and how to measure them, from the command line."""
 
     suite: common.SuiteArgument
     cluster: common.ClusterOption = None
@@ -103,21 +81,22 @@ class Selection:
         Raises:
             UserError: something is wrong in a file or on the command line.
         """
-        request = RunRequest(
-            suite=self.suite,
-            cluster=self.cluster,
-            frameworks=common.words(self.frameworks),
-            workloads=common.words(self.workloads),
-            strategies=common.words(self.strategies),
-            builds=tuple(self.build or ()),
-            repeats=self.repeats,
-            scale=self.scale,
-            night=night,
-            outside_hours=outside_hours,
-            cases=tuple(self.case or ()),
-            untried=self.untried,
-            stand_ins=tuple(self.stand_in or ()),
-        )
+        fields = {
+            "suite": self.suite,
+            "cluster": self.cluster,
+            "frameworks": common.words(self.frameworks),
+            "workloads": common.words(self.workloads),
+            "strategies": common.words(self.strategies),
+            "builds": self.build,
+            "repeats": self.repeats,
+            "scale": self.scale,
+            "night": night,
+            "outside_hours": outside_hours,
+            "cases": self.case,
+            "untried": self.untried,
+            "stand_ins": self.stand_in,
+        }
+        request = RunRequest.from_params(fields)
         suite, cluster, catalog = resolve_request(request, common.accepting_catalog(), files=True)
         asked = dataclasses.replace(request, suite=suite.name, cluster=cluster.name)
         known = catalog.with_commands(suite)
@@ -127,9 +106,9 @@ class Selection:
 def selecting(
     *leave_out: str, **defaults: str | None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command an option for each field of its parameter `selection`.
+    """Add an option to a command for each field of its parameter `selection`.
 
-    A command without the option `suite` names that itself.
+    A command without the option `suite` sets the suite itself.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

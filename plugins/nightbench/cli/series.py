@@ -1,4 +1,4 @@
-"""series: those that are noisy, and those that drift."""
+"""series: list noisy series and series that drift."""
 
 import typer
 
@@ -10,7 +10,7 @@ app = typer.Typer(help="List noisy series, or series that drift.", no_args_is_he
 
 @app.command()
 def noisy(json: common.JsonOption = False) -> None:
-    """List noisy series: they are measured and judged, and open no alerts."""
+    """List noisy series, which are still measured and get verdicts, but open no alerts."""
     with common.reader() as warehouse:
         rows = warehouse.series.noisy()
     if json:
@@ -30,7 +30,7 @@ def list_drifts(
     cluster: common.OnlyClusterOption = None,
     json: common.JsonOption = False,
 ) -> None:
-    """List series that drift, the largest fall first; a drift is no regression."""
+    """List series that drift, the largest drop first; a drift is not a regression."""
     from nightbench.alerts.notes import drift_notes
 
     with common.reader() as warehouse:

@@ -1,4 +1,4 @@
-"""up, down, status, logs, airflow: the control plane on this machine."""
+"""up, down, status, logs, airflow: manage the control plane on this machine."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 MOST_RUNS = 10
-"""Runs that a list names, the newest first."""
+"""Largest number of runs in a list."""
 
 
 @app.command()
 def up(backup: BackupOption = True) -> None:
-    """Start PostgreSQL, Airflow and the local nodes; what runs already is left alone."""
+    """Start PostgreSQL, Airflow and the local nodes; services that already run are left alone."""
     from nightbench.local import lifecycle
 
     for line in lifecycle.up(common.home(), backup=backup):
@@ -44,7 +44,7 @@ def show_access() -> None:
 
 @app.command()
 def down() -> None:
-    """Stop everything that `up` started; no process is left."""
+    """Stop all processes that `up` started."""
     from nightbench.local import lifecycle
 
     for line in lifecycle.down(common.home()):
@@ -53,9 +53,14 @@ def down() -> None:
 
 @app.command()
 def status(json: JsonOption = False) -> None:
-    """Show what runs; exit code 1 where something does not.
+    """Show the state of each service.
 
-    Of a team's Airflow: what its API server reports, without addresses and logs.
+    For a team's Airflow, it shows the API server's report, without addresses and logs.
+
+    Exit codes:
+
+    - 0: all services run.
+    - 1: a service does not run.
     """
     from nightbench.local import deployment
 
@@ -84,7 +89,7 @@ def status(json: JsonOption = False) -> None:
 
 
 def _team_status(*, json: bool) -> int:
-    """Print what a team's API server reports of itself and the others; return the exit code."""
+    """Print the report of a team's API server about all services; return the exit code."""
     from nightbench.cli.dag_run import team_address
     from nightbench.local.airflow_api import AirflowApi, AirflowUnavailable
 
@@ -110,25 +115,25 @@ def logs(
     service: Annotated[
         str | None,
         typer.Argument(
-            help="postgres, local-cluster, api-server, scheduler, dag-processor, triggerer, "
-            "keeper-a or keeper-b."
+            help="One of postgres, local-cluster, api-server, scheduler, dag-processor, "
+            "triggerer, `keeper-a`, `keeper-b`."
         ),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many lines.")] = 100,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new lines.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of lines.")] = 100,
     run: Annotated[
-        str | None, typer.Option("--run", "-r", help="Id of a run or comparison: logs of ranks.")
+        str | None, typer.Option("--run", "-r", help="Run or comparison whose logs to show.")
     ] = None,
-    case: Annotated[str | None, typer.Option("--case", help="A case of the run.")] = None,
+    case: Annotated[str | None, typer.Option("--case", help="Case of the run.")] = None,
     repeat: Annotated[
-        int | None, typer.Option(min=1, help="The last one that failed unless given.")
+        int | None, typer.Option(min=1, help="Repeat. [default: the last failed one]")
     ] = None,
     rank: Annotated[
         str | None,
-        typer.Option(help="Number of a trainer, or a process; the one that failed unless given."),
+        typer.Option(help="Number of a trainer, or a process. [default: the one that failed]"),
     ] = None,
 ) -> None:
-    """Show the end of a service's log, or with --run the whole log of a rank."""
+    """Show the end of a service's log, or the whole log of a rank with --run."""
     from nightbench.local import logfiles
 
     if run is not None:
@@ -139,10 +144,10 @@ def logs(
     given = {"--case": case, "--repeat": repeat, "--rank": rank}
     for name, value in given.items():
         if value is not None:
-            raise UserError(f"{name} needs --run: it names a part of a run")
+            raise UserError(f"{name} requires --run")
     if control_plane() is ControlPlane.TEAM:
         if service is not None:
-            raise UserError(f"The logs of a team's Airflow are its own: {log_of(service)}")
+            raise UserError(f"A team's Airflow stores its own logs: {log_of(service)}")
         list_logged_runs(common.spool())
         return
     if service is None:
@@ -161,9 +166,9 @@ def logs(
     },
 )
 def airflow(context: typer.Context) -> None:
-    """Run Airflow's own command on this machine's Airflow, e.g. `nightbench airflow dags list`.
+    """Run an `airflow` command on this machine's Airflow, e.g. `nightbench airflow dags list`.
 
-    With a team's Airflow it is `airflow` itself, as this terminal configures it.
+    With a team's Airflow it calls `airflow` with this terminal's configuration.
     """
     from nightbench.local import lifecycle
 
@@ -176,10 +181,10 @@ def airflow(context: typer.Context) -> None:
 def show_rank_log(
     spool: Spool, run_id: str, case_id: str | None, number: int | None, rank: str | None
 ) -> None:
-    """Print the log of one process, or list what there is where no case is given.
+    """Print the log of one process, or list all logs if no case is given.
 
-    Raises:
-        UserError: there is no such run, case, repeat or process; the message lists those there are.
+    Raises: UserError: there is no such run, case, repeat or process; the message lists the existing
+    ones.
     """
     run = _logged_run(spool, run_id)
     if case_id is None:
@@ -199,8 +204,8 @@ def show_rank_log(
     if not logs:
         raise UserError(
             f"repeat {chosen} of {case_id} has no log in {store.folder}: its processes wrote "
-            "nothing, were not started, or their node could not be reached when it ended. "
-            f"Repeats with logs: {', '.join(str(n) for n in numbers if store.logs(n)) or 'none'}"
+            "nothing, were not started, or their node was not reachable at the end. Repeats with "
+            f"logs: {', '.join(str(n) for n in numbers if store.logs(n)) or 'none'}"
         )
     process = _process(store, chosen, sorted(logs), rank)
     others = ", ".join(name for name in sorted(logs) if name != process) or "none"
@@ -212,7 +217,7 @@ def show_rank_log(
 
 
 def list_logged_runs(spool: Spool) -> None:
-    """Print the newest runs whose ranks have logs."""
+    """Print the newest runs that have logs of ranks."""
     say(f"Runs in {spool.root}, newest first: {', '.join(_newest(spool)) or 'none yet'}")
     say("Logs of ranks: nightbench logs --run RUN [--case CASE] [--repeat N] [--rank R]")
 

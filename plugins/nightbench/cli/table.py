@@ -1,4 +1,4 @@
-"""table: the tables of a suite, as the public benchmark that it is named for prints them."""
+"""table: print a suite's tables in the form of the public benchmark that it is named after."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -24,11 +24,11 @@ _PUBLISHED = (
     *("device", "trainers", "pservers", "batch_size_per_device", "precision", "variant"),
     "unit",
 )
-"""Columns of the references, beside value and remark."""
+"""Columns of the references, in addition to value and remark."""
 
 
 class Format(StrEnum):
-    """How tables are printed."""
+    """Output formats of tables."""
 
     TEXT = "text"
     MARKDOWN = "md"
@@ -41,33 +41,29 @@ def table(
     suite: common.SuiteArgument,
     cluster: Annotated[
         str | None,
-        typer.Option("--cluster", "-c", help="Where it was measured; the suite's unless given."),
+        typer.Option("--cluster", "-c", help="Cluster of the measurements. [default: the suite's]"),
     ] = None,
     scale: Annotated[
         str | None,
         typer.Option(
             "--scale",
-            help="Size of the workloads; that of the newest run there unless given. Published "
-            f"figures stand beside the scale {FULL} only: another does other work.",
+            help="Scale of the workloads. Published values are compared only with the scale "
+            f"{FULL}, since others do different work. [default: the newest run's]",
         ),
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(
-            "--table", metavar="NAME", help="Only this table. May be given several times."
-        ),
+        typer.Option("--table", metavar="NAME", help="Table to include. Repeatable."),
     ] = None,
-    format_: Annotated[
-        Format, typer.Option("--format", "-f", help="How it is printed.")
-    ] = Format.TEXT,
+    format_: Annotated[Format, typer.Option("--format", "-f", help="Output format.")] = Format.TEXT,
     figures: Annotated[
         Path | None,
-        typer.Option("--figures", metavar="DIR", help="Draw the tables into DIR, as SVG and PNG."),
+        typer.Option("--figures", metavar="DIR", help="Draw the tables as SVG and PNG into DIR."),
     ] = None,
 ) -> None:
-    """Show the tables of a suite: newest medians beside the published figures.
+    """Show a suite's tables: newest medians next to the published values.
 
-    A cell without a figure says why: not run yet, unsupported here, failed, quarantined.
+    A cell without a value states the reason: not run yet, unsupported here, failed, quarantined.
     """
     from nightbench.report import suite_tables
 
@@ -91,7 +87,7 @@ def table(
                 say(line)
             say("")
         if chosen != FULL:
-            say(f"Published figures: --scale {FULL}; another scale does other work.")
+            say(f"For published values, use --scale {FULL}: other scales do different work.")
     if figures is not None:
         _draw(filled, figures)
 
@@ -104,9 +100,9 @@ def _draw(filled: Sequence[tuple[SuiteTable, list[Cell]]], folder: Path) -> None
             paths = charts.write_charts(each, cells, folder)
         except OSError as error:
             raise UserError(
-                f"figures: {folder} cannot be written: {error.strerror}; expected a folder"
+                f"--figures: {folder} cannot be written: {error.strerror}; expected a folder"
             ) from error
-        drawn = ", ".join(map(str, paths)) or f"none of {each.name}: it has no value yet"
+        drawn = ", ".join(map(str, paths)) or f"no figure of {each.name}: it has no value yet"
         warn(f"figure: {drawn}")
 
 
@@ -117,7 +113,7 @@ def _show_published(named: str, only: list[str]) -> None:
     for each in tables:
         rows = published_figures(each.document or "", each.figures)
         if not rows:
-            say(f"{each.title}: nothing is published beside it")
+            say(f"{each.title}: no published values")
             continue
         differ = [name for name in _PUBLISHED if len({row[name] for row in rows}) > 1]
         same = [
@@ -130,8 +126,8 @@ def _show_published(named: str, only: list[str]) -> None:
             say(remark)
         say("")
     say(
-        "None of ours are there: no warehouse yet. `nightbench up` starts one, "
-        f"`nightbench run {named}` measures; the tables then show both, cell by cell."
+        "No measured values: there is no warehouse yet. Start one with `nightbench up` and "
+        f"measure with `nightbench run {named}`."
     )
 
 

@@ -5,18 +5,17 @@ from typing import Any
 
 SECTION = "nightbench"
 SETTINGS = {
-    "home": "State folder of this deployment. Without it: nightbench/ in Airflow's home.",
+    "home": "State folder of this deployment. [default: nightbench/ in Airflow's home]",
     "spool": "Folder, or fsspec URL (s3://bucket/spool), for results between measuring and "
-    "loading. Workers and triggerers must all reach it. Without it: spool/ in the home.",
-    "dags": "Folder with suites/ and clusters/. Without it: those that the package brings.",
-    "benchmarks": "The tree that is shipped to the nodes. Without it: the one that the package "
-    "brings.",
-    "uv": "The uv binary that is shipped to the nodes. Without it: the one beside the interpreter, "
-    "else the one on PATH.",
-    "site": "Folder, or fsspec URL, that the DAG nightbench_verdicts writes the site for everybody "
-    "to. Without it: the DAG fails.",
-    "site_url": "Address of that site, for its feed and permanent links.",
-    "wheels": "Folder whose wheels a run may name as a build. Without it: wheels/ in the home.",
+    "loading. All workers and triggerers must reach it. [default: spool/ in the home]",
+    "dags": "Folder with suites/ and clusters/. [default: the package's]",
+    "benchmarks": "Code tree that is shipped to the nodes. [default: the package's]",
+    "uv": "The uv binary that is shipped to the nodes. [default: next to the interpreter, "
+    "otherwise on PATH]",
+    "site": "Folder, or fsspec URL, for the public site, which the DAG nightbench_verdicts "
+    "writes. Required for that task.",
+    "site_url": "URL of that site, for its feed and permanent links.",
+    "wheels": "Folder with wheels that a run may use as a build. [default: wheels/ in the home]",
 }
 """Option -> what it sets. `NIGHTBENCH_HOME` and its like, where they are set, come first."""
 

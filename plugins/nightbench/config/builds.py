@@ -48,7 +48,7 @@ def read_builds(
         if entry.wheel is not None:
             wheel = locations.relative_to_file(suite, entry.wheel)
             if wheel is None or not os.path.isfile(wheel) or wheel.suffix != ".whl":
-                message = f'found "{entry.wheel}"; expected a wheel file (.whl) that is there'
+                message = f'found "{entry.wheel}"; expected an existing wheel file (.whl)'
                 complaints.append(Complaint((*key, "wheel"), message))
                 continue
             # Its digest is taken when a case is resolved.
@@ -78,7 +78,7 @@ def parse_build(text: str) -> Build:
     if value.endswith(".whl"):
         path = locations.written_path(value)
         if not os.path.isfile(path):
-            raise UserError(f'build: found "{value}", which is not there; expected a wheel file')
+            raise UserError(f'build: found "{value}", which does not exist; expected a wheel file')
         return Build(line, "", "wheel", wheel_version(path), str(path))
     if value.startswith(("/", "~")):
         return Build(line, "", "path", None, value)
@@ -86,8 +86,8 @@ def parse_build(text: str) -> Build:
         image = value.removeprefix("image:")
         if not PINNED.fullmatch(image):
             raise UserError(
-                f'build: found "{text}"; expected {line}=image:NAME@sha256:… with the digest: a '
-                "tag may name another image tomorrow"
+                f'build: found "{text}"; expected {line}=image:NAME@sha256:… with the digest, '
+                "since a tag may later name another image"
             )
         return Build(line, "", "image", None, image, image.rpartition("sha256:")[2])
     try:
@@ -114,7 +114,7 @@ def parse_untrusted_build(text: str, cluster: Cluster) -> Build:
     build = parse_build(text)
     roots = cluster.environments.prefix_roots
     if build.source == "path" and not any(_is_below(value, root) for root in roots):
-        below = " or ".join(roots) or "one of environments.prefix_roots, of which there is none"
+        below = " or ".join(roots) or "one of environments.prefix_roots, which is empty"
         raise UserError(
             f'build: found "{text}"; expected a prefix below {below} (cluster {cluster.name})'
         )
@@ -122,7 +122,7 @@ def parse_untrusted_build(text: str, cluster: Cluster) -> Build:
     if build.source == "image" and build.location not in cluster.environments.images.values():
         image = build.location or ""
         if not image.startswith(allowed) or ".." in image.split("/"):
-            below = " or ".join(allowed) or "one of compare.images, of which there is none"
+            below = " or ".join(allowed) or "one of compare.images, which is empty"
             raise UserError(
                 f'build: found "{text}"; expected an image below {below} (cluster {cluster.name})'
             )

@@ -29,7 +29,7 @@ def check_cases(
     All others that cannot run are complained of.
     """
     if len(cases) > MOST_CASES:
-        message = f"the matrix makes more than {MOST_CASES} cases; expected fewer"
+        message = f"found more than {MOST_CASES} cases in the matrix; expected fewer"
         complaints.append(Complaint(cases[MOST_CASES].key, message))
     first: dict[str, WrittenCase] = {}
     skipped: dict[str, str] = {}
@@ -116,7 +116,7 @@ def check_hours(file: SuiteFile, cluster: Cluster | None, complaints: list[Compl
     hours = [Hours.parse(text) for text in (file.night.window, cluster.window)]
     if not meet(hours):
         message = (
-            f'found "{file.night.window}", which never meets the hours of cluster {cluster.name}, '
+            f'found "{file.night.window}", which never overlaps the hours of {cluster.name}, '
             f"{cluster.window}"
         )
         complaints.append(Complaint(("night", "window"), message))

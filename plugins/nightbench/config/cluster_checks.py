@@ -38,7 +38,7 @@ def _entry(file: ClusterFile, entry: NodeFile, key: Key) -> Iterator[Complaint]:
     if holds_cores and len(entry.cpus) < file.devices.per_node:
         message = (
             f"found {len(entry.cpus)} cores in cpus; expected at least the "
-            f"{file.devices.per_node} of devices.per_node: with `lock: devices` a gang holds "
+            f"{file.devices.per_node} of devices.per_node: with `lock: devices` a gang locks "
             "cores by their numbers"
         )
         yield Complaint((*key, "cpus"), message)
@@ -63,8 +63,8 @@ def _names(nodes: Iterable[tuple[Key, Node]]) -> Iterator[Complaint]:
             yield Complaint((*key, "name"), message)
         if node.name in RESERVED:
             message = (
-                f'found "{node.name}" as a name; expected another one: a file of each run is '
-                "called so"
+                f'found "{node.name}" as a name; expected another, since a file of each run has '
+                "this name"
             )
             yield Complaint((*key, "name"), message)
         if node.name in seen:
@@ -75,12 +75,12 @@ def _names(nodes: Iterable[tuple[Key, Node]]) -> Iterator[Complaint]:
 def _images(environments: EnvironmentPolicy) -> Iterator[Complaint]:
     if (environments.kind == "container") != bool(environments.images):
         message = (
-            f"found {len(environments.images)} beside `kind: {environments.kind}`; expected images "
-            "with `kind: container`, and only there"
+            f"found {len(environments.images)} with `kind: {environments.kind}`; expected images "
+            "only with `kind: container`"
         )
         yield Complaint(("environments", "images"), message)
     if environments.images and environments.paths:
-        message = "found it beside `kind: container`; expected images alone"
+        message = "found it with `kind: container`; expected only images"
         yield Complaint(("environments", "paths"), message)
     of_apptainer = environments.engine.rpartition("/")[2] == "apptainer"
     for line, image in environments.images.items():
@@ -100,14 +100,14 @@ def _slurm(file: ClusterFile) -> Iterator[Complaint]:
     job_root = file.environments.job_root
     if job_root is not None:
         message = (
-            f'found "{job_root}" beside `slurm`; expected none: the login node must see the '
-            "state of jobs, so it lies below `root`, which all nodes share"
+            f'found "{job_root}" with `slurm`; expected none: the login node must see the '
+            "state of jobs, so it is below `root`, which all nodes share"
         )
         yield Complaint(("environments", "job_root"), message)
     if file.lock != "node":
         message = (
-            f'found "{file.lock}" beside `slurm`; expected "node": a gang has the nodes of its '
-            "job for itself"
+            f'found "{file.lock}" with `slurm`; expected "node": a gang has the nodes of its '
+            "job alone"
         )
         yield Complaint(("lock",), message)
 
@@ -117,10 +117,10 @@ def _kubernetes(file: ClusterFile) -> Iterator[Complaint]:
     if written is None:
         return
     if file.slurm is not None:
-        yield Complaint(("kubernetes",), "found it beside `slurm`; expected one")
+        yield Complaint(("kubernetes",), "found both `kubernetes` and `slurm`; expected one")
     gpus = file.devices.kind == "gpu"
     if gpus and not any("gpu" in name for name in written.resources):
-        message = 'found no GPU on a cluster of kind "gpu"; expected nvidia.com/gpu, say'
+        message = 'found no GPU on a cluster of kind "gpu"; expected for example nvidia.com/gpu'
         yield Complaint(("kubernetes", "resources"), message)
 
 
@@ -137,5 +137,5 @@ def _compare(file: ClusterFile, nodes: Iterable[Node]) -> Iterator[Complaint]:
 def _machines(file: ClusterFile) -> Iterator[Complaint]:
     stated = [entry.machine for entry in file.nodes]
     if None in stated and any(stated):
-        message = "found no machine, which other nodes have; expected it with all or with none"
+        message = "found no machine, but other nodes have one; expected it for all or none"
         yield Complaint(("nodes", stated.index(None)), message)

@@ -134,8 +134,8 @@ def on_this_machine(cluster: Cluster, project: str = "") -> Cluster:
     if path is None:
         raise UserError(
             f"{dags / 'clusters' / cluster.name}.yaml: not on {gethostname()}; expected the file "
-            "with which the run was planned: it names the files of host keys and wheels. Workers "
-            "and triggerers need the same dags/ folder (NIGHTBENCH_DAGS)"
+            "with which the run was planned: it names the files of host keys and wheels. All "
+            "workers and triggerers need the same dags/ folder (NIGHTBENCH_DAGS)"
         )
     document = read_document(path)
     complaints: list[Complaint] = []
@@ -167,7 +167,7 @@ class _Paths:
             # Not looked for: `nightbench up` makes these files, and planning works without it.
             return str(locations.written_path(self._home)) + written.removeprefix(HOME)
         if "${" in written:
-            message = f'found "{written}"; expected no variable but a leading {HOME}'
+            message = f'found "{written}"; expected no variable except a leading {HOME}'
             self._complaints.append(Complaint(key, message))
             return None
         found = locations.relative_to_file(self._path, written)
@@ -175,7 +175,7 @@ class _Paths:
             found = self._path.absolute().parent / os.path.expanduser(written)
         if found is None:
             folder = display(self._path.parent)
-            message = f'found "{written}", which is not there; looked in {folder} and above it'
+            message = f'found "{written}", which does not exist; looked in {folder} and above it'
             if key == _KNOWN_HOSTS:
                 message += f"; `nightbench cluster scan {self._path.stem}` makes it"
             self._complaints.append(Complaint(key, message))

@@ -56,7 +56,7 @@ def planned_build(text: str, cluster: Cluster) -> Build:
     if value.startswith("commit:"):
         known = cluster.compare.repositories
         if (of := committed(text)) is None or of[0] not in known:
-            names = " or ".join(sorted(known)) or "one of compare.repositories, of which is none"
+            names = " or ".join(sorted(known)) or "one of compare.repositories, which is empty"
             raise UserError(
                 f'build: found "{text}"; expected {line}=commit:REPOSITORY@COMMIT with the whole '
                 f"hash of a commit, and as repository {names} (cluster {cluster.name})"
@@ -128,7 +128,7 @@ def _kept(text: str, source: IO[bytes], name: str, expected: str | None) -> os.P
                 file.write(chunk)
         sha256 = digest.hexdigest()
         if expected not in (None, sha256):
-            raise UserError(f'build: found "{text}" with sha256 {sha256}; expected the one named')
+            raise UserError(f'build: found "{text}" with sha256 {sha256}; expected the stated one')
         with locked_staging():
             place = folder / sha256[:16] / name
             place.parent.mkdir(exist_ok=True)
@@ -147,7 +147,7 @@ def _address(text: str, cluster: Cluster) -> re.Match[str] | None:
     allowed = cluster.compare.wheel_urls
     segments = found["folder"].split("/") if found else []
     if found is None or ".." in segments or not found["folder"].startswith(allowed):
-        below = " or ".join(allowed) or "one of compare.wheel_urls, of which there is none"
+        below = " or ".join(allowed) or "one of compare.wheel_urls, which is empty"
         raise UserError(
             f'build: found "{text}"; expected a wheel (.whl) below {below} (cluster '
             f"{cluster.name}), with #sha256=… or without"

@@ -73,13 +73,13 @@ def _airflow_cfg() -> Path:
 def how_to_start() -> str:
     """Return how a person starts what does not run, as a sentence without its full stop."""
     if control_plane() is ControlPlane.TEAM:
-        return "Start Airflow's processes and PostgreSQL as your team does"
+        return "Start Airflow's processes and PostgreSQL in your team's way"
     return "Start it: nightbench up"
 
 
 def how_to_look() -> str:
     """Return where a person sees what runs, as a sentence without its full stop."""
-    return "Look: nightbench status"
+    return "See: nightbench status"
 
 
 def how_to_install(extra: str) -> str:

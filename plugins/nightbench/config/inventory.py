@@ -114,8 +114,8 @@ def slurm_hosts(text: str) -> list[Host]:
         if len(kinds) > 1:
             raise UserError(
                 f"line {number}: found devices of {len(kinds)} kinds on node {shown(words[0])} "
-                f"({shown(words[2])}); expected one kind. Write `devices` of this cluster by hand: "
-                "a part of a GPU (MIG) is no GPU"
+                f"({shown(words[2])}); expected one kind. Write `devices` of this cluster by "
+                "hand: a part of a GPU (MIG) is not a GPU"
             )
         gpus = sum(kinds.values())
         found[words[0]] = Host(words[0], words[1], gpus=gpus)
@@ -133,7 +133,7 @@ def cluster_yaml(
         UserError: there is no host, or hosts have different numbers of GPUs.
     """
     if not hosts:
-        raise UserError("found no hosts; expected one at least")
+        raise UserError("found no hosts; expected at least one")
     counts = {host.gpus: host.name for host in hosts}
     if len(counts) > 1:
         said = ", ".join(f"{count} on {shown(where)}" for count, where in sorted(counts.items()))

@@ -67,7 +67,7 @@ def uv_binary() -> Path | None:
     """
     named = os.environ.get("NIGHTBENCH_UV")
     if named and not Path(named).is_file():
-        raise UserError(f"NIGHTBENCH_UV: found {named!r}, which is not there; expected a file")
+        raise UserError(f"NIGHTBENCH_UV: found {named!r}, which does not exist; expected a file")
     beside = Path(sys.prefix) / "bin" / "uv"
     found = named or (str(beside) if beside.is_file() else shutil.which("uv"))
     return Path(found) if found else None

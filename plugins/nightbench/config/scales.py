@@ -54,7 +54,7 @@ def at_scale(document: Document, scale: str | None, scales: Collection[str]) -> 
         Problem(
             document.lines[key],
             document.problem(key, "").key,
-            f"found values for {any_of(sorted(value))}; expected one for the scale {chosen} too",
+            f"found values for {any_of(sorted(value))}; expected also one for the scale {chosen}",
         )
         for key, value in found.items()
         if chosen not in value

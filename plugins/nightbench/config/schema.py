@@ -58,8 +58,8 @@ _ADAPTIVE = "{min: 5, max: 15, confidence: 1%}"
 def _enough(value: int) -> int:
     if value < 5:
         raise ValueError(
-            f"found {value}; expected at least 5: the interval of fewer repeats is narrow by luck, "
-            "and whoever stops then stops too early"
+            f"found {value}; expected at least 5: fewer repeats may have a narrow interval by "
+            "chance, which would stop the case too early"
         )
     return value
 
@@ -151,8 +151,9 @@ class BlockFile(v.StrictModel):
     """Samples in a step of one trainer; `max`: the run finds the largest batch that fits into
     memory."""
     shard: v.Axis[ShardCount] = (1,)
-    """Devices over which `shard_stage` splits the training; between more devices than these what
-    is left is replicated (HSDP). `devices`: all that `tensor` and `pipeline` leave."""
+    """Devices over which `shard_stage` splits the training; between more devices than these what is
+    left is replicated (HSDP). `devices`: all that `tensor` and `pipeline` leave.
+    """
     shard_stage: v.Axis[ShardStage] | None = None
     """What a `shard` splits: 1 the optimiser's states, 2 gradients as well, 3 parameters as well (3
     unless given)."""

@@ -140,7 +140,7 @@ def read_document(path: Path) -> Document:
         data, lines = _parsed(path, text)
         return Document(path, data, lambda: lines)
     except RecursionError:
-        said = "found lists or mappings in each other by the hundred; expected a few levels"
+        said = "found hundreds of nested lists or mappings; expected a few levels"
         raise ConfigError(path, [Problem(1, "", said)]) from None
 
 
@@ -208,7 +208,7 @@ def _is_deep(data: Any) -> bool:
 
 def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     if len(found := dict(pairs)) < len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key occurs twice")
     return found
 
 

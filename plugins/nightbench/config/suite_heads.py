@@ -23,7 +23,7 @@ from nightbench.core.model.values import LONGEST_DAG_NAME, dag_name
 
 PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@midnight")
 A_SCHEDULE = (
-    'a cron expression of five fields that some date fits, such as "0 1 * * *", without random '
+    'a cron expression of five fields that matches a date, such as "0 1 * * *", without random '
     f"fields (R), or {', '.join(sorted(PRESETS))}"
 )
 """Expected as a schedule."""

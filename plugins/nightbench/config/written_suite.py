@@ -103,7 +103,7 @@ def _contradictions(block: BlockFile) -> Iterator[tuple[str, str]]:
         for trainers in block.trainers or ():
             for nodes, devices in (each for each in shapes if each != FIT):
                 if trainers > nodes * devices:
-                    least = f"expected no more than the devices of {nodes}x{devices}"
+                    least = f"expected at most the devices of {nodes}x{devices}"
                     yield "trainers", f"found {trainers}; {least}"
         return
     for name in _PS_ONLY:

@@ -127,7 +127,7 @@ class HistoryFile:
                 return tuple(name.strip() for name in header)
             except csv.Error as error:
                 raise UserError(
-                    f"{self.path}:1: found what is no CSV ({error}), expected a header"
+                    f"{self.path}:1: found invalid CSV ({error}), expected a header"
                 ) from error
         for line in self._lines():
             try:
@@ -194,7 +194,7 @@ class HistoryFile:
                     self._problem(reader.line_num, f"found {len(cells)} cells, expected {expected}")
                 begins = reader.line_num + 1
         except csv.Error as error:
-            self._problem(begins, f"found what is no CSV ({error}), expected one row")
+            self._problem(begins, f"found invalid CSV ({error}), expected one row")
 
     def _refuse(self, what: str, names: Collection[str], model: type[FileRow]) -> None:
         if not names:
@@ -222,7 +222,7 @@ class HistoryFile:
                     if isinstance(error, json.JSONDecodeError)
                     else error
                 )
-                self._problem(line, f"found what is no JSON ({why}), expected one JSON object")
+                self._problem(line, f"found invalid JSON ({why}), expected one JSON object")
                 continue
             if not isinstance(row, dict):
                 self._problem(line, f"found {shown(row)}, expected one JSON object a line")

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from nightbench.config.experiment_requests import BisectRequest, CompareRequest
 from nightbench.core.budget import duration
 from nightbench.core.documents import from_document
 from nightbench.core.errors import UserError
 from nightbench.core.model.experiments import Experiment, ExperimentKind
 from nightbench.experiments.bisect_request import (
-    BisectRequest,
     bisect_document,
     checked_ratio,
     read_state,
@@ -27,7 +27,7 @@ from nightbench.experiments.bisect_request import (
     store_bisect,
     with_versions,
 )
-from nightbench.experiments.compare import CompareRequest, plan_compare, with_cases
+from nightbench.experiments.compare import plan_compare, with_cases
 from nightbench.experiments.comparison import ComparisonPlan
 from nightbench.experiments.engine import ExperimentContext, run_comparison
 from nightbench.experiments.experiment_spool import (
@@ -159,7 +159,7 @@ class _Bisect:
         """Refuse a step for which there is no room."""
         ended = [step for step in steps if step["status"] == "ended"]
         if len(ended) >= self.request.most_tests:
-            raise BudgetSpent(f"{len(ended)} tests were made, and no more were allowed")
+            raise BudgetSpent(f"all {len(ended)} allowed tests were made")
         used_s, budget_s = spent_s(steps), self.request.budget_s
         longest_s = max((step["spent_s"] for step in ended if step["rounds"]), default=0.0)
         if budget_s - used_s < longest_s or budget_s <= used_s:
@@ -199,7 +199,7 @@ class _Bisect:
             a=f"{request.line}={step['against']}",
             b=f"{request.line}={step['version']}",
             suite=request.suite,
-            cases=[request.case_id],
+            cases=(request.case_id,),
             cluster=request.cluster,
             rounds=step["wanted_rounds"],
             min_effect=step["min_effect"],
@@ -236,8 +236,8 @@ class _Bisect:
             why = f"{step['against']} could not be measured: {row['stopped']}"
             step |= {"status": "void", "why": why}
             raise UserError(
-                f"{self.folder.run_id}: {why}. It was measured before, so the nodes are to blame, "
-                "not a version. Fix that, then continue: nightbench compare bisect --resume "
+                f"{self.folder.run_id}: {why}. It was measured before, so the cause is the nodes, "
+                "not a version. Fix the nodes, then continue: nightbench compare bisect --resume "
                 f"{self.folder.run_id}"
             )
         _end(step, *judged(row, step["min_effect"]))
@@ -261,7 +261,7 @@ def judged(row: Mapping[str, Any], min_effect: float) -> tuple[VersionResult, st
         return VersionResult.BAD, why
     if row["low"] > limit:
         return VersionResult.GOOD, why
-    return VersionResult.UNSURE, f"{why}: that holds both answers, the limit is {limit:.4f}"
+    return VersionResult.UNSURE, f"{why}: inconclusive, the limit is {limit:.4f}"
 
 
 def _end(step: Document, result: VersionResult, why: str) -> None:

@@ -8,11 +8,11 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
+from nightbench.config.experiment_requests import BisectRequest
 from nightbench.core.documents import from_document, to_document
 from nightbench.core.errors import UserError
 from nightbench.core.model.experiments import ExperimentKind
@@ -27,42 +27,9 @@ from nightbench.experiments.version_search import (
     search_state,
 )
 from nightbench.gang.installable_versions import installable_versions
-from nightbench.nodes import NodesOut
 from nightbench.spool import RunSpool, read_json, utc_now, write_json
 from nightbench.warehouse import Warehouse, opened
 from nightbench.warehouse.connection import Connect
-
-DEFAULT_ROUNDS = 5
-"""Of each step: the drop is known by then, and half of it decides."""
-
-
-@dataclass(frozen=True)
-class BisectRequest:
-    """What a bisect searches, and its limits; its alert names what is empty."""
-
-    case_id: str = ""
-    suite: str = ""
-    """By name, or the absolute path of its file."""
-    cluster: str | None = None
-    """By name or path; the suite's own where None."""
-    good: str = ""
-    bad: str = ""
-    versions: tuple[str, ...] = ()
-    """The candidates. From the first step on all versions that are searched, ascending: the good
-    one first, the bad one last."""
-    line: str = ""
-    """Known once the nodes have been examined."""
-    budget_s: float = 4 * 3600.0
-    """Of measuring, over all calls."""
-    most_tests: int = 20
-    rounds: int = DEFAULT_ROUNDS
-    min_effect: float = 0.01
-    """The smallest drop that is looked for; half of the drop that is found decides later."""
-    seed: int = 1
-    alert_id: int | None = None
-    outside_hours: bool = False
-    left_out: NodesOut = dataclasses.field(default_factory=dict)
-
 
 # --- the request --------------------------------------------------------------------------
 
@@ -98,9 +65,9 @@ def _of_alert(request: BisectRequest, alert_id: int, warehouse: Warehouse) -> Bi
         found = warehouse.experiments.first("version_change", alert_id=alert_id)
         if found is None:
             raise UserError(
-                f"alert {alert_id}: the framework's version is the same on all nights of {case_id} "
-                f"on {cluster} before it, so no version can be to blame; name both versions, good "
-                "and bad (--good and --bad)"
+                f"alert {alert_id}: the framework's version is the same on all nights of "
+                f"{case_id} on {cluster} before it, so no version can be the cause; expected "
+                "--good and --bad"
             )
         change = found
     return dataclasses.replace(
@@ -130,7 +97,7 @@ async def with_versions(
     if not offered:
         nodes = [node for node in cluster.nodes if node.name not in left_out]
         if not nodes:
-            raise UserError(f"cluster {cluster.name}: no node is left to ask for versions")
+            raise UserError(f"cluster {cluster.name}: found no available node to list versions")
         variant = build_of(case.framework, context.suite, cluster, context.catalog).variant
         found = await installable_versions(
             cluster, nodes[0], context.targets, context.shipment, case.framework, variant
@@ -153,7 +120,7 @@ def between(known: Sequence[str], good: str, bad: str) -> tuple[str, ...]:
     """
     low, high = _version(good), _version(bad)
     if low >= high:
-        raise UserError(f"versions: found good {good}, bad {bad}; expected the bad one to be newer")
+        raise UserError(f"versions: found good {good}, bad {bad}; expected bad to be newer")
     early = low.is_prerelease or high.is_prerelease
     inner = {_version(each): each for each in known}
     chosen = [

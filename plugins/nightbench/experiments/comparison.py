@@ -152,7 +152,7 @@ def plan_comparison(
     cases = [case for case in suite.cases if case.framework == line]
     if not cases:
         have = ", ".join(sorted({case.framework for case in suite.cases}))
-        raise UserError(f"suite {suite.name}: no case of {line} is left to compare; it has {have}")
+        raise UserError(f"suite {suite.name}: found no case of {line} to compare; it has {have}")
     context = dataclasses.replace(context, catalog=context.catalog.with_commands(suite))
     out = dict(left_out or {})
     compared = tuple(
@@ -219,13 +219,11 @@ def refuse_other(
     """
     (compared,) = plan.cases
     if compared.jobs[Arm.B].definition_digest != definition_digest:
-        raise UserError(
-            f"{compared.case_id} is defined otherwise now than it was in {night.run.run_id}"
-        )
+        raise UserError(f"{compared.case_id} is defined differently than in {night.run.run_id}")
     if nodes is not None and {*compared.nodes} != {*nodes}:
         raise UserError(
-            f"{compared.case_id} would be placed on {', '.join(compared.nodes)}, and the night "
-            f"measured on {', '.join(nodes)}"
+            f"{compared.case_id} would run on {', '.join(compared.nodes)}, but the night measured "
+            f"it on {', '.join(nodes)}"
         )
 
 

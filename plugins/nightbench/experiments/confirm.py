@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
+from nightbench.config.experiment_requests import LEAST_ROUNDS
 from nightbench.core.budget import PREPARE_S
 from nightbench.core.documents import from_document, to_document
 from nightbench.core.errors import UserError, WarehouseUnavailable
@@ -30,7 +31,6 @@ from nightbench.experiments.comparison import (
 from nightbench.experiments.confirm_outcome import confirmation, inconclusive, pooled
 from nightbench.experiments.engine import ExperimentContext, run_comparison, unfit_nodes
 from nightbench.experiments.experiment_spool import Document
-from nightbench.experiments.paired_statistics import LEAST_ROUNDS
 from nightbench.experiments.record import Ended, ExperimentRecord
 from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.gang import EnvironmentUnavailable
@@ -127,7 +127,7 @@ async def measure_confirmation(
     suspect = from_document(SuspectedRegression, experiment.request)
     night, cluster = read_plan(spool.run(suspect.run_id)), context.cluster
     if is_measured(spool, experiment.name):
-        raise MeasuredElsewhere(f"{experiment.name} is measured right now by another process")
+        raise MeasuredElsewhere(f"{experiment.name} is being measured by another process")
     try:
         builds = builds_of(suspect)
     except BuildGone as error:
@@ -135,7 +135,7 @@ async def measure_confirmation(
     nodes = [node.name for node in cluster.nodes]
     removed = sorted(set(suspect.nodes) - set(nodes))
     if removed:
-        return ended_as(inconclusive(f"{cluster.name} has no {', '.join(removed)} any more"))
+        return ended_as(inconclusive(f"{cluster.name} no longer has {', '.join(removed)}"))
     begun = spool.comparison(experiment.name).run()
     if begun is not None:
         unfit = nodes_out_from_json(begun["request"]["unfit"])
@@ -156,7 +156,7 @@ async def measure_confirmation(
     try:
         here = await measure("", unwanted(others, "others"))
     except EnvironmentUnavailable as error:
-        return ended_as(inconclusive(f"one of the builds cannot be had any more: {error}"))
+        return ended_as(inconclusive(f"one of the builds is no longer available: {error}"))
     there: Document | str | None = None
     # Where time ran out on the night's own nodes, none is left for others.
     if here["complete"] and len(set(others) - unfit.keys()) >= len(suspect.nodes):

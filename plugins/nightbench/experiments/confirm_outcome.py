@@ -7,11 +7,11 @@ confirms, one wholly above it does not, and one that contains it is inconclusive
 
 import dataclasses
 
+from nightbench.config.experiment_requests import LEAST_ROUNDS
 from nightbench.core.model import Build
 from nightbench.core.model.alerts import Confirmation, ConfirmationResult
 from nightbench.experiments import paired_statistics
 from nightbench.experiments.experiment_spool import Document
-from nightbench.experiments.paired_statistics import LEAST_ROUNDS
 from nightbench.experiments.rounds import Arm
 from nightbench.night.suspected_regressions import SuspectedRegression
 
@@ -47,18 +47,18 @@ def confirmation(
     else:
         good, bad = builds
         what = (
-            f"{_label(bad, suspect.bad_version)} beside {_label(good, suspect.good_version)}, "
-            "interleaved"
+            f"{_label(bad, suspect.bad_version)} compared with "
+            f"{_label(good, suspect.good_version)}, interleaved"
         )
     if found.rounds < LEAST_ROUNDS:
         parts = [f"{what}: {_why_few(here)}"]
     else:
-        lost = f"where the night lost {-suspect.change:.1%}"
+        lost = f"while the night lost {-suspect.change:.1%}"
         if suspect.low is not None and suspect.high is not None:
             lost += f" ({suspect.low:+.1%} to {suspect.high:+.1%})"
         parts = [f"{what}: {_figures(found, here)}, {lost}: {_words(found.outcome, builds)}"]
         if here.get("added"):
-            parts.append(f"{here['added']} of these rounds were added, as the first left it open")
+            parts.append(f"{here['added']} of these rounds were added, as the first were unclear")
     if isinstance(there, str):
         parts.append(f"on other nodes: {there}")
     elif there is not None:
@@ -114,10 +114,10 @@ def _why_few(result: Document) -> str:
 
 def _words(outcome: ConfirmationResult, builds: tuple[Build, Build] | None) -> str:
     if outcome is ConfirmationResult.CONFIRMED:
-        return "the fall is there" if builds else "it is still down"
+        return "the drop is confirmed" if builds else "it is still slower"
     if outcome is ConfirmationResult.NOT_CONFIRMED:
-        return "the fall is not there" if builds else "the level is back"
-    return "too uneven to tell"
+        return "the drop is not confirmed" if builds else "the level has recovered"
+    return "inconclusive"
 
 
 def _label(build: Build, version: str | None) -> str:

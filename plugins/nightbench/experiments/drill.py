@@ -35,7 +35,7 @@ from nightbench.detection import Judgement, judge_cases
 from nightbench.detection.case_verdicts import point_of
 from nightbench.detection.changes import FEWEST
 from nightbench.experiments.experiment_spool import DRILL, Document, read_request, store_request
-from nightbench.gang import Shipment, SshTarget, case_runner
+from nightbench.gang import Shipment, Target, case_runner
 from nightbench.gang.progress import OnEvent
 from nightbench.night.bundles import build_bundle
 from nightbench.spool import RunSpool, Spool, utc_now
@@ -131,13 +131,13 @@ def store_drill(drill: Drill, request: Mapping[str, Any], requested_by: str) -> 
     needed = nights_needed(drill.suite)
     if drill.before < needed:
         raise UserError(
-            f"before: found {drill.before}; expected at least {needed}, without which suite "
-            f"{drill.suite.name} has no verdicts"
+            f"before: found {drill.before}; expected at least {needed}, which suite "
+            f"{drill.suite.name} needs for verdicts"
         )
     if drill.nights < drill.first_slow + 1:
         raise UserError(
             f"nights: found {drill.nights}; expected at least {drill.first_slow + 1}: "
-            f"{drill.before} before the slowdown, and two to see a change"
+            f"{drill.before} before the slowdown, and two to detect a change"
         )
     (job,) = drill.plan(drill.drill_id).jobs
     identity = {"code": drill.catalog.code_digest, "definition": job.definition_digest}
@@ -160,16 +160,15 @@ def store_drill(drill: Drill, request: Mapping[str, Any], requested_by: str) -> 
 def measure_night(
     drill: Drill,
     number: int,
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     shipment: Shipment,
     on_event: OnEvent,
     refresh: Callable[[], None],
 ) -> None:
     """Measure a night, unless it has been; one that was cut goes on.
 
-    Raises:
-        KeyboardInterrupt: after the gang has been ended on the nodes.
-        UserError: it brought no result; it is measured anew when the drill is resumed.
+    Raises: KeyboardInterrupt: after the gang has been ended on the nodes. UserError: it yielded no
+    result; it is measured anew when the drill is resumed.
     """
     folder = drill.night(number)
     if folder.has_ended:
@@ -180,8 +179,8 @@ def measure_night(
     if end.status is not CaseStatus.OK:
         # The night is not over: it is measured anew when the drill is resumed.
         raise UserError(
-            f"night {number}: {plan.jobs[0].case.case_id} {end.status}: {end.why}. When that is "
-            f"mended go on: nightbench drill --resume {drill.drill_id}"
+            f"night {number}: {plan.jobs[0].case.case_id} {end.status}: {end.why}. Fix this, then "
+            f"continue: nightbench drill --resume {drill.drill_id}"
         )
     mark_ended(folder)
 
@@ -221,7 +220,7 @@ def _sleep_s(drill: Drill, number: int) -> float:
             for step_s in _steps_s(drill.night(night), drill.case_id)
         ]
         if not before:
-            raise UserError(f"{drill.drill_id}: no night brought a result, so none can be slowed")
+            raise UserError(f"{drill.drill_id}: no night yielded a result, so none can be slowed")
         document["sleep_s"] = statistics.median(before) * drill.size / (1 - drill.size)
         drill.folder.save_run(document)
     return float(document["sleep_s"])
@@ -259,7 +258,7 @@ def judge_nights(drill: Drill, nights: int) -> list[DrillNight]:
         plan = read_plan(folder)
         measurement = build_bundle(folder).cases[0].measurement
         if measurement is None:
-            raise UserError(f"{folder.run_id}: brought no result")
+            raise UserError(f"{folder.run_id}: yielded no result")
         ((verdict, judgement),) = judge_cases(
             plan.run,
             [drill.case_id],

@@ -53,7 +53,7 @@ def gap(cluster: str, suites: Iterable[ScheduledSuite], spool: Spool, now: datet
             and began is not None
             and now.replace(tzinfo=None) - began < LONGEST_RUN
         ):
-            return Gap(why_not=f"the night {run.run_id} goes on")
+            return Gap(why_not=f"the night {run.run_id} is in progress")
     try:
         span = open_now(where, now)
     except UserError as error:

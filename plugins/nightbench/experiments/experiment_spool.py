@@ -43,7 +43,7 @@ def store_request(
     differs = sorted(key for key in {*was, *identity} if was.get(key) != identity.get(key))
     if differs:
         raise UserError(
-            f"{folder.run_id}: {', '.join(differs)} changed since it was begun, so launches before "
+            f"{folder.run_id}: {', '.join(differs)} changed since it began, so launches before "
             "and after cannot be compared. Begin a new one"
         )
     run_kind = RunKind.DRILL if kind == DRILL else RunKind.CONFIRM
@@ -62,7 +62,7 @@ def read_request(folder: RunSpool, kind: str) -> Document:
     found = (document or {}).get("schema", "")
     if document is not None and found.startswith("nightbench.") and found != schema_of(kind):
         other = found.removeprefix("nightbench.").partition("/")[0]
-        raise UserError(f'{kind}: found "{folder.run_id}", which is of the kind {other}')
+        raise UserError(f'{kind}: found "{folder.run_id}", of the kind {other}')
     if document is None or found != schema_of(kind):
         parent = folder.folder.parent
         have = sorted(path.name for path in parent.iterdir()) if parent.exists() else []
@@ -81,7 +81,7 @@ def resumable_request(folder: RunSpool, kind: str) -> Document:
     """
     document = read_request(folder, kind)
     if folder.is_steered():
-        raise UserError(f"{folder.run_id} is measured right now by another process")
+        raise UserError(f"{folder.run_id} is being measured by another process")
     return document
 
 

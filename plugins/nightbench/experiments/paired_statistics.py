@@ -13,17 +13,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
 
+from nightbench.config.experiment_requests import LEAST_ROUNDS, MOST_ROUNDS
 from nightbench.core.statistics import CONFIDENCE, t_quantile
-
-LEAST_ROUNDS = 3
-"""A t interval of two values covers anything."""
 
 _EXACT = 16
 """Up to this many rounds all signs are tried; for more, `_DRAWN` of them are drawn."""
 _DRAWN = 20_000
-
-_MOST_ROUNDS = 1000
-"""Larger numbers of rounds are not advised."""
 
 _POWER = 0.9
 """Share of comparisons of equal builds that the advised rounds decide."""
@@ -137,7 +132,7 @@ def _advice(
         sentence = f"The interval includes both no difference and a difference beyond {size}"
     enough = rounds_for(se * math.sqrt(rounds), min_effect, level)
     if enough is None:
-        return f"{sentence}; resolving {size} takes more than {_MOST_ROUNDS} rounds"
+        return f"{sentence}; resolving {size} takes more than {MOST_ROUNDS} rounds"
     if enough <= rounds:
         return f"{sentence}; more rounds would hardly help, because the difference is near {size}"
     return f"{sentence}; resolving {size} takes about {enough} rounds"
@@ -156,7 +151,7 @@ def rounds_for(deviation: float, min_effect: float, level: float = CONFIDENCE) -
     part in it: it is the least certain figure of a comparison that was too short. `deviation` is
     the standard deviation of a round's logarithm, `min_effect` .01 for 1 %.
     """
-    for n in range(LEAST_ROUNDS, _MOST_ROUNDS + 1):
+    for n in range(LEAST_ROUNDS, MOST_ROUNDS + 1):
         reach = t_quantile(n - 1, level) + t_quantile(n - 1, _POWER)
         if reach * deviation / math.sqrt(n) <= math.log1p(min_effect):
             return n
@@ -204,9 +199,9 @@ class CombinedEstimate:
 def combine(estimates: Sequence[RatioEstimate], min_effect: float) -> CombinedEstimate:
     """Return the mean ratio over several cases, where they agree.
 
-    A mean hides cases that lie apart. So there is none where one case is slower and another
-    faster, where a case has too few rounds, or where the cases differ by more than their intervals
-    allow (Cochran's Q, below 5 %).
+    A mean hides cases that lie apart. So there is none where one case is slower and another faster,
+    where a case has too few rounds, or where the cases differ by more than their intervals
+    (Cochran's Q, below 5 %).
     """
     if len(estimates) < 2:
         return CombinedEstimate(None)
@@ -219,7 +214,7 @@ def combine(estimates: Sequence[RatioEstimate], min_effect: float) -> CombinedEs
     centres = [math.log(ratio) for ratio, _ in measured]
     errors = [max(se, 1e-9) for _, se in measured]
     if _differ(centres, errors):
-        return CombinedEstimate(None, "the cases differ by more than their intervals allow")
+        return CombinedEstimate(None, "the cases differ by more than their intervals")
     k = len(measured)
     centre = statistics.fmean(centres)
     se = math.sqrt(math.fsum(e * e for e in errors)) / k

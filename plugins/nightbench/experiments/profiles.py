@@ -14,10 +14,11 @@ from typing import Any
 
 from upath import UPath
 
+from nightbench.config.experiment_requests import CompareRequest
 from nightbench.core.errors import UserError
 from nightbench.core.model import Catalog, JobSpec
 from nightbench.core.model.experiments import Experiment, ExperimentKind
-from nightbench.experiments.compare import CompareRequest, plan_compare
+from nightbench.experiments.compare import plan_compare
 from nightbench.experiments.comparison import (
     ComparedCase,
     ComparisonPlan,
@@ -64,8 +65,8 @@ def refuse_unprofiled(line: str, catalog: Catalog) -> None:
     """
     if line in catalog.frameworks and catalog.frameworks[line].commands:
         raise UserError(
-            f"{line}: found scripts that are not ours; Nightbench profiles the trainers of its "
-            "framework lines. Let the script profile itself"
+            f"{line}: found scripts of another program; expected trainers of a framework line. "
+            "Profile the script with its own tools"
         )
 
 

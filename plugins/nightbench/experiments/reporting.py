@@ -53,7 +53,7 @@ class ComparisonReporter:
             f"{plan.cluster.name} ({nodes})"
         )
         if a == b:
-            self.say("A and B are the same build: what differs between them is noise")
+            self.say("A and B are the same build: differences between them are noise")
 
     def gang_event(self, event: GangEvent) -> None:
         """Say what happened on a node, where it is worth a line."""
@@ -90,9 +90,7 @@ class ComparisonReporter:
 
     def step_begins(self, step: Document) -> None:
         """Say which versions a bisect compares."""
-        self.say(
-            f"test {step['number']} ({step['kind']}): {step['version']} beside {step['against']}"
-        )
+        self.say(f"test {step['number']} ({step['kind']}): {step['version']} and {step['against']}")
 
     def step_ended(self, step: Document, state: SearchState) -> None:
         """Say what a version is, and where the search stands."""

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from nightbench.accept.states import accepting_catalog
 from nightbench.config.compare_builds import MERGE_BASE, committed, planned_build, uploaded
+from nightbench.config.experiment_requests import BisectRequest, CompareRequest
 from nightbench.config.run_request import RunRequest, resolve_request
 from nightbench.core.budget import guess_repeat_s
 from nightbench.core.documents import to_document
@@ -14,8 +15,8 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster
 from nightbench.core.model.experiments import PRIORITIES, ExperimentKind
 from nightbench.core.run_plan import new_run_id
-from nightbench.experiments.bisect_request import BisectRequest, complete_request
-from nightbench.experiments.compare import CompareRequest, with_cases
+from nightbench.experiments.bisect_request import complete_request
+from nightbench.experiments.compare import with_cases
 from nightbench.experiments.comparison import ComparisonContext, plan_comparison
 from nightbench.experiments.profiles import refuse_unprofiled
 from nightbench.night.planning import case_histories
@@ -38,7 +39,7 @@ def checked_compare(request: CompareRequest, connect: Connect, spool: Spool) -> 
     builds = (planned_build(request.a, cluster), planned_build(request.b, cluster))
     for text in (request.a, request.b):
         if (sent := uploaded(text)) and not spool.uploads.path(*sent).exists():
-            raise UserError(f'build: found "{text}", which nobody has sent; send the wheel first')
+            raise UserError(f'build: found "{text}", which is not uploaded; upload it first')
     _refuse_lone_merge_base(request)
     plan = plan_comparison(
         ComparisonContext(with_cases(suite, request.cases), cluster, known),
@@ -64,7 +65,7 @@ def checked_compare(request: CompareRequest, connect: Connect, spool: Spool) -> 
         estimate_s,
         f"rounds: {request.rounds} rounds of {len(plan.cases)} cases take about "
         f"{estimate_s / 60:.0f} min",
-        "Name fewer cases or rounds, or budget_s",
+        "Use fewer cases or rounds, or set budget_s",
     )
     cases = [case.case_id for case in plan.cases]
     return {
@@ -98,7 +99,7 @@ def checked_bisect(request: BisectRequest, connect: Connect) -> Row:
         cluster,
         request.budget_s,
         f"budget: found {request.budget_s / 60:.0f} min",
-        "Name a smaller budget",
+        "Use a smaller budget",
     )
     return {
         "name": new_run_id("bisect", datetime.now(UTC)),
@@ -124,6 +125,6 @@ def _refuse_lone_merge_base(request: CompareRequest) -> None:
     a, b = committed(request.a), committed(request.b)
     if (b and b[1] == MERGE_BASE) or (a and a[1] == MERGE_BASE and (b is None or b[0] != a[0])):
         raise UserError(
-            f"builds: found {request.a} and {request.b}; expected {MERGE_BASE} as A alone, beside "
-            "a commit of the same repository"
+            f"builds: found {request.a} and {request.b}; expected {MERGE_BASE} only as A, with a "
+            "commit of the same repository as B"
         )

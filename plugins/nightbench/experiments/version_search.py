@@ -132,8 +132,8 @@ def search_state(versions: Sequence[str], steps: Sequence[EndedStep]) -> SearchS
     high = min(place[version] for version, result in found.items() if result is VersionResult.BAD)
     low = max(number for number in goods if number < high)
     notes = tuple(
-        f"{versions[number]} is good although the older {versions[high]} is bad: the fall comes "
-        "and goes, and this is where it came first among the versions that were tested"
+        f"{versions[number]} is good although the older {versions[high]} is bad: the slowdown "
+        "comes and goes; this is its first appearance among the tested versions"
         for number in sorted(goods)
         if number > high
     )
@@ -181,7 +181,7 @@ def _open(known: SearchState, following: SearchStep, steps_left: int) -> SearchS
 
 def _nothing_to_find(good: str, bad: str, result: VersionResult) -> SearchState:
     if result is VersionResult.GOOD:
-        sentence = f"{bad} is not slower than {good}: no version is to blame"
+        sentence = f"{bad} is not slower than {good}: no version is the cause"
         return SearchState((good, bad), sentence, end=SearchEnd.NOT_REPRODUCED)
     sentence = f"{bad} and {good} could not be distinguished"
     return SearchState((good, bad), sentence, end=SearchEnd.UNTESTABLE)
@@ -204,8 +204,8 @@ def _verify(known: SearchState, good: str, steps: Sequence[EndedStep]) -> Search
         return replace(known, sentence=sentence, next=verification, steps_left=1)
     if verified[-1] is VersionResult.GOOD:
         sentence = (
-            f"no single version holds the fall: {first} is the first that lies below half of it, "
-            f"but {last} right before it is almost as slow"
+            f"no single version has the whole slowdown: {first} is the first with more than half "
+            f"of it, but {last} right before it is almost as slow"
         )
         return replace(known, sentence=sentence, end=SearchEnd.SPREAD)
     if verified[-1] is not VersionResult.BAD:

@@ -7,9 +7,8 @@ import json
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-import asyncssh
-
 from nightbench.gang.errors import DamagedAnswer, Place, RemoteFailure
+from nightbench.gang.process import Process
 
 FILE_TIMEOUT_S = 30.0
 """For an operation on a small file, and for an answer; uploads have their own."""
@@ -31,7 +30,7 @@ class Conversation:
     def __init__(
         self,
         transport: Guard,
-        process: asyncssh.SSHClientProcess[bytes],
+        process: Process,
         answer_s: float = FILE_TIMEOUT_S,
     ) -> None:
         self._transport = transport
@@ -82,6 +81,6 @@ def no_document(place: Place, what: str, said: bytes) -> DamagedAnswer:
     """Return the error for an answer of a node that is no JSON object."""
     return DamagedAnswer.of(
         place,
-        f"`{what}` is expected to give a JSON object; found {said[:80]!r}"
+        f"`{what}`: expected a JSON object; found {said[:80]!r}"
         + (f" and {len(said) - 80} more bytes" if len(said) > 80 else ""),
     )

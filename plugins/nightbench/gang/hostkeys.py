@@ -94,7 +94,7 @@ async def host_keys(target: SshTarget) -> list[HostKey]:
             below.close()
             await below.wait_closed()
     if not found:
-        raise NodeUnreachable.of(target, "shows no host key of a known kind")
+        raise NodeUnreachable.of(target, "has no host key of a known kind")
     return [compare(target, key) for key in found]
 
 
@@ -180,8 +180,8 @@ def _without(text: str, key: HostKey) -> str:
         its = [name for name in names if _is_named(name, key)]
         if any("*" in name or "?" in name for name in its):
             raise UserError(
-                f"{key.name}: its old key stands on a line for several hosts, "
-                f"`{words[0][:200]}`. Edit that line by hand"
+                f"{key.name}: its old key is on a line for several hosts, `{words[0][:200]}`. "
+                "Edit that line by hand"
             )
         others = [name for name in names if name not in its]
         if not its:

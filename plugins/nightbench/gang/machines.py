@@ -7,11 +7,10 @@ from pathlib import Path
 from nightbench.core.model import Cluster, JobSpec, Variant
 from nightbench.gang.errors import EnvironmentUnavailable, MachinesDiffer
 from nightbench.gang.node_access import connections, on_all
-from nightbench.gang.ssh_target import SshTarget
-from nightbench.gang.ssh_transport import SshTransport
+from nightbench.gang.transport import Target, Transport
 
 
-async def machines_of_nodes(cluster: Cluster, targets: Mapping[str, SshTarget]) -> dict[str, str]:
+async def machines_of_nodes(cluster: Cluster, targets: Mapping[str, Target]) -> dict[str, str]:
     """Return the CPU architecture of each node, as the node prints it.
 
     Raises:
@@ -22,7 +21,7 @@ async def machines_of_nodes(cluster: Cluster, targets: Mapping[str, SshTarget]) 
     return dict(zip(transports, found, strict=True))
 
 
-async def refuse_other_machines(job: JobSpec, transports: Mapping[str, SshTransport]) -> None:
+async def refuse_other_machines(job: JobSpec, transports: Mapping[str, Transport]) -> None:
     """Reach all nodes of a gang, and compare their CPU architectures.
 
     Raises:
@@ -33,19 +32,19 @@ async def refuse_other_machines(job: JobSpec, transports: Mapping[str, SshTransp
         if node.machine not in (None, machine):
             raise MachinesDiffer.of(
                 transports[node.name],
-                f"it is {machine}, and the file of cluster {job.cluster} states `machine: "
-                f"{node.machine}`: correct it there",
+                f"found {machine}; the file of cluster {job.cluster} states `machine: "
+                f"{node.machine}`: correct the file",
             )
         if machine != found[0]:
             raise MachinesDiffer.of(
                 transports[node.name],
-                f"it is {machine}, and {job.nodes[0].name} is {found[0]}: a gang needs nodes of "
-                "one CPU architecture. State `machine` with all nodes in the file of cluster "
-                f"{job.cluster}: then each gang is placed on nodes of one",
+                f"found {machine}, but {job.nodes[0].name} is {found[0]}: a gang needs nodes of "
+                "one CPU architecture. Set `machine` for all nodes in the file of cluster "
+                f"{job.cluster}; each gang is then placed on nodes of one architecture",
             )
 
 
-async def refuse_without_wheels(transport: SshTransport, job: JobSpec, benchmarks: Path) -> None:
+async def refuse_without_wheels(transport: Transport, job: JobSpec, benchmarks: Path) -> None:
     """Compare a node's CPU architecture with those that the job's lock has wheels for.
 
     Raises:
@@ -58,7 +57,7 @@ async def refuse_without_wheels(transport: SshTransport, job: JobSpec, benchmark
         raise EnvironmentUnavailable.of(
             transport,
             f"{build.line} is unavailable: its lock for {build.variant} has wheels for "
-            f"{', '.join(able)}, and the node is {machine}. Prepare an environment on the node "
-            "(`environments.paths`) or an image (`environments.images`), or run the case on other "
-            "nodes",
+            f"{', '.join(able)}, but the node is {machine}. Prepare an environment on the node "
+            "(`environments.paths`) or an image (`environments.images`), or run the case on "
+            "other nodes",
         )

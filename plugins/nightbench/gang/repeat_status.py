@@ -146,7 +146,7 @@ def _went_on(results: Results) -> list[Reason]:
     if not ended:
         return []
     first = min(ended, key=ended.__getitem__)
-    after = f"{ended[first]} steps, with which {first} ended well"
+    after = f"{ended[first]} steps, as many as {first}, which ended properly"
     return [
         Reason(ReasonCode.STEPS_DIFFER, node, p["name"], after)
         for node, result in results.items()
@@ -208,7 +208,7 @@ def _error(results: Results) -> str | None:
     for node, result in results.items():
         errors = {p.get("name"): p["error"] for p in _processes(result) if p.get("error")}
         well += [
-            f"[{node} {p['name']}] ended well after {p['summary']['window']['steps']} steps"
+            f"[{node} {p['name']}] ended properly after {p['summary']['window']['steps']} steps"
             for p in _processes(result)
             if p.get("summary") and p["exit_code"] == 0
         ]

@@ -78,7 +78,7 @@ async def connect(target: SshTarget) -> asyncssh.SSHClientConnection:
         except NodeError as error:
             if hop is target:
                 raise
-            message = f"on the way to it, jump host {hop.address}: {error.message}"
+            message = f"jump host {hop.address} before it: {error.message}"
             raise type(error).of(target, message) from error
     assert below is not None
     return below
@@ -104,7 +104,7 @@ async def _login_with_retries(
                     target,
                     f"closed the connection before the login, {attempt} times in "
                     f"{THROTTLED_S:.0f} s ({closed}). Is it throttled (MaxStartups, "
-                    "PerSourcePenalties, fail2ban), or is what answers there no SSH server?",
+                    "PerSourcePenalties, fail2ban), or is the answer not from an SSH server?",
                 ) from closed
             log.warning(
                 "node %s (%s): closed the connection before the login (attempt %d), MaxStartups "
@@ -200,8 +200,8 @@ def explain(
     if isinstance(error, TimeoutError):
         return of(
             NodeUnreachable,
-            "no answer within the time limit for a login. Is the host up, and is the port open "
-            "in the firewalls between?",
+            "no answer within the time limit for a login. Is the host up, and do the firewalls "
+            "open the port?",
         )
     if isinstance(error, ConnectionRefusedError):
         return of(
@@ -215,14 +215,14 @@ def explain(
             "not read, so an alias from it is no host",
         )
     if isinstance(error, asyncssh.ProtocolNotSupported | asyncssh.ProtocolError):
-        return of(NotSsh, f"what answers there is no SSH server ({error.reason}). Check the port")
+        return of(NotSsh, f"found no SSH server there ({error.reason}). Check the port")
     if isinstance(error, asyncssh.KeyExchangeFailed):
         return of(NotSsh, f"no common encryption ({error.reason}). Is its sshd very old?")
     if isinstance(error, OSError) and error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
         return of(
             NodeUnreachable,
-            "no route to it: the host is down, or the network between is. Is it switched on, and "
-            "does `ping` reach it from here? A node of an inner network needs `jump`",
+            "no route to it: the host or the network is down. Is it switched on, and does `ping` "
+            "reach it from here? A node in an internal network needs `jump`",
         )
     return of(NodeUnreachable, f"connection failed: {error}")
 
@@ -234,22 +234,22 @@ def _host_key_rejected(
     name = target.known_hosts_name
     if rejected is None:
         return (
-            f"its host certificate is not accepted: {error}. Check that {source} holds its "
+            f"its host certificate is not accepted: {error}. Check that {source} has its "
             "authority (`@cert-authority`), and the certificate's names and dates on the host: "
             "ssh-keygen -L -f HOST_CERTIFICATE"
         )
     found = rejected.get_fingerprint()
     if known:
         return (
-            f"host key has CHANGED: found {found}, {source} holds another one. Somebody may "
-            "be in between. If the host was set up anew, check the fingerprint on its console, "
+            f"host key has CHANGED: found {found}; {source} has another one. The connection may "
+            "be intercepted. If the host was reinstalled, check the fingerprint on its console, "
             f"then `ssh-keygen -R '{name}' -f FILE` and add the new key, or `nightbench cluster "
             f"scan CLUSTER --replace {target.node}`"
         )
     return (
-        f"host key is unknown: found {found}, {source} has none for {name}. Check the "
-        "fingerprint on the host's console, then take it over with `nightbench cluster scan "
-        f"CLUSTER`, or add the line that `ssh-keyscan -p {target.port} {target.host}` prints"
+        f"host key is unknown: found {found}, {source} has none for {name}. Check the fingerprint "
+        "on the host's console, then accept it with `nightbench cluster scan CLUSTER`, or add "
+        f"the line that `ssh-keyscan -p {target.port} {target.host}` prints"
     )
 
 
@@ -261,7 +261,7 @@ def _login_refused(target: SshTarget, error: BaseException, banner: str) -> str:
         keys += " and certificate"
     said = f" The host says: {' '.join(banner.split())[-300:]!r}." if banner.strip() else ""
     look = (
-        " Look at the certificate's dates and principals: ssh-keygen -L -f FILE."
+        " Check the certificate's dates and principals: ssh-keygen -L -f FILE."
         if target.certificates
         else ""
     )
@@ -276,7 +276,7 @@ def _forwarding_refused(target: SshTarget, error: asyncssh.ChannelOpenError) -> 
     last = f"the jump host before {target.address}"
     if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
         return (
-            f"{last} does not pass connections on ({error.reason}). Its sshd needs "
+            f"{last} does not forward connections ({error.reason}). Its sshd needs "
             "AllowTcpForwarding yes (or local), and PermitOpen must allow this address"
         )
     return (

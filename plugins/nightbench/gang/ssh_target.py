@@ -9,12 +9,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import asyncssh
 
 from nightbench.core.model import SlurmPolicy
 from nightbench.gang.errors import GangError
+
+if TYPE_CHECKING:
+    from nightbench.gang.ssh_transport import SshTransport
+    from nightbench.gang.transport import Pool
 
 CONNECT_TIMEOUT_S = 15.0
 
@@ -66,6 +70,16 @@ class SshTarget:
         """The user name that is presented."""
         return self.user or getpass.getuser()
 
+    def of_job(self, job_id: str) -> SshTarget:
+        """Return how the node of a job is reached: as for every other job."""
+        return self
+
+    def transport(self, pool: Pool) -> SshTransport:
+        """Return a transport that removes itself from `pool` when it is closed."""
+        from nightbench.gang.ssh_transport import SshTransport
+
+        return SshTransport(self, pool)
+
 
 def known_keys(
     target: SshTarget,
@@ -81,7 +95,7 @@ def known_keys(
     except (OSError, ValueError) as error:
         raise GangError(
             f"node {target.node}: the known_hosts of {target.address} cannot be read: {error}. "
-            "Give known_hosts in the cluster's YAML, or host_key in the connection's extra"
+            "Set known_hosts in the cluster's YAML, or host_key in the connection's extra"
         ) from error
     return found[0], found[1], found[2]
 
@@ -108,7 +122,7 @@ async def _agent_socket(target: SshTarget) -> str:
     if not path:
         raise GangError(
             f"{where} SSH_AUTH_SOCK is not set in this process. Start the worker and the "
-            "triggerer with it, or name the socket: agent_socket in the connection's extra"
+            "triggerer with it, or set agent_socket in the connection's extra"
         )
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S), asyncssh.connect_agent(path) as agent:
@@ -116,7 +130,7 @@ async def _agent_socket(target: SshTarget) -> str:
     except (OSError, ValueError, asyncssh.Error) as error:
         raise GangError(f"{where} no agent answers at {path}: {error}. Is it running?") from error
     if not keys:
-        raise GangError(f"{where} the agent at {path} holds no key. Add one: ssh-add KEY")
+        raise GangError(f"{where} the agent at {path} has no key. Add one: ssh-add KEY")
     return path
 
 
@@ -134,7 +148,7 @@ def _certificates(target: SshTarget) -> Iterator[asyncssh.SSHCertificate]:
     for given in (*target.certificates, *(path for path in beside if Path(path).is_file())):
         is_text = "-cert-v01@openssh.com " in given
         read = asyncssh.import_certificate if is_text else asyncssh.read_certificate
-        with _usable(target, "certificate", given, is_text, "Look at it: ssh-keygen -L -f FILE"):
+        with _usable(target, "certificate", given, is_text, "Inspect it: ssh-keygen -L -f FILE"):
             yield read(given)
 
 

@@ -108,8 +108,8 @@ def _unpack(wheel: Path, binary: Path, version: str) -> None:
     expected, digest = _locked(version), file_digest(wheel)
     if expected and digest not in expected:
         raise GangError(
-            f"{wheel} is another build than requirements/uv.lock names (sha256 {digest[:12]}… is "
-            "not in it): remove it"
+            f"{wheel} is not the build in requirements/uv.lock (sha256 {digest[:12]}… is not in "
+            "it): remove it"
         )
     member = f"uv-{version}.data/scripts/uv"
     try:

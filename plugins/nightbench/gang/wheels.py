@@ -147,8 +147,8 @@ def choose_wheels(
     """
     if not folder.is_dir():
         raise GangError(
-            f"environments.wheelhouse: found {str(folder)!r}, which is no folder on this machine; "
-            "expected one with wheels (`nightbench cluster download` fills it)"
+            f"environments.wheelhouse: found {str(folder)!r}, which is not a folder on this "
+            "machine; expected one with wheels (`nightbench cluster download` fills it)"
         )
     have = _by_name(folder, series, machine)
     chosen, problems = [], []
@@ -165,7 +165,7 @@ def choose_wheels(
         elif digests:
             digest, path = digests[0]
             problems.append(
-                f"{path.name} is another build than the lock's (sha256 {digest[:12]}… is not in it)"
+                f"{path.name} is not the lock's build (sha256 {digest[:12]}… is not in it)"
             )
         else:
             problems.append(f"{each.name} {each.version} is missing")

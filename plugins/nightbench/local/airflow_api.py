@@ -175,8 +175,8 @@ class AirflowApi:
                 answer = self._attempt(method, path, token, json, params)
         except httpx.HTTPError as error:
             raise AirflowUnavailable(
-                f"Airflow does not answer at {self.base_url} ({error}). "
-                f"Look: nightbench status. {how_to_start()}"
+                f"Airflow does not answer at {self.base_url} ({error}). See: nightbench status. "
+                f"{how_to_start()}"
             ) from error
         if answer.status_code not in allow:
             _raise_if_refused(answer, f"Airflow refused {method} {path}")
@@ -192,7 +192,7 @@ class AirflowApi:
         if self._token is None:
             answer = self._http.post("/auth/token", json=self._login)
             name = self._login["username"]
-            _raise_if_refused(answer, f"Airflow at {self.base_url} does not let {name!r} in")
+            _raise_if_refused(answer, f"Airflow at {self.base_url} refuses {name!r}")
             self._token = str(answer.json()["access_token"])
         return self._token
 

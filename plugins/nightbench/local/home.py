@@ -67,8 +67,8 @@ class Home:
                 folder.mkdir(exist_ok=True)
         except OSError as error:
             raise UserError(
-                f"{self.root}: cannot be used as the state folder ({error.strerror}). "
-                "Name another one: NIGHTBENCH_HOME=/some/folder"
+                f"{self.root}: cannot be used as the state folder ({error.strerror}). Use another "
+                "one: NIGHTBENCH_HOME=/some/folder"
             ) from error
 
 
@@ -140,7 +140,7 @@ def load_or_create_secrets(home: Home) -> Secrets:
         return made
     mode = path.stat().st_mode & 0o777
     if mode & 0o077:
-        raise UserError(f"{path}: mode is {mode:o}, expected 600. Run: chmod 600 {path}")
+        raise UserError(f"{path}: found mode {mode:o}; expected 600. Run: chmod 600 {path}")
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
         read = Secrets(**known)

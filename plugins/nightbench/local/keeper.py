@@ -80,7 +80,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line; return its exit status."""
     parser = argparse.ArgumentParser(prog="nightbench.local.keeper", description=__doc__)
     parser.add_argument("--home", type=Path, required=True, help="state folder")
-    words = "run `up` once, and end; services named here hang and are restarted"
+    words = "run `up` once and end; restart the named services, which hang"
     parser.add_argument("--once", nargs="*", metavar="SERVICE", help=words)
     options = parser.parse_args(argv)
     home = Home(options.home)

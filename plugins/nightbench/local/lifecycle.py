@@ -188,9 +188,9 @@ def migrate_warehouse(
                 back_up(stack, beside, database)
         except UserError as error:
             raise UserError(
-                f"{error}\nThe warehouse is as it was: {', '.join(pending)} would change it, and "
-                "it is archived before that. --no-backup of `nightbench up` and `migrate` goes on "
-                "without an archive"
+                f"{error}\nThe warehouse was not changed: {', '.join(pending)} would change it, "
+                "which requires an archive first. To continue without an archive, use "
+                "--no-backup of `nightbench up` and `migrate`"
             ) from error
     applied = migrate.apply(owner)
     if pending:
@@ -265,7 +265,7 @@ def down(home: Home) -> Iterator[str]:
         UserError: a process could not be ended.
     """
     if not home.root.is_dir():
-        yield "nothing was ever started here"
+        yield "nothing was started here yet"
         return
     home.make()
     keepers = stop_keepers(home)  # first: they would restart what is ended here
@@ -286,7 +286,7 @@ def down(home: Home) -> Iterator[str]:
         stopped += keepers
         yield f"stopped {', '.join(stopped)}" if stopped else "nothing was running"
         if ended:
-            yield f"ended {ended} processes that were left"
+            yield f"ended {ended} remaining processes"
         if left := processes.leftovers(home.root, home.postgres):
             raise UserError(f"These processes could not be ended: {sorted(left)}")
 
@@ -350,8 +350,8 @@ def _full_disk_named(home: Home) -> Iterator[None]:
         if free > FULL_DISK_BYTES:
             raise
         raise UserError(
-            f"The disk at {home.root} is full: {free / 1e6:.0f} MB free. Make room, or name "
-            f"another place: NIGHTBENCH_HOME=/some/folder. What failed: {error}"
+            f"The disk at {home.root} is full: {free / 1e6:.0f} MB free. Make room, or use "
+            f"another folder: NIGHTBENCH_HOME=/some/folder. Error: {error}"
         ) from error
 
 
@@ -366,8 +366,8 @@ def _locked(home: Home, wait_s: float) -> Iterator[None]:
             except BlockingIOError as error:
                 if time.monotonic() > deadline:
                     raise HomeLocked(
-                        f"Another nightbench up or down works on {home.root} right now. "
-                        "Wait for it, then try again."
+                        f"Another nightbench up or down is using {home.root}. Wait for it to end, "
+                        "then try again."
                     ) from error
             time.sleep(0.5)
         yield

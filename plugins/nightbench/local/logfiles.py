@@ -60,7 +60,7 @@ def logs(home: Home, service: str, lines: int = 100, follow: bool = False) -> It
     if not path.is_file():
         known = ", ".join(names(home))
         raise UserError(
-            f"No log of {service!r} in {home.logs}. There are: {known}. Logs of ranks: "
+            f"No log of {service!r} in {home.logs}. Known services: {known}. Logs of ranks: "
             "nightbench logs --run RUN"
         )
     yield from tail(path, lines)

@@ -94,7 +94,7 @@ def load_ports(home: Home) -> Ports | None:
         return Ports(**{k: int(v) for k, v in json.loads(home.ports_file.read_text()).items()})
     except (ValueError, TypeError, AttributeError) as error:
         raise UserError(
-            f"{home.ports_file}: not readable as ports ({error}). Remove it: new ones are chosen."
+            f"{home.ports_file}: not readable as ports ({error}). Remove it to get new ports."
         ) from error
 
 
@@ -105,8 +105,8 @@ def _next_free(name: str, first: int, reserved: ExitStack) -> int:
         if is_free(port, hosts) and _reserve(port, reserved):
             return port
     raise UserError(
-        f"No free port for {name}: {first} to {first + SEARCH - 1} are all taken on 127.0.0.1. "
-        "Stop what listens there (ss -ltnp shows it)."
+        f"No free port for {name}: {first} to {first + SEARCH - 1} are in use on 127.0.0.1. Stop "
+        "a program that listens there (list: ss -ltnp)."
     )
 
 

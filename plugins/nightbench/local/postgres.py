@@ -91,7 +91,7 @@ def identity() -> tuple[str, ...]:
             return prefix
         refusals.append(probe.stderr.strip())
     raise UserError(
-        "PostgreSQL does not run as root, and no other identity can be had here "
+        "PostgreSQL does not run as root, and no other identity is available here "
         f"({'; '.join(refusals)}). Run as an ordinary user."
     )
 

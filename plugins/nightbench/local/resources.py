@@ -52,8 +52,8 @@ def require_resources(home: Home) -> list[str]:
     short = [
         f"{line}. {cure}"
         for line, found, need, cure in (
-            (lines[0], free, need_disk, "Name another place: NIGHTBENCH_HOME=/some/folder"),
-            (lines[1], memory, need_memory, "Close other programs, or take a larger machine"),
+            (lines[0], free, need_disk, "Use another folder: NIGHTBENCH_HOME=/some/folder"),
+            (lines[1], memory, need_memory, "Close other programs, or use a larger machine"),
         )
         if found < need
     ]
@@ -77,7 +77,7 @@ def require_disk(home: Home) -> None:
     if free < UP_DISK_BYTES:
         raise UserError(
             f"disk at {home.root}: {free / GB:.2f} GB free, {UP_DISK_BYTES / GB:.1f} GB needed. "
-            "Name another place: NIGHTBENCH_HOME=/some/folder"
+            "Use another folder: NIGHTBENCH_HOME=/some/folder"
         )
 
 

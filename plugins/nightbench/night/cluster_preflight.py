@@ -25,7 +25,7 @@ from nightbench.core.model import (
     reasons_from_json,
 )
 from nightbench.core.sentences import sentences
-from nightbench.gang import Shipment, SshTarget
+from nightbench.gang import Shipment, Target
 from nightbench.gang.preflight import Network, preflight
 from nightbench.gang.progress import OnEvent, ignore
 from nightbench.nodes import (
@@ -82,7 +82,7 @@ class ClusterHealth:
 
 async def examine(
     cluster: Cluster,
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     shipment: Shipment,
     lines: Sequence[FrameworkInfo] = (),
     *,
@@ -140,8 +140,8 @@ def _no_network(network: Network) -> Finding:
         "network",
         str(network.problem),
         f"nodes reach each other ({', '.join(network.nodes)})",
-        "frameworks listen on `port_range` at `data_address`: open these ports between the nodes "
-        "in their firewalls, and name the right address in the cluster's YAML",
+        "frameworks listen on `port_range` at `data_address`: open these ports in the nodes' "
+        "firewalls, and set the right address in the cluster's YAML",
     )
 
 
@@ -151,8 +151,8 @@ def _no_nccl(network: Network) -> Finding:
         "all_reduce_gpus",
         str(network.gpus_problem),
         f"the GPUs of {', '.join(network.nodes)} reduce together",
-        "NCCL's own words stand there: look at `interface` of the nodes, NCCL_* in `env` of the "
-        "cluster's YAML, and the ports that it listens on, which are not those of `port_range`",
+        "see NCCL's own message there; check `interface` of the nodes, NCCL_* in `env` of the "
+        "cluster's YAML, and NCCL's ports, which are not those of `port_range`",
     )
 
 

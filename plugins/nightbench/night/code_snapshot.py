@@ -42,7 +42,7 @@ def kept_shipment(run: RunSpool, digest: str, wheelhouse: str | None) -> Shipmen
     """
     archive = run.code()
     if archive is None:
-        raise UserError(f"{run.folder}: found no code.tar.gz beside the plan; start a new run")
+        raise UserError(f"{run.folder}: found no code.tar.gz next to the plan; start a new run")
     return local_shipment(wheelhouse, _unpacked(archive, digest))
 
 
@@ -66,7 +66,7 @@ def _packed(digest: str) -> bytes:
     archive = pack(*_layers())
     if code_digest(*_layers()) != digest:
         where = " or ".join(map(str, _layers()))
-        raise UserError(f"{where} was changed while the run was planned; start it again")
+        raise UserError(f"{where} changed while the run was being planned; start it again")
     return archive
 
 
@@ -90,8 +90,8 @@ def _unpack(archive: bytes, digest: str, folder: Path) -> None:
         found = code_digest(beside)
         if found != digest:
             raise UserError(
-                f"the code of the run has digest {found[:12]}; expected {digest[:12]}, with which "
-                "it was planned: start a new run"
+                f"the code of the run has digest {found[:12]}; expected the planned "
+                f"{digest[:12]}: start a new run"
             )
         beside.rename(folder)
     except OSError:

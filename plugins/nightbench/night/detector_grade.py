@@ -55,7 +55,7 @@ class DetectorGrades:
             for each in self.grades
             if each.rate is not None and each.measure != FALSE_ALARMS
         ]
-        text = f"detected injected slowdowns: {', '.join(powers) or 'none was injected yet'}"
+        text = f"detected injected slowdowns: {', '.join(powers) or 'none yet'}"
         for each in self.grades:
             if each.measure == FALSE_ALARMS and each.rate is not None:
                 text += f"; false alarms {each.rate:.1f} in 1,000 of {each.trials:,} nights"
@@ -66,7 +66,7 @@ def grade_detector(connect: Connect, plan: RunPlan) -> DetectorGrades | None:
     """Grade as `grade` does; errors are logged and returned as `problem`, never raised."""
     if plan.policy.metric != "throughput":
         return DetectorGrades(
-            problem=f"The detector is graded on throughput alone, not on {plan.policy.metric}."
+            problem=f"The detector is graded on throughput only, not on {plan.policy.metric}."
         )
     try:
         return grade(connect, plan)

@@ -83,7 +83,7 @@ class DeadlineCheck:
     def sentence(self) -> str:
         """Return the result as one line."""
         if self.other_at_work:
-            return "another check is at work"
+            return "another check is running"
         names = ", ".join(
             f"{k.promise.suite} of {clock(k.night.scheduled_at)}" for k in self.missing
         )
@@ -284,7 +284,7 @@ class _MissingNightNotifier:
                 )
             if batch:
                 suites = sorted({_night_of(each).promise.suite for each in batch})
-                title = f"Nightbench: cluster {cluster} is silent: no result of {', '.join(suites)}"
+                title = f"Nightbench: cluster {cluster} has sent no result of {', '.join(suites)}"
                 self._send(title, batch)
             news = [each for each in news if each not in batch]
         for batch in _by_suite(news):
@@ -294,7 +294,7 @@ class _MissingNightNotifier:
         back = [one.item(outbox.NIGHT_END) for one in late if one.item(outbox.NIGHT).key in told]
         for batch in _by_suite(self.outbox.unsent(back)):
             promise = _night_of(batch[0]).promise
-            title = f"Nightbench {promise.suite} on {promise.cluster}: came after all"
+            title = f"Nightbench {promise.suite} on {promise.cluster}: arrived late"
             self._send(title, batch)
 
     def _send(self, title: str, items: Sequence[Item]) -> None:
@@ -327,7 +327,7 @@ class _MissingNightNotifier:
             where.append(f"Suite {promise.suite}, owner {each.owner}, DAG {promise.dag_id}")
             if self.base_url and promise.dag_id:
                 where.append(f"{self.base_url.rstrip('/')}/dags/{promise.dag_id}")
-        where.append("All nights: nightbench nights. What comes late ends this by itself.")
+        where.append("List all nights: nightbench nights. A late result closes this automatically.")
         return "\n\n".join([*parts, "\n".join(where)])
 
 
@@ -349,7 +349,7 @@ def _title(batch: Sequence[CheckedNight]) -> str:
     if len(batch) > 1:
         return f"{where}: {len(batch)} nights are missing"
     if one.found.is_empty:
-        return f"{where}: nothing came by {clock(one.night.due_at)}"
+        return f"{where}: no result by {clock(one.night.due_at)}"
     if one.found.without:
         return (
             f"{where}: {len(one.found.without)} cases without a result by {clock(one.night.due_at)}"
@@ -368,6 +368,6 @@ def require_delivered(checked: DeadlineCheck) -> None:
     """
     if checked.refusals:
         raise UserError(
-            f"No channel took {'; '.join(checked.refusals)}. What is missing is stored; the next "
-            "check sends it again."
+            f"No channel accepted {'; '.join(checked.refusals)}. The missing nights are stored; "
+            "the next check sends the message again."
         )

@@ -80,8 +80,8 @@ def plan_pairs(
 
 def beside(pair: PlannedPair) -> str:
     """Return what is measured, for people."""
-    bridge = ", the reference before" if pair.is_bridge else ""
-    return f"{pair.case_id} beside {pair.reference.build_id}{bridge}, {pair.rounds} rounds"
+    bridge = ", the previous reference" if pair.is_bridge else ""
+    return f"{pair.case_id} next to {pair.reference.build_id}{bridge}, {pair.rounds} rounds"
 
 
 def save_pairs(run: RunSpool, pairs: Sequence[MeasuredPair]) -> None:

@@ -184,11 +184,11 @@ def open_now(cluster: Cluster, at: datetime) -> Span | None:
     if span is not None and span.start <= at:
         return span
     there = at.astimezone(hours.zone)
-    again = f"; the next begin at {clock(span.start)}" if span else ""
+    again = f"; the next hours begin at {clock(span.start)}" if span else ""
     raise UserError(
-        f"cluster {cluster.name} may be measured on at {hours} only, and it is "
-        f"{there:%H:%M} there{again}. Start then, or ask for it all the same: outside_hours in the "
-        "form, --outside-hours on the command line"
+        f"cluster {cluster.name} allows measuring only at {hours}; it is {there:%H:%M} "
+        f"there{again}. Start then, or measure outside the hours: outside_hours in the form, "
+        "--outside-hours on the command line"
     )
 
 
@@ -213,8 +213,8 @@ def night_start(request: RunRequest, now: datetime, catalog: Catalog) -> datetim
         hours = LONGEST_WAIT.total_seconds() / 3600
         raise TooLateForNight(
             f"suite {suite.name} on cluster {cluster.name}: the next night begins at "
-            f"{clock(window.start)}, more than {hours:.0f} h from now: this run comes too late for "
-            "its night, or the suite's schedule does not belong to its hours"
+            f"{clock(window.start)}, more than {hours:.0f} h from now: this run is too late for "
+            "its night, or the suite's schedule does not match its hours"
         )
     return window.start
 
@@ -273,7 +273,7 @@ def plan_run(
         raise UserError(
             f"suite {suite.name}: found {len(plan.jobs):,} cases to measure; expected "
             f"{most_cases:,} at most, the tasks that Airflow accepts for one run ([core] "
-            "max_map_length): raise it for all of Airflow's processes, or name a part of the suite"
+            "max_map_length): raise it for all of Airflow's processes, or select fewer cases"
         )
     folder = store_plan(plan, spool)
     keep_code(folder, catalog.code_digest)

@@ -76,11 +76,11 @@ def _job(run: RunSpool, case_id: str) -> JobSpec | None:
 
 def _lacks(job: JobSpec | None, code: Mapping[str, bytes]) -> str | None:
     if job is None:
-        return "its job has left the spool"
+        return "its job is no longer in the spool"
     if not code:
-        return "its code has left the spool"
+        return "its code is no longer in the spool"
     if len(job.nodes) > 1:
-        return f"it needs {len(job.nodes)} nodes, and this way is for one machine"
+        return f"it needs {len(job.nodes)} nodes, and these steps are for one machine"
     return None
 
 
@@ -116,23 +116,23 @@ def _readme(
     else:
         parts += [
             "## Measure it again on one machine",
-            "Nothing but Python 3.7 or newer is needed to start; the framework's environment comes "
-            "first.\n\n" + _block(_environment(job, code)),
-            "Then, with nothing else running there:\n\n"
+            "You need Python 3.7 or newer. First create the framework's environment.\n\n"
+            + _block(_environment(job, code)),
+            "Then, while nothing else runs there:\n\n"
             + _block(
                 [
                     f"python3 code/agent.py run .{_python(job, code)}",
                     "python3 code/agent.py compare .",
                 ]
             ),
-            "The last command prints the median beside the original one, and their ratio. A second "
-            "`run` goes on where the first one was interrupted. To begin anew, remove "
-            f"`nodes`, `repeats` and `measured.json` from `jobs/{case_id}`.",
+            "The last command prints the median, the original median and their ratio. A second "
+            "`run` continues an interrupted one. To start again, remove `nodes`, `repeats` and "
+            f"`measured.json` from `jobs/{case_id}`.",
         ]
     parts += [
         "## With Nightbench, on the same or another cluster",
         _block([f"{_command(measurement, job)} --cluster {shlex.quote(measurement['cluster'])}"]),
-        "Compare fingerprints.json with the other machine's before comparing figures.",
+        "Compare fingerprints.json with the other machine's before you compare results.",
     ]
     return "\n\n".join(parts) + "\n"
 

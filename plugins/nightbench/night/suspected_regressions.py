@@ -110,7 +110,7 @@ def _pair(suspect: SuspectedRegression) -> tuple[Build, Build] | None:
         if not moved or (good.source == "wheel" and good.digest):
             return None
         if good.source == "path":
-            raise BuildGone(f"{good.location} held {good.line} {then} then, and holds {now} now")
+            raise BuildGone(f"{good.location} had {good.line} {then} then, and has {now} now")
     elif good.source == bad.source == "index" and then is not None and then == now:
         # The same build by another name, such as a lock that is named by its version.
         return None
@@ -139,9 +139,9 @@ def _still_there(build: Build) -> None:
         if not stat.S_ISREG(path.stat().st_mode):
             raise FileNotFoundError
         if build.digest and file_digest(path) != build.digest:
-            raise BuildGone(f"the wheel {path} is another file now than it was then")
+            raise BuildGone(f"the wheel {path} has changed since then")
     except (FileNotFoundError, NotADirectoryError):
-        raise BuildGone(f"the wheel {path} is not there any more") from None
+        raise BuildGone(f"the wheel {path} no longer exists") from None
     except OSError as error:
         raise BuildGone(f"the wheel {path} cannot be read: {error.strerror or error}") from None
 
@@ -363,5 +363,5 @@ def _refusal(expected_s: float, left_s: float, budget_s: float) -> str | None:
     takes, whole = duration(expected_s), duration(budget_s)
     left = f"{duration(left_s)} of the night's {whole} were left"
     if expected_s > budget_s:
-        left = f"a night has {whole} for it"
-    return f"Not measured again: that takes about {takes}, and {left} (policy.confirm)"
+        left = f"a night allows {whole} for it"
+    return f"Not measured again: it takes about {takes}, but {left} (policy.confirm)"

@@ -30,13 +30,13 @@ def governor(document: Document, cluster: Cluster) -> Iterator[Finding]:
             "governor",
             "the node reports none (a virtual machine, or fixed frequencies)",
             f"{wanted} (health.governor)",
-            "look at the hypervisor, or take the key out of the cluster's YAML",
+            "check the hypervisor, or remove the key from the cluster's YAML",
         )
     elif {"powersave", "conservative"} & set(found):
         yield warn(
             "governor",
             ", ".join(found),
-            "performance: results then do not depend on how fast the clock follows the load",
+            "performance: otherwise results depend on how fast the clock follows the load",
             advice.format("performance") + "; or accept it with health.governor",
         )
 
@@ -78,7 +78,7 @@ def _count(
             "GPUs",
             f"{len(have)}",
             f"{expected}",
-            "look for Xid errors in `dmesg`; one that fell off the bus returns with a reboot",
+            "search `dmesg` for Xid errors; a GPU that fell off the bus returns after a reboot",
         )
     elif cluster.health.expected_devices is not None and len(have) > (expected or 0):
         yield warn(
@@ -108,28 +108,28 @@ _FAULTS: tuple[tuple[FindingLevel, str, Callable[[Document], Any], str, str, str
     ),
     (
         FindingLevel.FAIL, "memory", lambda gpu: gpu["remapped_rows_pending"],
-        "a row of its memory waits to be remapped", "nothing pending",
+        "a memory row must be remapped", "nothing pending",
         "reset the GPU (`nvidia-smi --gpu-reset`) or reboot",
     ),
     (
         FindingLevel.WARN, "memory", lambda gpu: gpu["retired_pages"],
         "{retired_pages} pages retired for double-bit errors", "none",
-        "watch it; the vendor replaces a card with 60",
+        "watch it; vendors replace a card with 60",
     ),
     (
         FindingLevel.FAIL, "throttle", lambda gpu: gpu["slowed"],
         "{slowed}", "no slowdown before anything runs",
-        "look at fans, air flow and power supply; `nvidia-smi -q -d PERFORMANCE`",
+        "check fans, air flow and power supply; `nvidia-smi -q -d PERFORMANCE`",
     ),
     (
         FindingLevel.WARN, "temperature",
         lambda gpu: (gpu["temperature_c"] or 0) >= HOT_C and not gpu["slowed"],
         "{temperature_c:.0f} degrees Celsius before anything runs", f"below {HOT_C:.0f}",
-        "see who computes there (`nvidia-smi`), then look at fans and air flow",
+        "check who uses it (`nvidia-smi`), then fans and air flow",
     ),
     (
         FindingLevel.WARN, "persistence", lambda gpu: gpu["persistence"] is False,
-        "off: the driver unloads between launches, and the first step pays for it", "on",
+        "off: the driver unloads between launches and slows the first step", "on",
         "`systemctl enable --now nvidia-persistenced` as root, or `nvidia-smi -pm 1`",
     ),
     (
@@ -142,7 +142,7 @@ _FAULTS: tuple[tuple[FindingLevel, str, Callable[[Document], Any], str, str, str
         FindingLevel.WARN, "NVLink",
         lambda gpu: gpu.get("nvlinks") == 0 and gpu["nvlinks_max"],
         "no link is up", _OTHERS_LINKS,
-        "a fault, unless bridges join some of the GPUs only: `nvidia-smi topo -m`",
+        "a fault, unless bridges connect only some of the GPUs: `nvidia-smi topo -m`",
     ),
     (
         FindingLevel.WARN, "PCIe",
@@ -231,18 +231,18 @@ def links(document: Document, cluster: Cluster, node: Node) -> Iterator[Finding]
             "link",
             f"no interface has the address {address}",
             f"one of {least} Mbit/s (health.min_link)",
-            "give `interface` in the cluster's YAML",
+            "set `interface` in the cluster's YAML",
         )
 
 
 def _link(link: Document, least: float | None) -> Iterator[Finding]:
     name, wanted = f"link {link['name']}", f"{least} Mbit/s (health.min_link)"
     if not link["up"]:
-        advice = f"`ip link set {link['name']} up`; look at cable and switch"
+        advice = f"`ip link set {link['name']} up`; check cable and switch"
         yield fail(name, "down", "up", advice)
     elif least is not None and link["mbps"] is None:
-        advice = "the control all_reduce (`--controls`) shows what it carries"
-        yield info(name, "it tells no speed", wanted, advice)
+        advice = "the control measurement all_reduce (`--controls`) shows its speed"
+        yield info(name, "it reports no speed", wanted, advice)
     elif least is not None and link["mbps"] < least:
-        advice = "look at cable, switch port and auto-negotiation (`ethtool`)"
+        advice = "check cable, switch port and auto-negotiation (`ethtool`)"
         yield fail(name, f"{link['mbps']} Mbit/s", wanted, advice)

@@ -8,6 +8,7 @@ from nightbench.core.model import Cluster, FrameworkInfo, Node
 from nightbench.core.variants import Refusal, machines_for, variant_of
 from nightbench.nodes import devices, refusals
 from nightbench.nodes.node_preflight import Finding, FindingLevel, NodePreflight, info, warn
+from nightbench.nodes.pod_findings import pod_findings
 
 LEFT_OUT_BELOW = 0.2
 """Share of `health.min_disk` below which results and logs do not fit."""
@@ -50,6 +51,8 @@ def findings(
     Returns:
         The most severe first; empty where nothing was found.
     """
+    if seen.api is not None:
+        return tuple(pod_findings(seen.api, cluster))
     if seen.document is None:
         return (refusals.refusal(seen, cluster),)
     node = next((n for n in cluster.nodes if n.name == seen.node), None)
@@ -69,7 +72,7 @@ def _root(given: _CheckInput) -> Iterator[Finding]:
     document = given.document
     if document["writable"] and not document["problem"]:
         return
-    yield refusals.of_root(str(document["problem"] or "it cannot be written"), document["root"])
+    yield refusals.of_root(str(document["problem"] or "not writable"), document["root"])
 
 
 def _job_root(given: _CheckInput) -> Iterator[Finding]:
@@ -102,8 +105,8 @@ def _disk(given: _CheckInput) -> Iterator[Finding]:
             "disk",
             f"{_size(free)} free of {_size(disk['total_bytes'])}",
             expected,
-            "make room below environments.root, or move it to another disk; "
-            f"`nightbench clean -c {given.cluster.name}` removes what nothing has used",
+            "make room below environments.root, or move it to another disk; `nightbench clean -c "
+            f"{given.cluster.name}` removes unused files",
         )
     quota = disk["quota"]
     left = max(0, quota["limit_bytes"] - quota["used_bytes"]) if quota is not None else wanted
@@ -155,7 +158,7 @@ def _memory(given: _CheckInput) -> Iterator[Finding]:
         yield warn(
             "swap",
             f"{_size(memory['swap_used_bytes'])} in use",
-            "none: a step that waits for a disk is no measurement",
+            "none: steps that wait for a disk are not measured correctly",
             "end the process that uses the memory, then `swapoff -a && swapon -a` as root",
         )
 
@@ -170,7 +173,7 @@ def _session(given: _CheckInput) -> Iterator[Finding]:
         yield Finding(
             FindingLevel.WARN if linger else FindingLevel.FAIL,
             "KillUserProcesses",
-            "logind ends all processes of a login with it"
+            "logind ends all processes of a login when the login ends"
             + ("; lingering is on" if linger else "; lingering is off"),
             "a gang continues when the connection of its controller is cut",
             "as root: KillUserProcesses=no, or KillExcludeUsers=USER, in /etc/systemd/logind.conf "
@@ -181,8 +184,8 @@ def _session(given: _CheckInput) -> Iterator[Finding]:
     if allocation["pam_slurm"] and not allocation["slurm_job"]:
         yield warn(
             "Slurm",
-            "sshd lets only those in who have an allocation on the node (pam_slurm), and this "
-            "login is in none",
+            "sshd admits only users with an allocation on the node (pam_slurm), and this login "
+            "has none",
             "a login that works all night",
             "keep an allocation on the nodes for the night (`salloc --no-shell`), or have the "
             "site exempt the user from pam_slurm_adopt",
@@ -231,9 +234,8 @@ def _interpreters(given: _CheckInput) -> Iterator[Finding]:
             f"Python {' or '.join(pythons)}",
             "none on the PATH, among pyenv's or among uv's",
             f"one for {', '.join(sorted(lines))}",
-            "uv downloads one if it reaches its server; else install one (pyenv install "
-            f"{pythons[-1]}), or prepare the environment yourself and name it under "
-            "environments.paths",
+            "uv downloads one if it reaches its server; otherwise install one (pyenv install "
+            f"{pythons[-1]}), or prepare the environment yourself and set environments.paths",
         )
 
 
@@ -248,7 +250,7 @@ def _machine(given: _CheckInput) -> Iterator[Finding]:
             "machine",
             machine,
             f"{given.node.machine}, as the cluster's file states",
-            f"state `machine: {machine}` there: no case is measured on this node until then",
+            f"set `machine: {machine}` there: until then, no case is measured on this node",
         )
     able = {line.line: machines_for(line, given.cluster, {}) for line in given.lines}
     without = [name for name, found in able.items() if found is not None and machine not in found]
@@ -275,15 +277,15 @@ def _clock(given: _CheckInput) -> Iterator[Finding]:
             "clock",
             f"{_duration(error)} {side} the controller's",
             f"{_duration(limit)} at most (health.max_clock_error)",
-            f"{mend}. Results stay right: durations come from monotonic clocks, dates from the "
-            "controller; logs and files of the node are dated wrongly",
+            f"{mend}. Results stay correct: durations use monotonic clocks, and dates come from "
+            "the controller. Logs and files of the node have wrong dates",
         )
     elif clock["synchronised"] is False:
         yield warn(
             "clock",
-            f"nothing keeps it in time (says {clock['source'] or 'the node'})",
+            f"it is not synchronised (according to {clock['source'] or 'the node'})",
             "NTP",
-            f"{mend}. Results stay right",
+            f"{mend}. Results stay correct",
         )
 
 
@@ -297,19 +299,19 @@ def _foreign(given: _CheckInput) -> Iterator[Finding]:
     if not busy and not on_gpu:
         return
     meant = {
-        "record": "it is written down beside the results",
+        "record": "it is recorded with the results",
         "wait": "a launch waits for it, and then fails",
-        "refuse": "nothing is launched beside it",
+        "refuse": "nothing is launched while it runs",
     }[policy.action]
     yield Finding(
         FindingLevel.INFO if policy.action == "record" else FindingLevel.WARN,
         "neighbours",
-        f"others take {foreign['cpu_share']:.0%} of the cores"
+        f"foreign work uses {foreign['cpu_share']:.0%} of the cores"
         + (f" and compute on {len(on_gpu)} GPUs" if on_gpu else "")
         + _who(foreign["processes"]),
         f"{policy.cpu_share:.0%} at most (neighbours.cpu)"
         + (", and no GPU process" if on_gpu else ""),
-        f"talk to them; {meant} (neighbours.action: {policy.action})",
+        f"ask its users; {meant} (neighbours.action: {policy.action})",
     )
 
 
@@ -328,7 +330,7 @@ def _held(given: _CheckInput) -> Iterator[Finding]:
         yield info(
             "lock",
             f"{holder.get('job_id') or 'another process'} of {holder.get('user') or '?'} at "
-            f"{holder.get('controller') or '?'} holds {what} since {holder.get('since') or '?'}",
+            f"{holder.get('controller') or '?'} locks {what} since {holder.get('since') or '?'}",
             "no lock before a night",
             "wait: the next job starts when it ends; the kernel frees the lock of a dead process",
         )

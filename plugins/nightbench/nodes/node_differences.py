@@ -6,10 +6,10 @@ from typing import Any
 
 from nightbench.nodes.node_preflight import Finding, NodePreflight, warn
 
-_A_CLUSTER_EACH = "make a cluster of its own for each kind of node"
+_A_CLUSTER_EACH = "define a separate cluster for each kind of node"
 _STATE_MACHINES = (
-    "state `machine` with all nodes in the cluster's file: then each gang is placed on nodes of "
-    f"one; or {_A_CLUSTER_EACH}"
+    "set `machine` for all nodes in the cluster's file, so that each gang is placed on nodes of "
+    f"one architecture; or {_A_CLUSTER_EACH}"
 )
 _TRAITS: tuple[tuple[str, Callable[[Mapping[str, Any]], str], str], ...] = (
     ("machine", lambda d: d["cpu"].get("machine", "unknown"), _STATE_MACHINES),

@@ -72,6 +72,8 @@ class NodePreflight:
     reachable: bool
     document: Mapping[str, Any] | None = None
     """nightbench.preflight/1; None where the agent could not run."""
+    api: Mapping[str, Any] | None = None
+    """What the API server says of a node that is a pod: version, denied rights, quotas."""
     problem: Reason | None = None
     """Why it could not run: `node_unreachable`, `host_key_rejected`, `login_refused`, ..."""
     clock: ClockOffset | None = None

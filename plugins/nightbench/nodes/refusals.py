@@ -8,20 +8,20 @@ _LOGIN = (
         ("pam_slurm", "no active jobs", "active jobs on this node"),
         "Slurm",
         "a login without an allocation, or with one",
-        "the site lets only those in who have an allocation: keep one on the nodes for the night "
-        "(`salloc --no-shell`), or have the user exempted from pam_slurm_adopt",
+        "the site admits only users with an allocation: keep one on the nodes for the night "
+        "(`salloc --no-shell`), or have the site exempt the user from pam_slurm_adopt",
     ),
     (
         ("pam_nologin", "/run/nologin", "system is going down", "booting up"),
         "maintenance",
         "logins are open",
-        "the node boots, or somebody closed it (/run/nologin): wait, or ask who did",
+        "the node is booting, or closed (/run/nologin): wait, or ask its administrator",
     ),
     (
         ("account has expired", "password has expired", "account is locked"),
         "account",
         "a valid account",
-        "have the account renewed on the node",
+        "renew the account on the node",
     ),
 )
 """Texts of PAM that sshd passes on; the site defines them, so they are recognised by words."""
@@ -35,28 +35,28 @@ _OF_ROOT = (
 _SLOW = (
     "agent's Python",
     "Python answers within the time limit",
-    "Python starts slowly there: from a network file system, a wrapper or `module load`. Name "
-    "another one under environments.python in the cluster's YAML",
+    "Python starts slowly there (network file system, wrapper or `module load`): set another one "
+    "as environments.python in the cluster's YAML",
 )
 
 _KINDS = {
     ReasonCode.HOST_KEY_REJECTED: (
         "host key",
-        "the key that known_hosts holds",
-        "if the machine was set up anew, compare the fingerprint with its console and replace the "
-        "line in known_hosts; else somebody may be in between: do not log in",
+        "the key in known_hosts",
+        "if the host was reinstalled, compare the fingerprint with its console and replace the "
+        "line in known_hosts; otherwise the connection may be intercepted: do not log in",
     ),
     ReasonCode.LOGIN_REFUSED: (
         "login",
         "user and key of the Connection are accepted",
         "check ~/.ssh/authorized_keys on the node and its rights (700 on ~/.ssh, 600 on the "
-        "file). A site with a scheduler may want an allocation first",
+        "file). A site with a scheduler may require an allocation first",
     ),
     ReasonCode.NOT_SSH: ("SSH", "an SSH server", "check `port` in the Connection or the YAML"),
     ReasonCode.NODE_UNREACHABLE: (
         "reach",
         "the node answers",
-        "is it up, does sshd run, do firewall and jump host let us through?",
+        "is it up, does sshd run, do firewall and jump host allow the connection?",
     ),
     ReasonCode.DISK_FULL: (
         "disk",
@@ -66,7 +66,7 @@ _KINDS = {
     ReasonCode.PYTHON_UNUSABLE: (
         "agent's Python",
         "Python 3.7 or newer",
-        "install python3, or name one under environments.python in the cluster's YAML",
+        "install python3, or set environments.python in the cluster's YAML",
     ),
 }
 
@@ -87,7 +87,7 @@ def refusal(seen: NodePreflight, cluster: Cluster) -> Finding:
         return fail(what, said, expected, advice)
     if any(word in lowered for word in _OF_ROOT):
         return of_root(said, cluster.environments.root)
-    return fail("access", said, "the node can be examined", "do what the message says")
+    return fail("access", said, "the node can be checked", "follow the message")
 
 
 def of_root(said: str, root: str, key: str = "root") -> Finding:
@@ -96,13 +96,13 @@ def of_root(said: str, root: str, key: str = "root") -> Finding:
     if "read-only" in lowered:
         advice = "remount it writable (a disk error makes it so: `dmesg`), or move the root"
     elif "noexec" in lowered:
-        advice = "programs may not run there: mount it without noexec, or move the root"
+        advice = "mount it without noexec, or move the root"
     elif "permission" in lowered:
-        advice = "make the folder for the login's user (`install -d -o USER ROOT`), or move it"
+        advice = "create it for the login's user (`install -d -o USER ROOT`), or move the root"
     elif "space" in lowered or "quota" in lowered:
         advice = "make room or raise the quota there, or move the root"
     else:
-        advice = "look at the folder on the node"
+        advice = "check the folder on the node"
     return fail(
         key,
         said,

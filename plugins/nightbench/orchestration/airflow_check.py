@@ -96,7 +96,7 @@ def _provider() -> Examined:
 
     manager = ProvidersManager()  # type: ignore[no-untyped-call] # Airflow's has no types
     if "nightbench" in manager.providers:
-        return Examined("provider", "ok", "Airflow lists nightbench among its providers")
+        return Examined("provider", "ok", "Airflow lists nightbench as a provider")
     advice = "pip install 'nightbench[airflow]' into the environment of all of Airflow's processes"
     return Examined("provider", "missing", "Airflow does not list it", advice)
 
@@ -109,8 +109,8 @@ def _plugin() -> Examined:
     if found == 1:
         return Examined("pages", "ok", "the plugin is loaded")
     advice = (
-        "its entry point is that of the package: install it in the API server's environment, and "
-        "keep nightbench_plugin.py out of Airflow's plugins folder"
+        "the package has the entry point: install it in the API server's environment, and remove "
+        "nightbench_plugin.py from Airflow's plugins folder"
     )
     return Examined("pages", "missing", f"the plugin is loaded {found} times", advice)
 
@@ -131,8 +131,8 @@ def _links(conf: Any) -> Examined:
     if named := str(conf.get("api", "base_url", fallback="")):
         return Examined("links", "ok", named)
     advice = (
-        "messages and reports have no links to pages: set [api] base_url to the address by which "
-        "browsers reach Airflow"
+        "messages and reports have no links to pages: set [api] base_url to Airflow's address in "
+        "browsers"
     )
     return Examined("links", "note", "[api] base_url is not set", advice)
 
@@ -145,8 +145,8 @@ def _processes(site: str) -> Iterator[Examined]:
         answer = httpx.get(url, timeout=10, trust_env=False).raise_for_status().json()
     except (httpx.HTTPError, ValueError) as error:
         advice = (
-            f"start `airflow api-server`; if it runs elsewhere than at {site}, set [api] base_url "
-            "to its address"
+            f"start `airflow api-server`; if its address is not {site}, set [api] base_url to its "
+            "address"
         )
         found = f"no answer at {url} ({str(error) or type(error).__name__})"
         yield Examined("api-server", "missing", found, advice)
@@ -187,8 +187,8 @@ def _warehouse() -> Examined:
         with closing(connect()) as connection, connection.cursor() as cursor:
             if not migrate.is_current(connection):
                 raise UserError(
-                    "it lacks tables or views of this version: nightbench db migrate, with --dsn "
-                    "of the role nightbench_owner"
+                    "tables or views of this version are missing: nightbench db migrate, with "
+                    "--dsn of the role nightbench_owner"
                 )
             cursor.execute("select now()")
             (now,) = cursor.fetchone() or (None,)
@@ -224,7 +224,7 @@ def _triage() -> str:
             Triage(connection, "nightbench check").assign(0, "")
         except MoveRefused:
             return "alerts can be changed"
-    raise UserError("alert 0 was changed: this warehouse has functions of another version")
+    raise UserError("alert 0 was changed: the warehouse's functions are of another version")
 
 
 def _spool() -> Examined:
@@ -250,7 +250,7 @@ def _project() -> Iterator[Examined]:
         "airflow.cfg, NIGHTBENCH_DAGS. nightbench init makes a project"
     )
     if _is_the_packages_own():
-        found = f"{said}: the suites that the package brings, not a project of yours"
+        found = f"{said}: the package's suites, not a project of yours"
         yield Examined("project", "missing", found, elsewhere)
         return
     yield (
@@ -277,7 +277,7 @@ def _dags() -> Examined:
         known, broken = _parsed()
     except SQLAlchemyError as error:
         found = f"Airflow's database cannot be read: {str(error).splitlines()[0]}"
-        return Examined("DAGs", "missing", found, "call it where `airflow dags list` works")
+        return Examined("DAGs", "missing", found, "run it where `airflow dags list` works")
     heads = suite_heads(locations.dags_folder())
     wanted = {"on_demand", *(head.dag_id for head in heads if head.schedule)}
     absent = sorted(wanted - known)
@@ -286,7 +286,7 @@ def _dags() -> Examined:
     found = "; ".join([*([f"Airflow has no DAG {', '.join(absent)}"] if absent else []), *broken])
     advice = (
         f"name {locations.dags_folder()} as a bundle ([dag_processor] dag_bundle_config_list), or "
-        "have its DAG file in the DAGs folder; Airflow reads a new file within 5 minutes. See "
+        "copy its DAG file to the DAGs folder; Airflow reads a new file within 5 minutes. See "
         f"{log_of('dag-processor')}"
     )
     return Examined("DAGs", "missing", found, advice)

@@ -11,8 +11,8 @@ OLDEST = Version("3.2")
 _SINCE = (
     (
         Version("3.3"),
-        "a case that a person marks as failed or clears goes on at its nodes for up to two "
-        "minutes, until its lease expires: triggers are not told (Airflow 3.3 tells them)",
+        "a case that is marked as failed or cleared continues on its nodes for up to two "
+        "minutes, until its lease expires: Airflow notifies triggers only from 3.3 on",
     ),
 )
 

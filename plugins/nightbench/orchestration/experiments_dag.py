@@ -12,11 +12,13 @@ from airflow.sdk import DAG, AssetOrTimeSchedule, CronTriggerTimetable, Param, t
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from nightbench.config import locations
-from nightbench.config.compare_builds import FORMS
+from nightbench.config.experiment_requests import BisectRequest, CompareRequest
 from nightbench.config.locations import find_clusters
+from nightbench.config.request_fields import given
 from nightbench.config.suite_heads import suite_names
+from nightbench.config.validate import checked
 from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
-from nightbench.core.model.experiments import NIGHT, PRIORITIES, ExperimentKind
+from nightbench.core.model.experiments import NIGHT, ExperimentKind
 from nightbench.orchestration.connections import channel_url, connect
 from nightbench.orchestration.dag_common import (
     SUSPECTS,
@@ -24,13 +26,11 @@ from nightbench.orchestration.dag_common import (
     base_url,
     dag_run_state,
     experiment_context,
+    form,
     is_last_try,
     log_refused,
     measured,
-    optional,
-    optional_names,
     our_dag,
-    switch,
     user_errors_fail_task,
 )
 
@@ -71,7 +71,7 @@ def experiments_dag() -> DAG:
         params=_form(),
         # It measures only what a person or a night has requested; paused, messages would wait.
         is_paused_upon_creation=False,
-        description="Measures comparisons, bisects and confirmations, as they are requested",
+        description="Measures requested comparisons, bisects and confirmations",
         doc_md=DOC,
         tags=["verdicts"],
     ) as dag:
@@ -82,60 +82,23 @@ def experiments_dag() -> DAG:
 def _form() -> dict[str, Param]:
     suites = suite_names(locations.dags_folder())
     clusters = list(find_clusters(locations.dags_folder()))
-    reference = f"The reference: {FORMS}. Empty beside a commit: where it left its branch."
-    return {
-        "a": optional("string", "Build A", reference),
-        "b": optional("string", "Build B", "The candidate, of the same line."),
-        "suite": optional("string", "Suite", "Of the cases.", examples=suites),
-        "cluster": optional("string", "Cluster", "Empty: the suite's own.", examples=clusters),
-        "cases": optional_names("Cases", "Slugs. Empty: all of the line in the suite."),
-        "rounds": optional(
-            "integer", "Rounds", "Empty: 7; of a bisect 5.", section="How", minimum=3, maximum=1000
-        ),
-        "min_effect": Param(
-            0.01,
-            type="number",
-            minimum=0.0001,
-            maximum=0.5,
-            title="Smallest effect",
-            description="A fraction: 0.01 for 1 %.",
-            section="How",
-        ),
-        "budget_s": optional(
-            "number",
-            "Seconds at most",
-            "Empty: as long as the rounds take; of a bisect 4 hours.",
-            section="How",
-        ),
-        "priority": Param(
-            "normal", type="string", enum=[*PRIORITIES][::-1], title="Priority", section="How"
-        ),
-        "note": optional("string", "Note", "In words.", section="Why"),
-        "change_url": optional(
-            "string", "URL of the change", "A newer request of it replaces this.", section="Why"
-        ),
-        "change_commit": optional("string", "Commit of the change", "Its hash.", section="Why"),
-        "profile": switch("Profile", "Then both once more under a profiler.", section="How"),
-        "fork": switch("From a fork", "It waits until an op allows it.", section="Why"),
-        "alert": optional(
-            "integer",
-            "Alert",
-            "Bisect the versions of its framework; it names all that is empty.",
-            section="Bisect",
-            minimum=1,
-        ),
-        "good": optional("string", "Good version", "The last fast one.", section="Bisect"),
-        "bad": optional("string", "Bad version", "A slower one.", section="Bisect"),
-        "versions": optional_names(
-            "Versions",
-            "Only these between good and bad. Empty: all that a node offers.",
-            section="Bisect",
-        ),
-        "most_tests": Param(20, type="integer", minimum=1, title="Tests at most", section="Bisect"),
-    }
+    # All may stay empty: a schedule requests nothing.
+    text = {"type": ["null", "string"]}
+    compare = form(
+        CompareRequest,
+        {
+            "a": text,
+            "b": text,
+            "suite": {**text, "examples": suites},
+            "cluster": {"examples": clusters},
+            "rounds": {"type": ["null", "integer"], "default": None},
+        },
+    )
+    bisect = form(BisectRequest, {"good": text, "bad": text})
+    return compare | {name: field for name, field in bisect.items() if name not in compare}
 
 
-_BISECT = ("alert", "good", "bad")
+_BISECT = ("alert_id", "good", "bad")
 """Fields of the form that request a bisect."""
 
 
@@ -174,24 +137,16 @@ _OF_WAREHOUSE = (WarehouseRefused, WarehouseUnavailable)
 
 
 def _checked(params: Mapping[str, Any], spool: Any) -> Row:
-    from nightbench.experiments.bisect_request import BisectRequest
-    from nightbench.experiments.compare import CompareRequest
     from nightbench.experiments.requests import checked_bisect, checked_compare
 
     if not any(params.get(name) for name in _BISECT):
-        skipped = (*_BISECT, "versions", "most_tests")
-        given = {name: value for name, value in params.items() if name not in skipped}
-        return checked_compare(CompareRequest.from_params(given), connect, spool)
-    names = ("suite", "cluster", "good", "bad", "rounds", "min_effect", "budget_s", "most_tests")
-    given = {name: params[name] for name in names if params.get(name)}
+        asked = CompareRequest.from_params(given(CompareRequest, params))
+        return checked_compare(asked, connect, spool)
     cases = params.get("cases") or []
     if len(cases) > 1:
         raise UserError(f"cases: found {len(cases)}; expected one for a bisect")
-    versions = tuple(params.get("versions") or ())
-    found = BisectRequest(
-        **given, case_id="".join(cases), versions=versions, alert_id=params.get("alert")
-    )
-    return checked_bisect(found, connect)
+    request = checked(BisectRequest, {**given(BisectRequest, params), "case_id": "".join(cases)})
+    return checked_bisect(request, connect)
 
 
 def _measure_queue(
@@ -271,7 +226,7 @@ def _until(experiment: Experiment, gap: Gap) -> datetime | None:
     trigger_rule="all_done",
     retries=2,
     outlets=[VERDICTS],
-    doc_md="Sends the messages of nights that have waited for their suspects.",
+    doc_md="Sends the messages of nights whose suspects were measured.",
 )
 def send_messages() -> list[str]:
     """Send the messages of nights whose suspects were measured, or had no time; skip if none."""

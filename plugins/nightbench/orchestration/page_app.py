@@ -9,8 +9,8 @@ from typing import Any
 from fastapi import Depends, FastAPI, HTTPException, Request
 
 from nightbench.config.clusters import cluster_of
+from nightbench.config.experiment_requests import CompareRequest
 from nightbench.core.errors import UserError
-from nightbench.experiments.compare import CompareRequest
 from nightbench.experiments.experiment_reader import ExperimentReader
 from nightbench.experiments.profiles import refuse_unprofiled, saved_profile
 from nightbench.experiments.requests import checked_compare

@@ -58,7 +58,7 @@ Measures every case of the suite `{name}` on the cluster `{cluster}` at `{schedu
 3. **measure** holds one task for each case, {at_once}: the nodes are prepared, then the gang is
    launched over SSH and watched until it has ended everywhere. A retry does not launch a failed
    case again; clear its task to measure it anew. A skipped one had no room in the night.
-4. **reference** measures cases a second time, in turn with the suite's reference build, where it
+4. **reference** measures cases a second time, in turn with the suite's reference build, if it
    names one and the night has time left. Else it is skipped.
 5. **ingest** checks and loads whatever came back; `nightbench_verdicts` judges it.
 
@@ -68,7 +68,7 @@ Results: *Benchmarks* in the navigation, or the tab *Results* of a run.
 ON_DEMAND_DOC = """\
 ### Measure now
 
-Measures a suite, or a part of it, on request: **Trigger** opens the form. Empty fields keep the
+Measures a suite or a part of it on request: **Trigger** opens the form. Empty fields keep the
 suite's own values.
 
 Runs of the kind `nightly` feed the baselines of later verdicts; the others do not. A build is
@@ -217,7 +217,7 @@ def suite_dag(
 
 @task(
     execution_timeout=timedelta(minutes=20),
-    doc_md="Ends orphans of ours on the nodes, examines them, leaves unhealthy ones out.",
+    doc_md="Ends Nightbench's orphans on the nodes, checks the nodes, leaves unhealthy ones out.",
 )
 def preflight(planned: list[dict[str, str]] | None) -> dict[str, Any]:
     """Examine the run's nodes and place its cases around unhealthy ones."""
@@ -243,7 +243,7 @@ def preflight(planned: list[dict[str, str]] | None) -> dict[str, Any]:
     retries=2,
     # The night's end limits it: no launch begins that cannot end by then.
     execution_timeout=timedelta(hours=12),
-    doc_md="Measures cases in turn with the suite's reference build; a retry goes on.",
+    doc_md="Measures cases in turn with the suite's reference build; a retry continues.",
 )
 def reference(**context: Any) -> dict[str, int]:
     """Measure what the plan wants beside a reference build; skipped where that is nothing."""
@@ -255,7 +255,7 @@ def reference(**context: Any) -> dict[str, int]:
     nightbench_run = context["ti"].xcom_pull(task_ids="plan", key=RUN)
     plan = read_plan(open_spool().run(nightbench_run)) if nightbench_run else None
     if plan is None or not plan.pairs:
-        raise AirflowSkipException("nothing is measured beside a reference build")
+        raise AirflowSkipException("no case is measured next to a reference build")
     with user_errors_fail_task():
         until = load_job(open_spool().run(nightbench_run), plan.pairs[0].case_id, 0).job.deadline
         where = experiment_context(
@@ -277,7 +277,7 @@ def reference(**context: Any) -> dict[str, int]:
     retries=5,
     retry_delay=timedelta(minutes=1),
     retry_exponential_backoff=2.0,
-    doc_md="Summarises, checks and loads what came back, whatever the cases' end.",
+    doc_md="Summarises, checks and loads all results, also if cases failed.",
 )
 def ingest(**context: Any) -> dict[str, Any]:
     """Load the run, and others that wait; publishes the asset."""

@@ -71,22 +71,22 @@ def upkeep_dag() -> DAG:
                 type="integer",
                 minimum=1,
                 title="Days to keep the steps of ranks in the warehouse",
-                description="Whole months. Medians, repeats and verdicts are kept for ever.",
+                description="Whole months. Medians, repeats and verdicts are never removed.",
             ),
             # In an Airflow with other DAGs the logs are those of all of them.
             "log_days": optional(
                 "integer",
                 "Days to keep task logs",
-                "Of all DAGs of this Airflow. Empty: they stay.",
+                "Logs of all DAGs of this Airflow. Empty: keep them.",
                 default=30 if os.environ.get(MARK) else None,
                 minimum=1,
             ),
             "node_days": Param(
-                60, type="integer", minimum=1, title="Days to keep what nodes do not use"
+                60, type="integer", minimum=1, title="Days to keep unused environments on nodes"
             ),
             "clusters": optional_names(
                 "Clusters to sweep",
-                "Nodes of these are swept and cleaned. Empty: of all clusters.",
+                "Clusters whose nodes are cleaned. Empty: all clusters.",
                 examples=clusters,
             ),
         },
@@ -232,7 +232,7 @@ def sweep(cluster: str, **context: Any) -> dict[str, Any]:
 
 @task(
     execution_timeout=timedelta(minutes=10),
-    doc_md="Compares every promised night with what came; a missing one is reported once.",
+    doc_md="Compares every expected night with its results; a missing night is reported once.",
 )
 def check_deadlines(**context: Any) -> str:
     """Check all suites with a schedule; returns a line of summary."""

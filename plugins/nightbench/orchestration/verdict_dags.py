@@ -54,9 +54,7 @@ def verdicts_dag() -> DAG:
         dagrun_timeout=timedelta(hours=12),
         defaults={"retries": 2},
         params={
-            "run_ids": optional_names(
-                "Runs", "Judge these runs again. Empty: those that were loaded just now."
-            )
+            "run_ids": optional_names("Runs", "Runs to judge again. Empty: the newly loaded runs.")
         },
         # It only ever runs when something was loaded: paused it would leave runs without verdicts.
         is_paused_upon_creation=False,
@@ -71,7 +69,7 @@ def verdicts_dag() -> DAG:
     return dag
 
 
-@task(doc_md="The runs that the asset's events name, or the form.")
+@task(doc_md="The runs from the asset's events, or from the form.")
 def loaded_runs(**context: Any) -> list[str]:
     """Ids of the runs to judge, in the order in which they were loaded."""
     return _run_ids(context)
@@ -81,7 +79,7 @@ def loaded_runs(**context: Any) -> list[str]:
     # One after the other: judging holds the lock of the cluster's alerts.
     max_active_tis_per_dagrun=1,
     map_index_template="{{ task.op_kwargs['loaded'] }}",
-    doc_md="One task for each run that was loaded; what is new is sent once, suspects wait.",
+    doc_md="One task for each loaded run; new alerts are sent once, suspects wait.",
 )
 def judge(loaded: str) -> str:
     """Judge one run and write its reports; a retry also sends the message that no channel took."""
@@ -120,7 +118,7 @@ def _results_page(run_id: str) -> list[str]:
     # A failed task's events are lost: whether a run's suspects are measured again must not depend
     # on whether another run could be judged, nor on whether a channel took its message.
     trigger_rule="all_done",
-    doc_md="Requests that suspects are measured again, whatever came of the messages.",
+    doc_md="Requests new measurements of suspects, even if messages failed.",
 )
 def request_confirmations(**context: Any) -> list[str]:
     """Ids of the runs with suspects that their message waits for; `SUSPECTS` names them."""
@@ -141,7 +139,7 @@ def _run_ids(context: Mapping[str, Any]) -> list[str]:
 @task(
     retries=1,
     trigger_rule="none_failed",
-    doc_md="Writes the files that changed, and removes those of what may leave no longer.",
+    doc_md="Writes changed files, and removes files that may no longer be published.",
 )
 def publish() -> str:
     """Write the site; returns what was done, in words."""

@@ -36,7 +36,7 @@ def of_this_version(path: UPath) -> Iterator[None]:
         yield
     except (TypeError, KeyError, ValueError) as error:
         raise SpoolError(
-            f"{path}: planned by another version of Nightbench, which this one does not read "
+            f"{path}: planned by another version of Nightbench and not readable by this one "
             f"({type(error).__name__}: {error}). Start a new run"
         ) from error
 
@@ -52,8 +52,8 @@ def _reached(path: UPath) -> Iterator[None]:
         if is_local(path):
             raise
         raise SpoolError(
-            f"{path}: the object store of the spool failed: {type(error).__name__}: {error}. Look "
-            "at NIGHTBENCH_SPOOL and at the store's address and credentials in the environment"
+            f"{path}: the object store of the spool failed: {type(error).__name__}: {error}. "
+            "Check NIGHTBENCH_SPOOL and the store's address and credentials in the environment"
         ) from error
 
 
@@ -82,8 +82,8 @@ def write_bytes(path: UPath, content: bytes, lasting: bool = True) -> None:
                 path.write_bytes(content)
     except OSError as error:
         raise SpoolError(
-            f"{path}: cannot be written: {error.strerror or error}. Make room or give the right to "
-            "write, then go on: what has ended on the nodes is fetched again."
+            f"{path}: cannot be written: {error.strerror or error}. Make room or grant write "
+            "access, then continue: ended jobs are fetched from the nodes again."
         ) from error
 
 
@@ -122,8 +122,8 @@ def read_json(path: UPath) -> Any | None:
         return json.loads(content)
     except ValueError as error:
         raise SpoolError(
-            f"{path}: not a JSON document ({error}). Remove the file: what it held is measured "
-            "or fetched again where that is possible."
+            f"{path}: not a JSON document ({error}). Remove the file: its content is measured or "
+            "fetched again if possible."
         ) from error
 
 

@@ -77,8 +77,8 @@ class Uploads:
             opened: IO[bytes] = self.path(sha256, name).open("rb")
         except FileNotFoundError:
             raise SpoolError(
-                f"build: found no uploaded wheel {sha256}/{name}; it was never sent, or went after "
-                "its time. Send it again"
+                f"build: found no uploaded wheel {sha256}/{name}; it was never uploaded, or was "
+                "removed after its retention time. Upload it again"
             ) from None
         return opened
 
@@ -329,7 +329,7 @@ def _by_date(folder: UPath) -> list[RunSpool]:
             found.append((started_at(run) or datetime.max, run.run_id, run))
         except SpoolError as error:
             # One damaged run must not keep all the others from their ingest.
-            said = f"run {run.run_id} is passed over: {error}"
+            said = f"run {run.run_id} is skipped: {error}"
             if said not in _SAID:  # a live view looks every second
                 _SAID.add(said)
                 log.warning("%s", said)

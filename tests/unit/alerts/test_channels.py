@@ -140,7 +140,7 @@ def test_connection_that_cannot_be_read_is_reported(server):
     assert arrived.sent
     assert send(urls[:1], "title", "body", unknown)[0].error == "there is no connection a"
     assert send(urls[:1], "title", "body")[0].error == (
-        "connections can be read inside Airflow only"
+        "connections can be read only inside Airflow"
     )
 
 

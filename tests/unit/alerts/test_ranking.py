@@ -25,15 +25,15 @@ def fall(change: float | None, high: float | None = None, **more: Any) -> dict[s
 @pytest.mark.parametrize(
     ("members", "level", "because"),
     [
-        ([fall(None)], "high", "brings no figure any more"),
+        ([fall(None)], "high", "yields no result any more"),
         ([fall(-0.15, -0.10)], "high", "loses 10.0 % at least"),
         ([fall(-0.15, -0.09)], "medium", "loses 9.0 % at least"),
         ([fall(-0.15, -0.02)], "low", "may lose less than 3 %"),
         ([fall(-0.15, -0.02, confirmation="confirmed")], "medium", "was confirmed"),
         ([fall(-0.15, -0.10, confirmation="not_confirmed")], "low", "was not confirmed"),
         ([fall(-0.15)], "medium", "loses 7.5 % at least"),
-        ([fall(-0.04, -0.01)] * 2, "medium", "2 series fall together"),
-        ([fall(-0.04, -0.01)] * 5, "high", "5 series fall together"),
+        ([fall(-0.04, -0.01)] * 2, "medium", "2 series drop together"),
+        ([fall(-0.04, -0.01)] * 5, "high", "5 series drop together"),
         ([fall(0.04, 0.05)], "low", "may lose less than 3 %"),
     ],
 )

@@ -306,9 +306,9 @@ def test_the_cause(given: CauseFacts, kind: CauseKind, suspect: str) -> None:
     [
         (
             "a node that moves its series, some of which show it",
-            "series that ran on n1 fell together",
+            "series that ran on n1 dropped together",
         ),
-        ("only what ran on one node fell", "Only series that ran on n1 fell."),
+        ("only what ran on one node fell", "Only series that ran on n1 dropped."),
     ],
 )
 def test_only_is_said_where_others_are_known_to_be_steady(case: str, words: str) -> None:
@@ -400,7 +400,7 @@ def test_a_control_that_lost_little_explains_no_large_fall() -> None:
     assert explain(facts(version, controls=(lost,), change=-0.1)).kind is CauseKind.NODE
     found = explain(facts(version, controls=(lost,), change=-0.4))
     told = [evidence_sentence(each) for each in found.evidence]
-    assert "A slow node: against it: they lost 7% at most, the series 40%." in told
+    assert "A slow node: against it: they lost at most 7%, the series 40%." in told
 
 
 def test_a_noisy_control_or_one_of_few_figures_says_nothing() -> None:
@@ -417,7 +417,7 @@ def test_a_failure_that_nothing_explains_is_told_by_its_words() -> None:
     found = explain(FAILED)
     assert found.kind is CauseKind.UNEXPLAINED
     assert found.suspect == "process_exited"
-    assert found.sentence == "Nothing that was examined changed with it."
+    assert found.sentence == "No examined cause changed at that time."
     assert found.evidence[0] == CauseEvidence("it failed: n1: trainer-0 exited with code 1")
 
 

@@ -186,7 +186,7 @@ SPOILED = {
     "weights_within_steps": (
         CONTEXT, rank(weights_moved={"w": Movement(0.06, 0.05), "b": Movement(9.0, None)}),
         SUMMARY, set(),
-        "trainer-1: an element of w moved by 0.06, its optimiser's steps allow 0.05",
+        "trainer-1: an element of w moved by 0.06, its optimizer's steps allow 0.05",
     ),
     "gradients_arrive": (
         ASYNC,
@@ -195,7 +195,7 @@ SPOILED = {
             for r, a in zip(ASYNC_RECORD.ranks, (False, None, None), strict=True)
         )),
         ASYNC_SUMMARY, set(),
-        "trainer-0: what it pulls stays the same while it alone trains, "
+        "trainer-0: the weights that it pulls stay the same while it alone trains, "
         "trainer-1: whether its gradients arrive is not stated",
     ),
     "work_done": (
@@ -219,7 +219,7 @@ SPOILED = {
             for r, t in zip(RANKS, (None, ((2, 2, 2, 2), (0, 0, 7, 1))), strict=True)
         )),
         SUMMARY, set(),
-        "trainer-0: how many tokens its experts have is not stated, "
+        "trainer-0: the number of tokens of its experts is not stated, "
         "trainer-1: layer 1, expert 2 has 3.50 times its share",
     ),
     "mode_used": (
@@ -454,8 +454,8 @@ def test_context_is_read_from_a_job_and_its_workload():
         environments=EnvironmentPolicy(),
     )  # fmt: skip
     workload = WorkloadInfo(
-        "resnet50_v1.5", "ResNet-50", "images", ("pytorch",), (Strategy.COLLECTIVE,),
-        scales={}, parameters=25_557_032,
+        name="resnet50_v1.5", title="ResNet-50", unit="images", frameworks=("pytorch",),
+        strategies=(Strategy.COLLECTIVE,), scales={"full": {}}, parameters=25_557_032,
     )  # fmt: skip
     cluster = Cluster("local", ())
 

@@ -46,5 +46,5 @@ def test_an_airflow_that_does_not_answer_keeps_no_process_running(
     # The cluster is looked up next: its nodes would be reached now.
     with pytest.raises(UserError, match="gone"):
         cancel("fit-1")
-    assert "ending the processes on the nodes only" in capsys.readouterr().err
+    assert "only the processes on the nodes are ended" in capsys.readouterr().err
     assert run.outcome(CASE) is not None

@@ -224,7 +224,7 @@ def test_another_fingerprint_is_judged_anew(tmp_path: Path) -> None:
     assert segment["step"]["kind"] == "regressed"
     assert segment["step"]["low"] < -0.10 < segment["step"]["high"]
     _, text, _ = run(str(path))
-    assert "fingerprint new; it began with a step: " in " ".join(text.split())
+    assert "fingerprint new; it started with a step: " in " ".join(text.split())
 
 
 def test_a_segment_without_a_step_says_none(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_a_stream_answers_every_night_as_the_file_does(tmp_path: Path) -> None:
         ("a.csv", "series,t,value\na,1\n", "a.csv:2: found 2 cells, expected 3"),
         ("a.csv", "series,t,value,t\na,1,5,2\n", "a.csv:1: column 't' named twice"),
         ("a.csv", "series,t,value,control\na,1,5,-2\n", "a.csv:2: column control: found -2, expe"),
-        ("a.jsonl", "[" * 100_000, "a.jsonl:1: found what is no JSON"),
+        ("a.jsonl", "[" * 100_000, "a.jsonl:1: found invalid JSON"),
         (
             "a.jsonl",
             '{"series": "a", "t": 1, "value": 1' + "0" * 400 + "}",
@@ -314,15 +314,15 @@ def test_a_stream_answers_every_night_as_the_file_does(tmp_path: Path) -> None:
             "a.csv:2: column n: found 2.5, expected a whole",
         ),
         ("a.csv", "series,t,value\n", "a.csv: found no rows"),
-        ("a.jsonl", '{"series": "a"\n', "a.jsonl:1: found what is no JSON"),
+        ("a.jsonl", '{"series": "a"\n', "a.jsonl:1: found invalid JSON"),
         ("a.jsonl", "[1]\n", "a.jsonl:1: found [1], expected one JSON object"),
         ("a.jsonl", '{"series": "a", "t": 1, "value": [1]}\n', "column value: found [1], expected"),
         ("a.txt", "", "a.txt: is empty, expected CSV with a header, or JSON lines"),
         ("a.csv", "\ufeff \r\n", "a.csv: is empty, expected CSV with a header, or JSON lines"),
         ("a.json", '[{"series": "a"}]', "a.json:1: found a JSON list, expected CSV with a header"),
         ("a.json", '{"name": 1, "v": 2}', "a.json:1: column 'series', 't', 'value' missing. Found"),
-        ("a.csv", 'series,t,value\n"a,1,5\na,2,5\n', "a.csv:2: found what is no CSV (unexpected"),
-        ("a.csv", '"series,t,value\na,1,5\n', "a.csv:1: found what is no CSV (unexpected end of"),
+        ("a.csv", 'series,t,value\n"a,1,5\na,2,5\n', "a.csv:2: found invalid CSV (unexpected"),
+        ("a.csv", '"series,t,value\na,1,5\n', "a.csv:1: found invalid CSV (unexpected end of"),
         ("a.csv", "series,t,value\na,1,\x005\n", r"a.csv:2: column value: found \x005, expected a"),
         (
             "a.csv",
@@ -361,15 +361,15 @@ def test_bad_input_says_where_what_and_what_was_expected(
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("no", "standard input:1: found what is no JSON"),
-        ("[" * 100_000, "standard input:1: found what is no JSON"),
+        ("no", "standard input:1: found invalid JSON"),
+        ("[" * 100_000, "standard input:1: found invalid JSON"),
         ("[]", "standard input:1: found [], expected a JSON object"),
         ("null", "standard input:1: found nothing, expected a JSON object"),
         ('{"value": [1]}', "standard input:1: key t: found nothing, expected a list of numbers"),
         ('{"t": [1], "value": [true]}', "key value[0]: found true, expected a number"),
-        ('{"t": [1e300], "value": [1]}', "key t: found times of no calendar, expected Unix sec"),
+        ('{"t": [1e300], "value": [1]}', "key t: found times outside the calendar; expected"),
         ('{"t": [1], "value": [1, 2]}', "key t: found 1 times, expected one for each of 2 values"),
-        ('{"t": [2, 1], "value": [1, 2]}', "found times that do not rise"),
+        ('{"t": [2, 1], "value": [1, 2]}', "found times out of order"),
         ('{"t": [1], "value": ["x"]}', "key value[0]: found x, expected a number"),
     ],
 )
@@ -412,7 +412,7 @@ def test_neither_or_both_is_refused(tmp_path: Path) -> None:
 def test_a_stream_refuses_what_it_would_not_heed(words: list[str], named: str) -> None:
     error = run("--stream", *words)[2]
     assert isinstance(error, UserError)
-    assert str(error).startswith(f"--stream: found {named} beside it, expected neither")
+    assert str(error).startswith(f"--stream: found {named} with it; expected it alone")
 
 
 def test_a_stream_may_begin_with_a_byte_order_mark() -> None:
@@ -421,7 +421,7 @@ def test_a_stream_may_begin_with_a_byte_order_mark() -> None:
     answer_stream(io.StringIO(f"{line}\n"), plain)
     answer_stream(io.StringIO(f"\ufeff{line}\n"), marked)
     assert plain.getvalue() == marked.getvalue() == "[40]\n"
-    with pytest.raises(UserError, match="standard input:2: found what is no JSON"):
+    with pytest.raises(UserError, match="standard input:2: found invalid JSON"):
         answer_stream(io.StringIO(f"{line}\n\ufeff{line}\n"), io.StringIO())
 
 

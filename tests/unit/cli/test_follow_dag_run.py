@@ -145,7 +145,7 @@ def test_an_api_that_goes_away_is_asked_until_it_is_back(
     assert outcome.state == "success"
     assert outcome.run is not None
     said = capsys.readouterr().out
-    assert "The run goes on; asking again until Airflow answers" in said
+    assert "The run continues; asking again until Airflow answers" in said
     assert "Airflow answers again" in said
 
 
@@ -156,7 +156,7 @@ def test_giving_up_says_that_the_run_goes_on_and_how_to_follow_it(
     airflow.status = 503
     with api(airflow) as client, pytest.raises(UserError) as error:
         dag_run.DagRunFollower(client, spool, DAG_RUN).follow()
-    assert f"The run goes on. Follow it: nightbench run --follow {DAG_RUN}" in str(error.value)
+    assert f"The run continues. Follow it: nightbench run --follow {DAG_RUN}" in str(error.value)
 
 
 @pytest.mark.parametrize("lost", [0, 1, 3])

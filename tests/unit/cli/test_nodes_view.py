@@ -24,7 +24,7 @@ GOLDEN = json.loads(
 ILL = Finding(
     FindingLevel.FAIL,
     "KillUserProcesses",
-    "logind ends all processes of a login with it; lingering is off",
+    "logind ends all processes of a login when the login ends; lingering is off",
     "a gang continues when the connection of its controller is cut",
     "as root: KillUserProcesses=no in /etc/systemd/logind.conf",
 )
@@ -123,6 +123,6 @@ def test_nodes_show_those_that_nobody_looked_at_and_those_that_are_gone(
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
     assert "anna: fans" in text
-    assert "gone from the" in text
+    assert "not in the YAML" in text
     common.print_json(rows)
     assert json.loads(capsys.readouterr().out)

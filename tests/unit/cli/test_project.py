@@ -33,8 +33,8 @@ def test_what_is_there_is_left_and_named(tmp_path: Path) -> None:
         (tmp_path / name).write_text("mine\n")
     made = nightbench(tmp_path, "init")
     assert (tmp_path / "README.md").read_text() == "mine\n"
-    assert "left as it is: README.md; Nightbench's own is " in made.stdout
-    assert "left as it is: suites/first.yaml" in made.stdout
+    assert "kept: README.md; Nightbench's version is " in made.stdout
+    assert "kept: suites/first.yaml" in made.stdout
     assert "wrote dags/nightbench_dags.py" in made.stdout
     again = nightbench(tmp_path, "init")
     assert "wrote" not in again.stdout

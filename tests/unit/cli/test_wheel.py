@@ -70,8 +70,8 @@ def test_what_is_not_installed_is_said_with_the_extra_that_brings_it(
 ) -> None:
     done = run(wheel, tmp_path, *words.split(), without=without)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: this command needs more than is installed")
-    assert f"(no module {without}): pip install 'nightbench[{extra}]'" in done.stderr
+    assert done.stderr.startswith(f"error: this command needs the module {without}, which")
+    assert f"is not installed: pip install 'nightbench[{extra}]'" in done.stderr
 
 
 def test_suites_and_logs_are_read_without_a_checkout(wheel: Path, tmp_path: Path) -> None:

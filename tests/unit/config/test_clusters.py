@@ -179,8 +179,8 @@ def test_a_cluster_of_images(cluster_file: Write) -> None:
     assert policy.variants == {"fake": "nvidia"}, "what an image is a build of"
     for wrong, said in (
         (section.replace(f"@{ID}", ":latest"), 'found "reg/fake:latest"; expected its digest'),
-        (section.replace("kind: container", "kind: venv"), "found 1 beside `kind: venv`"),
-        (section + "  paths: {fake: /opt}\n", "environments.paths: found it beside `kind: cont"),
+        (section.replace("kind: container", "kind: venv"), "found 1 with `kind: venv`"),
+        (section + "  paths: {fake: /opt}\n", "environments.paths: found it with `kind: cont"),
         (section.replace("reg/fake", "/f.sif"), "expected a name in a registry: only apptainer"),
         (section.replace("reg/fake@", "") + "  engine: /opt/apptainer\n", "knows no ids"),
         (section + "  mounts: [data]\n", 'found "data"; expected a folder such as /data'),
@@ -383,7 +383,7 @@ def test_a_path_that_cannot_be_is_not_there(tmp_path: Path, written: str) -> Non
     nodes = "nodes:\n  - {hosts: n, ssh_conn_id: x}\n"
     text = f"cluster: lab\nknown_hosts: {written}\n{nodes}"
     (tmp_path / "lab.yaml").write_text(text)
-    with pytest.raises(ConfigError, match=r":2: known_hosts: found .*, which is not there"):
+    with pytest.raises(ConfigError, match=r":2: known_hosts: found .*, which does not exist"):
         load_cluster(tmp_path / "lab.yaml")
 
 

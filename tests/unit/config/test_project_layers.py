@@ -66,7 +66,7 @@ def test_a_name_that_is_built_in_names_both_files_unless_it_replaces(
     assert changed(project, path, replaces=True).problems == ()
     own = "frameworks/relay/framework.json"
     (problem,) = changed(project, own, replaces=True).problems
-    assert "replaces: found true; there is none of this name to replace" in problem
+    assert "replaces: found true; expected a built-in to replace" in problem
 
 
 def test_an_added_file_of_a_built_in_name_is_an_error(project: Path) -> None:

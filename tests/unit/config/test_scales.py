@@ -52,7 +52,9 @@ def test_a_mistake_is_named_on_its_own_line(suite_file: Write, catalog: Catalog)
 
 def test_a_value_without_the_asked_scale(suite_file: Write, catalog: Catalog) -> None:
     path = suite_file(("devices: [1x1, 2x1]", "devices: {full: [1x1, 2x1]}"))
-    with pytest.raises(ConfigError, match="found values for full; expected one for the scale smo"):
+    with pytest.raises(
+        ConfigError, match="found values for full; expected also one for the scale smo"
+    ):
         load_suite(path, catalog, scale="smoke")
     with pytest.raises(UserError, match='scale: found "huge"; expected one of full, smoke'):
         load_suite(path, catalog, scale="huge")

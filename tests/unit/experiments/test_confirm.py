@@ -77,9 +77,7 @@ def test_what_did_not_change_is_one_build(
 
 def test_a_prefix_that_holds_another_version_now_is_gone() -> None:
     place = Build("pytorch", source="path", location="/opt/torch")
-    with pytest.raises(
-        BuildGone, match=r"/opt/torch held pytorch 2\.12\.0 then, and holds 2\.13\.0"
-    ):
+    with pytest.raises(BuildGone, match=r"/opt/torch had pytorch 2\.12\.0 then, and has 2\.13\.0"):
         builds_of(suspect(place, place))
 
 
@@ -91,10 +89,10 @@ def test_a_wheel_is_the_file_that_it_was(tmp_path: Path) -> None:
     moved = Build("pytorch", source="wheel", location="/elsewhere.whl", digest=wheel.digest)
     assert builds_of(suspect(moved, wheel)) is None
     path.write_bytes(b"another one")
-    with pytest.raises(BuildGone, match="another file now"):
+    with pytest.raises(BuildGone, match="has changed since then"):
         builds_of(suspect(wheel, NEW))
     path.unlink()
-    with pytest.raises(BuildGone, match="not there any more"):
+    with pytest.raises(BuildGone, match="no longer exists"):
         builds_of(suspect(wheel, NEW))
 
 
@@ -170,10 +168,10 @@ def test_the_sentence_names_builds_nodes_figures_and_the_other_nodes() -> None:
     assert said.rounds == 5
     assert said.ratio == pytest.approx(0.9, abs=0.005)
     assert said.sentence.startswith(
-        "pytorch 2.13.0 beside pytorch 2.12.0, interleaved: on n1 -10.0% ("
+        "pytorch 2.13.0 compared with pytorch 2.12.0, interleaved: on n1 -10.0% ("
     )
-    assert "where the night lost 10.0%: the fall is there; on n2 +0." in said.sentence
-    assert said.sentence.endswith("the fall is not there.")
+    assert "while the night lost 10.0%: the drop is confirmed; on n2 +0." in said.sentence
+    assert said.sentence.endswith("the drop is not confirmed.")
 
 
 def test_one_build_is_held_against_the_baseline() -> None:
@@ -183,13 +181,13 @@ def test_one_build_is_held_against_the_baseline() -> None:
     assert said.outcome is ConfirmationResult.NOT_CONFIRMED
     assert said.rounds == 6
     assert "pytorch 2.13.0 was measured again against the baseline of 100" in said.sentence
-    assert said.sentence.endswith("the level is back.")
+    assert said.sentence.endswith("the level has recovered.")
     down = [0.9 * value for value in steady]
     still = confirmation(
         suspect(LOCKED, LOCKED, None, "2.13.0"), None, answer("n1", down, down), None
     )
     assert still.outcome is ConfirmationResult.CONFIRMED
-    assert "it is still down" in still.sentence
+    assert "it is still slower" in still.sentence
 
 
 def test_rounds_that_are_added_decide_what_the_first_left_open() -> None:
@@ -207,7 +205,7 @@ def test_rounds_that_are_added_decide_what_the_first_left_open() -> None:
     assert both["cases"][0]["dropped"] == [{"round": 3}, {"round": 6}]
     said = confirmation(suspect(), (OLD, NEW), both, None)
     assert (said.outcome, said.rounds) == (ConfirmationResult.CONFIRMED, 9)
-    assert "6 of these rounds were added, as the first left it open" in said.sentence
+    assert "6 of these rounds were added, as the first were unclear" in said.sentence
     stopped = {**more["cases"][0], "rounds": [], "n": 0, "stopped": "the window ended"}
     none = confirmation(suspect(), (OLD, NEW), pooled(first, {**more, "cases": [stopped]}), None)
     assert "were added" not in none.sentence

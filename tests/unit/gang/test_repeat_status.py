@@ -17,7 +17,10 @@ FOLLOWED = Reason(ReasonCode.EXCEPTION, "n2", "trainer-1", f"RuntimeError: {LEFT
 EXITED = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1", "code 0")
 RAISED = Reason(ReasonCode.EXCEPTION, "n1", "trainer-0", "DataError: line 6")
 WENT_ON = Reason(
-    ReasonCode.STEPS_DIFFER, "n2", "trainer-1", "12 steps, with which trainer-0 ended well"
+    ReasonCode.STEPS_DIFFER,
+    "n2",
+    "trainer-1",
+    "12 steps, as many as trainer-0, which ended properly",
 )
 LOST = Reason(ReasonCode.NODE_UNREACHABLE, "n3")
 
@@ -109,10 +112,10 @@ def test_ranks_that_ran_different_numbers_of_steps_say_so(
     }
     found = end(results, (CRASHED,))
     assert found.reasons == told
-    assert found.error == "[n2 trainer-1]\nreset\n[n1 trainer-0] ended well after 12 steps"
+    assert found.error == "[n2 trainer-1]\nreset\n[n1 trainer-0] ended properly after 12 steps"
     assert sentences([WENT_ON]) == (
-        "n2: trainer-1 was still in its window after 12 steps, with which trainer-0 ended well: "
-        "did ranks run as many steps each?"
+        "n2: trainer-1 was still in its window after 12 steps, as many as trainer-0, "
+        "which ended properly: did all ranks run equally many steps?"
     )
 
 

@@ -64,7 +64,7 @@ def test_a_wheel_of_another_build_than_the_locks(
     lock.parent.mkdir()
     lock.write_text(f"uv==9.9.9 ; sys_platform == 'linux' \\\n    --hash=sha256:{'0' * 64}\n")
     monkeypatch.setattr(uv_binary, "CHECKOUT", house.parent)
-    with pytest.raises(GangError, match=r"another build than requirements/uv\.lock") as caught:
+    with pytest.raises(GangError, match=r"not the build in requirements/uv\.lock") as caught:
         uv_for(OTHER, OWN, "9.9.9", house)
     assert str(wheel) in str(caught.value)
 

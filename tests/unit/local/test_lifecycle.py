@@ -138,5 +138,5 @@ def test_a_first_up_that_fails_is_not_taken_for_a_stack(tmp_path: Path) -> None:
     assert not home.ports_file.exists()
     assert not home.connections_file.exists()
     assert processes.leftovers(home.root, home.postgres) == {}
-    with pytest.raises(UserError, match="Nothing was ever started"):
+    with pytest.raises(UserError, match="Nothing was started"):
         deployment.load(home)

@@ -49,15 +49,15 @@ def test_an_edit_after_the_plan_is_not_shipped(benchmarks: Path, run: RunSpool) 
 def test_what_changes_while_it_is_planned_is_refused(benchmarks: Path, run: RunSpool) -> None:
     digest = code_digest(benchmarks)
     (benchmarks / "rank.py").write_text("print('edited')\n")
-    with pytest.raises(UserError, match="changed while the run was planned"):
+    with pytest.raises(UserError, match="changed while the run was being planned"):
         keep_code(run, digest)
-    with pytest.raises(UserError, match="changed while the run was planned"):
+    with pytest.raises(UserError, match="changed while the run was being planned"):
         shipment_of_now(digest, None)
     assert run.code() is None
 
 
 def test_a_run_without_its_code_says_so(benchmarks: Path, run: RunSpool) -> None:
-    with pytest.raises(UserError, match=r"found no code\.tar\.gz beside"):
+    with pytest.raises(UserError, match=r"found no code\.tar\.gz next to"):
         kept_shipment(run, code_digest(benchmarks), None)
     keep_code(run, code_digest(benchmarks))
     with pytest.raises(UserError, match="expected 000000000000, with which it was planned"):

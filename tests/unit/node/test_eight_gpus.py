@@ -193,7 +193,7 @@ LINE = FrameworkInfo(
     version="1",
     api="pytorch",
     devices={"gpu": None},
-    variants={"cuda12": Variant("gpu")},
+    variants={"cuda12": Variant(device="gpu")},
     axes={},
 )
 
@@ -206,7 +206,7 @@ LINE = FrameworkInfo(
             {"gpus": {"2": {"ecc.errors.uncorrected.volatile.total": "3"}}},
             {("GPU 2", "3 uncorrected ECC errors since the driver was loaded")},
         ),
-        ({"pending": [1]}, {("GPU 1", "a row of its memory waits to be remapped")}),
+        ({"pending": [1]}, {("GPU 1", "a memory row must be remapped")}),
         ({"lost": [4]}, {(None, "7")}),
         ({"links down": [[3, 0], [3, 17]]}, {("GPU 3", "16 links are up")}),
         (

@@ -100,7 +100,7 @@ def test_a_host_key_without_its_type_is_refused(monkeypatch: pytest.MonkeyPatch)
 
 def test_known_hosts_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     ssh(monkeypatch, known_hosts="/nowhere/known_hosts")
-    with pytest.raises(UserError, match="found '/nowhere/known_hosts', which is not there"):
+    with pytest.raises(UserError, match="found '/nowhere/known_hosts', which does not exist"):
         ssh_targets(cluster())
 
 

@@ -84,7 +84,7 @@ def test_a_person_who_clears_a_case_asks_for_it_now(spool: Spool, tmp_path: Path
     # The triggerer reads the same, and the first generation stays as it was.
     assert load_job(run, SINGLE, 1) == planned
     assert load_job(run, SINGLE, 0).job.deadline == first
-    with pytest.raises(UserError, match="cluster pair may be measured on at"):
+    with pytest.raises(UserError, match="cluster pair allows measuring only at"):
         job_after_clear(run, planned, NOW + timedelta(hours=9))
 
 

@@ -121,7 +121,7 @@ def test_a_path_that_an_older_version_stored_is_read(tmp_path: Path) -> None:
 
 
 def test_a_job_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="must share the spool"):
+    with pytest.raises(UserError, match="do not share the spool"):
         load_job(Spool(tmp_path).run(JOB.run_id), CASE.case_id, 0)
 
 
