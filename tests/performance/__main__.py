@@ -18,6 +18,7 @@ FIGURES = (
     "real",
     "beside",
     "promises",
+    "grades",
     "shared",
     "lines",
     "fleet",

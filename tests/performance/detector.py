@@ -36,7 +36,7 @@ from nightbench.detection.change_detector import judge_nights
 from nightbench.detection.changes import NIGHTS_READ
 from nightbench.detection.factors import Factor, FactorKind, NightRow
 from nightbench.detection.robust import Floats
-from nightbench.night.shared_night import share
+from nightbench.night.shared_verdicts import find_shared
 
 FIRST = datetime(2021, 1, 1, 2, tzinfo=UTC)
 CLUSTER = Factor(FactorKind.CLUSTER, "lab")
@@ -116,7 +116,7 @@ def live_night(job: tuple[int, Mapping[tuple[str, int], int], bool]) -> str:
         for each, judgement in zip(rows.values(), judge_nights(nights, series, policy), strict=True)
     ]
     judged = clocks()
-    found = share(rows, [], cases, policy).movements
+    found = find_shared(rows, [], cases, policy).movements
     shared = clocks()
     ended.set()
     watcher.join()

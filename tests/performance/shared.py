@@ -30,7 +30,7 @@ from nightbench.detection.case_verdicts import verdict_of
 from nightbench.detection.factors import Factor, FactorKind, NightRow, SharedChange
 from nightbench.detection.node_modes import modes_of
 from nightbench.detection.robust import Floats
-from nightbench.night.shared_night import JudgedCase, remaining, share
+from nightbench.night.shared_verdicts import JudgedCase, find_shared, residual_parts
 
 FIRST = datetime(2026, 1, 1, 1, tzinfo=UTC)
 LINES, WORKLOADS, NODES = 4, 6, 4
@@ -303,7 +303,7 @@ class _Player:
             controls = [row for row in every if row.is_control]
             rows = {row.name: _by_mode(row) for row in every if not row.is_control}
             cases = [self._judge(row) for row in rows.values()]
-            shared = share(rows, controls, cases, self._policy)
+            shared = find_shared(rows, controls, cases, self._policy)
             verdicts = [verdict for verdict, _ in shared.cases]
             alerts = self._alerts[True]
             given = share_alerts(
@@ -312,7 +312,7 @@ class _Player:
                 alerts.standing,
                 shared.own,
                 alerts=alerts.live,
-                remaining=remaining(alerts.standing, rows),
+                remaining=residual_parts(alerts.standing, rows),
             )
             opened = alerts.night(given.verdicts, at, given.joined)
             self.scores[True].joined += len(given.joined)

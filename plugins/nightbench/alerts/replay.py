@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from nightbench.alerts import LiveAlert, alerts_for
-from nightbench.core.model import HistoryPoint, RegressionPolicy, Verdict, VerdictKind
+from nightbench.alerts import AlertChanges, LiveAlert, alerts_for
+from nightbench.core.model import HistoryPoint, RegressionPolicy, Verdict
 from nightbench.detection import Detector, noise
 from nightbench.detection.grading import wilson
 
@@ -97,7 +97,32 @@ def replay(
     open and end as real ones do; people, confirmations and failed nights are not simulated. Alerts
     of nights before `since` are not returned.
     """
-    return list(_Replay(series, policy, detector).run(points, since))
+    life = AlertLife(policy.clear_change)
+    return list(_Replay(series, policy, detector, life).run(points, since))
+
+
+@dataclass
+class AlertLife:
+    """The alert of one series, as real ones open, continue and end from night to night."""
+
+    clear_change: float
+    live: LiveAlert | None = None
+
+    def night(self, verdict: Verdict, at: datetime, *, is_noisy: bool = False) -> AlertChanges:
+        """Return what a night changes of the alert."""
+        live = [self.live] if self.live else []
+        noisy = {verdict.case_id} if is_noisy else ()
+        changes = alerts_for([verdict], live, at, self.clear_change, noisy)
+        if changes.to_resolve:
+            self.live = None
+        for alert, suspect in changes.to_watch:
+            run_id = verdict.run_id
+            self.live = replace(alert, suspect=suspect, suspect_run_id=run_id, suspect_at=at)
+        for each in (*changes.to_open, *changes.to_continue):
+            self.live = LiveAlert(
+                each.case_id, each.cluster, each.kind, each.value, each.baseline, 1
+            )
+        return changes
 
 
 @dataclass
@@ -105,7 +130,7 @@ class _Replay:
     series: SERIES
     policy: RegressionPolicy
     detector: Detector
-    alert: LiveAlert | None = None
+    life: AlertLife
     raised: RaisedAlert | None = None
     is_noisy: bool = False
 
@@ -139,39 +164,16 @@ class _Replay:
             said.change,
             said.history,
         )
-        changes = alerts_for(
-            [verdict],
-            [self.alert] if self.alert else [],
-            tonight.at,
-            self.policy.clear_change,
-            {case_id} if self.is_noisy else (),
-        )
+        changes = self.life.night(verdict, tonight.at, is_noisy=self.is_noisy)
         ended = None
         if changes.to_resolve and self.raised is not None:
             ended = replace(self.raised, ended_at=tonight.at)
-            self.alert = self.raised = None
-        for _, suspect in changes.to_watch:
-            if self.alert is not None:
-                self.alert = replace(
-                    self.alert,
-                    suspect=suspect,
-                    suspect_run_id=verdict.run_id,
-                    suspect_at=tonight.at,
-                )
+            self.raised = None
         if changes.to_open:
-            self.alert = _alive(verdict)
             self.raised = RaisedAlert(
                 case_id, cluster, tonight.at, said.since, said.change, said.sentence
             )
-        if changes.to_continue:
-            self.alert = _alive(verdict)
         return ended
-
-
-def _alive(verdict: Verdict) -> LiveAlert:
-    return LiveAlert(
-        verdict.case_id, verdict.cluster, VerdictKind.REGRESSED, verdict.value, verdict.baseline, 1
-    )
 
 
 # --- score by people's labels ---------------------------------------------------------

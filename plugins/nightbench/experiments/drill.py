@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from nightbench.alerts import AlertItem, LiveAlert, Message, alerts_for, message
+from nightbench.alerts import AlertItem, Message, message
+from nightbench.alerts.replay import AlertLife
 from nightbench.core.capabilities import refuse_broken
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
@@ -249,7 +250,7 @@ def judge_nights(drill: Drill, nights: int) -> list[DrillNight]:
     The detector is the suite's, and so is the rule of what opens an alert.
     """
     history: list[HistoryPoint] = []
-    standing: list[LiveAlert] = []
+    life = AlertLife(drill.suite.policy.clear_change)
     found = []
     slow_s = read_request(drill.folder, DRILL)["sleep_s"] or 0.0
     for number in range(1, nights + 1):
@@ -265,17 +266,8 @@ def judge_nights(drill: Drill, nights: int) -> list[DrillNight]:
             {drill.case_id: history},
             plan.policy,
         )
-        changes = alerts_for([verdict], standing, plan.run.started_at, plan.policy.clear_change)
-        # What one night only suspects is left to the real life of alerts.
-        standing = [
-            *(alert for alert in standing if alert not in changes.to_resolve),
-            *(
-                LiveAlert(v.case_id, v.cluster, v.kind, v.value, v.baseline)
-                for v in changes.to_open
-            ),
-        ]
         sleep_s = slow_s if number >= drill.first_slow else 0.0
-        opened = bool(changes.to_open)
+        opened = bool(life.night(verdict, plan.run.started_at).to_open)
         found.append(DrillNight(number, sleep_s, measurement, verdict, judgement, opened))
         if measurement.status is CaseStatus.OK and not measurement.quarantined:
             history.append(point_of(plan.run, measurement))

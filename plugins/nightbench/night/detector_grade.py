@@ -3,11 +3,11 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import product
 
 from nightbench.alerts.replay import replay
-from nightbench.core.model import HistoryPoint
+from nightbench.core.model import HistoryPoint, RegressionPolicy
 from nightbench.core.run_plan import RunPlan
 from nightbench.detection import NIGHTS_READ, ChangeDetector, Detector
 from nightbench.detection.grading import (
@@ -29,7 +29,7 @@ WEEK = timedelta(days=6, hours=12)
 """Least time from one grade to the next: a week, as nights begin at different hours."""
 
 SERIES = 40
-"""Most series that are copied for a grade: some 28,000 judgements, which take a minute."""
+"""Most series that are copied for a grade: some 28,000 judgements, which take a minute or two."""
 
 COPIES = range(1, 6)
 """Null copies of every series."""
@@ -103,7 +103,9 @@ def grade(
         histories = warehouse.series.histories(
             drawn, run.cluster, before=until, max_nights=NIGHTS_READ
         )
-        grades = _grades(plan, histories, chosen, earlier)
+        grades = judge_synthetic(
+            histories, run.started_at, run.run_id, plan.policy, chosen, earlier
+        )
         was_below = {measure for measure, row in last.items() if row["below"]}
         repository.store_grades(
             run.run_id,
@@ -112,26 +114,38 @@ def grade(
     return DetectorGrades(tuple(grades))
 
 
-def _grades(
-    plan: RunPlan,
+def judge_synthetic(
     histories: Mapping[str, Sequence[HistoryPoint]],
+    until: datetime,
+    seed: str,
+    policy: RegressionPolicy,
     detector: Detector,
     earlier: Mapping[str, Row],
 ) -> list[Grade]:
-    run, since = plan.run, plan.run.started_at - WINDOW
+    """Return the grades of a detector on synthetic copies of series. Pure.
+
+    Args:
+        histories: nights of each series up to the graded one, oldest first.
+        until: the graded night.
+        seed: of what is drawn, with the names of the series.
+        policy: of the suite.
+        detector: the one that is graded.
+        earlier: grades to compare with, by measure.
+    """
+    since = until - WINDOW
     trials = {sizes.name: Trials() for sizes in SLOWDOWNS}
     nights = alarms = 0
     for case_id, points in histories.items():
         for sizes, number in product(SLOWDOWNS, INJECTED):
-            random = seeded(run.run_id, case_id, sizes.name, str(number))
+            random = seeded(seed, case_id, sizes.name, str(number))
             slowed = inject(random, sizes, points, since)
             if slowed is not None:
-                trials[sizes.name].add(slowed, points, plan.policy, detector)
+                trials[sizes.name].add(slowed, points, policy, detector)
         for number in COPIES:
-            copy = null_copy(seeded(run.run_id, case_id, FALSE_ALARMS, str(number)), points, since)
+            copy = null_copy(seeded(seed, case_id, FALSE_ALARMS, str(number)), points, since)
             if copy is not None:
-                begins, series = copy.points[copy.first].at, (case_id, run.cluster)
+                begins = copy.points[copy.first].at
                 nights += len(copy.points) - copy.first
-                alarms += len(replay(series, copy.points, plan.policy, detector, begins))
+                alarms += len(replay((case_id, ""), copy.points, policy, detector, begins))
     powers = [power_grade(name, found, earlier.get(name)) for name, found in trials.items()]
     return [*powers, false_alarm_grade(nights, alarms)]

@@ -37,7 +37,13 @@ from nightbench.detection.verdict_sentences import with_levels
 from nightbench.night.case_controls import controls_of_cases
 from nightbench.night.detector_grade import DetectorGrades, grade_detector
 from nightbench.night.paired_night import after, paired_cases
-from nightbench.night.shared_night import CHANGES, JudgedCase, judge_shared, placements, remaining
+from nightbench.night.shared_verdicts import (
+    CHANGES,
+    JudgedCase,
+    judge_shared,
+    placements,
+    residual_parts,
+)
 from nightbench.night.suspected_regressions import confirm_suspects
 from nightbench.night.trained_alike import (
     TrainingVerdicts,
@@ -137,7 +143,7 @@ def judge_run(
             judged.own,
             noisy,
             live,
-            remaining(standing, judged.rows),
+            residual_parts(standing, judged.rows),
         )
         changes = alerts_for(
             shared.verdicts,

@@ -45,7 +45,7 @@ JudgedCase = tuple[Verdict, Judgement | None]
 
 
 @dataclass(frozen=True)
-class SharedNight:
+class SharedVerdicts:
     """A night's cases, with what they share taken into account."""
 
     cases: Sequence[JudgedCase]
@@ -66,7 +66,7 @@ def judge_shared(
     policy: RegressionPolicy,
     placed: Placements,
     machines: Mapping[str, Sequence[HistoryPoint]],
-) -> SharedNight:
+) -> SharedVerdicts:
     """Find the movements that cases of a nightly run share, and judge what is left of each.
 
     A series that moved with others without showing it alone is `regressed` or `improved` by what
@@ -96,15 +96,15 @@ def judge_shared(
             )
         )
         rows[case_id] = replace(row, factors=own, nodes={}, usual_nodes=())
-    return share(rows, controls, cases, policy)
+    return find_shared(rows, controls, cases, policy)
 
 
-def share(
+def find_shared(
     rows: Mapping[str, NightRow],
     controls: Sequence[NightRow],
     cases: Sequence[JudgedCase],
     policy: RegressionPolicy,
-) -> SharedNight:
+) -> SharedVerdicts:
     """Find the movements that series share, and judge what is left of each. Pure.
 
     Args:
@@ -159,10 +159,10 @@ def share(
             found.append((sentences.with_shared(verdict, mine[case_id]), judgement))
         else:
             found.append(_moved(rows[case_id], verdict, judgement, mine[case_id][0]))
-    return SharedNight(found, movements, frozenset(own), rows)
+    return SharedVerdicts(found, movements, frozenset(own), rows)
 
 
-def remaining(
+def residual_parts(
     standing: Sequence[StandingMovement], rows: Mapping[str, NightRow]
 ) -> dict[int, float]:
     """Return alert_id -> part of a standing movement that its members show tonight: 1 all of it.

@@ -12,7 +12,7 @@ from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
 from nightbench.detection import ChangeDetector
 from nightbench.detection.case_verdicts import verdict_of
 from nightbench.detection.factors import Factor, FactorKind, NightRow
-from nightbench.night.shared_night import remaining, share
+from nightbench.night.shared_verdicts import find_shared, residual_parts
 
 FIRST = datetime(2026, 1, 1, 1, tzinfo=UTC)
 LINE = Factor(FactorKind.LINE, "paddle3")
@@ -42,7 +42,7 @@ def judged(rows):
         *history, tonight = each.points
         found = ChangeDetector(with_smallest=False).judge(history, tonight, POLICY)
         cases.append((verdict_of(each.name, "lab", tonight, found), found))
-    shared = share({each.name: each for each in rows}, [], cases, POLICY)
+    shared = find_shared({each.name: each for each in rows}, [], cases, POLICY)
     return [cases[0][0], shared.cases[0][0]]
 
 
@@ -76,6 +76,6 @@ def test_the_members_show_how_much_of_a_movement_is_left_although_one_is_lucky(b
     rows["a"] = replace(rows["a"], points=[*rows["a"].points[:-1], lucky])
     since = (FIRST + timedelta(days=BEFORE)).date()
     standing = StandingMovement(7, "a", LINE, since, dict.fromkeys("abcd", -0.05))
-    assert remaining([standing], rows)[7] == pytest.approx(part, abs=0.1)
+    assert residual_parts([standing], rows)[7] == pytest.approx(part, abs=0.1)
     few = replace(standing, members={"a": -0.05, "b": -0.05})
-    assert remaining([few], rows) == {}
+    assert residual_parts([few], rows) == {}
