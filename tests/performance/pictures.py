@@ -142,7 +142,8 @@ def take(login: Logins, binary: str, folder: Path) -> Iterator[dict[str, Any]]:
             for name, (path, content) in pages.items():
                 page.goto(login.ui + path)
                 page.locator(content).first.wait_for()
-                page.locator(content).first.scroll_into_view_if_needed()
+                if name == "detector":  # at the end of its page
+                    page.locator(content).first.scroll_into_view_if_needed()
                 page.wait_for_timeout(SETTLE_MS)
                 file = folder / f"{name}.png"
                 file.write_bytes(shot(page))

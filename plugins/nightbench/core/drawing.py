@@ -38,9 +38,7 @@ class Drawing:
         self._size = (width, height)
         said = {"role": "img", "aria-label": label} if label else {"aria-hidden": "true"}
         look = {"viewBox": f"0 0 {width:g} {height:g}", "font-family": "system-ui, sans-serif"}
-        self._svg = ElementTree.Element(
-            "svg", {"xmlns": "http://www.w3.org/2000/svg", **look, **said}
-        )
+        self._svg = ElementTree.Element("svg", {**look, **said})
 
     def line(
         self, points: Sequence[Point], ink: str, width: float = 1, dashed: bool = False
@@ -77,7 +75,9 @@ class Drawing:
     def svg(self, themed: bool = True) -> str:
         """Return it as SVG; `themed` takes the colours of the page that it is part of."""
         text = ElementTree.tostring(self._svg, encoding="unicode")
-        for name, colour in INKS.items() if themed else ():
+        if not themed:
+            return text.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+        for name, colour in INKS.items():
             text = text.replace(f'"{colour}"', f'"var(--{name})"')
         return text
 
