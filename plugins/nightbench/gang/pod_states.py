@@ -1,4 +1,4 @@
-"""What the API says of a pod, as a state and a reason. Pure."""
+"""State of a pod, and the reason of its end, from its document in the API. Pure."""
 
 from __future__ import annotations
 
