@@ -78,9 +78,9 @@ def delete(name: str) -> None:
 
 
 def slow_gang() -> str:
-    """The gang alone, with windows of some ten seconds."""
+    """The gang alone, with windows of some 30 s."""
     head, gang, _ = TRIAL.split("  - workload")
-    head = head.replace("measured_steps: 20", "measured_steps: 400")
+    head = head.replace("measured_steps: 20", "measured_steps: 3000")
     return f"{head}  - workload{gang}".replace("[1x1, 2x1]", "2x1").replace(
         "repeats: 2", "repeats: 3"
     )
@@ -95,9 +95,8 @@ def start(here: Terminal) -> subprocess.Popen[str]:
 def wait_for_window(here: Terminal) -> None:
     until_s = time.monotonic() + LIMIT_S
     while time.monotonic() < until_s:
-        if here.spool.runs():
-            progress = here.newest().case(GANG, 0).progress() or {}
-            if progress.get("phase") == "window":
+        for run in here.spool.runs():
+            if (run.case(GANG, 0).progress() or {}).get("phase") == "window":
                 return
         time.sleep(0.2)
     pytest.fail("no window opened")

@@ -32,7 +32,7 @@ def pod_findings(api: Mapping[str, Any], cluster: Cluster) -> Iterator[Finding]:
             "rights",
             f"denied in namespace {policy.namespace}: {', '.join(api['denied'])}",
             "all of the Role that `cluster manifests` prints",
-            f"nightbench cluster manifests {cluster.name} | kubectl apply -f -",
+            f"apply what `nightbench cluster manifests {cluster.name}` prints",
         )
     wanted = {**policy.resources, "pods": "1"}
     for quota in api["quotas"]:
