@@ -59,14 +59,15 @@ def place_of(folder: Path, suite: str = TRIAL, image: str = IMAGE) -> Terminal:
     return Terminal(folder, {"AIRFLOW_CONN_KUBERNETES_DEFAULT": connection})
 
 
-def pods() -> list[PodState]:
-    """All pods of Nightbench in the namespace."""
+def pods(here: Terminal) -> list[PodState]:
+    """The pods of the only run; others may use the namespace."""
+    (run,) = here.spool.runs()
 
     async def ask() -> list[PodState]:
         async with opened_api(ACCESS) as api:
             return [state_of(each) for each in await api.pods("default", {NAME: APP})]
 
-    return asyncio.run(ask())
+    return [pod for pod in asyncio.run(ask()) if pod.job_id.startswith(f"{run.run_id}/")]
 
 
 def delete(name: str) -> None:
@@ -114,7 +115,7 @@ def test_medians_and_nothing_is_left(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert {(row["n"], row["status"]) for row in here.rows()} == {(2, "ok")}
     assert len(here.rows()) == 3
-    assert pods() == []
+    assert pods(here) == []
 
 
 def test_a_missing_image_is_named(tmp_path: Path) -> None:
@@ -123,14 +124,14 @@ def test_a_missing_image_is_named(tmp_path: Path) -> None:
     (reason,) = outcome(here)["reasons"]
     assert reason["code"] == ReasonCode.POD_IMAGE
     assert "localhost/none:1" in reason["observed"]
-    assert pods() == []
+    assert pods(here) == []
 
 
 def test_a_pod_that_is_deleted_costs_one_repeat(tmp_path: Path) -> None:
     here = place_of(tmp_path, slow_gang())
     running = start(here)
     wait_for_window(here)
-    (victim,) = [pod.name for pod in pods() if pod.node == "pod2"]
+    (victim,) = [pod.name for pod in pods(here) if pod.node == "pod2"]
     delete(victim)
     said, _ = running.communicate(timeout=LIMIT_S)
     assert running.returncode == 0, said
@@ -138,7 +139,7 @@ def test_a_pod_that_is_deleted_costs_one_repeat(tmp_path: Path) -> None:
     assert statuses == ["failed", "ok", "ok"]
     record = here.newest().case(GANG, 0).repeat(1) or {}
     assert record["reasons"][0]["code"] in {ReasonCode.POD_DELETED, ReasonCode.POD_ENDED}
-    assert pods() == []
+    assert pods(here) == []
 
 
 def test_ctrl_c_leaves_no_pod(tmp_path: Path) -> None:
@@ -148,4 +149,4 @@ def test_ctrl_c_leaves_no_pod(tmp_path: Path) -> None:
     running.send_signal(signal.SIGINT)
     running.communicate(timeout=LIMIT_S)
     assert outcome(here)["status"] == "cancelled"
-    assert pods() == []
+    assert pods(here) == []
