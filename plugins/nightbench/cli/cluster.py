@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+import yaml
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -23,6 +24,7 @@ from nightbench.config import load_cluster, locations
 from nightbench.config.inventory import ansible_hosts, cluster_yaml, slurm_hosts
 from nightbench.config.locations import cluster_file
 from nightbench.core.errors import UserError
+from nightbench.core.pod_manifests import rights
 from nightbench.core.variants import machines_for, variant_of
 
 if TYPE_CHECKING:
@@ -345,3 +347,21 @@ def _machines(where: Cluster) -> list[str]:
             "in the cluster's file, or use --machine"
         ) from error
     return sorted(set(found.values()))
+
+
+@app.command()
+def manifests(
+    cluster: common.ClusterArgument,
+    account: Annotated[
+        str, typer.Option("--account", help="Service account that Nightbench uses.")
+    ] = "nightbench",
+) -> None:
+    """Print Role, RoleBinding and NetworkPolicy for a cluster whose nodes are pods."""
+    where = common.cluster_of(cluster)
+    if where.kubernetes is None:
+        raise UserError(
+            f"cluster {where.name}: found no section kubernetes in its file; expected one"
+        )
+    print(
+        yaml.safe_dump_all(rights(where.name, where.kubernetes, account), sort_keys=False), end=""
+    )

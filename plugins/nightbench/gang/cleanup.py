@@ -23,17 +23,21 @@ from nightbench.core.model import (
 from nightbench.gang.errors import RemoteFailure
 from nightbench.gang.node_access import Agent, Layout, connections, on_all, read_document
 from nightbench.gang.node_client import EPOCH
-from nightbench.gang.pods import pods_of
+from nightbench.gang.pod_transport import PodTarget
+from nightbench.gang.pods import delete_run, pods_of, pods_of_run, remove_orphans
 from nightbench.gang.progress import ignore
 from nightbench.gang.shipping import Shipment, ship_agent
 from nightbench.gang.slurm_launcher import end_job
-from nightbench.gang.transport import Target, Transport
+from nightbench.gang.transport import Target, Transport, shared_transport
 from nightbench.spool import CaseStore
 
 log = logging.getLogger(__name__)
 
 AGENT_ENDS_S = 30.0
 """Time in which an agent must end its processes, beyond the job's time to terminate."""
+
+CONTROLLER_ENDS_S = 20.0
+"""Time in which the controller of a cancelled case deletes its pods."""
 
 SWEEPS = 5
 """Attempts to end all processes: an agent that is just starting reads the stop command later."""
@@ -98,6 +102,9 @@ async def cancel_run(
     reason: str = "by a command",
 ) -> CancelReport:
     """End every job of a run on all nodes of a cluster; see `cancel`."""
+    pods = {name: each for name, each in targets.items() if isinstance(each, PodTarget)}
+    if pods:
+        return await _cancel_pods(run_id, cluster, pods, reason)
 
     async def on_node(node: str, transport: Transport) -> tuple[list[str], list[int]]:
         run = (await Layout.of(transport, cluster.environments)).run(run_id)
@@ -113,6 +120,37 @@ async def cancel_run(
 
     async with connections(cluster.nodes, targets) as transports:
         return await _on_nodes(transports, on_node)
+
+
+async def _cancel_pods(
+    run_id: str, cluster: Cluster, targets: Mapping[str, PodTarget], reason: str
+) -> CancelReport:
+    """End every job of a run in its pods, and delete those that no controller deletes."""
+    first = next(iter(targets.values()))
+    stopped: dict[str, list[str]] = {}
+    killed: dict[str, list[int]] = {}
+    for pod in await pods_of_run(first, run_id):
+        if not pod.is_running or pod.node not in targets:
+            continue
+        transport = shared_transport(targets[pod.node].of_job(pod.job_id))
+        try:
+            layout = await Layout.of(transport, cluster.environments)
+            folder = posixpath.join(layout.run(pod.job_id), pod.node)
+            ended = await _end(
+                transport,
+                [folder],
+                cluster.environments,
+                pod.job_id,
+                10.0,
+                reason,
+                in_slurm=False,
+            )
+        finally:
+            await transport.close()
+        stopped.setdefault(pod.node, []).extend(ended[0])
+        killed.setdefault(pod.node, []).extend(ended[1])
+    await delete_run(first, run_id, CONTROLLER_ENDS_S)
+    return CancelReport(stopped, killed)
 
 
 def _cancelled(reason: str) -> Reason:
@@ -217,6 +255,8 @@ async def sweep(
         Node -> {"found": [{pid, job, node, cmd}], "killed": [pid]}; {"problem": why} with both
         empty where a node could not be asked; the others are swept all the same.
     """
+    if any(isinstance(each, PodTarget) for each in targets.values()):
+        return {name: {"found": [], "killed": []} for name in targets}  # processes end with pods
     return await _everywhere(cluster, targets, shipment, lambda agent: agent.sweep(job, kill=kill))
 
 
@@ -229,8 +269,15 @@ async def clean(
     """Remove jobs, environments and code that nothing has used for `keep_days`.
 
     Returns:
-        Node -> {"removed": [path]}; {"problem": why} where a node could not be asked.
+        Node -> {"removed": [path]}, or the names of its pods that no run uses; {"problem": why}
+        where a node could not be asked.
     """
+    pods = {name: each for name, each in targets.items() if isinstance(each, PodTarget)}
+    if pods:
+        try:
+            return {n: {"removed": names} for n, names in (await remove_orphans(pods)).items()}
+        except UserError as error:
+            return {name: {"removed": [], "problem": str(error)} for name in pods}
 
     async def ask(agent: Agent) -> dict[str, Any]:
         words = [

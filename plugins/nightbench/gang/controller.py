@@ -191,6 +191,7 @@ class GangController:
             except NodeError as error:
                 gang.on_event(GangEvent("lost", f"could not be ended: {error}"))
         if gang.pods is not None:
+            await gang.monitor.close()  # it would report each pod as lost
             try:
                 await gang.pods.delete()
             except NodeError as error:

@@ -1,4 +1,4 @@
-"""What the API says of a pod, as a state and a reason. Pure."""
+"""State of a pod, and the reason of its end, from its document in the API. Pure."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def state_of(pod: Mapping[str, Any]) -> PodState:
         waits = str(scheduled.get("message") or scheduled.get("reason") or "")
     elif waiting:
         waits = f"{waiting.get('reason', '')}: {waiting.get('message', '')}".strip(": ")
-    running = bool(container.get("state", {}).get("running"))
+    running = container.get("state", {}).get("running") is not None
     return PodState(
         name=meta["name"],
         node=meta["annotations"][NODE],

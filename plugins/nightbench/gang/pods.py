@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 
 from nightbench.core.model import JobSpec, ReasonCode
 from nightbench.core.pod_manifests import APP, GRACE_S, JOB, NAME, RUN, job_label, label_value, pod
@@ -14,7 +15,7 @@ from nightbench.gang.kubernetes_api import ApiRefused, ApiUnreachable, Kubernete
 from nightbench.gang.pod_states import PodState, code_of_refusal, has_to_yield, state_of
 from nightbench.gang.pod_transport import PodTarget
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
-from nightbench.gang.transport import Target
+from nightbench.gang.transport import Target, shared_transport
 
 POLL_S = 1.0
 
@@ -23,6 +24,12 @@ AWAY_S = 120.0
 
 END_S = GRACE_S + 30.0
 """Time in which deleted pods are gone."""
+
+ORPHAN_S = 2 * 3600.0
+"""A younger pod may be one whose controller is just about to use it."""
+
+_MARKED = "grep -lzs '^NIGHTBENCH_AGENT=' /proc/[0-9]*/environ"
+"""Lists processes of jobs; exit code 1 where there is none."""
 
 
 def pods_of(
@@ -228,13 +235,81 @@ async def delete_pods(api: KubernetesApi, namespace: str, names: list[str]) -> N
         await asyncio.sleep(POLL_S / 2 if left else 0)
 
 
+@asynccontextmanager
+async def _asking(target: PodTarget) -> AsyncIterator[KubernetesApi]:
+    """Yield the session of a cluster; its errors become errors of the node."""
+    place = _Place(target.node, target.policy.namespace)
+    try:
+        async with opened_api(target.access) as api:
+            yield api
+    except ApiRefused as refused:
+        code = code_of_refusal(refused.status, refused.message)
+        raise PodError.of_code(place, refused.message, code) from refused
+    except (ApiUnreachable, TimeoutError) as error:
+        raise NodeUnreachable.of(place, str(error)) from error
+
+
 async def pods_of_run(target: PodTarget, run_id: str) -> list[PodState]:
     """Return all pods of a run.
 
     Raises:
-        ApiRefused: the server refuses it.
-        ApiUnreachable: the server does not answer.
+        PodError: Kubernetes refuses it.
+        NodeUnreachable: the API server does not answer.
     """
-    async with opened_api(target.access) as api:
+    async with _asking(target) as api:
         found = await api.pods(target.policy.namespace, {NAME: APP, RUN: label_value(run_id)})
     return [state_of(each) for each in found]
+
+
+async def delete_run(target: PodTarget, run_id: str, left_to_controller_s: float) -> None:
+    """Delete the pods of a run that its controller has not deleted in a while.
+
+    Raises:
+        PodError: Kubernetes refuses it.
+        NodeUnreachable: the API server does not answer, or a pod does not end.
+    """
+    clock = asyncio.get_running_loop().time
+    until_s = clock() + left_to_controller_s
+    while (left := await pods_of_run(target, run_id)) and clock() < until_s:
+        await asyncio.sleep(POLL_S)
+    async with _asking(target) as api:
+        await delete_pods(api, target.policy.namespace, [each.name for each in left])
+
+
+async def remove_orphans(targets: Mapping[str, PodTarget]) -> dict[str, list[str]]:
+    """Delete pods that no run uses: ended ones, and old ones in which nothing of a job runs.
+
+    Returns:
+        Node -> names of its pods that were deleted.
+
+    Raises:
+        PodError: Kubernetes refuses it.
+        NodeUnreachable: the API server does not answer, or a pod does not end.
+    """
+    first = next(iter(targets.values()))
+    removed: dict[str, list[str]] = {name: [] for name in targets}
+    async with _asking(first) as api:
+        namespace = first.policy.namespace
+        pods = [state_of(each) for each in await api.pods(namespace, {NAME: APP})]
+        for each in pods:
+            if each.node in targets and await _is_orphan(each, targets[each.node]):
+                removed[each.node].append(each.name)
+        await delete_pods(api, namespace, [name for names in removed.values() for name in names])
+    return removed
+
+
+async def _is_orphan(pod: PodState, target: PodTarget) -> bool:
+    if pod.end is not None:
+        return True
+    if datetime.now(UTC) - pod.created < timedelta(seconds=ORPHAN_S):
+        return False
+    if not pod.is_running:
+        return True
+    node = shared_transport(target.of_job(pod.job_id))
+    try:
+        marked = await node.run(["sh", "-c", _MARKED], timeout_s=30.0)
+    except NodeUnreachable:
+        return False
+    finally:
+        await node.close()
+    return marked.exit == 1

@@ -12,7 +12,7 @@ class Reader(Protocol):
         """Return the next line; empty at the end."""
 
     async def read(self) -> bytes:
-        """Return what is left."""
+        """Return all that follows."""
 
 
 class Writer(Protocol):

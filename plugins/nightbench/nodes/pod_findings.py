@@ -32,7 +32,7 @@ def pod_findings(api: Mapping[str, Any], cluster: Cluster) -> Iterator[Finding]:
             "rights",
             f"denied in namespace {policy.namespace}: {', '.join(api['denied'])}",
             "all of the Role that `cluster manifests` prints",
-            f"nightbench cluster manifests {cluster.name} | kubectl apply -f -",
+            f"apply what `nightbench cluster manifests {cluster.name}` prints",
         )
     wanted = {**policy.resources, "pods": "1"}
     for quota in api["quotas"]:
@@ -50,7 +50,8 @@ def pod_findings(api: Mapping[str, Any], cluster: Cluster) -> Iterator[Finding]:
                     "the quota",
                 )
     version = tuple(map(int, re.findall(r"\d+", api["version"])[:2]))
-    if version < OLDEST:
+    # A server that was built without its version says 0.0.
+    if (0, 0) < version < OLDEST:
         yield warn("version", api["version"], "1.20 or newer", "upgrade the API server")
     else:
         yield info("version", api["version"], "1.20 or newer", "nothing to do")

@@ -21,7 +21,7 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, JobSpec, Reason, ReasonCode
 
 if TYPE_CHECKING:
-    from nightbench.gang import GangEvent, Target
+    from nightbench.gang import GangEvent, Shipment, Target
     from nightbench.report.live_view import LiveView
     from nightbench.spool import CaseOutcome, CaseStore
     from nightbench.spool.plans import PlannedJob
@@ -174,6 +174,7 @@ class GangTrigger(BaseTrigger):
                     store,
                     self._on_event,
                     throughput_of=throughput_of(planned.job.case),
+                    shipment=await self._shipment(planned),
                 )
         except TimeoutError:
             limit = f"{time_limit_s(planned.job) / 3600:.1f} h"
@@ -228,6 +229,18 @@ class GangTrigger(BaseTrigger):
         run = open_spool().run(self.nightbench_run)
         planned = await asyncio.to_thread(load_job, run, self.case_id, self.generation)
         return planned, await ssh_targets_async(planned.cluster, self.project)
+
+    async def _shipment(self, planned: PlannedJob) -> Shipment | None:
+        """Return what a new pod needs; None where nodes are machines, which are prepared."""
+        from nightbench.config.clusters import on_this_machine
+        from nightbench.night.code_snapshot import kept_shipment
+        from nightbench.spool import open_spool
+
+        if planned.kubernetes is None:
+            return None
+        cluster = await asyncio.to_thread(on_this_machine, planned.cluster, self.project)
+        run, digest = open_spool().run(self.nightbench_run), planned.job.code_digest
+        return await asyncio.to_thread(kept_shipment, run, digest, cluster.environments.wheelhouse)
 
     async def _log_progress(self) -> None:
         """Write lines of progress into the task's log."""

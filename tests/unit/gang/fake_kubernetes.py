@@ -61,7 +61,7 @@ class FakeKubernetes:
         """Serve; yield how it is reached."""
         app = web.Application()
         space = "/api/v1/namespaces/default"
-        app.router.add_get("/version", lambda r: _json({"gitVersion": "v1.20.2"}))
+        app.router.add_get("/version", self._version)
         app.router.add_get(f"{space}/pods", self._list)
         app.router.add_post(f"{space}/pods", self._create)
         app.router.add_delete(f"{space}/pods/{{name}}", self._delete)
@@ -81,6 +81,9 @@ class FakeKubernetes:
             yield ApiAccess("kubernetes_default", text=json.dumps(document))
         finally:
             await runner.cleanup()
+
+    async def _version(self, request: web.Request) -> web.Response:
+        return _json({"gitVersion": "v1.20.2"})
 
     async def _list(self, request: web.Request) -> web.Response:
         wanted = dict(w.split("=") for w in request.query["labelSelector"].split(","))
