@@ -213,7 +213,7 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
         (
             "owner: tests",
             "owner: tests\nprotocol:\n  repeats:\n    min: 3\n    confidence: 1%",
-            ":5: protocol.repeats.min: found 3; expected at least 5: the interval of fewer repeats",
+            ":5: protocol.repeats.min: found 3; expected at least 5: fewer repeats",
         ),
         (
             "owner: tests",
@@ -272,7 +272,7 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
         (
             "owner: tests",
             "owner: tests\nbuilds: {pytorch: {wheel: a.whl}}",
-            ':3: builds.pytorch.wheel: found "a.whl"; expected a wheel file',
+            ':3: builds.pytorch.wheel: found "a.whl"; expected an existing wheel',
         ),
         (
             "owner: tests",
