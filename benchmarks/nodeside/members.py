@@ -157,7 +157,7 @@ def _resolve(address: str) -> tuple[socket.AddressFamily, str]:
 
 
 class MemberGone(Exception):
-    """The machine of a node does not answer, or another process serves the node now."""
+    """The host of a node does not answer, or another process serves the node now."""
 
 
 class RemoteMember:
@@ -175,7 +175,7 @@ class RemoteMember:
         self._lines: Any = None
 
     def connect(self) -> bool:
-        """Connect to the machine; return False where it is not there yet."""
+        """Connect to the host; return False if it is not there yet."""
         if self._connection is not None:
             return True
         here = read_json(os.path.join(self.folder, "here.json"))

@@ -1,4 +1,4 @@
-"""What the lead of an exported case makes of the states and results of its nodes. Pure."""
+"""Decisions of an exported case's lead from the states and results of its nodes. Pure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def why_to_abort(
     results: Mapping[str, Mapping[str, Any] | None],
     lost: Iterable[str],
 ) -> list[Reason]:
-    """Return why a repeat cannot go on; empty where it can."""
+    """Return why a repeat cannot continue; empty if it can."""
     found = [reason(AGENT_DIED, node) for node in sorted(lost)]
     for node, state in states.items():
         if state.get("state") in ("failed", "aborted"):

@@ -252,7 +252,7 @@ class ExpertsFile(v.StrictModel):
 
 
 class StagesFile(v.StrictModel):
-    """What the first and the last stage have beside layers (`shards`), and what they take."""
+    """What the first and the last stage have next to layers (`shards`), and what they take."""
 
     first: v.Some[v.Text]
     """Modules of the first stage."""

@@ -1,4 +1,4 @@
-"""What a suite's file may say. The reference page is made from these classes."""
+"""Schema of a suite's file. The reference page is made from these classes."""
 
 from typing import Annotated, Any, Literal
 
@@ -220,7 +220,7 @@ class BlockFile(v.StrictModel):
 
 
 class PublishedFile(v.StrictModel):
-    """Where the published figures of a table stand: `sql/references/`."""
+    """Where the published values of a table are: `sql/references/`."""
 
     document: v.Text
     """Their `source` there."""
@@ -232,7 +232,7 @@ class PublishedFile(v.StrictModel):
 
 
 class TableFile(v.StrictModel):
-    """Cases of the suite by rows and columns, beside published figures: `nightbench table`."""
+    """Cases of the suite by rows and columns, next to published values: `nightbench table`."""
 
     title: v.Text
     """Its heading."""

@@ -24,7 +24,7 @@ class PlotArea:
 
 @dataclass(frozen=True)
 class PlotGeometry:
-    """Where dates and values lie in an area. The y axis does not begin at zero."""
+    """Where dates and values are in an area. The y axis does not begin at zero."""
 
     area: PlotArea
     first: datetime
@@ -50,7 +50,7 @@ class PlotGeometry:
         return cls(area, dates[0], dates[-1], low, high, steps)
 
     def x(self, at: datetime) -> float:
-        """Distance of a date from the left edge; dates outside lie on the border."""
+        """Distance of a date from the left edge; dates outside are on the border."""
         span = (self.last - self.first).total_seconds()
         share = (at - self.first).total_seconds() / span if span else 0.5
         width = self.area.width - self.area.left - self.area.right

@@ -38,7 +38,7 @@ DEFAULT_ROUNDS = 5
 
 @dataclass(frozen=True)
 class BisectRequest:
-    """What a bisect searches, and its limits; its alert names what is empty."""
+    """The search range of a bisect and its limits; its alert supplies empty fields."""
 
     case_id: str = ""
     suite: str = ""
@@ -212,7 +212,7 @@ def read_steps(folder: RunSpool) -> list[Document]:
 
 
 def save_step(folder: RunSpool, step: Mapping[str, Any]) -> None:
-    """Store a step as it stands."""
+    """Store a step as it is."""
     write_json(_step_file(folder, step["number"]), step)
 
 

@@ -1,4 +1,4 @@
-"""Grades the detector every night on shadow series, without any effect on real verdicts."""
+"""Grades the detector every night on synthetic series, without any effect on real verdicts."""
 
 import logging
 import time
@@ -94,7 +94,7 @@ def grade(
     detector: Detector | None = None,
     budget_s: float = BUDGET_S,
 ) -> DetectorGrades:
-    """Judge the shadows of a nightly run's series and store the suite's grade.
+    """Judge the synthetic series of a nightly run's series and store the suite's grade.
 
     Shadows of the last months that are not judged yet are judged too, within the budget: a suite
     with a history has a grade after its first night.

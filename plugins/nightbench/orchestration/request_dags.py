@@ -93,13 +93,13 @@ def _acceptance_form(clusters: list[str]) -> dict[str, Param]:
     doc_md="One long task: a retry, or a person who clears it, tries the modes that are left.",
 )
 def accept(**context: Any) -> dict[str, int]:
-    """Try the modes that are due; return how many stand how."""
+    """Try the configurations that must be retested; return their number by state."""
     with user_errors_fail_task():
         return _accept(context["dag_run"], context["params"])
 
 
 def log_nodes(health: ClusterHealth, states: Mapping[str, NodeState]) -> None:
-    """Write what was found on the nodes, and their controls, into the task's log."""
+    """Write findings and control measurements of the nodes into the task's log."""
     for node in health.nodes:
         for finding in node.findings:
             log.info("%s: %s: %s", node.seen.node, finding.title, finding.found)

@@ -1,4 +1,4 @@
-"""Verdicts on shadow series, and the grades of the detector that are made of them."""
+"""Verdicts on synthetic series, and the grades of the detector that are made of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLANTED_BY = timedelta(days=31)
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a shadow has been judged."""
+    """How far a synthetic series has been judged."""
 
     night: int
     judged_at: datetime
@@ -30,7 +30,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Counts:
-    """What became of some shadows."""
+    """The outcome of some synthetic series."""
 
     nights: int = 0
     caught: int = 0
@@ -41,12 +41,12 @@ class Counts:
 
 
 class GradeRepository(Repository):
-    """Verdicts on shadows (copies of series with planted slowdowns), and the detector's grades."""
+    """Verdicts on synthetic series, and the detector's grades."""
 
     def progress(
         self, suite: str, cluster: str, since: date
     ) -> dict[tuple[str, date, str], Progress]:
-        """How far the shadows of months from `since` on are judged, by case, month and name."""
+        """Progress of judging synthetic series since a month, by case, month and name."""
         return {
             (row["case_id"], row["month"], row["shadow"]): Progress(
                 row["night"], row["judged_at"], row["regressed_at"], row["is_decided"]
@@ -57,7 +57,7 @@ class GradeRepository(Repository):
     def store_verdicts(
         self, judged: Iterable[tuple[Shadow, float | None, Sequence[ShadowVerdict]]]
     ) -> None:
-        """Store nights of shadows, each with its size (None: a quiet copy), in one transaction."""
+        """Store nights of synthetic series with their sizes (None: a null copy) at once."""
         chosen = list(judged)
         if not chosen:
             return
@@ -102,7 +102,7 @@ class GradeRepository(Repository):
     def counts(
         self, suite: str, cluster: str, since: datetime, until: datetime
     ) -> dict[str, Counts]:
-        """What became of shadows after `since` up to `until`: by size class, and `quiet`.
+        """Outcomes of synthetic series after `since` up to `until`: by size class, and `quiet`.
 
         Slowdowns that were planted too late to have had all their nights are left out. Months
         of which nothing can count any more are not read.

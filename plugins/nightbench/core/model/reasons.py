@@ -9,7 +9,7 @@ from typing import Any, Self
 
 
 class ReasonCode(StrEnum):
-    """What happened, and what `core.sentences` says of it: where nothing, what was observed.
+    """The kind of an event, with its words for `core.sentences`; by default the observation.
 
     The codes up to `agent_error` are also `$defs/reason` of result/1.
     """
