@@ -11,7 +11,7 @@ help:  ## this list
 setup:  ## make .venv from the lock (the command is .venv/bin/nightbench)
 	@tools/setup
 
-setup-analysis:  ## the same with what writes Parquet files and figures
+setup-analysis:  ## the same with what writes Parquet files
 	@tools/setup --locks control analysis
 
 setup-dev:  ## the same with the tools of developers: tests, linters, Node.js, documentation

@@ -129,7 +129,7 @@ def _parse(options: argparse.Namespace) -> object:
 def _run(options: argparse.Namespace) -> object:
     from nodeside import offline
 
-    return offline.run(options.dir, options.python, options.node, options.case, __file__)
+    return offline.run(options.dir, options.python, options.case, __file__)
 
 
 def _compare(options: argparse.Namespace) -> object:
@@ -320,12 +320,11 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--prefix", type=_line_and_folder, action="append", default=[])
     verb.set_defaults(run=_allreduce)
 
-    verb = verbs.add_parser("run", help="measure an exported plan on this machine, or on several")
+    verb = verbs.add_parser("run", help="measure an exported plan on this machine")
     verb.add_argument("dir", help="what `nightbench offline export SUITE DIR` wrote")
     verb.add_argument(
         "--python", default=sys.executable, help="interpreter that has the framework; this one"
     )
-    verb.add_argument("--node", help="which of the plan's nodes this machine is")
     verb.add_argument("--case", help="this case alone; all of them unless given")
     verb.set_defaults(run=_run)
 

@@ -32,6 +32,11 @@ OUT_OF_MEMORY = (
 """What frameworks write, in lower case."""
 
 
+def names_memory(text):
+    """Returns whether a framework's message says that memory ended."""
+    return any(words in text.lower() for words in OUT_OF_MEMORY)
+
+
 class AttemptFailed(Exception):
     """An attempt ended for another reason than memory."""
 
@@ -144,7 +149,7 @@ class Attempts:
         with open(log, errors="replace") as stream:
             text = stream.read()
         killed = process.returncode == -9
-        if killed or any(words in text.lower() for words in OUT_OF_MEMORY):
+        if killed or names_memory(text):
             return False
         raise AttemptFailed(
             "an attempt with a batch of {} ended with code {}:\n{}".format(
@@ -196,6 +201,7 @@ class Attempts:
             nodes=[context.node],
             processes=[process],
             protocol=PROTOCOL,
+            is_attempt=True,
         )
 
 

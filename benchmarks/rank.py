@@ -24,10 +24,9 @@ import signal
 import sys
 import time
 
-from batch_search import MAX, largest_batch
+from batch_search import MAX, largest_batch, names_memory
 from extras import extra_of
 from measure import loss_summary, measure
-from plain import FIRST, beside, early
 from profiling import profile
 from recorder import Recorder
 from wrappers import Slowed
@@ -182,6 +181,16 @@ def new_trainer(code, context, wrap_data=None):
     return trainer.Trainer(context, network, wrap_data(data) if wrap_data else data)
 
 
+def count_step(trainer, context):
+    """Counts a step; counts nothing if memory ends, for what was measured fits without it."""
+    try:
+        trainer.count_step()
+    except Exception as error:
+        if context.world_size > 1 or not names_memory(str(error)):
+            raise
+        print("out of memory while a step was counted: {}".format(error), file=sys.stderr)
+
+
 def main():
     """Runs the process named by the environment and returns its exit code."""
     environ = os.environ
@@ -195,11 +204,10 @@ def main():
     context = Context(job, environ["NIGHTBENCH_PROCESS"], go, repeat_dir, spec)
     recorder = Recorder(os.path.join(folder, "steps.jsonl"))
 
-    profiled_steps, rounds = (int(extra_of(job, kind)) for kind in ("profile", "acceptance"))
-    if profiled_steps or rounds:
+    profiled_steps = int(extra_of(job, "profile"))
+    if profiled_steps:
         # No figure of this job enters a history: NCCL may say in the window what it chooses.
         environ.setdefault("NCCL_DEBUG_SUBSYS", "INIT,NET,TUNING")
-    loop = early(context, code) if rounds and FIRST in job["env"] else None
     searched = context.measured and context.batch_size == MAX
     if searched:
         context.batch_size = largest_batch(context, code, folder, lambda: recorder.phase("search"))
@@ -264,8 +272,8 @@ def main():
         rank["batch_size_per_device"] = context.batch_size
     if skipped is not None:
         rank["skipped_updates"] = skipped
-    if hasattr(trainer, "count_step"):
-        trainer.count_step()
+    if hasattr(trainer, "count_step") and not job.get("is_attempt"):
+        count_step(trainer, context)
     rank["flops_per_step"] = getattr(trainer, "flops_per_step", None)
     sent_bytes = getattr(trainer, "sent_bytes_per_step", None)
     if sent_bytes is not None:
@@ -283,8 +291,6 @@ def main():
         rank["gradients_arrive"] = arrive
     if profiled_steps:
         rank["profile"] = profile(trainer, runtime, profiled_steps)
-    if rounds:
-        rank["plain"] = beside(trainer, runtime, context, code, rounds, loop)
     write_json(os.path.join(folder, "rank.json"), rank)
     runtime.shutdown()
     recorder.close()

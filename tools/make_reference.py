@@ -19,10 +19,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from nightbench.cli.main import app
-from nightbench.config.catalog_schema import FrameworkFile, SpecFile
 from nightbench.config.cluster_schema import ClusterFile
 from nightbench.config.schema import RepeatsFile, SuiteFile
 from nightbench.config.validate import fields_of
+from nightbench.core.model import FrameworkInfo, WorkloadInfo
 from nightbench.core.model.values import Words
 from nightbench.report.rows import FIELDS
 
@@ -31,8 +31,8 @@ FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 PAGES: dict[str, tuple[str, type[BaseModel]]] = {
     "suites": ("Suites: `dags/suites/<suite>.yaml`", SuiteFile),
     "clusters": ("Clusters: `dags/clusters/<cluster>.yaml`", ClusterFile),
-    "frameworks": ("Framework lines: `benchmarks/frameworks/<line>/framework.json`", FrameworkFile),
-    "workloads": ("Workloads: `benchmarks/workloads/<workload>/spec.json`", SpecFile),
+    "frameworks": ("Framework lines: `benchmarks/frameworks/<line>/framework.json`", FrameworkInfo),
+    "workloads": ("Workloads: `benchmarks/workloads/<workload>/spec.json`", WorkloadInfo),
 }
 _FROM_CONFIG = (
     "<!-- Made by tools/make_reference.py from plugins/nightbench/config. Do not edit. -->"

@@ -15,8 +15,8 @@ from nodeside.locks import lock_file
 from nodeside.processes import AGENT_MARK, AGENT_NODE, become_subreaper
 from nodeside.sweep import sweep
 
-TASK_VARIABLES = ("SLURMD_NODENAME", "JOB_COMPLETION_INDEX")
-"""Where a batch system says which of a job's tasks this is: Slurm; an indexed Job of Kubernetes."""
+TASK_VARIABLE = "SLURMD_NODENAME"
+"""Where Slurm says which of a job's tasks this is."""
 
 
 def start(folder: str, node: str, agent_file: str, sweep_root: str | None = None) -> dict[str, Any]:
@@ -101,13 +101,13 @@ def serve_as_task(folder: str, nodes: Mapping[str, str], agent_file: str) -> Non
     Raises:
         AgentError: the task is not one of `nodes`, or another agent serves the job directory.
     """
-    task = next((os.environ[name] for name in TASK_VARIABLES if name in os.environ), None)
+    task = os.environ.get(TASK_VARIABLE)
     if task not in nodes:
         raise AgentError(
             "found {!r} as this task's name ({}); expected one of {}".format(
-                task, " or ".join(TASK_VARIABLES), ", ".join(sorted(nodes))
+                task, TASK_VARIABLE, ", ".join(sorted(nodes))
             ),
-            "start it as a task of a Slurm step or of an indexed Job",
+            "start it as a task of a Slurm step",
         )
     node = nodes[str(task)]
     job = NodeJob(os.path.join(folder, node), node, os.path.dirname(os.path.abspath(agent_file)))

@@ -1,12 +1,12 @@
-"""One case of an exported plan, as its lead measures it: what a controller does over SSH.
+"""One case of an exported plan, as this machine measures it: what a controller does over SSH.
 
     job.json                         as it was planned
-    repeats/001.json                 when a repeat was, readings of the clocks, why it was ended
+    repeats/001.json                 when a repeat was
     measured.json                    written last: digests of all that was measured
-    nodes/<node>/job.json            the same job; data addresses as the machines gave them
-    nodes/<node>/repeats/001/        what the agent of that node wrote
+    nodes/<node>/job.json            the same job
+    nodes/<node>/repeats/001/        what the agent of the node wrote
 
-A second call goes on with the next repeat; a repeat that was interrupted is launched again.
+A second call continues with the next repeat; a repeat that was interrupted is launched again.
 """
 
 from __future__ import annotations
@@ -17,21 +17,19 @@ import shutil
 import signal
 import sys
 import time
-from typing import Any
+from typing import Any, Mapping, Sequence
 
+from nodeside import agent_start
 from nodeside.files import AgentError, read_json, utc_now, write_json, write_text
-from nodeside.members import Member, MemberGone, RemoteMember
-from nodeside.offline_decisions import failure_of, next_command, progress, why_to_abort
-from nodeside.reasons import Reason
 
 SCHEMA = "nightbench.export/1"
 POLL_S = 0.2
 BEAT_S = 1.0
 ALIVE_S = 5.0
-"""Interval in which another machine is asked whether it is still there."""
+"""Interval in which the agent is checked for its process."""
 
 END_S = 60.0
-"""Time in which a repeat that is ended has ended on all nodes."""
+"""Time in which a repeat that is ended has ended."""
 
 _SHOWN = ("subject", "code", "observed")
 
@@ -40,10 +38,10 @@ FAILURES = 2
 
 
 class OfflineCase:
-    """One exported case.
+    """One exported case, which has one node.
 
     Args:
-        folder: of the case; shared by its machines.
+        folder: of the case.
         where: its place among all cases, for progress.
 
     Raises:
@@ -52,23 +50,19 @@ class OfflineCase:
 
     def __init__(self, folder: str, where: str) -> None:
         self._folder = folder
-        self.where = where
+        self._where = where
         document = read_json(os.path.join(folder, "job.json"))
         if not isinstance(document, dict):
             raise AgentError(
                 "no readable job.json in {}".format(folder), "export the plan into a new folder"
             )
-        self.document: dict[str, Any] = document
-        self.nodes: list[str] = [each["name"] for each in document["nodes"]]
+        self._document: dict[str, Any] = document
+        self._node = str(document["nodes"][0]["name"])
+        self._node_folder = os.path.join(folder, "nodes", self._node)
         self._trainers = [p["name"] for p in document["processes"] if p["measured"]]
-        self._members: dict[str, Member | RemoteMember] = {}
         self._epoch = 0
         self._beats = 0
         self._beat_s = 0.0
-
-    def node_folder(self, node: str) -> str:
-        """Return the job directory of a node."""
-        return os.path.join(self._folder, "nodes", node)
 
     def is_measured(self) -> bool:
         """Return whether all of it has been measured."""
@@ -82,40 +76,35 @@ class OfflineCase:
         return found
 
     def _status(self, number: int) -> str:
-        seen = {str((self._result(node, number) or {}).get("status")) for node in self.nodes}
-        if seen == {"ok"}:
-            return "ok"
-        record = read_json(self._record_path(number)) or {}
-        # Nobody but this program's user has ended it: it says nothing of the case.
-        interrupted = seen <= {"ok", "aborted"} and not record.get("aborted")
-        return "aborted" if interrupted else "failed"
+        status = (self._result(number) or {}).get("status")
+        return str(status) if status in ("ok", "aborted") else "failed"
 
     # --- from the first repeat to the last ---------------------------------------------------
 
-    def measure(self, here: Member) -> None:
+    def measure(self, python: str, agent_file: str) -> None:
         """Launch the repeats that are left, and write measured.json.
 
         Args:
-            here: the node of this machine, the first one of the case.
+            python: interpreter of the framework.
+            agent_file: path of agent.py.
 
         Raises:
-            AgentError: an agent cannot be started, or has ended before a repeat had a result.
-            KeyboardInterrupt: the user interrupts it; this agent has ended its processes.
+            AgentError: the agent cannot be started, or has ended before a repeat had a result.
+            KeyboardInterrupt: the user interrupts it; the agent has ended its processes.
         """
-        others = (RemoteMember(self.node_folder(node), node) for node in self.nodes[1:])
-        self._members = {self.nodes[0]: here, **{each.node: each for each in others}}
+        os.makedirs(self._node_folder, exist_ok=True)
+        write_text(os.path.join(self._node_folder, "python"), python + "\n")
+        write_json(os.path.join(self._node_folder, "job.json"), self._document)
         try:
-            self._gather(len(self.statuses()) + 1)
-            self._write_jobs()
             self._claim_epoch()
-            if any(map(self._runs, self._members.values())):
+            if self._is_running():
                 # What an earlier call has left ends before its repeats are forgotten.
                 self._stop()
                 self._claim_epoch()
             self._forget_interrupted()
             while not self._is_complete():
                 number = len(self.statuses()) + 1
-                self._run_repeat(number)
+                self._run_repeat(number, agent_file)
                 self._say(number, ": ".join([self._status(number), *self._why(number)]), end="\n")
             self._write_measured()
         finally:
@@ -123,49 +112,21 @@ class OfflineCase:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             if self._epoch:
                 self._stop()
-            for member in self._members.values():
-                member.close()
             signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def _gather(self, number: int) -> None:
-        """Wait until all machines of the case are there."""
-        while True:
-            absent = [m.node for m in self._others() if not m.connect()]
-            if not absent:
-                return
-            self._say(number, "waits for the machines of {}".format(", ".join(absent)))
-            time.sleep(1.0)
-
-    def _others(self) -> list[RemoteMember]:
-        return [m for m in self._members.values() if isinstance(m, RemoteMember)]
-
-    def _write_jobs(self) -> None:
-        """Write the job of each node, with the addresses at which the machines have been found."""
-        nodes = []
-        for node in self.document["nodes"]:
-            here = read_json(os.path.join(self.node_folder(node["name"]), "here.json")) or {}
-            nodes.append(dict(node, data_address=here.get("host", node["data_address"])))
-        for name in self.nodes:
-            path = os.path.join(self.node_folder(name), "job.json")
-            write_json(path, dict(self.document, nodes=nodes))
 
     def _is_complete(self) -> bool:
         statuses = self.statuses()
         last = [status != "ok" for status in statuses[-FAILURES:]]
         failing = len(last) == FAILURES and all(last)
-        return failing or len(statuses) >= self.document["protocol"]["repeats"]
+        return failing or len(statuses) >= self._document["protocol"]["repeats"]
 
     def _claim_epoch(self) -> None:
         """Commands of an earlier call are ignored from here on."""
-        for node in self.nodes:
-            control = os.path.join(self.node_folder(node), "control")
-            os.makedirs(control, exist_ok=True)
-            known = [int(name[6:]) for name in os.listdir(control) if name.startswith("epoch-")]
-            self._epoch = max(self._epoch, *known, 0)
-        self._epoch += 1
-        for node in self.nodes:
-            control = os.path.join(self.node_folder(node), "control")
-            os.mkdir(os.path.join(control, "epoch-{:04d}".format(self._epoch)))
+        control = os.path.join(self._node_folder, "control")
+        os.makedirs(control, exist_ok=True)
+        known = [int(name[6:]) for name in os.listdir(control) if name.startswith("epoch-")]
+        self._epoch = max(self._epoch, *known, 0) + 1
+        os.mkdir(os.path.join(control, "epoch-{:04d}".format(self._epoch)))
 
     def _forget_interrupted(self) -> None:
         """Remove a repeat that an earlier call was interrupted in: it is launched again."""
@@ -173,141 +134,87 @@ class OfflineCase:
         kept = statuses.index("aborted") if "aborted" in statuses else len(statuses)
         for number in range(kept + 1, len(statuses) + 1):
             os.unlink(self._record_path(number))
-        for node in self.nodes:
-            repeats = os.path.join(self.node_folder(node), "repeats")
-            for name in os.listdir(repeats) if os.path.isdir(repeats) else ():
-                if int(name) > kept:
-                    shutil.rmtree(os.path.join(repeats, name))
+        repeats = os.path.join(self._node_folder, "repeats")
+        for name in os.listdir(repeats) if os.path.isdir(repeats) else ():
+            if int(name) > kept:
+                shutil.rmtree(os.path.join(repeats, name))
 
     def _stop(self) -> None:
-        """Have all agents end their processes and leave."""
-        for node in self.nodes:
-            path = os.path.join(self.node_folder(node), "control", "stop.json")
-            write_json(path, {"epoch": self._epoch})
+        """Have the agent end its processes and leave."""
+        path = os.path.join(self._node_folder, "control", "stop.json")
+        write_json(path, {"epoch": self._epoch})
         until_s = time.monotonic() + END_S
-        while any(self._runs(m) for m in self._members.values()) and time.monotonic() < until_s:
+        while self._is_running() and time.monotonic() < until_s:
             time.sleep(POLL_S)
 
-    @staticmethod
-    def _runs(member: Member | RemoteMember) -> bool:
-        """Return whether the agent of a node runs; an absent one ends by its lease."""
-        try:
-            return member.is_running()
-        except MemberGone:
-            return False
+    def _is_running(self) -> bool:
+        return agent_start.is_served(self._node_folder)
 
     # --- one repeat --------------------------------------------------------------------------
 
-    def _run_repeat(self, number: int) -> None:
-        """Tell the agents what a controller would, until the repeat has ended on all nodes."""
-        self._start_agents(number)
-        began, clocks = utc_now(), self._clocks()
+    def _run_repeat(self, number: int, agent_file: str) -> None:
+        """Tell the agent what a controller would, until the repeat has ended."""
+        self._beat()
+        agent_start.start(self._node_folder, self._node, agent_file)
+        began = utc_now()
         self._command("prepare", number)
-        sent, lost = {"prepare"}, set()
-        aborted: list[Reason] = []
-        until_s, ask_s = float("inf"), 0.0
-        while time.monotonic() < until_s:
+        sent = {"prepare"}
+        alive_s = 0.0
+        while self._result(number) is None:
             self._beat()
-            results = {node: self._result(node, number) for node in self.nodes}
-            if all(results[node] is not None for node in self.nodes if node not in lost):
-                break
-            if time.monotonic() >= ask_s:
-                lost.update(self._lost(number))
-                ask_s = time.monotonic() + ALIVE_S
-            states = {node: self._state(node, number) for node in self.nodes}
-            why = why_to_abort(states, results, lost)
-            if why and not aborted and len(self.nodes) > 1:
-                aborted, until_s = why, time.monotonic() + END_S
-                self._command("abort", number, reasons=aborted)
-            verb = next_command(list(states.values()), self._trainers)
-            if verb and verb not in sent and not aborted:
-                ports = {k: v for s in states.values() for k, v in (s.get("ports") or {}).items()}
-                self._command(verb, number, **({"ports": ports} if verb == "go" else {}))
+            if time.monotonic() >= alive_s:
+                self._check_agent(number)
+                alive_s = time.monotonic() + ALIVE_S
+            state = read_json(self._path(number, "state.json")) or {}
+            verb = next_command(state, self._trainers)
+            if verb and verb not in sent:
+                more = {"ports": state.get("ports") or {}} if verb == "go" else {}
+                self._command(verb, number, **more)
                 sent.add(verb)
-            self._say(number, self._waiting() or progress(states.values(), self._trainers))
+            self._say(number, self._waiting() or progress(state, self._trainers))
             time.sleep(POLL_S)
-        for node, reading in self._clocks().items():
-            clocks[node] = min(clocks.get(node, reading), reading, key=lambda each: each[1])
-        record = {
-            "started_at": began,
-            "ended_at": utc_now(),
-            "aborted": aborted,
-            "died": sorted(lost),
-            "clocks": {n: {"offset_s": c[0], "error_s": c[1]} for n, c in clocks.items()},
-        }
         os.makedirs(os.path.dirname(self._record_path(number)), exist_ok=True)
+        record = {"started_at": began, "ended_at": utc_now()}
         write_json(self._record_path(number), record, durable=True)
 
-    def _start_agents(self, number: int) -> None:
-        """Start the agents that do not run, once all machines are there."""
-        while True:
-            self._gather(number)
-            self._beat()
-            try:
-                for member in self._members.values():
-                    member.start()
-                return
-            except MemberGone:
-                continue  # it is waited for
-
-    def _clocks(self) -> dict[str, tuple[float, float]]:
-        """Return node -> offset and error of its clock, of those that answer."""
-        found = {}
-        for node, member in self._members.items():
-            try:
-                found[node] = member.clock()
-            except MemberGone:
-                continue
-        return found
-
-    def _lost(self, number: int) -> list[str]:
-        """Return the nodes without a result whose machine or agent is gone.
+    def _check_agent(self, number: int) -> None:
+        """Check that the agent runs, or has written the result of the repeat.
 
         Raises:
-            AgentError: the agent of this machine is.
+            AgentError: it has ended without a result.
         """
-        gone = [m for m in self._members.values() if not self._runs(m)]
-        lost = [m for m in gone if self._result(m.node, number) is None]
-        for member in lost:
-            if isinstance(member, Member):
-                raise AgentError(
-                    "{}: the agent has ended: {}".format(
-                        self.where, self._agent(member.node).get("reasons")
-                    ),
-                    "its log is {}".format(os.path.join(member.folder, "agent.jsonl")),
-                )
-        return [member.node for member in lost]
+        if self._is_running() or self._result(number) is not None:
+            return
+        raise AgentError(
+            "{}: the agent has ended: {}".format(self._where, self._agent().get("reasons")),
+            "its log is {}".format(os.path.join(self._node_folder, "agent.jsonl")),
+        )
 
     def _beat(self) -> None:
-        """Renew the lease of all agents."""
+        """Renew the lease of the agent."""
         if time.monotonic() - self._beat_s < BEAT_S:
             return
         self._beat_s = time.monotonic()
         self._beats += 1
-        for node in self.nodes:
-            path = os.path.join(self.node_folder(node), "control", "lease")
-            write_text(path, "{} {}\n".format(self._epoch, self._beats))
+        path = os.path.join(self._node_folder, "control", "lease")
+        write_text(path, "{} {}\n".format(self._epoch, self._beats))
 
     def _command(self, verb: str, number: int, **more: Any) -> None:
         name = "{}-{:03d}.json".format(verb, number)
         document = dict(more, epoch=self._epoch)
-        for node in self.nodes:
-            write_json(os.path.join(self.node_folder(node), "control", name), document)
+        write_json(os.path.join(self._node_folder, "control", name), document)
 
     # --- files -------------------------------------------------------------------------------
 
-    def _agent(self, node: str) -> dict[str, Any]:
-        return read_json(os.path.join(self.node_folder(node), "agent.json")) or {}
+    def _agent(self) -> dict[str, Any]:
+        return read_json(os.path.join(self._node_folder, "agent.json")) or {}
 
-    def _state(self, node: str, number: int) -> dict[str, Any]:
-        return read_json(self._path(node, number, "state.json")) or {}
-
-    def _result(self, node: str, number: int) -> dict[str, Any] | None:
-        found = read_json(self._path(node, number, "result.json"))
+    def _result(self, number: int) -> dict[str, Any] | None:
+        found = read_json(self._path(number, "result.json"))
         return found if isinstance(found, dict) else None
 
-    def _path(self, node: str, number: int, *names: str) -> str:
-        return os.path.join(self.node_folder(node), "repeats", "{:03d}".format(number), *names)
+    def _path(self, number: int, *names: str) -> str:
+        return os.path.join(self._node_folder, "repeats", "{:03d}".format(number), *names)
 
     def _record_path(self, number: int) -> str:
         return os.path.join(self._folder, "repeats", "{:03d}.json".format(number))
@@ -316,16 +223,13 @@ class OfflineCase:
         """Say that the case is complete, with a digest of each file that is loaded."""
         numbers = range(1, len(self.statuses()) + 1)
         names = ["job.json"] + ["repeats/{:03d}.json".format(number) for number in numbers]
-        for node in self.nodes:
-            names.append("nodes/{}/fingerprint.json".format(node))
-            names += ["nodes/{}/repeats/{:03d}/result.json".format(node, n) for n in numbers]
+        names.append("nodes/{}/fingerprint.json".format(self._node))
+        names += ["nodes/{}/repeats/{:03d}/result.json".format(self._node, n) for n in numbers]
         digests = {}
         for name in names:
-            path = os.path.join(self._folder, name)
-            if os.path.exists(path):  # a machine that was lost has written none
-                with open(path, "rb") as stream:
-                    digests[name] = hashlib.sha256(stream.read()).hexdigest()
-        document = {"schema": SCHEMA, "job_id": self.document["job_id"], "files": digests}
+            with open(os.path.join(self._folder, name), "rb") as stream:
+                digests[name] = hashlib.sha256(stream.read()).hexdigest()
+        document = {"schema": SCHEMA, "job_id": self._document["job_id"], "files": digests}
         write_json(
             os.path.join(self._folder, "measured.json"),
             dict(document, ended_at=utc_now()),
@@ -338,42 +242,53 @@ class OfflineCase:
         """Return why a repeat is not good, with the first error of its ranks; nothing if it is."""
         if self._status(number) == "ok":
             return []
-        results = {node: self._result(node, number) for node in self.nodes}
-        found = failure_of(results) or (read_json(self._record_path(number)) or {}).get("aborted")
-        words = [
-            (each["node"] if len(self.nodes) > 1 else "", *(each[k] for k in _SHOWN))
-            for each in found or []
-        ]
-        said = "; ".join(" ".join(filter(None, each)) for each in words)
-        errors = [
-            str(process["error"])
-            for result in results.values()
-            for process in (result or {}).get("processes") or []
-            if process.get("error")
-        ]
-        logs = os.path.dirname(self._path(self.nodes[0], number))
-        if len(self.nodes) == 1:
-            logs = self._path(self.nodes[0], number)
-        return ["\n".join([said, *errors[:1], "its logs: " + logs])]
+        result = self._result(number) or {}
+        reasons = result.get("reasons") or []
+        said = "; ".join(" ".join(filter(None, (r[k] for k in _SHOWN))) for r in reasons)
+        processes = result.get("processes") or []
+        errors = [str(process["error"]) for process in processes if process.get("error")]
+        return ["\n".join([said, *errors[:1], "its logs: " + self._path(number)])]
 
     def _waiting(self) -> str:
-        """Return who holds a node, where an agent waits for its lock."""
-        for node in self.nodes:
-            agent = self._agent(node)
-            if agent.get("state") == "waiting":
-                return "{} waits for {}".format(node, agent.get("holder"))
-        return ""
+        """Return who holds the node, if the agent waits for its lock."""
+        agent = self._agent()
+        if agent.get("state") != "waiting":
+            return ""
+        return "{} waits for {}".format(self._node, agent.get("holder"))
 
     def _say(self, number: int, words: str, end: str = "") -> None:
-        repeats = self.document["protocol"]["repeats"]
-        say(self.where, "repeat {} of {}: {}".format(number, repeats, words), end)
+        """Show progress: one line that is written over on a terminal, else only what is final."""
+        repeats = self._document["protocol"]["repeats"]
+        line = "{}: repeat {} of {}: {}".format(self._where, number, repeats, words)
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\033[K" + line + end)
+        elif end:
+            sys.stderr.write(line + end)
+        sys.stderr.flush()
 
 
-def say(where: str, words: str, end: str = "") -> None:
-    """Show progress: one line that is written over on a terminal, else only what is final."""
-    line = "{}: {}".format(where, words)
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\033[K" + line + end)
-    elif end:
-        sys.stderr.write(line + end)
-    sys.stderr.flush()
+def next_command(state: Mapping[str, Any], trainers: Sequence[str]) -> str | None:
+    """Return what a repeat waits for: go, drain or finish; None where for nothing.
+
+    Args:
+        state: state.json of the node; empty where it has none.
+        trainers: names of the measured processes.
+    """
+    if state.get("state") == "ready":
+        return "go"
+    if state.get("state") not in ("running", "draining", "done"):
+        return None
+    processes = state.get("processes") or {}
+    seen = [processes.get(name) or {} for name in trainers]
+    if all(process.get("exit_code") == 0 for process in seen):
+        return "finish"
+    ended = [p.get("exit_code") is not None or p.get("phase") == "drain" for p in seen]
+    return "drain" if all(ended) else None
+
+
+def progress(state: Mapping[str, Any], trainers: Sequence[str]) -> str:
+    """Return phase and step of the first trainer."""
+    process = (state.get("processes") or {}).get(trainers[0]) or {}
+    if process.get("phase") in ("warmup", "window"):
+        return "{} step {}".format(process["phase"], process["step"])
+    return str(process.get("phase") or state.get("state") or "preparing")

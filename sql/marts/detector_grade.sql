@@ -1,4 +1,4 @@
--- Grain: one row per nightly run and measure: how well the suite's detector did up to that night.
+-- Grain: one row per graded night and measure: how well the suite's detector did up to that night.
 create or replace view marts.detector_grade as
 select
     r.suite,
@@ -20,10 +20,10 @@ from raw.detector_grade as g
 inner join staging.run as r on g.run_id = r.run_id;
 
 comment on view marts.detector_grade is
-'One row per run and measure: power on planted slowdowns by size class, and false alarms';
+'One row per graded night, once a week, and measure: power by size class, and false alarms';
 comment on column marts.detector_grade.trials is
-'Slowdowns planted in the 90 days up to the night, or nights of copies without a change';
+'Slowdowns injected into the 90 days up to the night, or nights of copies without a change';
 comment on column marts.detector_grade.rate is
-'Share of slowdowns found within 14 nights; false alarms: in 1,000 nights';
+'Share of slowdowns detected within 14 nights; false alarms: in 1,000 nights';
 comment on column marts.detector_grade.median_delay is
-'Nights after the first slow one until it was found; 0 on that night';
+'Nights after the first slow one until it was detected; 0 on that night';

@@ -81,17 +81,11 @@ create table raw.measurement (
     check (joules_per_unit > 0 and joules_per_unit < 'infinity'),
     energy_absent text check (energy_absent <> ''),
     peak_allocator_bytes bigint check (peak_allocator_bytes > 0),
-    plain_ratio double precision,
-    plain_low double precision,
-    plain_high double precision,
-    plain_absent text,
     losses jsonb check (jsonb_typeof(losses) = 'object'),
     reported jsonb check (jsonb_typeof(reported) = 'object'),
     primary key (run_key, series_key, generation, run_at),
     foreign key (run_key, series_key) references raw.planned_case (run_key, series_key),
-    constraint throughput_in_range check (throughput between minimum and maximum),
-    constraint measurement_plain_ratio_check
-    check (plain_low > 0 and plain_low <= plain_ratio and plain_ratio <= plain_high)
+    constraint throughput_in_range check (throughput between minimum and maximum)
 ) partition by range (run_at);
 create index measurement_by_series on raw.measurement (series_key, run_at desc);
 comment on table raw.measurement is
@@ -165,11 +159,6 @@ comment on column raw.measurement.energy_absent is
 'Why a median has no energy; null where it has one';
 comment on column raw.measurement.peak_allocator_bytes is
 'Most device memory that the allocator of any rank held, bytes; null where none counts it';
-comment on column raw.measurement.plain_ratio is
-'Throughput over that of a plain loop of the framework in turn with it; null where it has none';
-comment on column raw.measurement.plain_low is 'With plain_high the 95 % interval of plain_ratio';
-comment on column raw.measurement.plain_high is 'Its other end';
-comment on column raw.measurement.plain_absent is 'Why an acceptance has no plain_ratio';
 comment on column raw.measurement.losses is
 'Losses that tell how it trained, each with the lowest and the highest of the good repeats: first, '
 'opening (first step of the window), mean (of its first steps, as many as mean_of), again (the '

@@ -83,46 +83,8 @@ comment on column raw.drift.run_id is 'Run of the night that said so first';
 comment on column raw.drift.seen_run_id is 'Run of the last night that still crept';
 comment on column raw.drift.over_run_id is 'Run of the night that ended it; null while it stands';
 
--- The detector grades itself: what it says of shadow series, and the grades that follow. Nothing
--- here is a measurement, a verdict on a real series, or an alert.
-create table raw.shadow_verdict (
-    suite text not null check (suite <> ''),
-    series_key integer not null references raw.series (series_key),
-    month date not null,
-    shadow text not null check (shadow <> ''),
-    night integer not null check (night >= 0),
-    run_key integer not null references raw.run (run_key),
-    at timestamptz not null,
-    size double precision check (size > 0 and size < 1),
-    kind text not null check (
-        kind in ('ok', 'watched', 'regressed', 'improved', 'insufficient_data')
-    ),
-    change double precision,
-    since timestamptz,
-    outcome text check (outcome in ('caught', 'missed', 'spoiled', 'alarm')),
-    primary key (series_key, suite, month, shadow, night),
-    check ((size is null) = starts_with(shadow, 'quiet-')),
-    check (outcome is null or (outcome = 'alarm') = (size is null))
-);
-create index shadow_verdict_by_night on raw.shadow_verdict (suite, at);
-comment on table raw.shadow_verdict is
-'One night of one shadow: a copy of a real series with a planted slowdown, or with no change';
-comment on column raw.shadow_verdict.month is 'First day of the month that the shadow belongs to';
-comment on column raw.shadow_verdict.shadow is 'Size class of the slowdown, or quiet-1, ...';
-comment on column raw.shadow_verdict.night is
-'From 0: since the first slow night, or since the first judged night of a quiet copy';
-comment on column raw.shadow_verdict.run_key is 'Run of the real night that it copies';
-comment on column raw.shadow_verdict.size is 'Share by which it was made slower; null where quiet';
-comment on column raw.shadow_verdict.outcome is
-'On the night that decided it; spoiled: the real series changed there, it says nothing';
-comment on column raw.shadow_verdict.suite is 'Suite of the real series';
-comment on column raw.shadow_verdict.series_key is 'The real series';
-comment on column raw.shadow_verdict.at is 'Start of the real night';
-comment on column raw.shadow_verdict.kind is 'What the detector said of the shadow';
-comment on column raw.shadow_verdict.change is 'Relative change that it said; null without one';
-comment on column raw.shadow_verdict.since is
-'First night at the new level, as it said; null without one';
-
+-- The detector grades itself on synthetic series. Nothing here is a measurement, a verdict on a
+-- real series, or an alert.
 create table raw.detector_grade (
     run_id text not null references raw.run (run_id),
     measure text not null check (measure <> ''),
@@ -138,19 +100,19 @@ create table raw.detector_grade (
     is_news boolean not null default false,
     primary key (run_id, measure)
 );
-comment on table raw.detector_grade is 'How well a suite''s detector did up to a night';
-comment on column raw.detector_grade.measure is 'Size class of planted slowdowns, or false alarms';
+comment on table raw.detector_grade is 'How well a suite''s detector did in the 90 days up to a night';
+comment on column raw.detector_grade.measure is 'Size class of injected slowdowns, or false alarms';
 comment on column raw.detector_grade.trials is
-'Planted slowdowns that were decided, or nights of quiet copies';
-comment on column raw.detector_grade.hits is 'Slowdowns that were told, or false alarms';
+'Injected slowdowns without spoiled ones, or nights of copies without a change';
+comment on column raw.detector_grade.hits is 'Detected slowdowns, or false alarms';
 comment on column raw.detector_grade.rate is 'hits / trials; false alarms: in 1,000 nights';
 comment on column raw.detector_grade.median_delay is
-'Nights after the first slow one until a slowdown was told; 0 on that night';
+'Nights after the first slow one until a slowdown was detected; 0 on that night';
 comment on column raw.detector_grade.below is 'Why it is not good enough; empty where it is';
-comment on column raw.detector_grade.is_news is 'It was good enough the night before';
+comment on column raw.detector_grade.is_news is 'The grade before was good enough';
 comment on column raw.detector_grade.run_id is 'Run of the night';
 comment on column raw.detector_grade.low is 'Lower end of the 95 % interval of rate';
 comment on column raw.detector_grade.high is 'Upper end of the 95 % interval of rate';
-comment on column raw.detector_grade.spoiled is 'Shadows that say nothing: the real series changed';
+comment on column raw.detector_grade.spoiled is 'Slowdowns that do not count: the real series changed';
 comment on column raw.detector_grade.limit_value is
 'Limit that the suite sets for rate; null where it sets none';

@@ -140,7 +140,7 @@ begin
     end if;
     if p_to = 'open' then
         select alert_id into other from raw.alert
-        where case_id = found.case_id and cluster = found.cluster
+        where case_id = found.case_id and cluster = found.cluster and metric = found.metric
             and alert_id <> p_alert_id and state in ('open', 'acknowledged');
         if other is not null then
             raise exception using message = 'alert ' || p_alert_id || ' cannot be reopened: its '

@@ -128,16 +128,19 @@ returning
     ) as is_awaited;
 
 -- name: leave_experiment*!
--- Ends a running experiment, or puts it back into the queue. What a person said who cancelled it
--- stays. Also stores the result of one that was given up meanwhile.
+-- Ends a running experiment, or puts it back into the queue; a cancelled one ends. What a person said
+-- who cancelled it stays. Also stores the result of one that was given up meanwhile.
 update raw.experiment
 set
-    state = :state,
+    state = case
+        when :state = 'queued' and cancelled_by is not null then 'cancelled'
+        else :state
+    end,
     why = case when state = 'running' and cancelled_by is not null then why else :why end,
     result = coalesce(:result, result),
     spent_s = spent_s + :spent_s,
     spent_at = now(),
-    ended_at = case when :state <> 'queued' then now() end
+    ended_at = case when :state <> 'queued' or cancelled_by is not null then now() end
 where
     name = :name
     and dag_run_id is not distinct from :dag_run_id
@@ -147,8 +150,8 @@ where
     );
 
 -- name: give_up_experiments(why)
--- Cancels the experiments of nights whose time is over, so that messages wait no longer. Returns
--- their runs.
+-- Cancels the experiments of nights whose time is over, so that messages wait no longer; and those of
+-- terminals that have noted nothing for a day, whose process is gone.
 update raw.experiment
 set
     state = 'cancelled',
@@ -156,10 +159,33 @@ set
     why = :why,
     ended_at = now()
 where
-    priority = 2
-    and state in ('queued', 'running')
-    and until <= now()
-returning run_id;
+    (priority = 2 and state in ('queued', 'running') and until <= now())
+    or (
+        state = 'running'
+        and dag_run_id is null
+        and coalesce(spent_at, started_at) < now() - interval '1 day'
+    )
+returning experiment_id;
+
+-- name: runs_to_notify()
+-- Runs of the last days with news that is still to be sent, and with suspects of which none waits.
+select distinct e.run_id
+from raw.experiment as e
+inner join staging.unnotified_alert as u on e.run_id = u.news
+where
+    e.kind = 'confirm'
+    and e.requested_by = 'nightbench'
+    and e.requested_at > now() - interval '3 days'
+    -- None that was skipped at once: its run's message did not wait.
+    and (e.state <> 'cancelled' or e.cancelled_by is not null)
+    and not exists (
+        select from raw.experiment as other
+        where
+            other.run_id = e.run_id
+            and other.kind = 'confirm'
+            and other.state in ('queued', 'running')
+    )
+order by e.run_id;
 
 -- name: suspects(run_id)
 -- Live regressions that are news of a run and unnotified, largest first; snoozed ones are left out.

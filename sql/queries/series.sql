@@ -44,67 +44,104 @@ where
     and s.case_id = any(:case_ids)
     and m.value > 0;
 
--- name: training_nights(case_ids, cluster, run_id, before, max_nights)
--- The losses of some series, tonight's and those of nightly runs before, at most so many of each. A
--- person who dismisses an alert about training accepts it: nights before that change are left out.
+-- name: training_nights(case_ids, cluster, run_id, before, max_nights, max_changed)
+-- The losses of some series: tonight's, and those of the newest nightly runs before that were not
+-- changed, or were accepted; and the newest changed ones. A person who dismisses a training alert
+-- accepts its nights: as intended, nights before it are left out; as a false alarm, they stay.
+with dismissed as (
+    select
+        a.case_id,
+        opened.started_at as since,
+        a.closed_at as until,
+        a.dismissed_as
+    from raw.alert as a
+    inner join raw.run as opened on a.opened_run_id = opened.run_id
+    where
+        a.cluster = :cluster
+        and a.case_id = any(:case_ids)
+        and a.metric = 'training'
+        and a.state = 'dismissed'
+),
+
+wanted as (
+    select
+        s.series_key,
+        s.case_id,
+        (
+            select max(d.since)
+            from dismissed as d
+            where d.case_id = s.case_id and d.dismissed_as <> 'false_alarm'
+        ) as since
+    from raw.series as s
+    where s.cluster = :cluster and s.case_id = any(:case_ids)
+),
+
+night as not materialized (
+    select
+        w.case_id,
+        n.*,
+        coalesce(v.training = 'changed', false)
+        and not exists (
+            select 1
+            from dismissed as d
+            where d.case_id = w.case_id and n.run_at between d.since and d.until
+        ) as is_changed
+    from wanted as w
+    inner join raw.measurement as n on w.series_key = n.series_key
+    left join raw.verdict as v
+        on n.run_key = v.run_key and n.series_key = v.series_key and n.run_at = v.run_at
+    where
+        n.is_good
+        and n.run_kind = 'nightly'
+        and not n.is_private_build
+        and n.losses is not null
+        and n.run_at < :before
+        and (w.since is null or n.run_at >= w.since)
+)
+
 select
-    s.case_id,
+    m.case_id,
     m.run_at as at,
-    r.run_id = :run_id as is_tonight,
+    m.run_at >= :before as is_tonight,
     m.losses,
     m.framework_version as version,
     b.build_id,
     nullif(m.fingerprint_id, '') as fingerprint_id,
     nullif(m.definition_digest, '') as definition_digest,
-    case
-        when accepted.since is null or m.run_at > accepted.until then v.training
-    end as kind
-from raw.series as s
+    m.found_batch_size as batch_size,
+    m.is_changed
+from wanted as w
 cross join
     lateral (
         (
             select n.*
-            from raw.measurement as n
-            where
-                n.series_key = s.series_key
-                and n.is_good
-                and n.run_kind = 'nightly'
-                and not n.is_private_build
-                and n.losses is not null
-                and n.run_at < :before
+            from night as n
+            where n.series_key = w.series_key and not n.is_changed
             order by n.run_at desc, n.run_key desc
             limit :max_nights
         )
         union all
-        select n.*
+        (
+            select n.*
+            from night as n
+            where n.series_key = w.series_key and n.is_changed
+            order by n.run_at desc, n.run_key desc
+            limit :max_changed
+        )
+        union all
+        select
+            w.case_id,
+            n.*,
+            false as is_changed
         from raw.measurement as n
         inner join raw.run as tonight on n.run_key = tonight.run_key
         where
             tonight.run_id = :run_id
             and n.run_at = tonight.started_at
-            and n.series_key = s.series_key
+            and n.series_key = w.series_key
             and n.is_good
     ) as m
-inner join raw.run as r on m.run_key = r.run_key
-inner join staging.build as b on m.build_key = b.build_key
-left join raw.verdict as v
-    on m.run_key = v.run_key and m.series_key = v.series_key and m.run_at = v.run_at
-left join lateral (
-    select
-        max(opened.started_at) as since,
-        max(a.closed_at) as until
-    from raw.alert as a
-    inner join raw.run as opened on a.opened_run_id = opened.run_id
-    where
-        a.case_id = s.case_id
-        and a.cluster = s.cluster
-        and a.metric = 'training'
-        and a.state = 'dismissed'
-) as accepted on true
-where
-    s.cluster = :cluster
-    and s.case_id = any(:case_ids)
-    and (r.run_id = :run_id or accepted.since is null or m.run_at >= accepted.since);
+inner join staging.build as b on m.build_key = b.build_key;
 
 -- name: night_pairs(cluster, case_ids, run_id, before)
 -- Nights of some series beside reference builds, the newest first: those of nightly runs of a year,

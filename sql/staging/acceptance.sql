@@ -13,10 +13,6 @@ with tried as (
         s.devices_per_node,
         s.trainers,
         m.efficiency,
-        m.plain_ratio,
-        m.plain_low,
-        m.plain_high,
-        m.plain_absent,
         b.build_id,
         m.framework_version,
         d.driver,
@@ -91,10 +87,6 @@ select
     devices_per_node,
     trainers,
     efficiency,
-    plain_ratio,
-    plain_low,
-    plain_high,
-    plain_absent,
     build_id,
     framework_version,
     driver,
@@ -127,7 +119,6 @@ comment on column staging.acceptance.case_id is 'Smoke case that tried it';
 comment on column staging.acceptance.trainers is 'Devices that trained';
 comment on column staging.acceptance.efficiency is
 'Speed-up over one device in the same acceptance, divided by the devices; null where it has none';
-comment on column staging.acceptance.plain_absent is 'Why there is no plain_ratio';
 comment on column staging.acceptance.driver is
 'Of the GPUs that the preflight of the run found; null without GPUs';
 comment on column staging.acceptance.untried is

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
+from tests.browser.browsing import shoot
 
 from nightbench.core.model import Case, Publication, Strategy, Suite
 from nightbench.report.site import SiteWriter
@@ -86,9 +87,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> str:
     stored: Any = Stored()
     assert SiteWriter([suite], stored, SiteFolder(str(folder))).write() == 4
     for first in ("index.html", "w/vgg16/pytorch.html", f"s/a100/{CASE}.html"):
-        script = "site-plot.js" if first.startswith("s/") else "site.js"
-        loaded = (folder / first, folder / "site.css", folder / script)
-        assert sum(path.stat().st_size for path in loaded) < 100_000, first
+        loaded = (folder / first, folder / "site.css", folder / "site.js")
+        assert sum(path.stat().st_size for path in loaded) < 60_000, first
     return Path(folder).as_uri()
 
 
@@ -121,13 +121,14 @@ def test_a_series_is_searched_opened_and_compared_without_a_server(
     expect(visitor.get_by_role("status")).to_have_text("1 series")
     visitor.reload()  # The address holds what was searched.
     found.click()
-    expect(visitor.locator(".uplot canvas")).to_be_visible()
-    expect(visitor.locator("#nights tbody tr")).to_have_count(14)
-    visitor.get_by_role("button", name="Show all nights").click()
-    expect(visitor.locator("#nights tbody tr")).to_have_count(NIGHTS)
-    visitor.locator("#plot").press("End")
-    expect(visitor.locator("#readout")).to_contain_text("180 images/s, 178.2 to 181.8, n 7")
-    expect(visitor.locator("#readout")).to_contain_text("version 2.1")
+    for nights in (60, NIGHTS):
+        plot = visitor.get_by_role("img", name=f"Medians of {nights} nights")
+        expect(plot).to_be_visible()
+        expect(plot.get_by_text("2.1", exact=True)).to_be_visible()
+    newest = "2027-01-18: 180.0 images/s, 178.2 to 181.8, n 7, version 2.1"
+    expect(visitor.locator(".plots title").last).to_have_text(newest)
+    expect(visitor.locator("#nights tbody tr")).to_have_count(60)
+    shoot(visitor, f"site-series-{visitor.viewport_size['width']}")
     assert fits(visitor)
     visitor.goto(f"{site}/index.html")
     visitor.get_by_role("link", name=f"{CASE} on a100").click()
@@ -143,5 +144,6 @@ def test_a_series_is_searched_opened_and_compared_without_a_server(
     visitor.goto(f"{site}/w/vgg16/pytorch.html")
     visitor.get_by_label("Filter").fill("2x1")
     expect(visitor.locator("#series tbody tr:visible")).to_have_count(1)
-    expect(visitor.locator(".scaling polyline")).to_have_count(1)
+    expect(visitor.locator(".scaling svg")).to_be_visible()
+    shoot(visitor, f"site-group-{visitor.viewport_size['width']}")
     assert fits(visitor)

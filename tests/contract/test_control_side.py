@@ -129,13 +129,11 @@ def test_a_node_s_result_is_read_without_loss() -> None:
         said |= {"sent_bytes_per_step": 204_720, "data_wait_s": 0.25}
         said |= {"expert_tokens": [[3, 5], [8, 0]]}
         said |= {"reported": {"tflops_per_device": 253.41, "mfu_percent": 25.62}}
-        said |= {"plain": {"steps": 9, "rounds": [[0.5, 0.25], [0.5, 0.5]]}}
         validate("result", document)
         rank = RankResult.from_json("n1", process)
         assert rank.sent_bytes_per_step == 204_720
         assert rank.data_wait_s == 0.25
         assert rank.expert_tokens == [[3, 5], [8, 0]]
-        assert rank.plain == said["plain"]
         assert rank.reported == said["reported"]
         assert rank.step_seconds == tuple(said["step_seconds"])
         assert rank.step_end_s == tuple(said["step_end_s"])

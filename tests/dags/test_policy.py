@@ -195,7 +195,7 @@ def test_the_queue_of_experiments_is_looked_at_without_a_form_and_after_a_night(
     assert "*/5 * * * *" in str(parsed["serialized"][dag_id])
     assert "nightbench_suspects" in str(parsed["serialized"][dag_id])
     assert set(dag["tasks"]) == {"measure", "send_messages"}
-    fields = ("a", "b", "suite", "cases", "alert", "good", "bad")
+    fields = ("a", "b", "suite", "cases", "alert_id", "good", "bad")
     assert {dag["params"][name]["type"][0] for name in fields} == {"null"}
     # A night's message is sent whatever came of measuring; the site follows it.
     assert tasks[f"{dag_id}.send_messages"]["upstream"] == ["measure"]

@@ -18,9 +18,9 @@ from urllib.parse import parse_qs, urlsplit
 from fastapi import HTTPException, Request
 from fastapi.testclient import TestClient
 
+from nightbench.config.experiment_requests import CompareRequest
 from nightbench.core.model import Cluster
 from nightbench.core.model.experiments import PRIORITIES
-from nightbench.experiments.compare import CompareRequest
 from nightbench.spool import Spool
 from nightbench.warehouse import MoveRefused
 from nightbench.web import PageAccess, PageUser, create_app

@@ -11,7 +11,7 @@ import pytest
 from tests.integration.openssh import nodes_of_both_kinds
 
 from nightbench.gang import NodeUnreachable, RemoteFailure
-from nightbench.gang.ssh_transport import shared_transport
+from nightbench.gang.transport import shared_transport
 
 AGENT = str(Path(__file__).resolve().parents[2] / "benchmarks" / "agent.py")
 

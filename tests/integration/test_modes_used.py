@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.integration.broken_lines import broken
+from tests.performance.lines import Loop, loop_of
 
 from nightbench.testkit.gangs import BENCHMARKS, job_of, refused, run_gang
 
@@ -127,20 +128,16 @@ def test_the_different_rows_of_sparse_gradients_are_what_is_sent(
         ("paddle2", "resnet50_v1.5", {"execution": "graph", "layout": "channels_last"}),
     ],
 )
-def test_a_plain_loop_trains(
-    line: str,
-    workload: str,
-    axes: dict[str, Any],
-    interpreter: Callable[[str], str],
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_reference_training_loop_trains(
+    line: str, workload: str, axes: dict[str, Any], interpreter: Callable[[str], str]
 ) -> None:
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    from plain import Loop, loop_of
-
-    job, code = job_of(line, workload, trainers=1, strategy="single", **axes), str(BENCHMARKS)
-    script, params = loop_of(code, line), job["workload"]["params"]
-    with Loop(interpreter(line), script, code, job["case"], params, gpu=False) as loop:
+    job = job_of(line, workload, trainers=1, strategy="single", **axes)
+    script = loop_of(line)
+    assert script is not None
+    with Loop(interpreter(line), script, job) as loop:
         loop.seconds_of(1)
         first = loop.loss
         loop.seconds_of(5)
+        assert loop.loss is not None
+        assert first is not None
         assert loop.loss < first < 20, "not a number where weights were no one's"

@@ -7,9 +7,10 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -53,8 +54,10 @@ for words in (["db", "migrate"], ["dags", "reserialize"], ["api-server", *sys.ar
 
 
 @contextmanager
-def api_server(place: Path) -> Iterator[httpx.Client]:
-    """Airflow's API server with a user of each role, called like it, and all DAGs."""
+def api_server(
+    place: Path, more: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[httpx.Client]:
+    """Airflow's API server with a user of each role, called like it, all DAGs, and variables."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     address = f"http://127.0.0.1:{port}"
@@ -69,7 +72,7 @@ def api_server(place: Path) -> Iterator[httpx.Client]:
     }
     (place / "passwords.json").write_text(json.dumps({role: role for role in ROLES}))
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "NIGHTBENCH"))}
-    env = {**kept, **settings}
+    env = {**kept, **settings, **more}
     words = [sys.executable, "-c", AIRFLOW, "--host", "127.0.0.1", "--port", str(port)]
     with (place / "api-server.log").open("wb") as log, ExitStack() as ending:
         server = psutil.Popen(words, env=env, stdout=log, stderr=log)

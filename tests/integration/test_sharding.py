@@ -174,7 +174,9 @@ def predicted(job: Any, ranks: int) -> dict[str, float]:
         written["workload"], written["framework"], Strategy.COLLECTIVE, trainers=ranks, **shards
     )
     params = job["workload"]["params"]
-    spec = WorkloadInfo("", "", "", (), (), {"full": params})
+    spec = WorkloadInfo(
+        name="w", title="W", unit="tokens", strategies=("single",), scales={"full": params}
+    )
     whole = case.framework == "paddle3"
     held = held_bytes(case, spec, whole_weights=whole)
     assert held

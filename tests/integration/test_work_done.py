@@ -36,7 +36,7 @@ def test_formulas_are_what_a_line_counts(line: str, interpreter: Callable[[str],
     model = {
         name: flops
         for name, each in workloads.items()
-        if line in each.frameworks and each.forward_flops
+        if line in each.frameworks and each.cost
         if (flops := step_flops_per_unit(
             each, each.params_of(Case(name, line, Strategy.SINGLE, scale="smoke"))
         ))
@@ -48,6 +48,18 @@ def test_formulas_are_what_a_line_counts(line: str, interpreter: Callable[[str],
     ratios = {name: flops / units / model[name] for name, (flops, units) in counted.items()}
     assert len(ratios) > 3
     assert all(abs(ratio - 1) < TOLERANCE for ratio in ratios.values()), ratios
+
+
+def test_a_compiled_step_is_compiled_after_it_was_counted(
+    interpreter: Callable[[str], str],
+) -> None:
+    argv = [interpreter("pytorch"), str(SCRIPT.with_name("compiled_steps.py")), str(BENCHMARKS)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    before, afterwards, flops = json.loads(done.stdout.splitlines()[-1])
+    assert before > 0
+    assert afterwards == before
+    assert flops > 0
 
 
 def cells() -> list[object]:

@@ -55,7 +55,6 @@ def make_benchmarks(folder: Path, locked: Path) -> Path:
     described = {**fake, "line": LINE, "title": "Toy", "version": version, "package": PACKAGE}
     cpu = {"device": "cpu", "pythons": [SERIES]}
     described |= {"size_bytes": 1000, "variants": {"cpu": cpu}}
-    described.pop("drill_workload")
     (line / "framework.json").write_text(json.dumps(described))
     digest = hashlib.sha256(locked.read_bytes()).hexdigest()
     name = PACKAGE.replace("_", "-")

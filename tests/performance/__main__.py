@@ -17,7 +17,6 @@ FIGURES = (
     "clear",
     "real",
     "beside",
-    "turns",
     "promises",
     "shared",
     "lines",

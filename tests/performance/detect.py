@@ -18,34 +18,25 @@ import time
 from pathlib import Path
 
 import numpy as np
+from tests.performance.detector import history
 
 from nightbench.core.detect_file import read_nights
 from nightbench.core.history_file import HistoryFile
 
-FIRST = 1_609_466_400
-"""2021-01-01 02:00 UTC."""
-DAY = 86_400
-
 
 def write_histories(path: Path, series: int, nights: int) -> None:
-    """Noise, slow nights, missing nights, and a fall of 5 % in every second series."""
+    """Write histories with missing nights, and a fall in every second series."""
     rng = np.random.default_rng(20261122)
     with path.open("w", encoding="utf-8") as file:
         file.write("series,t,value,n,spread,fingerprint\n")
         for number in range(series):
-            sigma = rng.uniform(0.003, 0.03)
-            level = np.full(nights, 100.0)
-            if number % 2:
-                level[int(rng.integers(nights // 4, nights)) :] = 95.0
-            slow = np.where(rng.random(nights) < 0.02, rng.exponential(0.06, nights), 0.0)
-            values = level * np.exp(sigma * rng.standard_normal(nights) - slow)
-            spreads = np.abs(rng.normal(2.7 * sigma, 0.3 * sigma, nights))
+            fallen = int(rng.integers(nights // 4, nights)) if number % 2 else nights
             missing = rng.random(nights) < 0.01
-            for night in range(nights):
-                value = "" if missing[night] else f"{values[night]:.4f}"
+            for gone, night in zip(missing, history(number, nights, fallen), strict=True):
+                value = "" if gone else f"{night.value:.4f}"
                 file.write(
-                    f"case-{number:04d} on gpu,{FIRST + DAY * night},{value},7,"
-                    f"{spreads[night]:.5f},one\n"
+                    f"case-{number:04d} on gpu,{night.at.timestamp():.0f},{value},{night.n},"
+                    f"{night.spread:.5f},{night.fingerprint_id}\n"
                 )
 
 

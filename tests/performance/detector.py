@@ -46,13 +46,15 @@ MOVED = {("line", 1): 3, ("line", 4): 9, ("line", 7): 15, ("n", 2): 5, ("n", 9):
 """Lines and nodes that fell by 3 % in the busy night -> how many nights ago."""
 
 
-def history(seed: int, nights: int) -> list[HistoryPoint]:
-    """Noise, slow nights, and in every tenth series a fall of 5 % three nights ago."""
+def history(seed: int, nights: int, fallen: int | None = None) -> list[HistoryPoint]:
+    """Noise, slow nights, and a fall of 5 % on a night: three nights ago in every tenth series."""
     rng = np.random.default_rng(seed)
     sigma = rng.uniform(0.003, 0.03)
     level = np.full(nights, 100.0)
-    if seed % 10 == 0:
-        level[-3:] = 95.0
+    if fallen is None and seed % 10 == 0:
+        fallen = nights - 3
+    if fallen is not None:
+        level[fallen:] = 95.0
     slow = np.where(rng.random(nights) < 0.02, rng.exponential(0.06, nights), 0.0)
     values = level * np.exp(sigma * rng.standard_normal(nights) - slow)
     spreads = np.abs(rng.normal(2.7 * sigma, 0.3 * sigma, nights))

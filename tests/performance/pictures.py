@@ -96,7 +96,7 @@ COMPARED = "compare-20261126T101500-7c1e"
 def store_comparison(home: Path) -> None:
     """Store a comparison of two builds whose launches are drawn; the answer is the real code's."""
     spool = Spool(home / "spool")
-    if ExperimentReader(spool).newest(1):
+    if ExperimentReader(spool).get(COMPARED) is not None:
         return
     catalog = load_catalog(REPO / "benchmarks")
     cluster = load_cluster(REPO / "dags/clusters/local.yaml", home=home, catalog=catalog)
@@ -142,6 +142,7 @@ def take(login: Logins, binary: str, folder: Path) -> Iterator[dict[str, Any]]:
             for name, (path, content) in pages.items():
                 page.goto(login.ui + path)
                 page.locator(content).first.wait_for()
+                page.locator(content).first.scroll_into_view_if_needed()
                 page.wait_for_timeout(SETTLE_MS)
                 file = folder / f"{name}.png"
                 file.write_bytes(shot(page))
@@ -175,15 +176,16 @@ def addresses(client: httpx.Client) -> Mapping[str, tuple[str, str]]:
     last, newest = sorted(versions, key=lambda each: float(each.split()[-1]))[-2:]
     builds = urlencode({"by": "version", "one": last, "other": newest})
     figure = max(read("published")["items"], key=lambda each: each["measured"])
-    published = urlencode({"source": figure["source_document"], "figure": figure["figure"]})
+    named = {"source": figure["source_document"], "figure": figure["figure"]}
+    published = urlencode({"by": "published", **named})
     return {
         "morning": (f"{HOME}?days=3", rows),
-        "overview": (f"{HOME}/overview", rows),
+        "overview": (f"{HOME}/explore", rows),
         "series": (f"{HOME}/series?{series}", plot),
         "alert": (f"{HOME}/alerts/{fallen['alert_id']}", plot),
         "compare": (f"{HOME}/compare?{builds}", rows),
         "experiment": (f"{HOME}/experiments/{COMPARED}", rows),
-        "published": (f"{HOME}/published?{published}", rows),
+        "published": (f"{HOME}/compare?{published}", rows),
         "nodes": (f"{HOME}/nodes", rows),
-        "trust": (f"{HOME}/trust", "h2:visible"),
+        "detector": (f"{HOME}/nodes", "h3:has-text('Detector quality')"),
     }

@@ -9,6 +9,7 @@ import argparse
 import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from statistics import median
@@ -20,7 +21,7 @@ from nightbench.detection import ChangeDetector
 from nightbench.detection.changes import changes_of_last_night
 from nightbench.detection.grading import wilson
 from nightbench.detection.history import HistoryReport, judge_history
-from nightbench.detection.modes import modes_of
+from nightbench.detection.node_modes import modes_of
 from nightbench.detection.robust import Floats
 from nightbench.detection.series import series_from
 
@@ -141,14 +142,30 @@ def young(job: tuple[int, float, float]) -> int | None:
     return _told(points(logs, 0.6 * noise), 12)
 
 
+def turned(job: tuple[int, float]) -> int | None:
+    """Return the nights until a step that came with new hardware is reported; None: not in 30."""
+    seed, step = job
+    rng = np.random.default_rng([seed, 19, round(1e4 * step)])
+    before = int(rng.integers(20, 121))
+    noise = math.exp(rng.uniform(math.log(0.003), math.log(0.03)))
+    logs = noise * rng.standard_normal(before + 30)
+    logs -= np.where(rng.random(before + 30) < 0.03, rng.exponential(0.06, before + 30), 0.0)
+    logs[before:] += math.log1p(-step)
+    history = [
+        replace(point, fingerprint_id="new" if night >= before else "old")
+        for night, point in enumerate(points(logs, 0.6 * noise))
+    ]
+    return _told(history, before, history[before].at)
+
+
 def _told(
-    history: Sequence[HistoryPoint],
-    before: int,
-    detector: ChangeDetector = ChangeDetector(with_smallest=False),  # noqa: B008
+    history: Sequence[HistoryPoint], before: int, since: datetime | None = None
 ) -> int | None:
+    """Return the nights until a drop is reported; with `since` one that begins then."""
+    detector = ChangeDetector(with_smallest=False)
     for night in range(before, len(history)):
         judged = detector.judge(history[:night], history[night], RegressionPolicy())
-        if judged.kind is VerdictKind.REGRESSED:
+        if judged.kind is VerdictKind.REGRESSED and since in (None, judged.since):
             return night - before + 1
     return None
 
@@ -283,6 +300,18 @@ def told_by_default(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator
             )
 
 
+def turns(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
+    """Yield a line for each step that comes with new hardware; a step of 0 is a false alarm."""
+    for step in (0.0, 0.03, 0.05, 0.1, 0.2):
+        jobs = [(each, step) for each in seeds]
+        told = [n for n in pool.map(turned, jobs, chunksize=4) if n is not None]
+        when = f", the median on night {median(told):g}" if told else ""
+        yield (
+            f"a step of {step:.0%} with new hardware: {len(told)} of {len(jobs)} reported within "
+            f"30 nights{when}"
+        )
+
+
 def episodes(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
     """Yield a line for each length of two episodes, before a fall that lasts."""
     for noise in (0.003, 0.01):
@@ -343,6 +372,7 @@ PROMISES = {
     "false_alarms": (false_alarms, 1),
     "young": (young_series, 1),
     "told_by_default": (told_by_default, 1),
+    "turns": (turns, 1),
     "episodes": (episodes, 1),
     "catches": (catches, 3),
     "intervals": (intervals, 5),

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from nightbench.detection.followers import Follower
+from nightbench.detection.incremental import IncrementalDetector
 from nightbench.detection.robust import Floats
 from nightbench.detection.series import series_from
 
@@ -100,9 +100,9 @@ def read(path: Path) -> Iterator[History]:
 def alerts_of(history: History, min_change: float = 0.0) -> list[Alert]:
     """Return the alerts for drops of a history that is judged night by night."""
     series, _ = series_from(history.t, history.value, history.within)
-    follower, raised, alerts = Follower(min_change), list[int](), []
+    detector, raised, alerts = IncrementalDetector(min_change), list[int](), []
     for night in range(1, len(series)):
-        for change in sorted(follower.extend(series.part(0, night + 1)), key=lambda c: c.first):
+        for change in sorted(detector.extend(series.part(0, night + 1)), key=lambda c: c.first):
             first = change.first
             if first and all(abs(first - other) > SAME for other in raised):
                 raised.append(first)

@@ -27,8 +27,8 @@ from nightbench.alerts.shared_alerts import SharedAlerts, StandingMovement, shar
 from nightbench.core.model import HistoryPoint, RegressionPolicy, Verdict
 from nightbench.detection import ChangeDetector
 from nightbench.detection.case_verdicts import verdict_of
-from nightbench.detection.factors import Factor, FactorKind, NightRow, SharedMovement
-from nightbench.detection.modes import modes_of
+from nightbench.detection.factors import Factor, FactorKind, NightRow, SharedChange
+from nightbench.detection.node_modes import modes_of
 from nightbench.detection.robust import Floats
 from nightbench.night.shared_night import JudgedCase, remaining, share
 
@@ -271,7 +271,7 @@ class _Alerts:
             )
         return changes.to_open
 
-    def keep(self, movements: Sequence[SharedMovement], shared: SharedAlerts) -> None:
+    def keep(self, movements: Sequence[SharedChange], shared: SharedAlerts) -> None:
         """Keep what the series of a night share with its alert."""
         for number, case_id in shared.lead.items():
             each = movements[number]
@@ -328,7 +328,7 @@ class _Player:
                 for verdict in some:
                     self._tell(is_shared, night, verdict, leads if is_shared else {})
 
-    def _name(self, found: SharedMovement, night: int) -> None:
+    def _name(self, found: SharedChange, night: int) -> None:
         """Count a movement that is told with its factor, the first time."""
         truth = self._truth_of(found.factor, found.since)
         if truth is not None and truth not in self._named[True]:
@@ -344,7 +344,7 @@ class _Player:
         return verdict_of(row.name, "lab", tonight, judged), judged
 
     def _tell(
-        self, is_shared: bool, night: int, verdict: Verdict, leads: Mapping[str, SharedMovement]
+        self, is_shared: bool, night: int, verdict: Verdict, leads: Mapping[str, SharedChange]
     ) -> None:
         """Count an alert that opens."""
         score = self.scores[is_shared]

@@ -220,13 +220,12 @@ def ask(warehouse: Database) -> Iterator[Ask]:
 
 
 @pytest.fixture(autouse=True)
-def grading_budget_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nights have no time left to grade the detector, which is most of what a night computes.
+def without_grading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Grades of the detector copy no series, which is most of what a graded night computes.
 
     A file whose subject is the grade replaces this fixture.
     """
-    assert detector_grade.grade.__kwdefaults__["budget_s"] == detector_grade.BUDGET_S
-    monkeypatch.setitem(detector_grade.grade.__kwdefaults__, "budget_s", 0.0)
+    monkeypatch.setattr(detector_grade, "SERIES", 0)
 
 
 # --- alerts -------------------------------------------------------------------------------

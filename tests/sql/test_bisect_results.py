@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 from nightbench.cli import common
 from nightbench.cli.main import app
+from nightbench.config.experiment_requests import BisectRequest
 from nightbench.core.documents import to_document
 from nightbench.core.errors import UserError
 from nightbench.core.model import Verdict, VerdictKind
 from nightbench.core.model.experiments import Experiment, ExperimentKind
 from nightbench.experiments.bisect_request import (
-    BisectRequest,
     bisect_document,
     complete_request,
     save_step,

@@ -175,13 +175,14 @@ def test_what_does_not_end_in_time_is_given_up_and_told(
     def open_loader() -> Connection:
         return connect(warehouse.loader)
 
-    assert confirm.give_up_overdue(open_loader) == []
+    assert confirm.runs_to_notify(open_loader) == []
     server.execute("update raw.experiment set until = now() - interval '1 second'", warehouse.name)
-    assert confirm.give_up_overdue(open_loader) == [run.run_id]
+    for _ in range(2):  # until the message was sent
+        assert confirm.runs_to_notify(open_loader) == [run.run_id]
     assert {row["state"] for row in repository.find(run_id=run.run_id)} == {"cancelled"}
     notify_run(spool, run.run_id, open_loader)
     assert len(inbox.messages) == 1
-    assert confirm.give_up_overdue(open_loader) == []
+    assert confirm.runs_to_notify(open_loader) == []
     # Who measured on all the same is heard: late, and without a second message.
     late = repository.find(run_id=run.run_id)[0]["name"]
     for outcome, is_first in (("confirmed", True), ("not_confirmed", False)):
@@ -318,11 +319,12 @@ def test_a_night_goes_first_and_whoever_measures_there_yields_to_it(
     assert record.finished(spool.comparison("compare-1"), "so") == ("queued", "so")
     record.leave(Ended("queued", "so"))
     names = [row["name"] for row in repository.waiting(run.run_id)]
+    assert take(open_loader, spool, "run-1", lambda _: "running", list, night="another") is None
     for name in names:
-        assert next_one().name == name
+        assert next_one(night=run.run_id).name == name
         assert repository.leave(name, "run-1", "done", spent_s=1.0, result={"outcome": "confirmed"})
     # The night's message is sent before anybody's comparison goes on.
-    assert take(open_loader, spool, "run-1", lambda _: "", list, nights_only=True) is None
+    assert take(open_loader, spool, "run-1", lambda _: "", list, night=run.run_id) is None
     assert next_one().name == "compare-1"
 
 
@@ -332,7 +334,7 @@ def test_only_what_was_given_up_is_said_to_have_been(
     night(seconds=1.0)  # for no suspect at all: each is skipped, and none waited for
     # As where no channel took the message.
     server.execute("delete from raw.delivery", warehouse.name)
-    assert confirm.give_up_overdue(lambda: connect(warehouse.loader)) == []
+    assert confirm.runs_to_notify(lambda: connect(warehouse.loader)) == []
 
 
 def test_an_alerts_confirmations_are_found_by_an_index(rows: Rows) -> None:

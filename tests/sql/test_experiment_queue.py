@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
@@ -256,9 +256,14 @@ def taking(
     """Take the next request for a DAG run, while others are in a state."""
     monkeypatch.setattr(experiment_queue, "cluster_of", lambda name: Cluster(name, ()))
 
-    def taken(dag_run_id: str, **known: str) -> int | None:
+    def taken(dag_run_id: str, but_not: Sequence[str] = (), **known: str) -> int | None:
         found = take(
-            lambda: connect(warehouse.loader), Spool(tmp_path), dag_run_id, known.get, lambda: ()
+            lambda: connect(warehouse.loader),
+            Spool(tmp_path),
+            dag_run_id,
+            known.get,
+            lambda: (),
+            but_not=but_not,
         )
         return found and found[0].experiment_id
 
@@ -295,6 +300,43 @@ def test_what_a_person_said_who_cancelled_a_running_one_stays(
     )
     (row,) = queue.find(one)
     assert (row["state"], row["cancelled_by"], row["why"]) == ("cancelled", "bob", "a typo")
+
+
+def test_what_was_cancelled_is_not_put_back_into_the_queue(
+    desk: Desk, queue: ExperimentRepository, taking: Callable[..., int | None]
+) -> None:
+    one = desk("ada").request(asked())
+    assert taking("run-1") == one
+    desk("ada").move(one, "cancelled", "a typo")
+    assert queue.leave(name_of(queue, one), "run-1", "queued", spent_s=1.0, why="the night goes on")
+    (row,) = queue.find(one)
+    assert (row["state"], row["why"]) == ("cancelled", "a typo")
+    assert row["ended_at"] is not None
+    assert taking("run-2") is None
+
+
+def test_what_was_put_back_gives_way_to_the_next_one(
+    desk: Desk, queue: ExperimentRepository, taking: Callable[..., int | None]
+) -> None:
+    first, second = (desk("ada").request(asked()) for _ in range(2))
+    assert taking("run-1") == first
+    assert queue.leave(name_of(queue, first), "run-1", "queued", spent_s=0.0)
+    assert taking("run-1", but_not=[name_of(queue, first)]) == second
+
+
+def test_what_a_terminal_left_without_a_word_ends_after_a_day(
+    desk: Desk, queue: ExperimentRepository, server: Any, warehouse: Database
+) -> None:
+    one, other = (desk("ada").request(asked()) for _ in range(2))
+    for number in (one, other):
+        assert queue.begin(name_of(queue, number), None)
+    hours = f"case experiment_id when {one} then 25 else 23 end"
+    server.execute(
+        f"update raw.experiment set spent_at = now() - interval '1 hour' * ({hours})",
+        warehouse.name,
+    )
+    queue.give_up_overdue("gone")
+    assert states(queue) == {one: "cancelled", other: "running"}
 
 
 def test_a_budget_that_is_used_up_lets_others_go_first(
@@ -452,6 +494,12 @@ def test_a_profile_is_asked_for_by_whoever_may_and_shown(
     refused = bob.post(f"{one}/profile", headers=BEARER, json={})
     assert (refused.status_code, "an op may profile it" in refused.text) == (403, True)
     assert ada.post(f"{one}/profile", headers=BEARER, json={}).json()["profile"] == "queued"
+    place = {each["experiment_id"]: each["place"] for each in experiments_of(ada)}
+    assert place == {
+        foreign: 2,
+        request_id: 1,
+        profile_of(queue, request_id)["experiment_id"]: None,
+    }
     assert ada.get(f"{one}/profile.html").status_code == 404
     begin(queue, request_id, "run-1")
     leave(queue, request_id, "run-1", "done", spent_s=1.0, result=SAME)
@@ -470,6 +518,10 @@ def test_a_profile_is_asked_for_by_whoever_may_and_shown(
     assert "&lt;B&gt;" in page.text
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
     assert "style-src" in page.headers["Content-Security-Policy"]
+
+
+def experiments_of(client: TestClient) -> list[dict[str, Any]]:
+    return list(client.get("/api/experiments").json()["items"])
 
 
 def test_the_log_of_a_commits_build_is_shown_to_those_who_may(

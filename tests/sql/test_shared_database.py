@@ -84,7 +84,7 @@ def test_what_a_test_stored_is_gone(
     ("statement", "what"),
     [
         ("create table public.mine (id int)", "pg_class"),
-        ("drop table raw.shadow_verdict cascade", "raw.shadow_verdict"),
+        ("drop table raw.detector_grade cascade", "raw.detector_grade"),
         ("create schema analysts", "pg_namespace"),
         ("create function public.mine() returns int language sql return 1", "pg_proc"),
         ("alter table raw.run add column extra int", "pg_attribute"),

@@ -13,6 +13,7 @@ from tests.sql.spooled import STEPS, spooled
 from nightbench.core.model import RegressionPolicy, TrainingKind, Verdict, VerdictKind
 from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
+from nightbench.night.trained_alike import NIGHTS_COMPARED
 from nightbench.spool import Spool
 from nightbench.warehouse import Triage, Warehouse, connect
 
@@ -133,3 +134,47 @@ def test_a_suite_may_only_store_it_or_not_ask(judge, reader: Warehouse) -> None:
     assert judge(4, HALF_A_BATCH, policy=RegressionPolicy(training="warn")).training == "changed"
     assert judge(5, HALF_A_BATCH, policy=RegressionPolicy(training="off")).training is None
     assert reader.alerts.find() == []
+
+
+def test_a_change_that_nobody_accepts_is_never_a_reference(judge, reader: Warehouse) -> None:
+    for night in range(5):
+        judge(night, AS_EVER)
+    kinds = {judge(night, HALF_A_BATCH).training for night in range(5, 5 + NIGHTS_COMPARED + 2)}
+    assert kinds == {TrainingKind.CHANGED}
+    assert len(reader.alerts.find()) == 1
+
+
+def test_after_a_false_alarm_both_levels_are_normal(judge, reader: Warehouse, connection) -> None:
+    for night in range(5):
+        judge(night, AS_EVER)
+    judge(5, HALF_A_BATCH)
+    (alert,) = reader.alerts.find()
+    Triage(connection, "ada").move(alert["alert_id"], "dismissed", "", "false_alarm")
+    assert judge(6, AS_EVER).training is TrainingKind.SAME
+    assert judge(7, HALF_A_BATCH).training is TrainingKind.SAME
+    assert reader.alerts.find() == []
+
+
+def test_an_alert_ends_when_the_suite_compares_no_losses(judge, reader: Warehouse) -> None:
+    for night in range(5):
+        judge(night, AS_EVER)
+    judge(5, HALF_A_BATCH)
+    assert len(reader.alerts.find()) == 1
+    judge(6, HALF_A_BATCH, policy=RegressionPolicy(training="off"))
+    assert reader.alerts.find() == []
+
+
+def test_a_throughput_alert_is_reopened_beside_one_about_training(
+    judge, reader: Warehouse, connection
+) -> None:
+    for night in range(20):
+        judge(night, AS_EVER)
+    for night in range(20, 24):
+        judge(night, AS_EVER, throughput=90.0)
+    (slower,) = reader.alerts.find()
+    triage = Triage(connection, "ada")
+    triage.move(slower["alert_id"], "dismissed", "", "intended")
+    judge(24, HALF_A_BATCH, throughput=90.0)
+    assert [each["metric"] for each in reader.alerts.find()] == ["training"]
+    triage.move(slower["alert_id"], "open")
+    assert {each["metric"] for each in reader.alerts.find()} == {"throughput", "training"}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nightbench.config import load_catalog
 from nightbench.config.run_request import RunRequest
 from nightbench.night.planning import plan_run
 from nightbench.spool import RunSpool, Spool
@@ -84,5 +85,5 @@ def plan(
     spool: Spool, at: datetime = NOW, open_warehouse: Connect = nobody, **request: Any
 ) -> tuple[list[str], RunSpool]:
     """Plan a run; the cases that are measured, and its files."""
-    cases = plan_run(RunRequest("short", **request), RUN, at, spool, open_warehouse)
+    cases = plan_run(RunRequest("short", **request), RUN, at, spool, open_warehouse, load_catalog())
     return cases, spool.run(RUN)

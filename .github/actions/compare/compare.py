@@ -273,7 +273,10 @@ class Nightbench(Api):
         if path and self.state["conclusion"] != "pending":
             Path(path).write_text(texts["comment.md"], encoding="utf-8")
         if setting("forge-token") and not self.state["replaced_by"]:
-            keep_note(texts["comment.md"])
+            try:
+                keep_note(texts["comment.md"])
+            except Fault as fault:  # the measurement goes on without a comment
+                say(f"the note on the merge request cannot be written: {fault}", "warning")
 
 
 def keep_note(text: str) -> None:

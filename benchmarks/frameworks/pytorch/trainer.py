@@ -230,6 +230,11 @@ class Trainer(Base):
         """Steps once more, and adds up what it computes and what its collectives send."""
         context = self.context
         with contextlib.ExitStack() as stack:
+            if context.case["compiler"] != "none":
+                if not hasattr(torch.compiler, "set_stance"):  # before 2.6
+                    return
+                # Else Dynamo would leave the step uncompiled from now on.
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
             flops, sent = stack.enter_context(Flops()), None
             if context.grouped and not self.compression:
                 from frameworks.pytorch.sent import Sent

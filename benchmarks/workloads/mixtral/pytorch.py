@@ -14,10 +14,6 @@ class Matrices(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(shape))
 
-    def draw(self):
-        """Sets them, where no trainer does."""
-        nn.init.normal_(self.weight, std=0.02)
-
 
 class Layer(Attending):
     """Self-attention, then the SwiGLU of the experts that a router chooses for each token."""

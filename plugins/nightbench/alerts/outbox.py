@@ -1,4 +1,4 @@
-"""The outbox: each item is sent to its channels at least once, and never again to one that took it.
+"""The outbox: each item is sent until a channel took it, and never again to one that took it.
 
 An item is the news of an alert, its end, a note about a series or about the detector, or a missing
 night. What is unnotified is state of the warehouse, not of the process that found it: the next

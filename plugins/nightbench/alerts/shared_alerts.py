@@ -10,8 +10,8 @@ from typing import Any
 
 from nightbench.alerts.alert_changes import LiveAlert, says_the_same
 from nightbench.core.model import Verdict, VerdictKind
-from nightbench.detection.factors import APART, Factor, FactorKind, SharedMovement
-from nightbench.detection.shared_movements import MAJORITY
+from nightbench.detection.factors import APART, Factor, FactorKind, SharedChange
+from nightbench.detection.shared_changes import MAJORITY
 
 MOST_MEMBERS = 20
 """Members that the sentence of an alert names."""
@@ -64,7 +64,7 @@ class SharedAlerts:
 
 def share_alerts(
     verdicts: Iterable[Verdict],
-    movements: Sequence[SharedMovement],
+    movements: Sequence[SharedChange],
     standing: Sequence[StandingMovement],
     own: Collection[str] = (),
     noisy: Collection[str] = (),
@@ -148,7 +148,7 @@ def share_alerts(
     return SharedAlerts(quiet, lead, adopted, joined)
 
 
-def _is_known(movement: SharedMovement, standing: Sequence[StandingMovement]) -> bool:
+def _is_known(movement: SharedChange, standing: Sequence[StandingMovement]) -> bool:
     """Return whether most members of a movement have an alert under other names already."""
     near = [s for s in standing if abs((s.since - movement.since).days) <= APART]
     known = sum(any(case_id in s.members for s in near) for case_id in movement.members)
@@ -160,13 +160,13 @@ def _is_near(verdict: Verdict, since: date) -> bool:
     return verdict.since is not None and abs((verdict.since.date() - since).days) <= APART
 
 
-def _tells(alert: LiveAlert | None, verdict: Verdict, movement: SharedMovement) -> bool:
+def _tells(alert: LiveAlert | None, verdict: Verdict, movement: SharedChange) -> bool:
     """Return whether an alert of a member is one of the fall that a movement is."""
     is_same = alert is not None and says_the_same(alert, verdict)
     return is_same and verdict.kind is VerdictKind.REGRESSED and _is_near(verdict, movement.since)
 
 
-def _of_movement(verdict: Verdict, movement: SharedMovement, alert: LiveAlert | None) -> Verdict:
+def _of_movement(verdict: Verdict, movement: SharedChange, alert: LiveAlert | None) -> Verdict:
     """Return a verdict in the words of a movement, whose value its own of one night may miss."""
     ranked = sorted(movement.members.items(), key=lambda member: member[1])
     named = ", ".join(f"{case_id} {change:+.1%}" for case_id, change in ranked[:MOST_MEMBERS])

@@ -35,10 +35,6 @@ MAX_DRIFT = 0.10
 
 MAX_EFFICIENCY = 1.05
 
-MIN_PLAIN_RATIO = 0.9
-"""Of a plain loop's throughput: an acceptance takes smoke cells, whose steps last milliseconds, of
-which what a trainer does in Python is a larger part than of a night's."""
-
 MAX_POWER = 1.2
 """Mean power over the power limit of the devices: only short peaks may lie above the limit."""
 
@@ -134,11 +130,6 @@ MEASUREMENT_CHECKS: tuple[Check, ...] = (
         f"scaling efficiency of {MAX_EFFICIENCY:g} or less",
         show="{:.3f}",
         fails_acceptance=True,
-    ),
-    Check(
-        "plain_loop", FAIL, "measurement", lambda c, m: m.plain_high, at_least(MIN_PLAIN_RATIO),
-        f"{MIN_PLAIN_RATIO:g} of a plain loop's throughput within the 95 % interval, or below it",
-        show="{:.3f}",
     ),
     Check(
         "mfu", FAIL, "measurement", lambda c, m: m.mfu, at_most(1.0),

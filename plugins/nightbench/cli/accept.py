@@ -1,4 +1,4 @@
-"""accept: every mode of every framework line is tried on a cluster."""
+"""accept: tries every configuration of every framework line on a cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,9 +17,9 @@ from nightbench.cli.common import FAILED, INTERRUPTED, out, say, warn
 from nightbench.core.budget import duration
 
 if TYPE_CHECKING:
+    from nightbench.accept.measuring import AcceptanceContext
+    from nightbench.accept.states import ModeState
     from nightbench.core.model import Catalog, Cluster
-    from nightbench.night.acceptance import ModeState
-    from nightbench.night.acceptance_run import AcceptanceContext
     from nightbench.night.cluster_preflight import ClusterHealth
     from nightbench.nodes import NodeState
 
@@ -32,76 +31,66 @@ def accept(
     cluster: common.ClusterArgument,
     line: Annotated[
         list[str] | None,
-        typer.Option("--line", help="Only this framework line. May be given several times."),
+        typer.Option("--line", help="Include this framework line; may be repeated."),
     ] = None,
     mode: Annotated[
         list[str] | None,
         typer.Option(
-            "--mode", help="Only this mode, `single bf16` say. May be given several times."
+            "--mode", help="Include this configuration, such as `single bf16`; may be repeated."
         ),
     ] = None,
     untried: Annotated[
-        bool, typer.Option(help="Try also modes that nobody has run on such devices.")
+        bool, typer.Option(help="Also try configurations that were never run on such devices.")
     ] = True,
     again: Annotated[
-        bool, typer.Option("--again", help="Try also what holds from an earlier acceptance.")
+        bool, typer.Option("--again", help="Also retest configurations that passed.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only list the modes and how each stands.")
+        bool, typer.Option("--dry-run", help="Only list the configurations and their states.")
     ] = False,
-    html: Annotated[
-        Path | None, typer.Option("--html", help="Write how each mode stands to this page, too.")
-    ] = None,
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Try every mode of every line on a cluster; exit code 1 where one does not pass.
+    """Try every configuration of every line on a cluster.
 
-    The nodes are examined and measured as by `doctor --controls`; then a smoke cell of each mode is
-    measured at one device and at two, and where it holds at all of a node and of two nodes, through
-    the same gang as every case. It passes when every check does, and is no longer untried there.
-    Interrupted or run again it tries only what is due: what never ended, or has another build,
-    driver or checks since. It needs the warehouse.
+    Checks and measures the nodes like `doctor --controls`. Then it measures a smoke case of each
+    configuration at one device and at two. If both pass, it continues with all devices of a node
+    and of two nodes. A configuration that passes every check is no longer untried on the cluster.
+    The next call tries only configurations that must be retested. Requires the warehouse.
+
+    Exit code 1: a configuration failed, or a control measurement is too low.
     """
-    common.check_page(html)
     catalog = common.catalog()
     where = common.cluster_of(cluster, catalog)
-    from nightbench.night import acceptance_run
+    from nightbench.accept import measuring
 
-    cells = acceptance_run.chosen_cells(line or (), mode or (), where, catalog, untried=untried)
+    cells = measuring.chosen_cells(line or (), mode or (), where, catalog, untried=untried)
     context = accept_context(where, catalog, outside_hours=outside_hours, reached=not dry_run)
     older = datetime.now(UTC) if again else None
-    ended = acceptance_run.AcceptanceEnd()
-    if not dry_run:
-        acceptance_run.close_interrupted(where.name, context.spool, context.connect)
-        observer = acceptance_run.AcceptanceObserver(say, show_nodes, common.live_view)
-        ended = acceptance_run.try_modes(cells, context, observer, again=older)
-    states = context.states(cells, again=older if dry_run else None)
-    if html is not None:
-        from nightbench.report.acceptance_page import acceptance_page
-
-        page = acceptance_page(where.name, [document(each) for each in states], datetime.now(UTC))
-        html.write_text(page)
-        say(f"written: {html}")
-    if json:
-        common.print_json([document(state) for state in states])
+    if dry_run:
+        ended = measuring.AcceptanceEnd(context.states(cells, again=older))
     else:
-        show(states, where)
+        observer = measuring.AcceptanceObserver(say, show_nodes, common.live_view)
+        ended = measuring.try_modes(cells, context, observer, again=older)
+    if json:
+        common.print_json([document(state) for state in ended.states])
+    else:
+        show(ended.states, where)
     if ended.interrupted:
         raise typer.Exit(INTERRUPTED)
-    if ended.short or any(state.outcome == "failed" for state in states):
+    if not ended.good:
         raise typer.Exit(FAILED)
 
 
 def accept_context(
     cluster: Cluster, catalog: Catalog, *, outside_hours: bool = False, reached: bool = True
 ) -> AcceptanceContext:
-    """Where and by what; without `reached` nothing can be measured, and no Connection is needed.
+    """Return where and by what is measured; without `reached` no Connection is needed.
 
     Raises:
         UserError: a Connection is missing.
     """
-    from nightbench.night.acceptance_run import AcceptanceContext
+    from nightbench.accept.measuring import AcceptanceContext
 
     return AcceptanceContext(
         cluster,
@@ -115,7 +104,7 @@ def accept_context(
 
 
 def show_nodes(health: ClusterHealth, states: Mapping[str, NodeState]) -> None:
-    """Print the nodes, what was found, and their controls."""
+    """Print the nodes, the findings, and the control measurements."""
     from nightbench.cli import nodes
 
     common.err.print(nodes.overview(health, states))
@@ -124,19 +113,15 @@ def show_nodes(health: ClusterHealth, states: Mapping[str, NodeState]) -> None:
     common.err.print(nodes.controls_table(health, {}))
 
 
-# --- what came of it ------------------------------------------------------------------------
-
-
 _LAST = (
     *("outcome", "reason", "variant", "build_id", "framework_version", "driver", "efficiency"),
-    *("plain_ratio", "plain_low", "plain_high", "plain_absent"),
     *("code_digest", "run_id", "started_at"),
 )
-"""What is said of a mode's newest result."""
+"""Fields of the newest result in the JSON."""
 
 
 def document(state: ModeState) -> dict[str, Any]:
-    """A mode as an object of the JSON: its newest result, or why there is none that holds."""
+    """Return a configuration as an object of the JSON, with its newest result."""
     known, case = state.known, state.cell.case
     return {
         "line": state.cell.line,
@@ -160,11 +145,8 @@ _COLOURS = {
 }
 
 
-_COLUMNS = ("line", "mode", "devices", "build", "outcome", "of plain loop")
-
-
 def show(states: Sequence[ModeState], cluster: Cluster) -> None:
-    """Print a table of the modes, how many stand how, and how long those that are due take."""
+    """Print a table of the configurations, their number by outcome, and the time to retest."""
     rows = (
         (
             state.cell.line,
@@ -172,12 +154,11 @@ def show(states: Sequence[ModeState], cluster: Cluster) -> None:
             state.cell.devices or "-",
             state.build.build_id if state.build else "-",
             Text(state.outcome, style=_COLOURS.get(state.outcome, "")),
-            state.known.beside_plain_loop if state.known else "",
             (state.reason or "").split("\n")[0],
         )
         for state in states
     )
-    out.print(common.table((*_COLUMNS, "reason"), rows))
+    out.print(common.table(("line", "mode", "devices", "build", "outcome", "reason"), rows))
     counted = Counter(state.outcome for state in states)
     words = ", ".join(f"{counted[word]} {word}" for word in _COLOURS if counted[word])
     say(f"cluster {cluster.name}: {words}")
@@ -186,4 +167,4 @@ def show(states: Sequence[ModeState], cluster: Cluster) -> None:
         usual = common.history(cluster.name)
         known = [usual[case.case_id] for case in due if case.case_id in usual]
         about = f"about {duration(sum(known))}" if known else "no history yet to estimate it from"
-        warn(f"{len(due)} modes are due: {about}, {len(due) - len(known)} without a history")
+        warn(f"{len(due)} must be retested: {about}, {len(due) - len(known)} without a history")

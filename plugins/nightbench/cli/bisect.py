@@ -6,57 +6,55 @@ import dataclasses
 import getpass
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from nightbench.cli import common, experiment_common
 from nightbench.cli.common import out, say
 from nightbench.cli.selection import Selection
+from nightbench.config.experiment_requests import LEAST_ROUNDS, MOST_ROUNDS, BisectRequest
+from nightbench.config.request_fields import described
+from nightbench.config.validate import checked
 from nightbench.core.errors import UserError
 from nightbench.core.model.experiments import LIVE
 from nightbench.core.run_plan import new_run_id
-from nightbench.experiments.paired_statistics import LEAST_ROUNDS, percent
-
-if TYPE_CHECKING:
-    from nightbench.experiments.bisect_request import BisectRequest
+from nightbench.experiments.paired_statistics import percent
 
 NOT_FOUND = 3
 
 app = typer.Typer()
 
 
+def _help(field: str, more: str = "") -> str:
+    return described(BisectRequest, field, more)
+
+
 @app.command()
 def bisect(
     alert: Annotated[
         int | None,
-        typer.Argument(metavar="ALERT", help="Alert of a series whose framework version changed."),
+        typer.Argument(metavar="ALERT", help=_help("alert_id")),
     ] = None,
-    good: Annotated[str | None, typer.Option(metavar="VERSION", help="A good version.")] = None,
-    bad: Annotated[str | None, typer.Option(metavar="VERSION", help="A slower version.")] = None,
+    good: Annotated[str | None, typer.Option(metavar="VERSION", help=_help("good"))] = None,
+    bad: Annotated[str | None, typer.Option(metavar="VERSION", help=_help("bad"))] = None,
     case: Annotated[
         str | None, typer.Option("--case", metavar="SLUG", help="The case that became slower.")
     ] = None,
-    suite: Annotated[
-        str | None, typer.Option("--suite", "-s", help="Suite of the case: its name or file.")
-    ] = None,
+    suite: Annotated[str | None, typer.Option("--suite", "-s", help=_help("suite"))] = None,
     cluster: common.ClusterOption = None,
     versions: Annotated[
         str,
-        typer.Option(
-            metavar="A,B,C", help="Versions to test. [default: all that a node can install]"
-        ),
+        typer.Option(metavar="A,B,C", help=_help("versions", "Separate several with commas.")),
     ] = "",
     budget: Annotated[
-        str, typer.Option(metavar="TIME", help="Time for measuring in all calls: 90m, 4h.")
+        str, typer.Option(metavar="TIME", help=_help("budget_s", "Example: 90m."))
     ] = "4h",
-    tests: Annotated[int, typer.Option(min=1, help="Largest number of versions to test.")] = 20,
+    tests: Annotated[int, typer.Option(min=1, help=_help("most_tests"))] = 20,
     rounds: Annotated[
-        int, typer.Option(min=LEAST_ROUNDS, max=1000, help="Rounds of each test.")
+        int, typer.Option(min=LEAST_ROUNDS, max=MOST_ROUNDS, help=_help("rounds"))
     ] = 5,
-    min_effect: Annotated[
-        str, typer.Option(metavar="PERCENT", help="The smallest slowdown to look for.")
-    ] = "1%",
+    min_effect: Annotated[str, typer.Option(metavar="PERCENT", help=_help("min_effect"))] = "1%",
     seed: experiment_common.SeedOption = 1,
     resume: experiment_common.ResumeOption = None,
     outside_hours: common.OutsideHoursOption = False,
@@ -72,7 +70,6 @@ def bisect(
     - 2: wrong usage, or nothing could be measured.
     - 3: not found: only a range is known, the budget is used up, or the bad version is not slower.
     """
-    from nightbench.experiments.bisect_request import BisectRequest
 
     def work() -> int:
         limits: dict[str, Any] = {
@@ -85,19 +82,20 @@ def bisect(
                 raise UserError("--resume: found with an alert or versions; expected it alone")
             document = _resume(resume, limits, json=json)
         else:
-            request = BisectRequest(
-                case_id=case or "",
-                suite=suite or "",
-                cluster=cluster,
-                good=good or "",
-                bad=bad or "",
-                versions=tuple(common.words(versions)),
-                rounds=rounds,
-                min_effect=experiment_common.fraction(min_effect, "--min-effect"),
-                seed=seed,
-                alert_id=alert,
+            fields = {
+                "case_id": case,
+                "suite": suite,
+                "cluster": cluster,
+                "good": good,
+                "bad": bad,
+                "versions": common.words(versions),
+                "rounds": rounds,
+                "min_effect": experiment_common.fraction(min_effect, "--min-effect"),
+                "seed": seed,
+                "alert_id": alert,
                 **limits,
-            )
+            }
+            request = checked(BisectRequest, fields)
             name = new_run_id("bisect", datetime.now(UTC))
             document = _measure(name, _complete(request), getpass.getuser(), json=json)
         if json:

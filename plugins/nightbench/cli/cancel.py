@@ -129,13 +129,13 @@ def _cancel_experiment(name: str) -> bool:
     from nightbench import gang
     from nightbench.core.model.experiments import LIVE
     from nightbench.experiments.comparison import saved_result
-    from nightbench.experiments.experiment_spool import request_cancel
+    from nightbench.experiments.experiment_spool import DRILL, request_cancel, schema_of
     from nightbench.experiments.measuring import resume_command
     from nightbench.warehouse import opened
 
     spool = common.spool()
     found = _folders(spool, name)
-    if not found and any(each.run_id == name for each in spool.drills()):
+    if found and (found[0].run() or {}).get("schema") == schema_of(DRILL):
         raise UserError(
             f"{name} is a drill; press Ctrl-C in its terminal. The drill then ends its processes "
             f"on the nodes, and `nightbench drill --resume {name}` continues"
@@ -151,7 +151,8 @@ def _cancel_experiment(name: str) -> bool:
         return True
     compared = [each for each in found if not (each.folder / "steps").exists()]
     results = [saved_result(each) for each in compared]
-    if results and all(results) and not any(each.is_steered() for each in found):
+    was_live = row is not None and row["state"] in LIVE
+    if results and all(results) and not (was_live or any(each.is_steered() for each in found)):
         at = max(str(result["ended_at"]) for result in results if result)
         say(f"{name} had ended at {at}: nothing was changed")
         return True

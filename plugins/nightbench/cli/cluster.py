@@ -141,7 +141,9 @@ class _Scan:
             working = Path(folder) / "known_hosts"
             working.write_text(self._text, encoding="utf-8")
             # Logins to jump hosts check the keys that are known so far, and no others.
-            targets = common.reach(dataclasses.replace(self._cluster, known_hosts=str(working)))
+            cluster = dataclasses.replace(self._cluster, known_hosts=str(working))
+            reached = common.reach(cluster)
+            targets = {k: each for k, each in reached.items() if isinstance(each, SshTarget)}
             levels = _levels(targets)
             names = sorted({name for level in levels for name in level})
             for name in self._replace - set(names):

@@ -22,6 +22,8 @@ from rich.text import Text
 from nightbench.cli.entry import quiet
 from nightbench.config import clusters, load_catalog
 from nightbench.config.control_plane import ControlPlane, control_plane
+from nightbench.config.request_fields import described
+from nightbench.config.run_request import RunRequest
 from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.printable import shown
 from nightbench.local.home import Home, find_home
@@ -29,7 +31,7 @@ from nightbench.local.home import Home, find_home
 if TYPE_CHECKING:
     from nightbench.core.budget import CaseHistory
     from nightbench.core.model import Catalog, Cluster
-    from nightbench.gang import Shipment, SshTarget
+    from nightbench.gang import Shipment, Target
     from nightbench.local.deployment import Logins
     from nightbench.report.live_view import LiveView
     from nightbench.spool import RunSpool, Spool
@@ -47,21 +49,18 @@ FAILED = 1
 """Exit code if a part of the request failed."""
 INTERRUPTED = 130
 
+REPEATABLE = "May be given several times."
+
 ClusterOption = Annotated[
-    str | None, typer.Option("--cluster", "-c", help="Cluster to run on. [default: the suite's]")
+    str | None, typer.Option("--cluster", "-c", help=described(RunRequest, "cluster"))
 ]
 OnlySuiteOption = Annotated[str | None, typer.Option("--suite", "-s", help="Suite to include.")]
 OnlyClusterOption = Annotated[
     str | None, typer.Option("--cluster", "-c", help="Cluster to include.")
 ]
-NightOption = Annotated[
-    bool,
-    typer.Option(
-        "--night", help="Run like a scheduled night: apply its hours, time budget and order."
-    ),
-]
+NightOption = Annotated[bool, typer.Option("--night", help=described(RunRequest, "night"))]
 OutsideHoursOption = Annotated[
-    bool, typer.Option("--outside-hours", help="Also measure outside the cluster's allowed hours.")
+    bool, typer.Option("--outside-hours", help=described(RunRequest, "outside_hours"))
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ClusterArgument = Annotated[str, typer.Argument(help="Name of a cluster, or its YAML file.")]
@@ -81,9 +80,9 @@ def accepting_catalog() -> Catalog:
     """Return the catalog together with the results of the clusters' acceptance."""
     if not has_warehouse():
         return catalog()
-    from nightbench.night.acceptance import accepting
+    from nightbench.accept import states
 
-    return accepting(catalog(), open_warehouse)
+    return states.accepting_catalog(open_warehouse)
 
 
 def spool() -> Spool:
@@ -185,7 +184,7 @@ def cluster_of(name: str, catalog: Catalog | None = None) -> Cluster:
     return clusters.cluster_of(name, catalog, files=True)
 
 
-def reach(cluster: Cluster) -> dict[str, SshTarget]:
+def reach(cluster: Cluster) -> dict[str, Target]:
     """Return how the nodes of a cluster are reached, from Airflow's Connections.
 
     Raises:

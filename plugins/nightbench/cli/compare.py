@@ -18,13 +18,15 @@ from nightbench.cli import bisect, common, confirm, experiment_common, profile
 from nightbench.cli.common import out, say
 from nightbench.cli.selection import Chosen, Selection, selecting
 from nightbench.config import parse_build
+from nightbench.config.experiment_requests import LEAST_ROUNDS, MOST_ROUNDS, CompareRequest
+from nightbench.config.request_fields import described
+from nightbench.config.validate import checked
 from nightbench.core.errors import UserError
 from nightbench.core.run_plan import new_run_id
-from nightbench.experiments.paired_statistics import LEAST_ROUNDS, percent
+from nightbench.experiments.paired_statistics import percent
 from nightbench.report.tables import figure
 
 if TYPE_CHECKING:
-    from nightbench.experiments.compare import CompareRequest
     from nightbench.experiments.record import Ended
 
 EXIT_CODES = {"faster": 0, "same": 0, "slower": 1, "inconclusive": 3}
@@ -59,30 +61,25 @@ def builds(
     selection: Selection,
     build_a: Annotated[
         str | None,
-        typer.Argument(
-            metavar="BUILD_A",
-            help="Build to compare B with: LINE=VERSION, LINE=FILE.whl, LINE=/PREFIX on the "
-            "nodes or LINE=image:NAME@sha256:….",
-        ),
+        typer.Argument(metavar="BUILD_A", help=described(CompareRequest, "a")),
     ] = None,
     build_b: Annotated[
-        str | None, typer.Argument(metavar="BUILD_B", help="Candidate build of the same line.")
+        str | None, typer.Argument(metavar="BUILD_B", help=described(CompareRequest, "b"))
     ] = None,
     suite: Annotated[
         str | None,
         typer.Option(
             "--suite",
             "-s",
-            help="Suite of the cases: name or file. Without --case, all its cases of the line "
-            "are compared.",
+            help=described(CompareRequest, "suite"),
         ),
     ] = None,
     rounds: Annotated[
         int,
-        typer.Option(min=LEAST_ROUNDS, max=1000, help="Rounds of each case: launches of A and B."),
+        typer.Option(min=LEAST_ROUNDS, max=MOST_ROUNDS, help=described(CompareRequest, "rounds")),
     ] = 7,
     min_effect: Annotated[
-        str, typer.Option(metavar="PERCENT", help="Smallest difference that matters.")
+        str, typer.Option(metavar="PERCENT", help=described(CompareRequest, "min_effect"))
     ] = "1%",
     seed: experiment_common.SeedOption = 1,
     channel: experiment_common.ChannelOption = None,
@@ -140,21 +137,20 @@ def _request(
 
     Raises: UserError: a text is not a build, or no suite has the cases.
     """
-    from nightbench.experiments.compare import CompareRequest
-
     cases, cluster = selection.case or [], selection.cluster
-    return CompareRequest(
-        a=experiment_common.pinned(a),
-        b=experiment_common.pinned(b),
-        suite=experiment_common.absolute(suite or experiment_common.suite_of(cases)),
-        cases=cases,
-        cluster=experiment_common.absolute(cluster) if cluster else None,
-        frameworks=selection.frameworks,
-        workloads=selection.workloads,
-        strategies=selection.strategies,
-        scale=selection.scale,
+    fields = {
+        "a": experiment_common.pinned(a),
+        "b": experiment_common.pinned(b),
+        "suite": experiment_common.absolute(suite or experiment_common.suite_of(cases)),
+        "cases": cases,
+        "cluster": experiment_common.absolute(cluster) if cluster else None,
+        "frameworks": selection.frameworks,
+        "workloads": selection.workloads,
+        "strategies": selection.strategies,
+        "scale": selection.scale,
         **limits,
-    )
+    }
+    return checked(CompareRequest, fields)
 
 
 def _begin(request: CompareRequest, *, json: bool) -> Document:
@@ -176,7 +172,6 @@ def _resume(name: str, *, json: bool) -> Document:
         UserError: there is none, another process measures it, or what it measures has changed.
     """
     from nightbench.core.model.experiments import ExperimentKind
-    from nightbench.experiments.compare import CompareRequest
     from nightbench.experiments.comparison import saved_result
     from nightbench.experiments.experiment_spool import resumable_request
 

@@ -130,10 +130,10 @@ def answer_stream(source: TextIO, sink: TextIO) -> None:
     Raises:
         UserError: a line is malformed.
     """
-    from nightbench.detection.followers import Follower
+    from nightbench.detection.incremental import IncrementalDetector
     from nightbench.detection.series import series_from
 
-    follower_of = functools.lru_cache(FOLLOWED)(lambda _: Follower())
+    detector_of = functools.lru_cache(FOLLOWED)(lambda _: IncrementalDetector())
     for number, line in enumerate(source, start=1):
         if number == 1:
             # A byte order mark, which some editors and shells write.
@@ -142,7 +142,7 @@ def answer_stream(source: TextIO, sink: TextIO) -> None:
             continue
         name, seconds, values, within = _question(number, line)
         series, usable = series_from(seconds, values, within)
-        found = [usable[change.first] for change in follower_of(name).extend(series)]
+        found = [usable[change.first] for change in detector_of(name).extend(series)]
         sink.write(f"{jsonlib.dumps(found)}\n")
         sink.flush()
 
@@ -159,7 +159,7 @@ def document(report: HistoryReport) -> dict[str, Any]:
         "segments": [
             {
                 "t": _iso(segment.first),
-                "fingerprint": segment.first.fingerprint_id,
+                "fingerprint": segment.fingerprint,
                 "step": _change_document(segment.step) if segment.step else None,
             }
             for segment in report.segments
@@ -256,7 +256,7 @@ def _explanations(report: HistoryReport) -> Iterator[str]:
     for segment in report.segments:
         first, step = segment.first, segment.step
         began = f"; it started with a step: {step.sentence}" if step else ""
-        yield f"judged from a new start on {_day(first)}: fingerprint {first.fingerprint_id}{began}"
+        yield f"judged from a new start on {_day(first)}: fingerprint {segment.fingerprint}{began}"
     if report.drift and report.drift_since:
         yield (
             f"drifts by {report.drift.change:+.1%} (± {2 * report.drift.error:.1%}) since "

@@ -21,7 +21,7 @@ from nightbench.spool import RunSpool, Spool
 
 if TYPE_CHECKING:
     from nightbench.core.run_plan import RunPlan
-    from nightbench.gang import Shipment, SshTarget
+    from nightbench.gang import Shipment, Target
     from nightbench.night.cluster_preflight import ClusterHealth
 
 
@@ -76,7 +76,7 @@ def _measure_plan(chosen: Chosen, plan: RunPlan) -> bool:
     return interrupted
 
 
-def _measure_beside(chosen: Chosen, plan: RunPlan, targets: Mapping[str, SshTarget]) -> None:
+def _measure_beside(chosen: Chosen, plan: RunPlan, targets: Mapping[str, Target]) -> None:
     """Measure cases next to their reference builds; report and leave out those that cannot be."""
     from nightbench.experiments.engine import experiment_context
     from nightbench.experiments.measure_pairs import measure_pairs
@@ -138,7 +138,7 @@ def _plan_now(chosen: Chosen, now: datetime) -> RunPlan:
 def _examine_for(
     chosen: Chosen,
     jobs: Sequence[JobSpec],
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     shipment: Shipment,
 ) -> ClusterHealth:
     """Run the preflight of a run's nodes for the lines of its jobs; orphans are ended first."""

@@ -69,7 +69,7 @@ def drill(
     if resume is not None:
         if suite or case:
             raise UserError("--resume: found with a suite or a case; expected it alone")
-        document = resumable_request(common.spool().drill(resume), DRILL)
+        document = resumable_request(common.spool().comparison(resume), DRILL)
         request, began = document["request"], datetime.fromisoformat(document["began"])
         name = resume
     else:
@@ -117,15 +117,15 @@ def _chosen(request: Mapping[str, Any]) -> Chosen:
 
 
 def _sleeping(request: Mapping[str, Any]) -> Chosen:
-    """Return a suite of one case that a framework line names for drills."""
+    """Return a suite of the one case that sleeps, on the line for tests."""
     catalog = common.catalog()
     cluster = common.cluster_of(request["cluster"] or "local", catalog)
-    line = next((each for each in catalog.frameworks.values() if each.drill_workload), None)
-    if line is None or line.drill_workload is None:
-        raise UserError("drill: found no framework line with a `drill_workload`; expected a suite")
-    case = Case(line.drill_workload, line.line, Strategy.SINGLE, batch_size_per_device=2)
+    line = next((each.line for each in catalog.frameworks.values() if each.for_tests), None)
+    if line is None:
+        raise UserError("drill: found no framework line for tests; expected a suite")
+    case = Case("sleep", line, Strategy.SINGLE, batch_size_per_device=2)
     protocol = Protocol(warmup_steps=3, measured_steps=30, repeats=request["repeats"] or 5)
-    suite = Suite(case.workload, "nightbench", cluster.name, (case,), protocol)
+    suite = Suite("sleep", "nightbench", cluster.name, (case,), protocol)
     return Chosen(suite, cluster, catalog, {})
 
 

@@ -19,7 +19,6 @@ FORMER: dict[tuple[str, ...], str] = {
     ("drifts",): "series drifts",
     ("backtest",): "grade --policy POLICY",
     ("load",): "offline load",
-    ("k8s",): "offline k8s",
     ("plan", "--export"): "offline export",
 }
 """Words of a former command, or a command and an option that it had -> the words now."""

@@ -1,6 +1,6 @@
-"""grade: show how good the detector is, on synthetic series or by people's labels of alerts.
+"""grade: how good the detector is, on synthetic series, or by users' labels of alerts.
 
-It shows power, false alarms and delay for injected slowdowns; --policy replays the past.
+It has the power, false alarms and delay on injected slowdowns; with --policy the past is replayed.
 """
 
 from __future__ import annotations
@@ -77,11 +77,10 @@ def grade(
 ) -> None:
     """Show how well the detector works: power, false alarms and delay.
 
-    Every night also judges copies of the suite's series: with injected slowdowns, and without a
-    change. The values cover the 90 days before the newest night.
-
-    With --policy, the command shows which alerts on drops each policy would have opened. Precision
-    and recall count those that people labelled (acknowledged, resolved, dismissed).
+    Once a week a night judges copies of the suite's own series, with slowdowns of known size and
+    without a change. A grade covers the 90 days before its night. With --policy: which alerts on
+    drops each policy would have raised, and how many of those that people labelled (acknowledged,
+    resolved, dismissed) were right: precision and recall.
     """
     if policy is not None:
         _backtest(policy, series, suite, cluster, since, history, json=json)
@@ -130,11 +129,11 @@ def _refuse_unknown(warehouse: Warehouse, suite: str | None, cluster: str | None
 def _table(title: str, rows: Sequence[Row]) -> Table:
     numbers = ("detected", "of", "power", "95 %", "median delay", "expected")
     lines = map(cells, sorted(rows, key=_order))
-    return common.table(("planted", *numbers), lines, right=numbers, title=title)
+    return common.table(("injected", *numbers), lines, right=numbers, title=title)
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """Return the cells of a grade: injected, detected, total, rate, interval, delay, limit."""
+    """Return a grade's cells: injected, detected, of how many, rate, interval, delay, limit."""
     falls, rate, limit = not _is_quiet(row), row["rate"], row["limit_value"]
     unit = "{:.0%}" if falls else "{:.1f} in 1,000"
     bound = "{:.0%}" if falls else "{:.1f}"
@@ -158,9 +157,9 @@ def _is_quiet(row: Row) -> bool:
 
 
 def _order(row: Row) -> tuple[int, str]:
-    from nightbench.detection.shadows import FALLS
+    from nightbench.detection.synthetic_series import SLOWDOWNS
 
-    names = [sizes.name for sizes in FALLS]
+    names = [sizes.name for sizes in SLOWDOWNS]
     measure = str(row["measure"])
     return (names.index(measure) if measure in names else len(names), measure)
 

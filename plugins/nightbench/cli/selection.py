@@ -12,54 +12,34 @@ import typer
 from typer.models import ArgumentInfo
 
 from nightbench.cli import common
+from nightbench.config.request_fields import described
 from nightbench.config.run_request import RunRequest, resolve_request
 
 if TYPE_CHECKING:
     from nightbench.core.model import Catalog, Cluster, Suite
 
-FrameworksOption = Annotated[
-    str, typer.Option("--frameworks", help="Comma-separated framework lines to include.")
-]
-WorkloadsOption = Annotated[
-    str, typer.Option("--workloads", help="Comma-separated workloads to include.")
-]
-StrategiesOption = Annotated[
-    str, typer.Option("--strategies", help="Comma-separated strategies to include.")
-]
+
+def _help(field: str, more: str = "") -> str:
+    return described(RunRequest, field, more)
+
+
+_COMMAS = "Separate several with commas."
+FrameworksOption = Annotated[str, typer.Option("--frameworks", help=_help("frameworks", _COMMAS))]
+WorkloadsOption = Annotated[str, typer.Option("--workloads", help=_help("workloads", _COMMAS))]
+StrategiesOption = Annotated[str, typer.Option("--strategies", help=_help("strategies", _COMMAS))]
 CasesOption = Annotated[
-    list[str] | None, typer.Option("--case", metavar="SLUG", help="Case to include. Repeatable.")
+    list[str] | None, typer.Option("--case", metavar="SLUG", help=_help("cases", common.REPEATABLE))
 ]
-RepeatsOption = Annotated[
-    int | None,
-    typer.Option("--repeats", min=1, help="Repeats of each case. [default: the suite's]"),
-]
-ScaleOption = Annotated[
-    str | None, typer.Option("--scale", help="Scale of the workloads. [default: the suite's]")
-]
+RepeatsOption = Annotated[int | None, typer.Option("--repeats", min=1, help=_help("repeats"))]
+ScaleOption = Annotated[str | None, typer.Option("--scale", help=_help("scale"))]
 BuildOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--build",
-        metavar="LINE=BUILD",
-        help="Build of a line to use instead: a version, a wheel file, or a prefix on the nodes. "
-        "Repeatable.",
-    ),
+    typer.Option("--build", metavar="LINE=BUILD", help=_help("builds", common.REPEATABLE)),
 ]
-UntriedOption = Annotated[
-    bool,
-    typer.Option(
-        "--untried",
-        help="Also measure configurations that were never run on such devices; results are marked.",
-    ),
-]
-
+UntriedOption = Annotated[bool, typer.Option("--untried", help=_help("untried"))]
 StandInOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--stand-in",
-        metavar="LINE=OTHER",
-        help="Other line for the cases of a line that the nodes cannot install. Repeatable.",
-    ),
+    typer.Option("--stand-in", metavar="LINE=OTHER", help=_help("stand_ins", common.REPEATABLE)),
 ]
 
 
@@ -101,21 +81,22 @@ class Selection:
         Raises:
             UserError: something is wrong in a file or on the command line.
         """
-        request = RunRequest(
-            suite=self.suite,
-            cluster=self.cluster,
-            frameworks=common.words(self.frameworks),
-            workloads=common.words(self.workloads),
-            strategies=common.words(self.strategies),
-            builds=tuple(self.build or ()),
-            repeats=self.repeats,
-            scale=self.scale,
-            night=night,
-            outside_hours=outside_hours,
-            cases=tuple(self.case or ()),
-            untried=self.untried,
-            stand_ins=tuple(self.stand_in or ()),
-        )
+        fields = {
+            "suite": self.suite,
+            "cluster": self.cluster,
+            "frameworks": common.words(self.frameworks),
+            "workloads": common.words(self.workloads),
+            "strategies": common.words(self.strategies),
+            "builds": self.build,
+            "repeats": self.repeats,
+            "scale": self.scale,
+            "night": night,
+            "outside_hours": outside_hours,
+            "cases": self.case,
+            "untried": self.untried,
+            "stand_ins": self.stand_in,
+        }
+        request = RunRequest.from_params(fields)
         suite, cluster, catalog = resolve_request(request, common.accepting_catalog(), files=True)
         asked = dataclasses.replace(request, suite=suite.name, cluster=cluster.name)
         known = catalog.with_commands(suite)

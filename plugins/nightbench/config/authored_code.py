@@ -12,9 +12,9 @@ from typing import Any
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from nightbench.config.catalog_schema import CostFile, SpecFile
 from nightbench.config.source import ConfigError, Document, Problem
 from nightbench.core.complaints import Key, describe, guess_of
+from nightbench.core.model import Cost, WorkloadInfo
 from nightbench.core.model_flops import evaluate
 
 OLDEST = "3.7"
@@ -147,7 +147,7 @@ def complain_of_parameters(document: Document, scale: str, parameters: Mapping[s
             document.complain(("scales", scale, name), said)
 
 
-def complain_of_formulas(document: Document, file: SpecFile, cost: CostFile) -> None:
+def complain_of_formulas(document: Document, file: WorkloadInfo, cost: Cost) -> None:
     """Complain of formulas that have no value at a scale."""
     formulas: dict[Key, str] = {("cost", "forward", k): x for k, x in cost.forward.items()}
     for term in cost.computed.keys() - cost.forward.keys():

@@ -1,8 +1,9 @@
 """Reads the framework lines and workloads that `benchmarks/` holds."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nightbench.config import locations
 from nightbench.config.authored_code import (
@@ -17,21 +18,12 @@ from nightbench.config.authored_code import (
     versions_in,
     words_of_code,
 )
-from nightbench.config.catalog_schema import FrameworkFile, RoleFile, SpecFile
-from nightbench.config.line_answers import axes_by_kind, by_kind, contradictions
+from nightbench.config.line_answers import contradictions
 from nightbench.config.source import ConfigError, Document, display, read_document
 from nightbench.config.validate import validate
 from nightbench.core.code_digest import code_digest, layers
 from nightbench.core.errors import UserError
-from nightbench.core.model import (
-    Catalog,
-    FrameworkInfo,
-    Role,
-    Strategy,
-    Variant,
-    WorkloadInfo,
-    digest_of,
-)
+from nightbench.core.model import Catalog, FrameworkInfo, Variant, WorkloadInfo, digest_of
 
 LINE_FILE = "framework.json"
 SPEC_FILE = "spec.json"
@@ -120,50 +112,27 @@ def _framework(folder: Path, tree: _Tree) -> FrameworkInfo:
         document = read_document(path)
     except UserError as error:
         return _broken_line(path, error)
-    file = validate(FrameworkFile, document, named="line")
+    file = validate(FrameworkInfo, document, named="line")
     _complain_of_absent(document, "launch.py")
     if document.data.get("commands") is not True:
         _complain_of_absent(document, "runtime.py", "trainer.py")
     if file is None:
         return _broken_line(path, document.error)
-    devices = by_kind(file.devices, file.devices)
-    kinds = [kind for kind, answer in devices.items() if not isinstance(answer, str)]
+    kinds = [kind for kind, answer in file.devices.items() if not isinstance(answer, str)]
     for key, message in contradictions(file, folder, kinds, tree.model, tree.workloads):
         document.complain(key, message)
     tree.complain_of_shadow(document, "frameworks", file.replaces)
     shared = tree.benchmarks / "apis" / file.api
     variants = {name: _variant(name, file, document) for name in file.variants}
-    found = FrameworkInfo(
-        line=path.parent.name,
-        title=file.title,
-        version=file.version,
-        api=file.api,
-        devices=devices,
-        variants=variants,
-        axes=axes_by_kind(file.axes, kinds),
-        roles={
-            Strategy(strategy): tuple(_role(name, role) for name, role in roles.items())
-            for strategy, roles in file.roles.items()
-        },
-        refused_combinations=file.refused_combinations,
-        refused_workloads=file.refused_workloads,
-        launcher_env=frozenset(file.launcher_env),
-        commands=file.commands,
-        shares_ends=file.shares_ends,
-        whole_weights=file.whole_weights,
-        keeps_casts=file.keeps_casts,
-        drill_workload=file.drill_workload,
-        for_tests=file.for_tests,
-        size_bytes=file.size_bytes,
-    )
+    found = file.model_copy(update={"line": path.parent.name, "variants": variants})
     complaints = [str(document.error)] if document.problems else []
     oldest = found.oldest_python
     complaints += code_errors(sorted(path.parent.glob("[!.]*.py")), oldest, LINE_NAMES)
     complaints += code_errors(sorted(shared.glob("[!.]*.py")), oldest, {})
-    return replace(found, problem="\n".join(complaints) or None)
+    return found.model_copy(update={"problem": "\n".join(complaints) or None})
 
 
-def _variant(name: str, file: FrameworkFile, document: Document) -> Variant:
+def _variant(name: str, file: FrameworkInfo, document: Document) -> Variant:
     """Return a variant, and why it lacks its lock; without `pythons` it needs none."""
     written, lock, folder = file.variants[name], f"requirements-{name}.lock", document.path.parent
     problem = unlocked = None
@@ -182,33 +151,16 @@ def _variant(name: str, file: FrameworkFile, document: Document) -> Variant:
             said = f'found "{stated or file.version}", but {lock} pins {package} {versions[-1]}'
             key = ("variants", name, "version") if stated else ("version",)
             document.complain(key, f"{said}; expected the same")
-    axes = axes_by_kind(written.axes, [written.device])
-    return Variant(
-        device=written.device,
-        pythons=written.pythons,
-        compute_capabilities=written.compute_capabilities,
-        driver=written.driver,
-        versions=versions,
-        machines=written.machines,
-        axes=axes,
-        problem=problem,
-        unlocked=unlocked,
-    )
+    found = {"versions": versions, "problem": problem, "unlocked": unlocked}
+    return written.model_copy(update=found)
 
 
 def _broken_line(path: Path, error: UserError) -> FrameworkInfo:
     """A line of which nothing is known but its name and what is wrong with it."""
     name = path.parent.name
-    return FrameworkInfo(name, name, "", "", {}, {}, {}, problem=str(error))
-
-
-def _role(name: str, file: RoleFile) -> Role:
-    return Role(
-        name=name,
-        count=file.count,
-        place=file.place,
-        measured=file.measured,
-        device=file.measured if file.device is None else file.device,
+    nothing: dict[str, Any] = {"devices": {}, "variants": {}, "axes": {}}
+    return FrameworkInfo.model_construct(
+        line=name, title=name, version="", api="", **nothing, problem=str(error)
     )
 
 
@@ -222,7 +174,7 @@ def _workload(
         document = read_document(path)
     except UserError as error:
         return _broken_workload(path, error)
-    file = validate(SpecFile, document, named="name")
+    file = validate(WorkloadInfo, document, named="name")
     _complain_of_absent(document, "data.py")
     written = {each.stem for own in (folder, *added) for each in own.glob("[!.]*.py")}
     if file is None:
@@ -244,40 +196,24 @@ def _workload(
             complain_of_unread(document, scale, parameters, words)
     complaints = ([str(document.error)] if document.problems else []) + wrong_data
     defining = {key: x for key, x in document.data.items() if key in _DEFINING}
-    return WorkloadInfo(
-        name=name,
-        title=file.title,
-        unit=file.unit,
-        scales=file.scales,
-        parameters=file.parameters,
-        seed=file.seed,
-        reads=file.reads,
-        shards=file.shards,
-        frameworks=tuple(
-            sorted(
-                line
-                for line, info in frameworks.items()
-                if info.api in written and name not in info.refused_workloads
-            )
-        ),
-        strategies=tuple(Strategy(name) for name in file.strategies),
-        losses=file.losses,
-        tensor=file.tensor.divides if file.tensor else None,
-        context=file.context is not None,
-        expert=file.expert.parameters if file.expert else None,
-        pipeline=file.pipeline.parameters if file.pipeline else None,
-        tokens=file.cost.tokens if file.cost else None,
-        forward_flops=file.cost.forward if file.cost else {},
-        computed_flops=file.cost.computed if file.cost else {},
-        kept=file.cost.kept.formulas() if file.cost and file.cost.kept else {},
-        digest=digest_of(defining),
-        problem="\n".join(complaints) or None,
-        broken_models=models,
+    frameworks_of = sorted(
+        line
+        for line, info in frameworks.items()
+        if info.api in written and name not in info.refused_workloads
+    )
+    return file.model_copy(
+        update={
+            "name": name,
+            "frameworks": tuple(frameworks_of),
+            "digest": digest_of(defining),
+            "problem": "\n".join(complaints) or None,
+            "broken_models": models,
+        }
     )
 
 
 def _complain_of_spec(
-    document: Document, file: SpecFile, added: Sequence[Path], readers: Path
+    document: Document, file: WorkloadInfo, added: Sequence[Path], readers: Path
 ) -> None:
     """Complain of what a workload's file says, and of files that a project adds to its folder."""
     for each in (each for own in added for each in own.glob("[!.]*")):
@@ -305,4 +241,6 @@ def _model_errors(path: Path, api: str, frameworks: Mapping[str, FrameworkInfo])
 
 def _broken_workload(path: Path, error: UserError) -> WorkloadInfo:
     name = path.parent.name
-    return WorkloadInfo(name, name, "units", (), (), {}, problem=str(error))
+    return WorkloadInfo.model_construct(
+        name=name, title=name, unit="units", strategies=(), scales={}, problem=str(error)
+    )

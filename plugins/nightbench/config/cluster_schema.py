@@ -123,7 +123,7 @@ class ClusterFile(v.StrictModel):
     slurm: SlurmPolicy | None = None
     """Launch gangs as jobs of Slurm; over SSH to each node unless given."""
     kubernetes: KubernetesPolicy | None = None
-    """Nodes are pods of Jobs that `nightbench offline k8s` writes."""
+    """Nodes are pods, reached through the API of Kubernetes; machines over SSH [default]."""
     link: LinkFile = LinkFile()
     """How a node's link is limited."""
     data: dict[Annotated[v.Name, AfterValidator(_data_name)], v.NodePath] = Field({})

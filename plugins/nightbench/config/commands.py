@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -12,7 +12,16 @@ from nightbench.config.scales import scales_of
 from nightbench.config.source import ConfigError, display, read_document
 from nightbench.core.complaints import Complaint, one_of
 from nightbench.core.errors import UserError
-from nightbench.core.model import Case, Catalog, Role, Strategy, Suite, WorkloadInfo, digest_of
+from nightbench.core.model import (
+    Case,
+    Catalog,
+    Cost,
+    Role,
+    Strategy,
+    Suite,
+    WorkloadInfo,
+    digest_of,
+)
 from nightbench.core.model import values as v
 from nightbench.core.model_flops import evaluate
 
@@ -117,7 +126,7 @@ class CommandFile(v.StrictModel):
     from the measured throughput, whatever the script itself prints."""
 
 
-_STARTED = {
+_STARTED: dict[str, tuple[str, Literal["fill", "spread"]]] = {
     "device": ("trainers", "fill"),
     "node": ("nodes", "spread"),
     "head": ("nodes", "spread"),
@@ -165,18 +174,21 @@ def read_commands(
             name=name,
             title=name,
             unit=file.unit,
-            tokens="units_per_example" if file.unit == "tokens" else None,
             # Not in the digest: how work is counted does not change what is measured.
-            **_counted(name, file, catalog, cases, complaints),
+            cost=Cost.model_construct(
+                source="the command's `model`",
+                forward=_counted(name, file, catalog, cases, complaints),
+                tokens="units_per_example" if file.unit == "tokens" else None,
+            ),
             frameworks=lines,
             strategies=(Strategy.SINGLE, Strategy.COLLECTIVE),
             scales=dict.fromkeys(scales, params),
             digest=digest_of({"params": params, "unit": file.unit}),
             roles=(
                 Role(
-                    "trainer",
-                    count,
-                    place,
+                    name="trainer",
+                    count=count,
+                    place=place,
                     measured=True,
                     measured_ranks=writer,
                     device=file.launch == "device",
@@ -192,7 +204,7 @@ def _counted(
     catalog: Catalog,
     cases: Collection[Case],
     complaints: list[Complaint],
-) -> dict[str, Any]:
+) -> dict[str, str]:
     """Return the formulas of a command's example as a workload has them: numbers, by its model."""
     if file.model is None:
         return {}
@@ -211,7 +223,7 @@ def _counted(
             f"has {found}; expected the same (params: {{sequence_length: {found}}})"
         )
         complaints.append(Complaint(key, message))
-    return {"forward_flops": {term: repr(flops) for term, flops in terms.items()}}
+    return {term: repr(flops) for term, flops in terms.items()}
 
 
 def model_of(
@@ -222,7 +234,7 @@ def model_of(
     Raises:
         UserError: there is no such workload, scale or parameter, or it states no model FLOPs.
     """
-    known = [each.name for each in catalog.workloads.values() if each.forward_flops]
+    known = [each.name for each in catalog.workloads.values() if each.cost and each.cost.forward]
     if workload not in known:
         raise UserError(f"workload: {one_of(workload, known)}")
     info = catalog.workloads[workload]
@@ -238,8 +250,9 @@ def model_of(
             numbers = [key for key, value in merged.items() if type(value) in (int, float)]
             raise UserError(f"params: {one_of(name, numbers)}")
     merged.update(params)
+    assert info.cost is not None
     try:
-        terms = {term: evaluate(text, merged) for term, text in info.forward_flops.items()}
+        terms = {term: evaluate(text, merged) for term, text in info.cost.forward.items()}
     except ValueError as error:
         raise UserError(f"params: {error}") from None
     return terms, merged.get("sequence_length")

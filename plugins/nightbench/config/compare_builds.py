@@ -25,7 +25,7 @@ MOST_BYTES = 8 * 1024**3
 
 TIMEOUT_S = 60.0
 _CHUNK = 1024 * 1024
-WHEEL = re.compile(r"\w[\w.+!-]*\.whl\Z", re.ASCII)
+WHEEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+!-]*\.whl")
 """Names of files that may be sent."""
 _UPLOAD = re.compile(
     rf"[^=]+=upload:(?P<sha256>[0-9a-f]{{64}})/(?P<name>{WHEEL.pattern})", re.ASCII

@@ -1,43 +1,18 @@
-"""Answers of a line's file for device kinds and axes, and the contradictions in that file."""
+"""The contradictions in a line's file."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nightbench.config.catalog_schema import FrameworkFile
 from nightbench.core.complaints import Key, any_of, one_of
-from nightbench.core.model import LINE_AXES, SEVERAL, Strategy, Support, Untried
+from nightbench.core.model import LINE_AXES, SEVERAL, FrameworkInfo, Strategy
 
 ModelOf = Callable[[str, str], Path | None]
 """Finds the model file of a workload for an API."""
 
 
-def axes_by_kind(written: Mapping[str, Mapping[str, Any]], kinds: Sequence[str]) -> dict[str, Any]:
-    """Axis -> value -> device kind -> None where it runs, else the reason."""
-    return {
-        axis: {value: by_kind(support, kinds) for value, support in values.items()}
-        for axis, values in written.items()
-    }
-
-
-def by_kind(support: Any, kinds: Iterable[str]) -> Support:
-    """Device kind -> None where it runs, else the reason."""
-    answers = support if _is_by_kind(support) else dict.fromkeys(kinds, support)
-    return {kind: _answer(answer) for kind, answer in answers.items()}
-
-
-def _is_by_kind(support: Any) -> bool:
-    return isinstance(support, dict) and "untried" not in support
-
-
-def _answer(written: Any) -> Untried | str | None:
-    if written is True:
-        return None
-    return Untried(written["untried"]) if isinstance(written, dict) else str(written)
-
-
 def contradictions(
-    file: FrameworkFile,
+    file: FrameworkInfo,
     folder: Path,
     kinds: Sequence[str],
     models: ModelOf,
@@ -51,14 +26,14 @@ def contradictions(
     for name, variant in file.variants.items():
         yield from _wrong_axes(("variants", name, "axes"), variant.axes, [variant.device])
     strategies = file.axes.get("strategy", {})
-    served = by_kind(strategies.get("parameter_server", ""), kinds)
+    served = strategies.get("parameter_server", {})
     if (
         not all(isinstance(x, str) for x in served.values())
         and "parameter_server" not in file.roles
     ):
         said = "found true; expected also `roles.parameter_server`, which lists the processes"
         yield ("axes", "strategy", "parameter_server"), said
-    answers = [each for x in strategies.values() for each in by_kind(x, kinds).values()]
+    answers = [each for x in strategies.values() for each in x.values()]
     if all(isinstance(answer, str) for answer in answers):
         key = ("axes", "strategy") if strategies else ("axes",)
         yield key, f"found no strategy with true; expected {any_of(sorted(Strategy))}"
@@ -76,7 +51,6 @@ def contradictions(
         if not (folder / script).is_file():
             said = f'found "{script}", which is not in this folder; expected a script'
             yield ("controls", kind), said
-    drilled = file.drill_workload
     for refused in file.refused_workloads:
         if models(refused, file.api) is None:
             said = f"found {refused}, which has no {file.api}.py; expected one that has"
@@ -87,8 +61,6 @@ def contradictions(
             for value in values:
                 if known is not None and value not in known:
                     yield ("refused_combinations", number, "when", name), one_of(value, known)
-    if drilled is not None and drilled not in workloads:
-        yield ("drill_workload",), one_of(drilled, workloads)
 
 
 def _wrong_axes(
@@ -96,7 +68,7 @@ def _wrong_axes(
 ) -> Iterator[tuple[Key, str]]:
     for axis, values in written.items():
         for value, support in values.items():
-            if _is_by_kind(support) and set(support) != set(kinds):
+            if set(support) != set(kinds):
                 found, expected = ", ".join(support), ", ".join(kinds)
                 said = f"found an answer for {found}; expected one for each of {expected}"
                 yield (*key, axis, value), said
@@ -105,7 +77,7 @@ def _wrong_axes(
             yield (*key, "strategy", name), one_of(name, Strategy)
 
 
-def _known_values(file: FrameworkFile, key: str, workloads: Collection[str]) -> list[str] | None:
+def _known_values(file: FrameworkInfo, key: str, workloads: Collection[str]) -> list[str] | None:
     """What a combination may name under a key; None where that is anything."""
     if key == "workload":
         return list(workloads)

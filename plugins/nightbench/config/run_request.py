@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, WithJsonSchema
 from pydantic.dataclasses import dataclass
 
 from nightbench.config.builds import parse_build, parse_untrusted_build
@@ -17,113 +17,67 @@ from nightbench.config.case_checks import refusal_on
 from nightbench.config.catalog import load_catalog
 from nightbench.config.clusters import cluster_of
 from nightbench.config.locations import suite_file
+from nightbench.config.request_fields import Names, Pairs, SuiteName, Switch, Text, asked
 from nightbench.config.source import display
 from nightbench.config.suites import suite_and_cluster
 from nightbench.config.validate import checked
-from nightbench.core.complaints import describe, one_of
+from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
 from nightbench.core.model import Build, Catalog, Cluster, RunKind, Suite
 from nightbench.core.run_plan import select
 from nightbench.core.stand_ins import stand_in_lines, with_stand_in
 
 MOST_REPEATS = 99
-MOST_NAMES = 2000
-"""Entries of one field: a suite has no more cases."""
-
-
-def _text(value: Any) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise ValueError(f"found {describe(value)}; expected a name")
-    return value.strip() or None if value else None
-
-
-def _suite(value: Any) -> str:
-    if (name := _text(value)) is None:
-        raise ValueError("found nothing; expected the name of a suite")
-    return name
-
-
-def _names(value: Any) -> tuple[str, ...]:
-    names = [value] if value and isinstance(value, str) else value or ()
-    if not isinstance(names, list | tuple) or not all(isinstance(each, str) for each in names):
-        raise ValueError(f"found {describe(value)}; expected a list of names")
-    if len(names) > MOST_NAMES:
-        raise ValueError(f"found {len(names)} entries; expected no more than {MOST_NAMES}")
-    if not all(each.strip() for each in names):
-        raise ValueError("found an empty name; expected only names, or no list for all")
-    return tuple(each.strip() for each in names)
+_KINDS = tuple(kind for kind in RunKind if kind is not RunKind.ACCEPTANCE)  # of no suite
 
 
 def _run_kind(value: Any) -> RunKind:
-    kind = _text(value) or RunKind.ON_DEMAND
-    if kind not in _KINDS:
-        raise ValueError(one_of(kind, _KINDS))
-    return RunKind(kind)
+    if value not in _KINDS:
+        raise ValueError(one_of(str(value), _KINDS))
+    return RunKind(value)
 
 
-_KINDS = tuple(kind for kind in RunKind if kind is not RunKind.ACCEPTANCE)  # of no suite
-_Text = Annotated[str | None, BeforeValidator(_text), WithJsonSchema({"type": ["null", "string"]})]
-_Names = Annotated[
-    tuple[str, ...],
-    BeforeValidator(_names),
-    WithJsonSchema({"type": ["null", "array"], "items": {"type": "string"}}),
-]
-_Pairs = Annotated[
-    _Names,
-    WithJsonSchema(
-        {"type": ["null", "array"], "items": {"type": "string", "pattern": "^[^=]+=.+$"}}
-    ),
-]
-_Repeats = Annotated[
-    int | None,
-    Field(ge=1, le=MOST_REPEATS),
-    WithJsonSchema({"type": ["null", "integer"], "minimum": 1, "maximum": MOST_REPEATS}),
-]
-_Switch = Annotated[bool, BeforeValidator(lambda value: False if value is None else value)]
 _RunKind = Annotated[
     RunKind, BeforeValidator(_run_kind), WithJsonSchema({"type": "string", "enum": [*_KINDS]})
 ]
 
 
-def _asked(default: Any, title: str, section: str | None = None) -> Any:
-    """A field of a form, with its title and the section that it is shown in."""
-    return Field(default, title=title, json_schema_extra={"section": section} if section else None)
-
-
-@dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class RunRequest:
     """A suite, and what of it is measured, where and how; empty fields keep the suite's own.
 
     Reader, form and checks of a request come from here: the docstrings describe its fields.
     """
 
-    suite: Annotated[str, BeforeValidator(_suite)] = _asked(..., "Suite")
+    suite: Annotated[SuiteName, asked("Suite")]
     """Name of the suite that is measured: a file of suites/."""
-    cluster: _Text = _asked(None, "Cluster")
-    """Name of the cluster that measures: a file of dags/clusters."""
-    frameworks: _Names = _asked((), "Frameworks", "Which cases")
-    """Only these framework lines. Empty: all."""
-    workloads: _Names = _asked((), "Workloads", "Which cases")
-    """Only these workloads. Empty: all."""
-    strategies: _Names = _asked((), "Strategies", "Which cases")
-    """Only these strategies. Empty: all."""
-    cases: _Names = _asked((), "Cases", "Which cases")
-    """Only these cases; they must be of the suite that is chosen. Empty: all."""
-    builds: _Pairs = _asked((), "Builds", "How")
-    """One on each line: LINE=VERSION, LINE=/path/file.whl or LINE=/prefix."""
-    repeats: _Repeats = _asked(None, "Repeats", "How")
-    """Fresh launches of each case. Empty: the suite's own."""
-    scale: _Text = _asked(None, "Scale", "How")
-    """Size of the workloads."""
-    night: _Switch = _asked(False, "As in a night", "When")
+    cluster: Annotated[Text, asked("Cluster")] = None
+    """Name of the cluster that measures [default: the suite's own]."""
+    frameworks: Annotated[Names, asked("Frameworks", "Which cases")] = ()
+    """Framework lines to include [default: all]."""
+    workloads: Annotated[Names, asked("Workloads", "Which cases")] = ()
+    """Workloads to include [default: all]."""
+    strategies: Annotated[Names, asked("Strategies", "Which cases")] = ()
+    """Strategies to include [default: all]."""
+    cases: Annotated[Names, asked("Cases", "Which cases")] = ()
+    """Cases of the suite to include, by name [default: all]."""
+    builds: Annotated[Pairs, asked("Builds", "How")] = ()
+    """Other builds of lines: LINE=VERSION, LINE=/path/file.whl or LINE=/prefix on the nodes."""
+    repeats: Annotated[int | None, asked("Repeats", "How", ge=1, le=MOST_REPEATS, strict=True)] = (
+        None
+    )
+    """Fresh launches of each case [default: the suite's own]."""
+    scale: Annotated[Text, asked("Scale", "How")] = None
+    """Size of the workloads [default: the suite's own]."""
+    night: Annotated[Switch, asked("As in a night", "When")] = False
     """Keep to the hours, the budget and the order of the suite's nights."""
-    outside_hours: _Switch = _asked(False, "Outside the hours", "When")
+    outside_hours: Annotated[Switch, asked("Outside the hours", "When")] = False
     """Also measure outside the cluster's allowed hours."""
-    untried: _Switch = _asked(False, "Untried modes", "How")
+    untried: Annotated[Switch, asked("Untried modes", "How")] = False
     """Also measure configurations that have not been tried on such devices; results are marked."""
-    stand_ins: _Pairs = _asked((), "Stand-ins", "How")
-    """One on each line, LINE=OTHER: OTHER runs cases of a line that the nodes cannot install."""
-    run_kind: _RunKind = _asked(RunKind.ON_DEMAND, "Kind of run", "How")
+    stand_ins: Annotated[Pairs, asked("Stand-ins", "How")] = ()
+    """LINE=OTHER: OTHER runs the cases of a line that the nodes cannot install."""
+    run_kind: Annotated[_RunKind, asked("Kind of run", "How")] = RunKind.ON_DEMAND
     """Only `nightly` feeds baselines; `drill` never shows among the latest."""
 
     def __post_init__(self) -> None:

@@ -1,6 +1,7 @@
 """Validates a document by a pydantic model; each error becomes a `Problem` with its line."""
 
 import ast
+import dataclasses
 import inspect
 import types
 import typing
@@ -9,13 +10,14 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from nightbench.config.source import Document, key_path
 from nightbench.core.complaints import Complaint, Key, any_of, describe, one_of, unquoted
 from nightbench.core.errors import UserError
 from nightbench.core.model import Catalog, Strategy
+from nightbench.core.model.values import DERIVED
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -40,7 +42,10 @@ def lines_of(catalog: Catalog | None) -> dict[str, object]:
 @cache
 def fields_of(model: type[Any]) -> dict[str, FieldInfo]:
     """Key as a file writes it -> its field, described by the docstring below it."""
-    fields: dict[str, FieldInfo] = model.__pydantic_fields__
+    fields: dict[str, FieldInfo] = getattr(model, "__pydantic_fields__", {}) or {
+        name: FieldInfo.from_annotation(kind)
+        for name, kind in typing.get_type_hints(model, include_extras=True).items()
+    }
     body = ast.parse(inspect.getsource(model)).body[0].body  # type: ignore[attr-defined]
     for field, below in pairwise(body):
         match field, below:
@@ -48,7 +53,11 @@ def fields_of(model: type[Any]) -> dict[str, FieldInfo]:
                 value=ast.Constant(value=str(text))
             ):
                 fields[name].description = " ".join(text.split())
-    return {field.alias or name: field for name, field in fields.items()}
+    return {
+        field.alias or name: field
+        for name, field in fields.items()
+        if DERIVED not in field.metadata
+    }
 
 
 _TYPES = {
@@ -96,13 +105,14 @@ def validate(
 
 
 def checked(kind: type[T], values: Mapping[str, Any]) -> T:
-    """Return a request, a dataclass of pydantic, from the values of its fields.
+    """Return a request, a dataclass, from the values of its fields; empty ones have defaults.
 
     Raises:
         UserError: what is wrong with the first field that is.
     """
+    filled = {name: value for name, value in values.items() if value not in (None, "", [])}
     try:
-        return kind(**values)
+        return TypeAdapter(kind).validate_python(filled)
     except ValidationError as error:
         wrong = _complaint(kind, (), dict(error.errors(include_url=False)[0]))
         said = f"is missing; expected: {wrong.message}" if wrong.is_missing else wrong.message
@@ -171,7 +181,9 @@ def _type_at(annotation: Any, location: Key) -> Any:
 
 
 def _is_model(annotation: Any) -> bool:
-    return isinstance(annotation, type) and hasattr(annotation, "__pydantic_fields__")
+    return isinstance(annotation, type) and (
+        hasattr(annotation, "__pydantic_fields__") or dataclasses.is_dataclass(annotation)
+    )
 
 
 def _alternatives(annotation: Any) -> list[Any]:

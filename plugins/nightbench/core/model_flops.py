@@ -55,8 +55,8 @@ def _value(node: ast.expr, params: Mapping[str, Any]) -> Any:
 
 def flops_per_unit(workload: WorkloadInfo, case: Case) -> float | None:
     """Return the model FLOPs of one unit of work; None where the workload states none."""
-    params = _params(workload, case)
-    terms = [evaluate(formula, params) for formula in workload.forward_flops.values()]
+    params, forward = _params(workload, case), workload.cost.forward if workload.cost else {}
+    terms = [evaluate(formula, params) for formula in forward.values()]
     return TRAINING * math.fsum(terms) / _units(params) if terms else None
 
 
@@ -76,14 +76,18 @@ def step_flops(
 
 def step_flops_per_unit(workload: WorkloadInfo, params: Mapping[str, Any]) -> float | None:
     """Return the same of a workload with the parameters of a scale."""
+    if workload.cost is None:
+        return None
     known = {"parameters": workload.parameters, **params}
-    return step_flops(workload.forward_flops, workload.computed_flops, known)
+    return step_flops(workload.cost.forward, workload.cost.computed, known)
 
 
 def tokens_per_unit(workload: WorkloadInfo, case: Case) -> float | None:
     """Return the tokens of one unit of work; None where it is none of a language model."""
+    if workload.cost is None or workload.cost.tokens is None:
+        return None
     params = _params(workload, case)
-    return evaluate(workload.tokens, params) / _units(params) if workload.tokens else None
+    return evaluate(workload.cost.tokens, params) / _units(params)
 
 
 def _params(workload: WorkloadInfo, case: Case) -> dict[str, Any]:

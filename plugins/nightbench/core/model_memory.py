@@ -29,12 +29,12 @@ def held_bytes(
         return None
     own = 0.0  # Of experts, which a `shard` splits only between devices that have the same ones.
     if workload.expert and case.expert > 1:
-        parameters -= evaluate(workload.expert, params)
-        own = FLOAT32 * evaluate(workload.expert, params) / case.expert
+        parameters -= (experts := evaluate(workload.expert.parameters, params))
+        own = FLOAT32 * experts / case.expert
         own /= case.tensor * case.pipeline
     if workload.pipeline and case.pipeline > 1 and not shares_ends:
         # The first stage and the last have an end beside their layers; one device may have both.
-        end = evaluate(workload.pipeline, params)
+        end = evaluate(workload.pipeline.parameters, params)
         ends = 2 if case.schedule == "zero_bubble" else 1
         parameters += end * (ends * case.pipeline - 2)
     # Norms are whole on all devices: still at least this.
@@ -71,11 +71,13 @@ def kept_bytes(
     so that each keeps its share of these (Korthikanti et al. 2022, arXiv:2205.05198, counts alike),
     but for inputs of split matrices, which it has of all of them.
     """
-    if not workload.kept:
+    if workload.cost is None or workload.cost.kept is None:
         return 0.0
     params = workload.params_of(case)
     values = dict.fromkeys(("gathered", "cast", "matrices"), 0.0)
-    values |= {name: evaluate(formula, params) for name, formula in workload.kept.items()}
+    values |= {
+        name: evaluate(formula, params) for name, formula in workload.cost.kept.formulas().items()
+    }
     # What a compiler fuses it computes again.
     what = {"full": "input", "selective": "products"}.get(
         case.recompute, "layer" if case.compiler == "none" else "products"

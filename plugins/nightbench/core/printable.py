@@ -1,10 +1,14 @@
 """Text that terminals, pages and PostgreSQL take as it is."""
 
-import unicodedata
+import re
 from collections.abc import Sequence
 
-_DIRECTION_CODES = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-"""Embeddings, overrides and isolates of Unicode's bidirectional algorithm."""
+UNSTORED = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069"
+"""Class of a regular expression: what `has_control_characters` finds, but for surrogates.
+
+The last two ranges are embeddings, overrides and isolates of Unicode's bidirectional algorithm.
+"""
+_CONTROL = re.compile(rf"[{UNSTORED}\ud800-\udfff]")
 
 
 def has_control_characters(text: str) -> bool:
@@ -13,17 +17,12 @@ def has_control_characters(text: str) -> bool:
     PostgreSQL takes no NUL and no lone surrogate; terminals obey the others. Codes that turn the
     direction of writing turn the text beside them as well.
     """
-    return any(map(_is_control, text))
+    return bool(_CONTROL.search(text))
 
 
 def without_controls(text: str) -> str:
     """A text for a terminal, on several lines: what `has_control_characters` finds is escaped."""
-    return "".join(escaped(c) if _is_control(c) else c for c in text)
-
-
-def _is_control(c: str) -> bool:
-    is_control = unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t"
-    return is_control or c in _DIRECTION_CODES
+    return _CONTROL.sub(lambda found: escaped(found[0]), text)
 
 
 def escaped(text: str) -> str:

@@ -74,7 +74,7 @@ def _uneven_experts(case: Case, workload: WorkloadInfo) -> Refusal | None:
 
 def _uneven_parts(case: Case, workload: WorkloadInfo) -> Refusal | None:
     params = workload.params_of(case)
-    divided = [("tensor", key) for key in workload.tensor or ()]
+    divided = [("tensor", key) for key in (workload.tensor.divides if workload.tensor else ())]
     divided += [("pipeline", "layers"), ("expert", "experts")]
     for axis, key in divided:
         number = getattr(case, axis)

@@ -29,7 +29,7 @@ from nightbench.core.model import (
     digest_of,
     reasons_from_json,
 )
-from nightbench.core.statistics import describe, half_width
+from nightbench.core.statistics import describe
 
 MEASURED = frozenset({"ok", "disturbed"})
 """Statuses of repeats that have figures; those of a disturbed one are shown and never counted."""
@@ -347,7 +347,6 @@ def summarize_case(
         found_batch_size=_largest(rank.batch_size for x in records for rank in x.ranks),
         reported=_medians(r.reported for r in counted),
         losses=losses_of_repeats(counted),
-        **_beside_plain_loop(records),
         definition_digest=definition_digest,
         fingerprint_id=_fingerprint(records),
         status=status,
@@ -369,16 +368,3 @@ def _fingerprint(records: Iterable[RepeatRecord]) -> str:
     if len(found) <= 1:
         return found[0] if found else ""
     return digest_of(found)[: len(found[0])]
-
-
-def _beside_plain_loop(records: Sequence[RepeatRecord]) -> dict[str, Any]:
-    """Return the figures of a measurement that trainers told of a plain loop in turn with them."""
-    told = [rank.plain for record in records for rank in record.ranks if rank.plain]
-    ratios = [plain / own for each in told for own, plain in each.get("rounds", ())]
-    width = half_width(ratios)
-    if width is None:
-        why = [each["why"] for each in told if "why" in each]
-        return {"plain_absent": why[0] if why else None}
-    ratio = statistics.geometric_mean(ratios)
-    low, high = ratio / (1 + width), ratio * (1 + width)
-    return {"plain_ratio": ratio, "plain_low": low, "plain_high": high}

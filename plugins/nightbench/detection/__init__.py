@@ -9,5 +9,5 @@ from nightbench.detection.case_verdicts import (
 from nightbench.detection.change_detector import ChangeDetector
 from nightbench.detection.changes import NIGHTS_READ, Change
 from nightbench.detection.detector import Detector, Judgement, segment
-from nightbench.detection.followers import Follower, find_changes
+from nightbench.detection.incremental import IncrementalDetector, find_changes
 from nightbench.detection.power import smallest_slowdown

@@ -16,7 +16,7 @@ from nightbench.core.model import (
 from nightbench.core.sentences import sentences
 from nightbench.detection.change_detector import ChangeDetector, judge_nights
 from nightbench.detection.detector import Judgement, segment
-from nightbench.detection.modes import Modes, modes_of
+from nightbench.detection.node_modes import Modes, modes_of
 
 
 def judge_cases(

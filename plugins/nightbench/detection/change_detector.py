@@ -19,14 +19,14 @@ from nightbench.detection.detector import (
     segment_before,
     segment_start,
 )
-from nightbench.detection.modes import new_stay
-from nightbench.detection.night_findings import (
+from nightbench.detection.night_analysis import (
     Level,
-    NightFindings,
+    NightAnalysis,
     NightNumbers,
     Window,
-    findings_of,
+    analyse_night,
 )
+from nightbench.detection.node_modes import node_change
 from nightbench.detection.process_pool import spread
 from nightbench.detection.robust import Z_90, median
 from nightbench.detection.series import Series, series_of
@@ -65,7 +65,7 @@ class ChangeDetector:
     ) -> Judgement:
         """See `Detector`."""
         night = self._night(history, tonight, policy)
-        return self._judgement(night, findings_of(night.numbers), policy)
+        return self._judgement(night, analyse_night(night.numbers), policy)
 
     def _night(
         self, history: Sequence[HistoryPoint], tonight: HistoryPoint, policy: RegressionPolicy
@@ -98,12 +98,12 @@ class ChangeDetector:
             boundary,
             policy.reported_from,
             self.with_smallest,
-            new_stay(points, self.nodes) if self.nodes else None,
+            node_change(points, self.nodes) if self.nodes else None,
         )
         return _Night(tonight, len(nights), points, joined_points, numbers)
 
     def _judgement(
-        self, night: "_Night", found: NightFindings, policy: RegressionPolicy
+        self, night: "_Night", found: NightAnalysis, policy: RegressionPolicy
     ) -> Judgement:
         numbers, least = night.numbers, found.smallest
         if found.change is not None and numbers.comparable is not None:
@@ -209,7 +209,7 @@ def judge_nights(
             begun.append((detector, detector._night(history, tonight, policy)))
             yield begun[-1][1].numbers
 
-    for found in spread(findings_of, numbers(), [1] * number, PROCESSES):
+    for found in spread(analyse_night, numbers(), [1] * number, PROCESSES):
         detector, night = begun.popleft()
         yield detector._judgement(night, found, policy)
 

@@ -78,7 +78,7 @@ class Change:
     noise: float
     """Relative standard deviation from night to night."""
     score: float
-    """Log odds of a lasting change against its alternatives; accepted above 0. A rank, no
+    """Log odds of a lasting change against its alternatives; reported above 0. A rank, no
     calibrated probability: of detected simulated falls, nine in ten were right."""
     excursions: int
     """Earlier excursions to about the new level."""
@@ -222,10 +222,10 @@ def _search(
             hopeful = found > HOPELESS or prior[min(beside, len(prior) - 1)] > 0
             if hopeful and beside < len(scores) and scores[beside] and beside not in tested:
                 test(beside)
-    accepted = [tested[first] for first in odds if odds[first] > 0]
-    if not accepted:
+    reported = [tested[first] for first in odds if odds[first] > 0]
+    if not reported:
         return max([UNLIKELY, *odds.values()]), None
-    first = min(accepted, key=doubt).before.first
+    first = min(reported, key=doubt).before.first
     likely = np.flatnonzero((scores > 0) & (scores**2 > scores[first] ** 2 - NEGLIGIBLE))
     near = sorted((evidence_at(int(n)) for n in likely if abs(n - first) <= UNSURE), key=doubt)
     return max(odds.values()), near[0].averaged(near[1:])

@@ -69,26 +69,35 @@ class Detector(Protocol):
         ...
 
 
-def segment(history: Sequence[HistoryPoint], tonight: HistoryPoint) -> list[HistoryPoint]:
-    """Return the nights that are comparable with tonight: the same work on the same kind of nodes.
+def segments(points: Sequence[HistoryPoint]) -> list[list[int]]:
+    """Return groups of comparable nights, as indices: the same work on the same kind of nodes.
 
     Another `definition_digest` means other work, another `fingerprint_id` other hardware or
-    software of the node. Such nights are skipped, so that a case that alternates between two kinds
-    of nodes has a history on each; more than `APART` of them in a row end the segment. A night
-    without one of the two (imported results) is comparable.
+    software of the node. A case that alternates between two kinds of nodes has a segment on each;
+    more than `APART` successive incomparable nights end a segment. A night without one of the two
+    (imported results) has that of the night before it, or the first one that is known.
+
+    Returns:
+        Segments in the order of their first nights; one without a night if there are no points.
     """
-    comparable: list[HistoryPoint] = []
-    others, work, nodes = 0, tonight.definition_digest, tonight.fingerprint_id
-    for point in reversed(history):
-        is_other_work = point.definition_digest != work and differ(point.definition_digest, work)
-        if is_other_work or (point.fingerprint_id != nodes and differ(point.fingerprint_id, nodes)):
-            others += 1
-            if others > APART:
-                break
-        else:
-            others = 0
-            comparable.append(point)
-    return comparable[::-1]
+    found: list[list[int]] = []
+    newest: dict[tuple[str | None, str | None], list[int]] = {}
+    work = next(filter(None, (point.definition_digest for point in points)), None)
+    nodes = next(filter(None, (point.fingerprint_id for point in points)), None)
+    for i, point in enumerate(points):
+        work, nodes = point.definition_digest or work, point.fingerprint_id or nodes
+        nights = newest.get((work, nodes))
+        if nights is None or i - nights[-1] - 1 > APART:
+            nights = newest[work, nodes] = []
+            found.append(nights)
+        nights.append(i)
+    return found or [[]]
+
+
+def segment(history: Sequence[HistoryPoint], tonight: HistoryPoint) -> list[HistoryPoint]:
+    """Return the nights of tonight's segment before tonight, see `segments`."""
+    points = [*history, tonight]
+    return [points[i] for i in max(segments(points), key=lambda nights: nights[-1])[:-1]]
 
 
 def segment_before(

@@ -1,4 +1,4 @@
-"""What series have in common, the rows of a night, and the movements that they share."""
+"""What series have in common, the rows of a night, and the changes that they share."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,7 +8,7 @@ from enum import StrEnum
 from nightbench.core.model import HistoryPoint
 
 APART = 5
-"""Nights by which the first nights of one movement may differ, found on several nights."""
+"""Nights by which the first nights of one change may differ, found on several nights."""
 
 
 class FactorKind(StrEnum):
@@ -51,7 +51,7 @@ class NightRow:
 
 
 @dataclass(frozen=True)
-class SharedMovement:
+class SharedChange:
     """What the series of a factor moved by together."""
 
     factor: Factor
@@ -80,11 +80,11 @@ class SharedMovement:
         return self.change < 0
 
     def continues(self, factor: Factor, since: date) -> bool:
-        """Return whether a movement that is found on another night is this one."""
+        """Return whether a change that is found on another night is this one."""
         return factor == self.factor and abs((since - self.since).days) <= APART
 
     def touches(self, row: NightRow, point: HistoryPoint) -> bool:
-        """Return whether a night of a member lies since the movement, and on its node."""
+        """Return whether a night of a member lies since the change, and on its node."""
         is_there = self.factor.kind is not FactorKind.NODE or self.factor.name in row.on(
             point.run_id
         )
@@ -115,14 +115,14 @@ class SharedMovement:
         return f"{text}, and {moved} of {controls} control measurements" if controls else text
 
 
-def without_shared(row: NightRow, movements: Sequence[SharedMovement]) -> list[HistoryPoint]:
-    """Return the points of a series with the movements that it shared taken out."""
+def without_shared(row: NightRow, changes: Sequence[SharedChange]) -> list[HistoryPoint]:
+    """Return the points of a series with the changes that it shared subtracted."""
     points = list(row.points)
-    for movement in movements:
-        if row.name in movement.members:
+    for change in changes:
+        if row.name in change.members:
             points = [
-                replace(point, value=point.value / (1 + movement.members[row.name]))
-                if movement.touches(row, point)
+                replace(point, value=point.value / (1 + change.members[row.name]))
+                if change.touches(row, point)
                 else point
                 for point in points
             ]

@@ -1,37 +1,35 @@
-"""Grades a detector by its verdicts on shadow series.
+"""Grades a detector by its verdicts on synthetic series.
 
-Power is the share of planted falls that are detected within `WATCHED` nights. A false alarm is an
-alert that a quiet copy would have opened. Delay counts from the first slow night: a fall that is
+Power is the share of injected slowdowns that are detected within `WATCHED` nights. A false alarm is
+an alert that opens on a null copy. Delay counts from the first slow night: a slowdown that is
 detected on that night has a delay of 0.
 """
 
 import math
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from statistics import median
+from typing import Any
 
-from nightbench.core.model import RegressionPolicy, VerdictKind
-from nightbench.detection.detector import Detector, Judgement
-from nightbench.detection.shadows import ShadowSeries
-
-WATCHED = 14
-"""Nights within which a planted fall must be detected."""
+from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
+from nightbench.detection.detector import Detector
+from nightbench.detection.synthetic_series import WATCHED, SyntheticSeries
 
 EARLY = 5
-"""Nights by which a detected fall may be dated too early."""
+"""Nights by which a detected slowdown may be dated too early."""
 
 APART = 14
-"""Nights around a planted fall in which the real series must not change; days after which another
-alarm of a quiet copy counts."""
+"""Nights around an injected slowdown in which the real series must not change."""
 
 WINDOW = timedelta(days=90)
 """Period that a grade covers."""
 
 FALSE_ALARMS = "false alarms"
-"""Name of the grade from quiet copies."""
+"""Name of the grade from null copies."""
 
 FEWEST = 20
-"""Fewest decided falls for which a power is compared with a limit."""
+"""Fewest slowdowns for which a power is compared with a limit."""
 
 POWER_LIMITS = {"2-4 noise": 0.60, "over 4 noise": 0.90}
 """Smallest power by size class. Shares of the level have none, since the power at 3 % depends on
@@ -44,91 +42,42 @@ DELAY_LIMIT = 5.0
 """Largest median delay, in nights."""
 
 
-class TrialOutcome(StrEnum):
-    """Outcome of a shadow on the night that decided it."""
+@dataclass
+class Trials:
+    """Outcomes of slowdowns of one size class."""
 
-    CAUGHT = "caught"
-    MISSED = "missed"
-    SPOILED = "spoiled"
-    """The real series changed around the planted fall, or began a new segment: not counted."""
-    ALARM = "alarm"
-    """A quiet copy would have opened an alert."""
+    delays: list[int] = field(default_factory=list)
+    """Of each detected slowdown, in nights."""
+    missed: int = 0
+    spoiled: int = 0
+    """The real series changed around the slowdown, or began a new segment: not counted."""
 
-
-@dataclass(frozen=True)
-class ShadowVerdict:
-    """Verdict on one night of one shadow."""
-
-    night: int
-    """From 0: since the first slow night, or since the first judged night of a quiet copy."""
-    at: datetime
-    run_id: str
-    """Of the real night."""
-    kind: VerdictKind
-    change: float | None
-    since: datetime | None
-    outcome: TrialOutcome | None = None
-
-
-def judge_fall(
-    fall: ShadowSeries, night: int, policy: RegressionPolicy, detector: Detector
-) -> ShadowVerdict:
-    """Judge one night of a planted fall, knowing nothing of later ones.
-
-    `night` counts from the first slow one, and no earlier one was detected.
-    """
-    index = fall.first + night
-    real = [*fall.points[: fall.first], *fall.nights]
-    judgement = detector.judge(fall.points[:index], fall.points[index], policy)
-    detected = (
-        judgement.kind is VerdictKind.REGRESSED
-        and judgement.since is not None
-        and judgement.since >= real[max(0, fall.first - EARLY)].at
-    )
-    outcome = None
-    if judgement.kind is VerdictKind.INSUFFICIENT_DATA:
-        outcome = TrialOutcome.SPOILED
-    elif detected or night == WATCHED - 1:
+    def add(
+        self,
+        slowed: SyntheticSeries,
+        real: Sequence[HistoryPoint],
+        policy: RegressionPolicy,
+        detector: Detector,
+    ) -> None:
+        """Judge a slowdown, injected into a real series, night by night until it is detected."""
+        first, detected = slowed.first, False
+        for index in range(first, first + WATCHED):
+            judgement = detector.judge(slowed.points[:index], slowed.points[index], policy)
+            if judgement.kind is VerdictKind.INSUFFICIENT_DATA:
+                self.spoiled += 1
+                return
+            since = judgement.since if judgement.kind is VerdictKind.REGRESSED else None
+            detected = since is not None and since >= real[max(0, first - EARLY)].at
+            if detected:
+                break
         plain = detector.judge(real[:index], real[index], policy)
-        outcome = TrialOutcome.CAUGHT if detected else TrialOutcome.MISSED
-        moved = plain.kind in (VerdictKind.REGRESSED, VerdictKind.IMPROVED)
-        if moved and plain.since and plain.since >= real[max(0, fall.first - APART)].at:
-            outcome = TrialOutcome.SPOILED
-    return _verdict(fall, night, judgement, outcome)
-
-
-def judge_quiet(
-    copy: ShadowSeries,
-    night: int,
-    policy: RegressionPolicy,
-    detector: Detector,
-    regressed_at: datetime | None,
-) -> ShadowVerdict:
-    """Judge one night of a quiet copy, counted from the first that is judged.
-
-    `regressed_at` is the latest earlier night of the copy that was `regressed`.
-    """
-    index = copy.first + night
-    judgement = detector.judge(copy.points[:index], copy.points[index], policy)
-    outcome = None
-    if judgement.kind is VerdictKind.REGRESSED:
-        before, at = copy.points[index - 1], copy.points[index].at
-        if night == 0:
-            # A copy that was regressed before its first counted night raises no alarm.
-            earlier = detector.judge(copy.points[: index - 1], before, policy)
-            regressed_at = before.at if earlier.kind is VerdictKind.REGRESSED else regressed_at
-        if regressed_at is None or at - regressed_at > timedelta(days=APART):
-            outcome = TrialOutcome.ALARM
-    return _verdict(copy, night, judgement, outcome)
-
-
-def _verdict(
-    copy: ShadowSeries, night: int, judgement: Judgement, outcome: TrialOutcome | None
-) -> ShadowVerdict:
-    real = copy.nights[night]
-    return ShadowVerdict(
-        night, real.at, real.run_id, judgement.kind, judgement.change, judgement.since, outcome
-    )
+        changed = plain.kind in (VerdictKind.REGRESSED, VerdictKind.IMPROVED)
+        if changed and plain.since and plain.since >= real[max(0, first - APART)].at:
+            self.spoiled += 1
+        elif detected:
+            self.delays.append(index - first)
+        else:
+            self.missed += 1
 
 
 @dataclass(frozen=True)
@@ -138,16 +87,16 @@ class Grade:
     measure: str
     """A size class, or `FALSE_ALARMS`."""
     trials: int
-    """Decided falls without spoiled ones; or nights of quiet copies."""
+    """Slowdowns without spoiled ones; or nights of null copies."""
     hits: int
-    """Detected falls; or false alarms."""
+    """Detected slowdowns; or false alarms."""
     rate: float | None
     """hits / trials; false alarms in 1,000 nights. None without trials."""
     low: float | None = None
     high: float | None = None
     """95 % interval of `rate` (Wilson; false alarms: Garwood's of a Poisson count)."""
     median_delay: float | None = None
-    """Of detected falls, in nights."""
+    """Of detected slowdowns, in nights."""
     spoiled: int = 0
     limit_value: float | None = None
     """Smallest power, or largest rate of false alarms; None without a limit."""
@@ -155,40 +104,35 @@ class Grade:
     """Why it misses its limit, in a sentence; empty where it does not."""
 
 
-def power_grade(
-    measure: str,
-    caught: int,
-    missed: int,
-    spoiled: int,
-    median_delay: float | None,
-    earlier: Grade | None = None,
-) -> Grade:
-    """Return the power of one size class; it must not be below the `earlier` grade."""
-    trials, limit = caught + missed, POWER_LIMITS.get(measure)
-    if not trials:
+def power_grade(measure: str, trials: Trials, earlier: Mapping[str, Any] | None = None) -> Grade:
+    """Return the power of a size class; it must not be below the `earlier` grade, a stored row."""
+    caught, limit = len(trials.delays), POWER_LIMITS.get(measure)
+    count, spoiled = caught + trials.missed, trials.spoiled
+    if not count:
         return Grade(measure, 0, 0, None, spoiled=spoiled, limit_value=limit)
-    low, high = wilson(caught, trials)
+    median_delay = median(trials.delays) if trials.delays else None
+    low, high = wilson(caught, count)
     below = ""
-    if trials >= FEWEST:
-        found = f"{caught} of {trials} planted slowdowns ({measure}) were detected within two weeks"
+    if count >= FEWEST:
+        found = f"{caught} of {count} injected slowdowns ({measure}) were detected within two weeks"
         if limit is not None and high < limit:
             below = (
                 f"{found}, at most {high:.0%} by their number; at least {limit:.0%} are expected."
             )
-        elif earlier and earlier.low is not None and high < earlier.low:
-            below = f"{found}; before, {earlier.hits} of {earlier.trials} were."
+        elif earlier and earlier["low"] is not None and high < earlier["low"]:
+            below = f"{found}; before, {earlier['hits']} of {earlier['trials']} were."
         elif limit is not None and median_delay is not None and median_delay > DELAY_LIMIT:
             below = (
-                f"Planted slowdowns ({measure}) are detected after {median_delay:g} nights in the "
+                f"Injected slowdowns ({measure}) are detected after {median_delay:g} nights in the "
                 f"median; at most {DELAY_LIMIT:g} are expected."
             )
     return Grade(
-        measure, trials, caught, caught / trials, low, high, median_delay, spoiled, limit, below
+        measure, count, caught, caught / count, low, high, median_delay, spoiled, limit, below
     )
 
 
 def false_alarm_grade(nights: int, alarms: int) -> Grade:
-    """Return the grade of false alarms in 1,000 nights of quiet copies."""
+    """Return the grade of false alarms in 1,000 nights of null copies."""
     limit = FALSE_ALARM_LIMIT
     if not nights:
         return Grade(FALSE_ALARMS, 0, 0, None, limit_value=limit)

@@ -10,9 +10,9 @@ import numpy as np
 from nightbench.core.model import HistoryPoint
 from nightbench.detection.changes import FEWEST, LOOK_BACK, TAIL, Change, changes_of_last_night
 from nightbench.detection.control_shift import ControlShift, control_shift
-from nightbench.detection.detector import APART, new_state_odds
+from nightbench.detection.detector import new_state_odds, segments
 from nightbench.detection.drift import Drift, drift_of
-from nightbench.detection.followers import find_changes
+from nightbench.detection.incremental import find_changes
 from nightbench.detection.power import smallest_slowdown
 from nightbench.detection.process_pool import spread
 from nightbench.detection.series import Series, series_of
@@ -54,6 +54,8 @@ class Segment:
     """A stretch of nights that begins with another fingerprint and is judged separately."""
 
     first: HistoryPoint
+    fingerprint: str
+    """Of the node; with the definition of the work in a history of several works."""
     step: HistoryChange | None
     """The step of the level at its beginning, where one is detected. It is no change of the
     series, since it may be intended."""
@@ -107,11 +109,9 @@ def judge_history(
         lower_is_better: for times and sizes: a rise is the regression.
         min_change: smallest relative change that is reported.
     """
-    nights = _with_work_in_fingerprint(nights)
     usable = [i for i, night in enumerate(nights) if not math.isnan(night.value)]
     points = [nights[i] for i in usable]
-    fingerprints = [point.fingerprint_id for point in points]
-    groups = _groups(fingerprints)
+    groups = segments(points)
     last = max(groups, key=lambda group: group[-1:])
     since = 0
 
@@ -125,8 +125,14 @@ def judge_history(
     def step_at(start: int, group: Sequence[int]) -> HistoryChange | None:
         before = next(other for other in groups if start - 1 in other)
         joined = [*(i for i in before if i < start), *group]
-        step = _step_at_boundary(series_at(joined), fingerprints, joined, start)
+        step = _step_at_boundary(series_at(joined), points, groups, joined, start)
         return reported(step, joined) if step and step.may_reach(min_change) else None
+
+    works = {point.definition_digest for point in points} - {None}
+
+    def state_at(start: int) -> str:
+        fingerprint, work = _state(points[start])
+        return " ".join(filter(None, (fingerprint, work if len(works) > 1 else None)))
 
     found: list[HistoryChange] = []
     for group in groups:
@@ -146,7 +152,9 @@ def judge_history(
         absent=_absent(nights),
         status=_status(found, drift, len(present), len(nights)),
         changes=tuple(found),
-        segments=tuple(Segment(points[own[0]], step_at(own[0], own)) for own in groups[1:]),
+        segments=tuple(
+            Segment(points[own[0]], state_at(own[0]), step_at(own[0], own)) for own in groups[1:]
+        ),
         drift=drift,
         drift_since=points[last[drift.first]] if drift else None,
         smallest_slowdown=smallest_slowdown(present, min_change),
@@ -157,15 +165,8 @@ def _judge_named(history: History, lower_is_better: bool, min_change: float) -> 
     return judge_history(*history, lower_is_better, min_change)
 
 
-def _with_work_in_fingerprint(nights: Sequence[HistoryPoint]) -> Sequence[HistoryPoint]:
-    """Return the nights; of several works, each work has a fingerprint of its own."""
-    if len({night.definition_digest for night in nights} - {None}) < 2:
-        return nights
-    texts = [(night.fingerprint_id, night.definition_digest) for night in nights]
-    return [
-        replace(night, fingerprint_id=" ".join(filter(None, both)) or None)
-        for night, both in zip(nights, texts, strict=True)
-    ]
+def _state(night: HistoryPoint) -> tuple[str | None, str | None]:
+    return night.fingerprint_id, night.definition_digest
 
 
 def _absent(nights: Sequence[HistoryPoint]) -> int | None:
@@ -176,26 +177,12 @@ def _absent(nights: Sequence[HistoryPoint]) -> int | None:
     return int(np.maximum(np.round(days) - 1, 0).sum())
 
 
-def _groups(fingerprints: Sequence[str | None]) -> list[list[int]]:
-    """Return groups of comparable nights, ordered by their first night; an empty one of no nights.
-
-    A night without a fingerprint belongs to the group of the night before it.
-    """
-    groups: list[list[int]] = []
-    newest: dict[str | None, list[int]] = {}
-    present = next(filter(None, fingerprints), None)
-    for i, fingerprint in enumerate(fingerprints):
-        present = fingerprint or present
-        group = newest.get(present)
-        if group is None or i - group[-1] - 1 > APART:
-            group = newest[present] = []
-            groups.append(group)
-        group.append(i)
-    return groups or [[]]
-
-
 def _step_at_boundary(
-    series: Series, fingerprints: Sequence[str | None], joined: Sequence[int], start: int
+    series: Series,
+    points: Sequence[HistoryPoint],
+    groups: Sequence[Sequence[int]],
+    joined: Sequence[int],
+    start: int,
 ) -> Change | None:
     """Return the step at the beginning of a group; None without one. Its nights index `joined`.
 
@@ -206,13 +193,15 @@ def _step_at_boundary(
         return None
     # Nights between without a fingerprint may belong to either.
     earliest = first
-    while fingerprints[joined[earliest - 1]] is None:
+    while not any(_state(points[joined[earliest - 1]])):
         earliest -= 1
+    segment_of = {i: str(number) for number, nights in enumerate(groups) for i in nights}
     for night in range(first + 1, min(first + TAIL, len(joined))):
         odds = np.zeros(night + 1)
         oldest = max(0, joined[night] + 1 - LOOK_BACK)
         if start >= oldest:
-            odds[first] = new_state_odds(fingerprints[oldest : joined[night] + 1])[start - oldest]
+            states = [segment_of[i] for i in range(oldest, joined[night] + 1)]
+            odds[first] = new_state_odds(states)[start - oldest]
         for change in changes_of_last_night(series.part(0, night + 1), known=odds):
             if earliest <= change.first <= first:
                 return change

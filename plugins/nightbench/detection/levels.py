@@ -35,7 +35,7 @@ NOISE_FLOOR = 0.0015
 """Smallest relative noise that is assumed of any series."""
 
 WEEKLY_EVIDENCE = 22.0
-"""Chi-squared of the weekdays' means (6 degrees of freedom) from which a pattern is accepted."""
+"""Chi-squared of the weekdays' means (6 degrees of freedom) from which a pattern is assumed."""
 
 
 @dataclass(frozen=True)

@@ -10,21 +10,21 @@ import numpy as np
 
 from nightbench.core.model import HistoryPoint
 from nightbench.detection.changes import LEAST_REFERENCE, LOOK_BACK
-from nightbench.detection.common_movement import (
-    SMALLEST_GROUP,
-    Mask,
-    column_median,
-    common_movement,
-    commonest,
-    known_median,
-    nan_median,
-    row_noise,
-)
 from nightbench.detection.detector import new_state_odds
 from nightbench.detection.evidence import REFERENCE
 from nightbench.detection.factors import Factor, FactorKind, NightRow
 from nightbench.detection.robust import Floats, Indices
 from nightbench.detection.series import Series, series_of
+from nightbench.detection.two_way_fit import (
+    SMALLEST_GROUP,
+    Mask,
+    column_median,
+    commonest,
+    known_median,
+    nan_median,
+    row_noise,
+    two_way_fit,
+)
 
 _EPOCH = date(1970, 1, 1).toordinal()
 
@@ -96,9 +96,9 @@ class NightMatrix:
         self._medians: dict[tuple[int, int], tuple[Floats, Indices]] = {}
 
     def common(self, factor: Factor) -> tuple[Series, Indices]:
-        """Return the common movement of a factor as a series, and the columns of its nights."""
+        """Return the common component of a factor as a series, and the columns of its nights."""
         group = self.groups[factor]
-        common, known = common_movement(
+        common, known = two_way_fit(
             np.where(group.mask, self.values[group.rows], np.nan), self.noise[group.rows]
         )
         nights = np.flatnonzero(known)
@@ -139,8 +139,8 @@ class NightMatrix:
         values = np.where(mask, self.values[rows, since:], np.nan)
         return values - before[:, None]
 
-    def take_out(self, factor: Factor, rows: Indices, steps: Floats, first: int) -> set[Factor]:
-        """Take a step from a night on out of some of a factor's rows; return whose rows changed."""
+    def subtract(self, factor: Factor, rows: Indices, steps: Floats, first: int) -> set[Factor]:
+        """Subtract a step from some rows of a factor; return the factors whose rows changed."""
         group = self.groups[factor]
         mask = group.mask[np.searchsorted(group.rows, rows), first:]
         self.values[rows, first:] -= np.where(mask, steps[:, None], 0.0)

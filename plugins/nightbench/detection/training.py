@@ -74,8 +74,10 @@ class TrainingNight:
     build_id: str | None = None
     fingerprint_id: str | None = None
     definition_digest: str | None = None
-    kind: TrainingKind | None = None
-    """What was said of it; None where it was not judged."""
+    batch_size: int | None = None
+    """Batch per device that the run found; None if the case states it."""
+    is_changed: bool = False
+    """Whether the verdict was `changed` and no user has accepted it."""
 
     def is_like(self, other: TrainingNight) -> bool:
         """Return whether version, build and nodes are the same, as far as both are known."""
@@ -132,42 +134,47 @@ def judge_training(
 
     Args:
         tonight: the night.
-        past: nights before it, in any order. Those of another definition, without losses, or with
-            a change that nobody accepted are left out.
+        past: nights before it, in any order. Those of another definition or batch, without losses,
+            or with a change that no user accepted are left out.
         traits: of the case.
     """
     if not tonight.losses:
         return _not_comparable("no rank recorded a loss")
-    nights = [
+    known = [
         night
         for night in past
         if night.losses
-        and night.kind is not TrainingKind.CHANGED
+        and night.batch_size == tonight.batch_size
         and not differ(night.definition_digest, tonight.definition_digest)
     ]
+    nights = [night for night in known if not night.is_changed]
     if not nights:
-        return _not_comparable("no earlier night has losses of the same definition")
+        return _not_comparable("no earlier night has losses of the same definition and batch size")
+    newest = max(night.at for night in nights)
+    # A change that lasts is as good a proof as nights before it.
+    changed = sum(night.is_changed and night.at > newest for night in known)
     if traits.is_asynchronous and len(nights) < PROVED_NIGHTS:
         return _not_comparable(
             f"trainers are asynchronous: {len(nights)} nights of {PROVED_NIGHTS} show their spread"
         )
     alike = [night for night in nights if night.is_like(tonight)]
-    reference = alike if len(alike) >= EXACT_NIGHTS else nights
-    return _Comparison(tonight, reference, traits, reference is alike).verdict()
+    enough = PROVED_NIGHTS if traits.is_asynchronous else EXACT_NIGHTS
+    reference = alike if len(alike) >= enough else nights
+    return _Comparison(tonight, reference, traits, reference is alike, changed).verdict()
 
 
 def _not_comparable(why: str) -> TrainingVerdict:
     return TrainingVerdict(TrainingKind.NOT_COMPARABLE, f"Training is not compared: {why}.")
 
 
-def _repeats_exactly(nights: Sequence[TrainingNight]) -> bool:
+def _repeats_exactly(tonight: TrainingNight, nights: Sequence[TrainingNight]) -> bool:
     """Return whether enough nights have the same losses in all repeats."""
     if len(nights) < EXACT_NIGHTS:
         return False
     return all(
         _is_constant(values)
         for figure in FIGURES
-        if (values := _comparable(figure, nights[0], nights))
+        if (values := _comparable(figure, tonight, nights))
     )
 
 
@@ -203,6 +210,8 @@ class _Comparison:
     traits: TrainingTraits
     is_alike: bool
     """Whether version, build and nodes of all of them are tonight's."""
+    changed_nights: int
+    """Nights since the newest of them that differed as well."""
 
     def verdict(self) -> TrainingVerdict:
         known = [
@@ -222,11 +231,11 @@ class _Comparison:
 
     @property
     def _is_exact(self) -> bool:
-        return self.is_alike and _repeats_exactly(self.reference)
+        return self.is_alike and _repeats_exactly(self.tonight, self.reference)
 
     @property
     def _is_proved(self) -> bool:
-        return self._is_exact or len(self.reference) >= PROVED_NIGHTS
+        return self._is_exact or len(self.reference) + self.changed_nights >= PROVED_NIGHTS
 
     def _ends(self, figure: str) -> tuple[Range, Range]:
         """Return the range of tonight, and that of the reference nights."""
@@ -344,7 +353,7 @@ def lines_that_differ(
             if not apart:
                 continue
             if len(lines) == 2:
-                found[case.case_id] = _of_two(case, first, others)
+                found[case.case_id] = _of_two(case, first, apart)
             elif len(apart) == len(others) and _agree(others):
                 found[case.case_id] = _odd_one(case, first, others)
     return found
@@ -371,9 +380,9 @@ def _odd_one(
 
 
 def _of_two(
-    case: Case, first: float, others: Sequence[tuple[Case, float, float]]
+    case: Case, first: float, apart: Sequence[tuple[Case, float, float]]
 ) -> TrainingVerdict:
-    other, value, _ = others[0]
+    other, value, _ = apart[0]
     return TrainingVerdict(
         TrainingKind.NOT_COMPARABLE,
         f"Two lines train differently: first loss {_shown(first, value)} on {case.framework}, "

@@ -8,8 +8,8 @@ from nightbench.core.model import HistoryPoint, MetricInfo, PairNight, Verdict, 
 from nightbench.detection.changes import Change
 from nightbench.detection.control_shift import ControlShift
 from nightbench.detection.drift import Drift
-from nightbench.detection.factors import SharedMovement
-from nightbench.detection.modes import HELD, Modes
+from nightbench.detection.factors import SharedChange
+from nightbench.detection.node_modes import HOLD_NIGHTS, Modes
 
 
 def level_change(change: Change, since: datetime, baseline: str = "") -> str:
@@ -81,7 +81,8 @@ def pending(change: float, since: datetime, before: str, place: str, nights: int
     """Return when a change that began with tonight's nodes is reported."""
     return (
         f" A change of {change:+.1%} started on {since:%Y-%m-%d}, when the series changed from "
-        f"{before} to {place}. It is reported after {HELD} nights there; this is night {nights}."
+        f"{before} to {place}. It is reported after {HOLD_NIGHTS} nights there; this is night "
+        f"{nights}."
     )
 
 
@@ -98,7 +99,7 @@ def too_few(history: int, needed: int) -> str:
     return f"{history} comparable nights before this one; a verdict needs {needed}."
 
 
-def with_shared(verdict: Verdict, movements: Sequence[SharedMovement]) -> Verdict:
+def with_shared(verdict: Verdict, movements: Sequence[SharedChange]) -> Verdict:
     """Return a verdict on a change whose sentence names the shared changes that it is part of."""
     return _with(verdict, f"Shared change: {'; '.join(each.sentence for each in movements)}")
 
@@ -108,7 +109,7 @@ def not_of_the_version(since: date, changed: int, others: int, line: str) -> str
     return f" The new version of {since} changed {changed} of {others} other series of {line}."
 
 
-def shown_by_others(value: float, baseline: float, movement: SharedMovement, change: float) -> str:
+def shown_by_others(value: float, baseline: float, movement: SharedChange, change: float) -> str:
     """Return the sentence of a series whose change only the other series of its group show."""
     return (
         f"Level change {change:+.1%} from the baseline of {baseline:.4g}, shown by other series "

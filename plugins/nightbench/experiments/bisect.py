@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from nightbench.config.experiment_requests import BisectRequest, CompareRequest
 from nightbench.core.budget import duration
 from nightbench.core.documents import from_document
 from nightbench.core.errors import UserError
 from nightbench.core.model.experiments import Experiment, ExperimentKind
 from nightbench.experiments.bisect_request import (
-    BisectRequest,
     bisect_document,
     checked_ratio,
     read_state,
@@ -27,7 +27,7 @@ from nightbench.experiments.bisect_request import (
     store_bisect,
     with_versions,
 )
-from nightbench.experiments.compare import CompareRequest, plan_compare, with_cases
+from nightbench.experiments.compare import plan_compare, with_cases
 from nightbench.experiments.comparison import ComparisonPlan
 from nightbench.experiments.engine import ExperimentContext, run_comparison
 from nightbench.experiments.experiment_spool import (
@@ -199,7 +199,7 @@ class _Bisect:
             a=f"{request.line}={step['against']}",
             b=f"{request.line}={step['version']}",
             suite=request.suite,
-            cases=[request.case_id],
+            cases=(request.case_id,),
             cluster=request.cluster,
             rounds=step["wanted_rounds"],
             min_effect=step["min_effect"],

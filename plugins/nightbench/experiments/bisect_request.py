@@ -8,11 +8,11 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
+from nightbench.config.experiment_requests import BisectRequest
 from nightbench.core.documents import from_document, to_document
 from nightbench.core.errors import UserError
 from nightbench.core.model.experiments import ExperimentKind
@@ -27,42 +27,9 @@ from nightbench.experiments.version_search import (
     search_state,
 )
 from nightbench.gang.installable_versions import installable_versions
-from nightbench.nodes import NodesOut
 from nightbench.spool import RunSpool, read_json, utc_now, write_json
 from nightbench.warehouse import Warehouse, opened
 from nightbench.warehouse.connection import Connect
-
-DEFAULT_ROUNDS = 5
-"""Of each step: the drop is known by then, and half of it decides."""
-
-
-@dataclass(frozen=True)
-class BisectRequest:
-    """The search range of a bisect and its limits; its alert supplies empty fields."""
-
-    case_id: str = ""
-    suite: str = ""
-    """By name, or the absolute path of its file."""
-    cluster: str | None = None
-    """By name or path; the suite's own where None."""
-    good: str = ""
-    bad: str = ""
-    versions: tuple[str, ...] = ()
-    """The candidates. From the first step on all versions that are searched, ascending: the good
-    one first, the bad one last."""
-    line: str = ""
-    """Known once the nodes have been examined."""
-    budget_s: float = 4 * 3600.0
-    """Of measuring, over all calls."""
-    most_tests: int = 20
-    rounds: int = DEFAULT_ROUNDS
-    min_effect: float = 0.01
-    """The smallest drop that is looked for; half of the drop that is found decides later."""
-    seed: int = 1
-    alert_id: int | None = None
-    outside_hours: bool = False
-    left_out: NodesOut = dataclasses.field(default_factory=dict)
-
 
 # --- the request --------------------------------------------------------------------------
 

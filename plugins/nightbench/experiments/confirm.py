@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
+from nightbench.config.experiment_requests import LEAST_ROUNDS
 from nightbench.core.budget import PREPARE_S
 from nightbench.core.documents import from_document, to_document
 from nightbench.core.errors import UserError, WarehouseUnavailable
@@ -30,7 +31,6 @@ from nightbench.experiments.comparison import (
 from nightbench.experiments.confirm_outcome import confirmation, inconclusive, pooled
 from nightbench.experiments.engine import ExperimentContext, run_comparison, unfit_nodes
 from nightbench.experiments.experiment_spool import Document
-from nightbench.experiments.paired_statistics import LEAST_ROUNDS
 from nightbench.experiments.record import Ended, ExperimentRecord
 from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.gang import EnvironmentUnavailable
@@ -87,12 +87,11 @@ def runs_to_confirm(connect: Connect, run_ids: Iterable[str]) -> list[str]:
         ]
 
 
-def give_up_overdue(connect: Connect) -> list[str]:
-    """Cancel what did not end in time, and return the runs that it belongs to."""
+def runs_to_notify(connect: Connect) -> list[str]:
+    """Cancel what did not end in time; return the runs whose messages wait no longer."""
     with opened(connect) as warehouse:
-        return warehouse.experiments.give_up_overdue(
-            "Not measured again: it did not end within the night's time for it"
-        )
+        warehouse.experiments.give_up_overdue("Not measured: it did not end in time")
+        return warehouse.experiments.runs_to_notify()
 
 
 def is_measured(spool: Spool, name: str) -> bool:

@@ -7,11 +7,11 @@ confirms, one wholly above it does not, and one that contains it is inconclusive
 
 import dataclasses
 
+from nightbench.config.experiment_requests import LEAST_ROUNDS
 from nightbench.core.model import Build
 from nightbench.core.model.alerts import Confirmation, ConfirmationResult
 from nightbench.experiments import paired_statistics
 from nightbench.experiments.experiment_spool import Document
-from nightbench.experiments.paired_statistics import LEAST_ROUNDS
 from nightbench.experiments.rounds import Arm
 from nightbench.night.suspected_regressions import SuspectedRegression
 

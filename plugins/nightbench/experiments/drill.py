@@ -1,12 +1,11 @@
 """Drills of the detector: a real case, measured night after night, of which the last are slowed.
 
-    <spool>/drills/<id>/run.json        the request, the sleep that it adds, the result
-    <spool>/drills/<id>/runs/<night>/   each night, as every run has it
+    <spool>/comparisons/<id>/run.json        the request, the sleep that it adds, the result
+    <spool>/comparisons/<id>/runs/<night>/   each night, as every run has it
 
 The nights are measured one right after another, dated a day apart, and judged as real ones are;
-what is measured and judged already is taken from the spool, so that any process can resume. Their
-definition names the drill, and their runs lie in a spool of their own: no ingest finds them, and
-no history or baseline contains them.
+what is measured and judged already is taken from the spool, so that any process can resume. The
+runs are stored in a spool of their own: no ingest finds them, and no history contains them.
 """
 
 import dataclasses
@@ -24,20 +23,18 @@ from nightbench.core.model import (
     Catalog,
     Cluster,
     HistoryPoint,
-    JobSpec,
     Measurement,
     RunKind,
     Suite,
     Verdict,
     VerdictKind,
-    digest_of,
 )
 from nightbench.core.run_plan import RunPlan, make_plan
 from nightbench.detection import Judgement, judge_cases
 from nightbench.detection.case_verdicts import point_of
 from nightbench.detection.changes import FEWEST
 from nightbench.experiments.experiment_spool import DRILL, Document, read_request, store_request
-from nightbench.gang import Shipment, SshTarget, case_runner
+from nightbench.gang import Shipment, Target, case_runner
 from nightbench.gang.progress import OnEvent
 from nightbench.night.bundles import build_bundle
 from nightbench.spool import RunSpool, Spool, utc_now
@@ -77,7 +74,7 @@ class Drill:
     @property
     def folder(self) -> RunSpool:
         """Its files."""
-        return self.spool.drill(self.drill_id)
+        return self.spool.comparison(self.drill_id)
 
     def night(self, number: int) -> RunSpool:
         """Return the run of a night, in the drill's own spool."""
@@ -102,11 +99,6 @@ class Drill:
             run_id=run_id,
             started_at=started_at,
         )
-
-    def definition(self) -> str:
-        """Return the digest of what is measured: of all nights of this drill, and no other run."""
-        (job,) = self.plan(self.drill_id).jobs
-        return digest_of({"drill": self.drill_id, "of": job.definition_digest})
 
 
 @dataclass(frozen=True)
@@ -146,7 +138,8 @@ def store_drill(drill: Drill, request: Mapping[str, Any], requested_by: str) -> 
             f"nights: found {drill.nights}; expected at least {drill.first_slow + 1}: "
             f"{drill.before} before the slowdown, and two to detect a change"
         )
-    identity = {"code": drill.catalog.code_digest, "definition": drill.definition()}
+    (job,) = drill.plan(drill.drill_id).jobs
+    identity = {"code": drill.catalog.code_digest, "definition": job.definition_digest}
     store_request(
         drill.folder,
         DRILL,
@@ -166,7 +159,7 @@ def store_drill(drill: Drill, request: Mapping[str, Any], requested_by: str) -> 
 def measure_night(
     drill: Drill,
     number: int,
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     shipment: Shipment,
     on_event: OnEvent,
     refresh: Callable[[], None],
@@ -193,22 +186,13 @@ def measure_night(
 
 def _plan_night(drill: Drill, number: int, sleep_s: float) -> RunPlan:
     folder = drill.night(number)
-    plan, definition = drill.plan(folder.run_id, drill.at(number)), drill.definition()
+    plan = drill.plan(folder.run_id, drill.at(number))
+    (job,) = plan.jobs
+    env = {**job.env, SLEEP_VARIABLE: repr(sleep_s)} if sleep_s else job.env
     generation = _next_generation(folder, drill.case_id)
-
-    def slowed(job: JobSpec) -> JobSpec:
-        env = {**job.env, SLEEP_VARIABLE: repr(sleep_s)} if sleep_s else job.env
-        return dataclasses.replace(
-            job, env=env, generation=generation, definition_digest=definition
-        )
-
-    cases = tuple(
-        dataclasses.replace(
-            each, planned=dataclasses.replace(each.planned, definition_digest=definition)
-        )
-        for each in plan.cases
+    return dataclasses.replace(
+        plan, jobs=(dataclasses.replace(job, env=env, generation=generation),)
     )
-    return dataclasses.replace(plan, cases=cases, jobs=tuple(map(slowed, plan.jobs)))
 
 
 def _next_generation(folder: RunSpool, case_id: str) -> int:

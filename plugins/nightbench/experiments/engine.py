@@ -53,7 +53,7 @@ from nightbench.gang import (
     EnvironmentUnavailable,
     NodeError,
     Shipment,
-    SshTarget,
+    Target,
     prepare,
     run_gang,
 )
@@ -71,7 +71,7 @@ from nightbench.warehouse.connection import Connect
 class ExperimentContext(ComparisonContext):
     """Where an experiment is measured and by what; every process that resumes one makes its own."""
 
-    targets: Mapping[str, SshTarget]
+    targets: Mapping[str, Target]
     """Node -> how it is reached."""
     shipment: Shipment
     """What the nodes need."""
@@ -83,7 +83,7 @@ def experiment_context(
     suite: Suite,
     cluster: Cluster,
     catalog: Catalog,
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     connect: Connect,
     *,
     outside_hours: bool = False,
@@ -226,7 +226,8 @@ class _Measurement:
         try:
             await self._prepare(job)
             await asyncio.to_thread(store.save_job, job.to_json())
-            outcome = await run_gang(job, self.context.targets, store, self.observer.gang_event)
+            context, event = self.context, self.observer.gang_event
+            outcome = await run_gang(job, context.targets, store, event, shipment=context.shipment)
             launch = await asyncio.to_thread(self._judge, case, job, store, of_round, arm, outcome)
             if launch.status == "interrupted" and not resumed:
                 save_launch(store, launch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -83,6 +83,10 @@ def queue_of(rows: Sequence[Row], shares: Shares) -> list[int]:
     ]
 
 
+def _is_of(row: Row, run_id: str) -> bool:
+    return row["priority"] == NIGHT and bool(row["run_id"] == run_id)
+
+
 def take(
     connect: Connect,
     spool: Spool,
@@ -90,20 +94,34 @@ def take(
     dag_run_state: Callable[[str], str | None],
     suites: Callable[[], Iterable[ScheduledSuite]],
     *,
-    nights_only: bool = False,
+    night: str | None = None,
+    but_not: Collection[str] = (),
 ) -> tuple[Experiment, Gap] | None:
     """Take the experiment that a DAG run measures next; None if there is none.
 
     It is the one that the DAG run has taken before, if that has not ended; else one whose DAG run
     has ended without it; else the next of the queue. A profile waits for its comparison. What a
-    night requests needs no gap. With `nights_only` nothing else is taken.
+    night requests needs no gap.
+
+    Args:
+        connect: opens the warehouse.
+        spool: has the runs of nights.
+        dag_run_id: of the DAG run that measures.
+        dag_run_state: state of a DAG run of this DAG by its id.
+        suites: all scheduled suites.
+        night: a run; nothing is taken but what it requested.
+        but_not: names of experiments that are left in the queue.
     """
     now = datetime.now(UTC)
     with opened(connect) as warehouse:
         rows = warehouse.experiments.find(states=("queued", "running"))
         rows = [row for row in rows if row["state"] == "queued" or row["dag_run_id"] is not None]
-        if nights_only:
-            rows = [row for row in rows if row["priority"] == NIGHT or row["state"] == "running"]
+        rows = [
+            row
+            for row in rows
+            if row["state"] == "running"
+            or (row["name"] not in but_not and (night is None or _is_of(row, night)))
+        ]
         if not rows:
             return None
         nights = list(suites())
@@ -123,7 +141,7 @@ def take(
         for row in sorted(running, key=lambda each: each["dag_run_id"] != dag_run_id):
             mine = row["dag_run_id"] == dag_run_id
             if mine or (
-                not (nights_only and row["priority"] < NIGHT)
+                (night is None or _is_of(row, night))
                 and dag_run_state(row["dag_run_id"]) in ENDED
                 and warehouse.experiments.adopt(row["name"], row["dag_run_id"], dag_run_id)
             ):

@@ -42,7 +42,9 @@ class ExperimentReader:
         ]
         results = [saved_result(each) for each in compared]
         is_complete = all(result and result["complete"] for result in results)
-        bisect = bisect_document(folder) if kind is ExperimentKind.BISECT else None
+        # A test of a bisect has its schema as well.
+        is_bisect = kind is ExperimentKind.BISECT and "builds" not in (document["identity"] or {})
+        bisect = bisect_document(folder) if is_bisect else None
         if bisect is not None:
             is_complete = bisect["outcome"] is not None
         steered = [each.is_steered() for each in (folder, *compared)]

@@ -13,17 +13,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
 
+from nightbench.config.experiment_requests import LEAST_ROUNDS, MOST_ROUNDS
 from nightbench.core.statistics import CONFIDENCE, t_quantile
-
-LEAST_ROUNDS = 3
-"""A t interval of two values covers anything."""
 
 _EXACT = 16
 """Up to this many rounds all signs are tried; for more, `_DRAWN` of them are drawn."""
 _DRAWN = 20_000
-
-_MOST_ROUNDS = 1000
-"""Larger numbers of rounds are not advised."""
 
 _POWER = 0.9
 """Share of comparisons of equal builds that the advised rounds decide."""
@@ -137,7 +132,7 @@ def _advice(
         sentence = f"The interval includes both no difference and a difference beyond {size}"
     enough = rounds_for(se * math.sqrt(rounds), min_effect, level)
     if enough is None:
-        return f"{sentence}; resolving {size} takes more than {_MOST_ROUNDS} rounds"
+        return f"{sentence}; resolving {size} takes more than {MOST_ROUNDS} rounds"
     if enough <= rounds:
         return f"{sentence}; more rounds would hardly help, because the difference is near {size}"
     return f"{sentence}; resolving {size} takes about {enough} rounds"
@@ -156,7 +151,7 @@ def rounds_for(deviation: float, min_effect: float, level: float = CONFIDENCE) -
     part in it: it is the least certain figure of a comparison that was too short. `deviation` is
     the standard deviation of a round's logarithm, `min_effect` .01 for 1 %.
     """
-    for n in range(LEAST_ROUNDS, _MOST_ROUNDS + 1):
+    for n in range(LEAST_ROUNDS, MOST_ROUNDS + 1):
         reach = t_quantile(n - 1, level) + t_quantile(n - 1, _POWER)
         if reach * deviation / math.sqrt(n) <= math.log1p(min_effect):
             return n

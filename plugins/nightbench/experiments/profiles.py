@@ -14,10 +14,11 @@ from typing import Any
 
 from upath import UPath
 
+from nightbench.config.experiment_requests import CompareRequest
 from nightbench.core.errors import UserError
 from nightbench.core.model import Catalog, JobSpec
 from nightbench.core.model.experiments import Experiment, ExperimentKind
-from nightbench.experiments.compare import CompareRequest, plan_compare
+from nightbench.experiments.compare import plan_compare
 from nightbench.experiments.comparison import (
     ComparedCase,
     ComparisonPlan,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from nightbench.config import load_catalog
+from nightbench.accept.states import accepting_catalog
 from nightbench.config.compare_builds import MERGE_BASE, committed, planned_build, uploaded
+from nightbench.config.experiment_requests import BisectRequest, CompareRequest
 from nightbench.config.run_request import RunRequest, resolve_request
 from nightbench.core.budget import guess_repeat_s
 from nightbench.core.documents import to_document
@@ -14,11 +15,10 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster
 from nightbench.core.model.experiments import PRIORITIES, ExperimentKind
 from nightbench.core.run_plan import new_run_id
-from nightbench.experiments.bisect_request import BisectRequest, complete_request
-from nightbench.experiments.compare import CompareRequest, with_cases
+from nightbench.experiments.bisect_request import complete_request
+from nightbench.experiments.compare import with_cases
 from nightbench.experiments.comparison import ComparisonContext, plan_comparison
 from nightbench.experiments.profiles import refuse_unprofiled
-from nightbench.night.acceptance import accepting
 from nightbench.night.planning import case_histories
 from nightbench.spool import Spool
 from nightbench.warehouse.connection import Connect
@@ -32,7 +32,7 @@ def checked_compare(request: CompareRequest, connect: Connect, spool: Spool) -> 
         UserError: an unknown name, a build that may not be named, a case that cannot run there, or
             more than a person's budget.
     """
-    catalog = accepting(load_catalog(), connect)
+    catalog = accepting_catalog(connect)
     suite, cluster, known = resolve_request(
         RunRequest(request.suite, cluster=request.cluster), catalog
     )
@@ -92,7 +92,7 @@ def checked_bisect(request: BisectRequest, connect: Connect) -> Row:
     request = complete_request(request, connect)
     if not request.suite:
         raise UserError("suite: found nothing; expected an alert, or the suite of the case")
-    catalog = accepting(load_catalog(), connect)
+    catalog = accepting_catalog(connect)
     asked = RunRequest(request.suite, cluster=request.cluster, cases=(request.case_id,))
     suite, cluster, _ = resolve_request(asked, catalog)
     _refuse_long(

@@ -1,4 +1,4 @@
-"""Launching gangs over SSH: transport, preparation of nodes, the state machine, cancellation.
+"""Launching gangs: transports, preparation of nodes, the state machine, cancellation.
 
 `prepare` brings code and environments to the nodes of a job, `run_gang` measures it, `cancel`
 ends it. Each can be called again after any interruption.
@@ -20,9 +20,12 @@ from nightbench.gang.errors import (
     faults_of,
     reason_of,
 )
+from nightbench.gang.kubernetes_api import ApiAccess
+from nightbench.gang.pod_transport import PodTarget
 from nightbench.gang.preflight import preflight
 from nightbench.gang.progress import GangEvent
 from nightbench.gang.provisioning import prepare
 from nightbench.gang.shipping import Shipment, local_shipment
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
+from nightbench.gang.transport import Target

@@ -19,7 +19,7 @@ from nightbench.gang.errors import Cancelled, EnvironmentUnavailable, faults_of,
 from nightbench.gang.progress import GangEvent, OnEvent
 from nightbench.gang.provisioning import prepare
 from nightbench.gang.shipping import Shipment
-from nightbench.gang.ssh_target import SshTarget
+from nightbench.gang.transport import Target
 from nightbench.spool import CaseOutcome, RunSpool
 
 REFRESH_S = 1.0
@@ -31,7 +31,7 @@ T = TypeVar("T")
 def measure_cases(
     jobs: Sequence[JobSpec],
     run: RunSpool,
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     shipment: Shipment,
     on_event: OnEvent,
     refresh: Callable[[], None],
@@ -85,7 +85,7 @@ async def run_interruptible(work: Coroutine[Any, Any, T], refresh: Callable[[], 
 async def _measure_all(
     jobs: Sequence[JobSpec],
     run: RunSpool,
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     shipment: Shipment,
     on_event: OnEvent,
     at_once: int,
@@ -136,7 +136,7 @@ async def run_disjoint(
 async def _measure_case(
     job: JobSpec,
     run: RunSpool,
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     shipment: Shipment,
     on_event: OnEvent,
 ) -> CaseOutcome:
@@ -146,7 +146,7 @@ async def _measure_case(
         store.save_progress({"state": "preparing", "message": "preparing the nodes"})
         await prepare(job, targets, shipment, on_event, store=store)
         measured = throughput_of(job.case)
-        return await run_gang(job, targets, store, on_event, throughput_of=measured)
+        return await run_gang(job, targets, store, on_event, measured, shipment)
     except Cancelled as cancelled:
         return CaseOutcome(CaseStatus.CANCELLED, cancelled.reasons)
     except UserError as error:
@@ -161,7 +161,7 @@ async def _measure_case(
         raise
 
 
-async def clean_up(job: JobSpec, targets: Mapping[str, SshTarget], on_event: OnEvent) -> None:
+async def clean_up(job: JobSpec, targets: Mapping[str, Target], on_event: OnEvent) -> None:
     """End a gang whose measurement was cancelled; what cannot be ended at once is an event."""
     try:
         await cancel(job, targets)

@@ -23,11 +23,11 @@ from nightbench.core.model import (
 from nightbench.gang.errors import RemoteFailure
 from nightbench.gang.node_access import Agent, Layout, connections, on_all, read_document
 from nightbench.gang.node_client import EPOCH
+from nightbench.gang.pods import pods_of
 from nightbench.gang.progress import ignore
 from nightbench.gang.shipping import Shipment, ship_agent
 from nightbench.gang.slurm_launcher import end_job
-from nightbench.gang.ssh_target import SshTarget
-from nightbench.gang.ssh_transport import SshTransport
+from nightbench.gang.transport import Target, Transport
 from nightbench.spool import CaseStore
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class CancelReport:
 
 async def cancel(
     job: JobSpec,
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     reason: str = "by a command",
     store: CaseStore | None = None,
 ) -> CancelReport:
@@ -65,7 +65,7 @@ async def cancel(
         GangError: a process could not be ended.
     """
 
-    async def on_node(node: str, transport: SshTransport) -> tuple[list[str], list[int]]:
+    async def on_node(node: str, transport: Transport) -> tuple[list[str], list[int]]:
         folder = (await Layout.of(transport, job.environments)).job(job, node)
         return await _end(
             transport,
@@ -77,10 +77,15 @@ async def cancel(
             in_slurm=targets[node].slurm is not None,
         )
 
+    pods = pods_of(job, targets)
     try:
-        async with connections(job.nodes, targets) as transports:
+        there = await pods.nodes() if pods is not None else {node.name for node in job.nodes}
+        nodes = [node for node in job.nodes if node.name in there]
+        async with connections(nodes, targets, job.job_id) as transports:
             return await _on_nodes(transports, on_node)
     finally:
+        if pods is not None:
+            await pods.delete()
         # Also when a node does not answer: its processes end when the lease expires.
         if store is not None:
             await asyncio.to_thread(store.end, CaseStatus.CANCELLED, [_cancelled(reason)])
@@ -89,12 +94,12 @@ async def cancel(
 async def cancel_run(
     run_id: str,
     cluster: Cluster,
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     reason: str = "by a command",
 ) -> CancelReport:
     """End every job of a run on all nodes of a cluster; see `cancel`."""
 
-    async def on_node(node: str, transport: SshTransport) -> tuple[list[str], list[int]]:
+    async def on_node(node: str, transport: Transport) -> tuple[list[str], list[int]]:
         run = (await Layout.of(transport, cluster.environments)).run(run_id)
         folders = []
         for case in await transport.listdir(run):
@@ -114,7 +119,7 @@ def _cancelled(reason: str) -> Reason:
     return Reason(ReasonCode.CANCELLED, observed=reason)
 
 
-async def _on_nodes(transports: Mapping[str, SshTransport], on_node: Any) -> CancelReport:
+async def _on_nodes(transports: Mapping[str, Transport], on_node: Any) -> CancelReport:
     """Run on all nodes; the error of one is raised after the others are done."""
     ended = await on_all(on_node(node, transport) for node, transport in transports.items())
     return CancelReport(
@@ -124,7 +129,7 @@ async def _on_nodes(transports: Mapping[str, SshTransport], on_node: Any) -> Can
 
 
 async def _end(
-    transport: SshTransport,
+    transport: Transport,
     folders: Iterable[str],
     policy: EnvironmentPolicy,
     prefix: str,
@@ -175,14 +180,14 @@ async def _end(
     raise RemoteFailure.of(transport, f"cannot end these processes: {left['found']}")
 
 
-async def _any_code(transport: SshTransport, layout: Layout) -> str | None:
+async def _any_code(transport: Transport, layout: Layout) -> str | None:
     """Return the folder of some shipped code: a job names none while it is prepared."""
     folder = posixpath.join(layout.root, "code")
     shipped = [name for name in await transport.listdir(folder) if not name.startswith(".")]
     return posixpath.join(folder, shipped[0]) if shipped else None
 
 
-async def _wait_for_end(transport: SshTransport, folders: Iterable[str], limit_s: float) -> None:
+async def _wait_for_end(transport: Transport, folders: Iterable[str], limit_s: float) -> None:
     """Wait for the agents to end their processes; the sweep ends what is left."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + limit_s
@@ -199,7 +204,7 @@ async def _wait_for_end(transport: SshTransport, folders: Iterable[str], limit_s
 
 async def sweep(
     cluster: Cluster,
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     shipment: Shipment,
     job: str | None = None,
     kill: bool = False,
@@ -217,7 +222,7 @@ async def sweep(
 
 async def clean(
     cluster: Cluster,
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     shipment: Shipment,
     keep_days: float,
 ) -> dict[str, dict[str, Any]]:
@@ -241,7 +246,7 @@ async def clean(
 
 async def sweep_and_clean(
     cluster: Cluster,
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     shipment: Shipment,
     keep_days: float,
 ) -> dict[str, Any]:
@@ -275,11 +280,11 @@ async def sweep_and_clean(
 
 async def _everywhere(
     cluster: Cluster,
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     shipment: Shipment,
     call: Callable[[Agent], Awaitable[dict[str, Any]]],
 ) -> dict[str, dict[str, Any]]:
-    async def ask(transport: SshTransport) -> dict[str, Any]:
+    async def ask(transport: Transport) -> dict[str, Any]:
         try:
             return await call(await ship_agent(transport, cluster.environments, shipment, ignore))
         except UserError as error:

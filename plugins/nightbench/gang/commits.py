@@ -17,8 +17,7 @@ from nightbench.gang.errors import GangError, RemoteFailure
 from nightbench.gang.node_access import Agent, connections
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, ship
-from nightbench.gang.ssh_target import SshTarget
-from nightbench.gang.ssh_transport import SshTransport
+from nightbench.gang.transport import Target, Transport
 from nightbench.spool.run import Uploads
 
 LOG_BYTES = 4_000_000
@@ -67,7 +66,7 @@ class CommitBuild:
 
 async def merge_base(
     commit: CommitBuild,
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     shipment: Shipment,
     timeout_s: float,
 ) -> str:
@@ -86,7 +85,7 @@ async def merge_base(
 
 async def build_commit(
     commit: CommitBuild,
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     shipment: Shipment,
     uploads: Uploads,
     timeout_s: float,
@@ -123,7 +122,7 @@ async def build_commit(
 
 @asynccontextmanager
 async def _agent(
-    commit: CommitBuild, targets: Mapping[str, SshTarget], shipment: Shipment, on_event: OnEvent
+    commit: CommitBuild, targets: Mapping[str, Target], shipment: Shipment, on_event: OnEvent
 ) -> AsyncIterator[tuple[Agent, str | None]]:
     async with connections([commit.node], targets) as transports:
         policy = commit.cluster.environments
@@ -173,7 +172,7 @@ def _raise_failure(commit: CommitBuild, answer: Mapping[str, Any]) -> None:
 
 
 async def _fetch(
-    transport: SshTransport, folder: str, found: Mapping[str, Any], uploads: Uploads
+    transport: Transport, folder: str, found: Mapping[str, Any], uploads: Uploads
 ) -> None:
     """Keep the wheel that a build has left on a node, under its digest."""
     name, size, sha256 = found["wheel"], found["size"], found["sha256"]

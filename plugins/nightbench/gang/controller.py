@@ -11,10 +11,13 @@ from nightbench.gang.fanout import FAST_POLL_S, call_each, retry_unreachable
 from nightbench.gang.gang_context import AgentSupervisor, GangContext, ThroughputOf
 from nightbench.gang.node_access import connections, on_all
 from nightbench.gang.node_client import NodeClient
+from nightbench.gang.pods import pods_of
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
+from nightbench.gang.provisioning import prepare
 from nightbench.gang.repeat_controller import RepeatController
+from nightbench.gang.shipping import Shipment
 from nightbench.gang.slurm_launcher import launcher_of
-from nightbench.gang.ssh_target import SshTarget
+from nightbench.gang.transport import Target
 from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome
 
 STOP_S = 30.0
@@ -25,10 +28,11 @@ EPOCH_ATTEMPTS = 20
 
 async def run_gang(
     job: JobSpec,
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     store: CaseStore,
     on_event: OnEvent = ignore,
     throughput_of: ThroughputOf | None = None,
+    shipment: Shipment | None = None,
 ) -> CaseOutcome:
     """Measure a case: all its repeats, one fresh launch of the gang each.
 
@@ -36,6 +40,7 @@ async def run_gang(
     one is watched further, none is launched twice, and the outcome of a case that has ended is
     returned at once. Cancelling the task leaves the gang running until its lease expires; `cancel`
     ends it. Without `throughput_of` an adaptive protocol launches its largest number of repeats.
+    Without `shipment` a pod that is lost is not replaced.
 
     Raises:
         NodeError: a node cannot be reached or refuses before anything was launched.
@@ -44,7 +49,7 @@ async def run_gang(
     known = await asyncio.to_thread(store.outcome)
     if known is not None:
         return CaseOutcome.from_json(known)
-    async with connections(job.nodes, targets) as transports:
+    async with connections(job.nodes, targets, job.job_id) as transports:
         gang = GangContext(
             job,
             transports,
@@ -52,6 +57,8 @@ async def run_gang(
             on_event,
             throughput_of=throughput_of,
             launcher=launcher_of(job, targets, on_event),
+            pods=pods_of(job, targets, on_event),
+            prepare=partial(prepare, job, targets, shipment, on_event, store) if shipment else None,
         )
         return await GangController(gang).run()
 
@@ -183,6 +190,11 @@ class GangController:
                 await gang.launcher.end(gang.lead.transport)
             except NodeError as error:
                 gang.on_event(GangEvent("lost", f"could not be ended: {error}"))
+        if gang.pods is not None:
+            try:
+                await gang.pods.delete()
+            except NodeError as error:
+                gang.on_event(GangEvent("lost", f"pods could not be deleted: {error}"))
 
     def _outcome(self, end: Conclusion) -> CaseOutcome:
         outcomes = self._gang.outcomes

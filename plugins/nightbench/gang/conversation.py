@@ -7,9 +7,8 @@ import json
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-import asyncssh
-
 from nightbench.gang.errors import DamagedAnswer, Place, RemoteFailure
+from nightbench.gang.process import Process
 
 FILE_TIMEOUT_S = 30.0
 """For an operation on a small file, and for an answer; uploads have their own."""
@@ -31,7 +30,7 @@ class Conversation:
     def __init__(
         self,
         transport: Guard,
-        process: asyncssh.SSHClientProcess[bytes],
+        process: Process,
         answer_s: float = FILE_TIMEOUT_S,
     ) -> None:
         self._transport = transport

@@ -93,6 +93,8 @@ class NodeView:
     """Kernel boot id of the agent's start; None where it is not known."""
     rebooted: bool = False
     """Whether the node has rebooted since the job was first seen there."""
+    lost: Reason | None = None
+    """Why the node cannot come back: its pod has ended. None where it may answer again."""
 
     def answers(self, now: float) -> bool:
         """Return whether the last poll was answered and no later one hangs."""
@@ -202,6 +204,9 @@ def _failure_reasons(views: Sequence[NodeView], limits: Limits, now: float) -> t
         # A node writes its reasons before it ends its processes, which may take long.
         if view.reasons and view.state in ("running", "draining"):
             return view.reasons
+    lost = tuple(view.lost for view in views if view.lost is not None)
+    if lost:
+        return lost
     for view in views:
         silent_s = now - view.answered_s
         if silent_s > limits.lease_s:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Reason, ReasonCode
@@ -53,7 +53,7 @@ class NodeError(GangError):
         """The error as the reason of a repeat or a case."""
         return Reason(self.code, self.node, self.address, self.message)
 
-    def __reduce__(self) -> tuple[type[NodeError], tuple[str, str, str]]:
+    def __reduce__(self) -> tuple[type[NodeError], tuple[Any, ...]]:
         return type(self), (self.node, self.address, self.message)
 
 
@@ -101,6 +101,30 @@ class AgentCrashed(RemoteFailure):
     """agent.py ended with a traceback: a defect of it, or of what was shipped next to it."""
 
 
+class PodError(NodeError):
+    """Kubernetes does not give a node its pod, or has taken it away; the message is its own."""
+
+    def __init__(
+        self, node: str, address: str, message: str, code: ReasonCode, expected: str = ""
+    ) -> None:
+        super().__init__(node, address, message)
+        self.code = code
+        self.expected = expected
+
+    @classmethod
+    def of_code(cls, place: Place, message: str, code: ReasonCode, expected: str = "") -> Self:
+        """Return the error of the pod of the node that a transport or a target leads to."""
+        return cls(place.node, place.address, message, code, expected)
+
+    @property
+    def reason(self) -> Reason:
+        """The error as the reason of a repeat or a case."""
+        return Reason(self.code, self.node, self.address, self.message, self.expected)
+
+    def __reduce__(self) -> tuple[type[NodeError], tuple[Any, ...]]:
+        return type(self), (self.node, self.address, self.message, self.code, self.expected)
+
+
 def remote_failure(place: Place, what: str, stderr: bytes) -> RemoteFailure | DiskFull:
     """Return the error for a command that failed, by what it wrote to stderr."""
     tail = stderr.decode(errors="replace").strip()[-1500:]
@@ -127,8 +151,10 @@ def faults_of(error: UserError) -> tuple[Reason, ...]:
     """Return the fault of the node that an error is about; empty where the node is not at fault.
 
     A framework's environment that cannot be built is no fault of the node, and neither is a
-    mistake in the code that was shipped to it.
+    mistake in the code that was shipped to it, or a pod that Kubernetes did not place.
     """
+    if isinstance(error, PodError) and error.code is not ReasonCode.MACHINE_LOST:
+        return ()
     if isinstance(error, NodeError) and not isinstance(error, _NOT_THE_NODE):
         return (error.reason,)
     return ()

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -13,9 +13,10 @@ from nightbench.gang.decisions import SERVING, is_too_late
 from nightbench.gang.errors import Cancelled, DeadlinePassed, NodeError, Superseded
 from nightbench.gang.fanout import NodeMonitor, call_each
 from nightbench.gang.node_client import NodeClient
+from nightbench.gang.pods import GangPods
 from nightbench.gang.progress import GangEvent, OnEvent, ProgressDocument, ignore
 from nightbench.gang.slurm_launcher import SlurmLauncher
-from nightbench.gang.ssh_transport import SshTransport
+from nightbench.gang.transport import Transport
 from nightbench.spool import CaseStore, RepeatOutcome
 
 PROGRESS_INTERVAL_S = 1.0
@@ -29,22 +30,26 @@ class GangContext:
 
     `clock` is the controller's monotonic clock, `today` its date: those of nodes may be off. An
     adaptive protocol needs the throughput of each repeat. Agents are started over SSH without a
-    launcher.
+    launcher. `prepare` prepares nodes again after `pods` were replaced.
     """
 
     def __init__(
         self,
         job: JobSpec,
-        transports: Mapping[str, SshTransport],
+        transports: Mapping[str, Transport],
         store: CaseStore,
         on_event: OnEvent = ignore,
         clock: Callable[[], float] = time.monotonic,
         throughput_of: ThroughputOf | None = None,
         today: Callable[[], datetime] = lambda: datetime.now(UTC),
         launcher: SlurmLauncher | None = None,
+        pods: GangPods | None = None,
+        prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.job = job
         self.launcher = launcher
+        self.pods = pods
+        self._prepare = prepare
         self.store = store
         self.on_event = on_event
         self.clock = clock
@@ -142,6 +147,29 @@ class GangContext:
                 f"{self.job.job_id}: another controller has written the records since epoch "
                 f"{epoch}; this one has epoch {self.epoch} and stops"
             )
+
+    async def replace_lost_pods(self) -> None:
+        """Put a new pod in the place of each that is lost; the other nodes get its address.
+
+        Raises:
+            NodeError: Kubernetes gives none, or it cannot be prepared.
+        """
+        if self.pods is None or self._prepare is None:
+            return
+        lost = await self.pods.lost()
+        if not lost:
+            return
+        self.on_event(GangEvent("pod", f"lost: {', '.join(sorted(lost))}; replaced"))
+        # Agents read their job once: those that are left start again and see the new address.
+        kept = [client for client in self.clients if client.name not in lost]
+        await call_each(kept, lambda client: client.release(self.epoch))
+        await self._prepare()
+        for client in self.clients:
+            if client.name in lost:
+                client.forget()
+                await client.open()
+                await client.claim_epoch(self.epoch)
+                self._aborted |= {(each.repeat, client.name) for each in self.outcomes}
 
     async def abort_returned_nodes(self) -> None:
         """Abort, on nodes that did not answer when a repeat was given up, that repeat.

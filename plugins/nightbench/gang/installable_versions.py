@@ -13,7 +13,7 @@ from nightbench.gang.errors import GangError
 from nightbench.gang.node_access import connections, repeated_option
 from nightbench.gang.progress import ignore
 from nightbench.gang.shipping import Shipment, ship_agent
-from nightbench.gang.ssh_target import SshTarget
+from nightbench.gang.transport import Target
 from nightbench.gang.wheels import accepts_tag, line_of
 
 VERSIONS_TIMEOUT_S = 180.0
@@ -35,7 +35,7 @@ class InstallableVersions:
 async def installable_versions(
     cluster: Cluster,
     node: Node,
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     shipment: Shipment,
     line: str,
     variant: str,

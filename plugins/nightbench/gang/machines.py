@@ -7,11 +7,10 @@ from pathlib import Path
 from nightbench.core.model import Cluster, JobSpec, Variant
 from nightbench.gang.errors import EnvironmentUnavailable, MachinesDiffer
 from nightbench.gang.node_access import connections, on_all
-from nightbench.gang.ssh_target import SshTarget
-from nightbench.gang.ssh_transport import SshTransport
+from nightbench.gang.transport import Target, Transport
 
 
-async def machines_of_nodes(cluster: Cluster, targets: Mapping[str, SshTarget]) -> dict[str, str]:
+async def machines_of_nodes(cluster: Cluster, targets: Mapping[str, Target]) -> dict[str, str]:
     """Return the CPU architecture of each node, as the node prints it.
 
     Raises:
@@ -22,7 +21,7 @@ async def machines_of_nodes(cluster: Cluster, targets: Mapping[str, SshTarget]) 
     return dict(zip(transports, found, strict=True))
 
 
-async def refuse_other_machines(job: JobSpec, transports: Mapping[str, SshTransport]) -> None:
+async def refuse_other_machines(job: JobSpec, transports: Mapping[str, Transport]) -> None:
     """Reach all nodes of a gang, and compare their CPU architectures.
 
     Raises:
@@ -45,7 +44,7 @@ async def refuse_other_machines(job: JobSpec, transports: Mapping[str, SshTransp
             )
 
 
-async def refuse_without_wheels(transport: SshTransport, job: JobSpec, benchmarks: Path) -> None:
+async def refuse_without_wheels(transport: Transport, job: JobSpec, benchmarks: Path) -> None:
     """Compare a node's CPU architecture with those that the job's lock has wheels for.
 
     Raises:

@@ -18,9 +18,7 @@ from nightbench.gang.errors import (
     PythonUnusable,
     remote_failure,
 )
-from nightbench.gang.ssh_connection import OnLine
-from nightbench.gang.ssh_target import SshTarget
-from nightbench.gang.ssh_transport import SshTransport, shared_transport
+from nightbench.gang.transport import OnLine, Target, Transport, shared_transport
 
 T = TypeVar("T")
 
@@ -35,21 +33,21 @@ EXCHANGES = 10
 
 @asynccontextmanager
 async def connections(
-    nodes: Iterable[Node], targets: Mapping[str, SshTarget]
-) -> AsyncIterator[dict[str, SshTransport]]:
-    """Yield transports to the nodes by name; they are closed at the end.
+    nodes: Iterable[Node], targets: Mapping[str, Target], job_id: str = ""
+) -> AsyncIterator[dict[str, Transport]]:
+    """Yield transports to the nodes, of a job if given, by name; they are closed at the end.
 
     Raises:
         GangError: a node has no target.
     """
-    transports: dict[str, SshTransport] = {}
+    transports: dict[str, Transport] = {}
     for node in nodes:
         if node.name not in targets:
             raise GangError(
                 f"node {node.name}: found no SSH target (known: {sorted(targets)}). Does the "
                 f"connection {node.ssh_conn_id} exist?"
             )
-        transports[node.name] = shared_transport(targets[node.name])
+        transports[node.name] = shared_transport(targets[node.name].of_job(job_id))
     try:
         yield transports
     finally:
@@ -80,7 +78,7 @@ class Layout:
     job_root: str
 
     @classmethod
-    async def of(cls, transport: SshTransport, policy: EnvironmentPolicy) -> Layout:
+    async def of(cls, transport: Transport, policy: EnvironmentPolicy) -> Layout:
         """Return the layout on a node.
 
         Raises:
@@ -115,14 +113,14 @@ class Layout:
         return posixpath.join(self.job_root, "jobs", run_id)
 
 
-async def _expand(transport: SshTransport, path: str) -> str:
+async def _expand(transport: Transport, path: str) -> str:
     """Return the path with a leading `~` replaced by the SSH user's home on the node."""
     if path == "~" or path.startswith("~/"):
         return await transport.home() + path[1:]
     return path
 
 
-async def read_document(transport: SshTransport, path: str) -> dict[str, Any] | None:
+async def read_document(transport: Transport, path: str) -> dict[str, Any] | None:
     """Return the JSON object in a file of a node; None where there is no such file.
 
     Raises:
@@ -149,14 +147,14 @@ def repeat_dir(job_dir: str, repeat: int) -> str:
 class Agent:
     """`agent.py` of one shipped tree on one node, and the folders that it works in."""
 
-    transport: SshTransport
+    transport: Transport
     policy: EnvironmentPolicy
     layout: Layout
     code: str
     """Folder of the shipped tree."""
 
     @classmethod
-    async def of(cls, transport: SshTransport, policy: EnvironmentPolicy, digest: str) -> Agent:
+    async def of(cls, transport: Transport, policy: EnvironmentPolicy, digest: str) -> Agent:
         """Return the agent of a tree on a node.
 
         Raises:
@@ -266,7 +264,7 @@ def repeated_option(flag: str, values: Sequence[str]) -> list[str]:
     return [word for value in values for word in (flag, value)]
 
 
-async def require_python(transport: SshTransport, python: str) -> None:
+async def require_python(transport: Transport, python: str) -> None:
     """Check the interpreter that runs the agent.
 
     Raises:

@@ -10,10 +10,10 @@ from typing import Any
 
 from nightbench.core.model import ClockOffset, JobSpec, Node, reasons_from_json, reasons_to_json
 from nightbench.gang.decisions import SERVING, NodeView, ProcessView
-from nightbench.gang.errors import DamagedAnswer, NodeError, RemoteFailure
+from nightbench.gang.errors import DamagedAnswer, NodeError, PodError, RemoteFailure
 from nightbench.gang.node_access import EXCHANGES, Agent, best_offset, read_document, repeat_dir
 from nightbench.gang.slurm_launcher import SlurmLauncher
-from nightbench.gang.ssh_transport import SshTransport
+from nightbench.gang.transport import Transport
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -33,7 +33,7 @@ class NodeClient:
         self,
         job: JobSpec,
         node: Node,
-        transport: SshTransport,
+        transport: Transport,
         clock: Callable[[], float] = time.monotonic,
         launcher: SlurmLauncher | None = None,
     ) -> None:
@@ -205,6 +205,7 @@ class NodeClient:
             self.view,
             answered_s=now,
             last_error=None,
+            lost=None,
             agent=agent.get("state"),
             agent_reasons=reasons_from_json(agent.get("reasons")),
             lock_holder=agent.get("holder"),
@@ -251,7 +252,14 @@ class NodeClient:
 
     def note_error(self, error: NodeError) -> None:
         """Record in `view` why the node could not be polled."""
-        self.view = dataclasses.replace(self.view, last_error=error.message)
+        lost = error.reason if isinstance(error, PodError) else None
+        self.view = dataclasses.replace(self.view, last_error=error.message, lost=lost)
+
+    def forget(self) -> None:
+        """Forget what was known of the node: another pod takes its place."""
+        self.view = NodeView(self.name, answered_s=self._clock())
+        self._state_digest = None
+        self._released_pid = self._started_pid = self._boot_id = None
 
     def reset_repeat(self) -> None:
         """Clear the repeat's part of `view`: another repeat begins."""

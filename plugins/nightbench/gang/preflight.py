@@ -15,10 +15,11 @@ from nightbench.core.model import Cluster, Node
 from nightbench.gang.conversation import Conversation, as_document
 from nightbench.gang.errors import NodeError, RemoteFailure, reason_of
 from nightbench.gang.node_access import Agent, connections, repeated_option
+from nightbench.gang.pod_preflight import pod_preflight
+from nightbench.gang.pod_transport import PodTarget
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, ship_agent
-from nightbench.gang.ssh_target import SshTarget
-from nightbench.gang.ssh_transport import SshTransport
+from nightbench.gang.transport import Target, Transport
 from nightbench.nodes import Control, NodePreflight
 from nightbench.nodes.node_preflight import ALL_REDUCE_GPUS, all_reduce
 from nightbench.spool import utc_now
@@ -51,7 +52,7 @@ class Network:
 
 async def preflight(
     cluster: Cluster,
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     shipment: Shipment,
     controls: bool = False,
     sweep: bool = False,
@@ -64,11 +65,14 @@ async def preflight(
 
     Returns:
         The nodes in the cluster's order (one that does not answer is an entry, not an error), and
-        the network; None where fewer than two nodes are free, or Slurm has them.
+        the network; None where fewer than two nodes are free, Slurm has them, or they are pods.
     """
+    pods = {name: each for name, each in targets.items() if isinstance(each, PodTarget)}
+    if pods:
+        return await pod_preflight(cluster, pods), None
     places = asyncio.Semaphore(AT_ONCE)
 
-    async def examine(node: Node, transport: SshTransport) -> tuple[NodePreflight, Agent | None]:
+    async def examine(node: Node, transport: Transport) -> tuple[NodePreflight, Agent | None]:
         async with places:
             return await _examine(cluster, node, transport, shipment, controls, sweep, on_event)
 
@@ -91,7 +95,7 @@ async def preflight(
 async def _examine(
     cluster: Cluster,
     node: Node,
-    transport: SshTransport,
+    transport: Transport,
     shipment: Shipment,
     controls: bool,
     sweep: bool,
@@ -243,7 +247,7 @@ async def _ring(
     return [result for result in done if not isinstance(result, BaseException)]
 
 
-async def _next_answer(transport: SshTransport, ring: Conversation, key: str) -> dict[str, Any]:
+async def _next_answer(transport: Transport, ring: Conversation, key: str) -> dict[str, Any]:
     """Return the next JSON object with a key, skipping output of login scripts."""
     while True:
         found = _checked(transport, await ring.read_line(), key)
@@ -251,7 +255,7 @@ async def _next_answer(transport: SshTransport, ring: Conversation, key: str) ->
             return found
 
 
-def _checked(transport: SshTransport, line: str, key: str) -> dict[str, Any] | None:
+def _checked(transport: Transport, line: str, key: str) -> dict[str, Any] | None:
     document = as_document(line)
     if document is not None and "error" in document:
         hint = f". {document['hint']}" if document.get("hint") else ""

@@ -13,16 +13,16 @@ from nightbench.gang.errors import (
     Cancelled,
     EnvironmentUnavailable,
     GangError,
+    NodeUnreachable,
     RemoteFailure,
 )
 from nightbench.gang.installable_versions import source_options
 from nightbench.gang.machines import refuse_other_machines, refuse_without_wheels
 from nightbench.gang.node_access import Agent, connections, on_all, repeated_option
+from nightbench.gang.pods import pods_of
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, Shipped, ship, ship_agent
-from nightbench.gang.ssh_connection import OnLine
-from nightbench.gang.ssh_target import SshTarget
-from nightbench.gang.ssh_transport import SshTransport
+from nightbench.gang.transport import OnLine, Target, Transport
 from nightbench.gang.wheels import (
     Wheel,
     choose_wheels,
@@ -37,7 +37,7 @@ OUTCOME_POLL_S = 1.0
 
 async def prepare(
     job: JobSpec,
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     shipment: Shipment,
     on_event: OnEvent = ignore,
     store: CaseStore | None = None,
@@ -77,7 +77,7 @@ async def _raise_if_cancelled(store: CaseStore) -> None:
 
 async def _prepare(
     job: JobSpec,
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     shipment: Shipment,
     on_event: OnEvent,
 ) -> None:
@@ -86,7 +86,22 @@ async def _prepare(
             f"{shipment.benchmarks} has changed since {job.job_id} was planned: digest "
             f"{shipment.code_digest()[:12]}, planned with {job.code_digest[:12]}. Start a new run"
         )
-    async with connections(job.nodes, targets) as transports:
+    pods = pods_of(job, targets, on_event)
+    if pods is not None:
+        job = await pods.create()
+    try:
+        await _prepare_nodes(job, targets, shipment, on_event)
+    except BaseException as error:
+        # A node that does not answer may do so at the next attempt.
+        if pods is not None and not isinstance(error, NodeUnreachable):
+            await asyncio.shield(pods.delete())
+        raise
+
+
+async def _prepare_nodes(
+    job: JobSpec, targets: Mapping[str, Target], shipment: Shipment, on_event: OnEvent
+) -> None:
+    async with connections(job.nodes, targets, job.job_id) as transports:
         await refuse_other_machines(job, transports)
         found = await _environments(job, transports, shipment, on_event)
         await on_all(
@@ -96,14 +111,14 @@ async def _prepare(
 
 
 async def build_environment(
-    job: JobSpec, targets: Mapping[str, SshTarget], shipment: Shipment
+    job: JobSpec, targets: Mapping[str, Target], shipment: Shipment
 ) -> None:
     """Build the environment of a job on all its nodes, where `prepare` finds it.
 
     Raises:
         NodeError: the first node that failed, after all have been tried.
     """
-    async with connections(job.nodes, targets) as transports:
+    async with connections(job.nodes, targets, job.job_id) as transports:
         await refuse_other_machines(job, transports)
         await _environments(job, transports, shipment, ignore)
 
@@ -122,7 +137,7 @@ class _Environment:
 
 async def _environments(
     job: JobSpec,
-    transports: Mapping[str, SshTransport],
+    transports: Mapping[str, Transport],
     shipment: Shipment,
     on_event: OnEvent,
 ) -> dict[str, _Environment]:
@@ -157,7 +172,7 @@ async def _environments(
 
 
 async def _environment_on(
-    transport: SshTransport,
+    transport: Transport,
     job: JobSpec,
     shipment: Shipment,
     on_event: OnEvent,
@@ -178,7 +193,7 @@ async def _environment_on(
 
 
 async def _write_job(
-    job: JobSpec, node: str, environment: _Environment, transport: SshTransport
+    job: JobSpec, node: str, environment: _Environment, transport: Transport
 ) -> None:
     folder = environment.agent.layout.job(job, node)
     await transport.make_folders(folder)
@@ -198,7 +213,7 @@ def _builds_environment(job: JobSpec, shipment: Shipment) -> bool:
 
 
 async def _wheels_to_ship(
-    transport: SshTransport,
+    transport: Transport,
     job: JobSpec,
     shipment: Shipment,
     wheelhouse: Path,

@@ -78,6 +78,7 @@ class RepeatController:
             resumed = await gang.lead.is_claimed(self.number)
             if not resumed:
                 self._check_deadline()
+                await gang.replace_lost_pods()
             await self._agents.start_all(self.number, optional=not resumed)
             await gang.abort_returned_nodes()
             await self._store_fingerprints()

@@ -26,7 +26,7 @@ from nightbench.gang.errors import (
 )
 from nightbench.gang.node_access import Agent, Layout, require_python
 from nightbench.gang.progress import GangEvent, OnEvent
-from nightbench.gang.ssh_transport import SshTransport
+from nightbench.gang.transport import Transport
 from nightbench.gang.uv_binary import uv_for
 from nightbench.gang.wheels import Wheel
 
@@ -110,7 +110,7 @@ def pack(benchmarks: Path, project: Path | None = None) -> bytes:
 
 
 async def ship(
-    transport: SshTransport,
+    transport: Transport,
     policy: EnvironmentPolicy,
     shipment: Shipment,
     on_event: OnEvent,
@@ -153,7 +153,7 @@ async def ship(
 
 
 async def _ship_wheels(
-    transport: SshTransport, layout: Layout, wheels: Sequence[Wheel] | None, on_event: OnEvent
+    transport: Transport, layout: Layout, wheels: Sequence[Wheel] | None, on_event: OnEvent
 ) -> tuple[str, ...] | None:
     """Ship the wheels of an environment; return their folders, each named by its wheel's hash."""
     if wheels is None:
@@ -167,7 +167,7 @@ async def _ship_wheels(
 
 
 async def ship_agent(
-    transport: SshTransport, policy: EnvironmentPolicy, shipment: Shipment, on_event: OnEvent
+    transport: Transport, policy: EnvironmentPolicy, shipment: Shipment, on_event: OnEvent
 ) -> Agent:
     """Ship `benchmarks/` to one node unless it has the same tree; return its agent."""
     digest = await asyncio.to_thread(shipment.code_digest)
@@ -201,7 +201,7 @@ async def ship_agent(
 
 
 async def _put(
-    transport: SshTransport,
+    transport: Transport,
     source: Path,
     path: str,
     mode: int,
@@ -231,7 +231,7 @@ async def _put(
                 await transport.run(["rm", "-rf", claim], timeout_s=60)
 
 
-async def _uploaded_by_another(transport: SshTransport, path: str) -> bool:
+async def _uploaded_by_another(transport: Transport, path: str) -> bool:
     """Wait while a file grows on a disk that nodes share; return False once it has stalled."""
     clock = asyncio.get_running_loop().time
     seen, since_s = b"", clock()

@@ -24,8 +24,7 @@ from nightbench.core.model import JobSpec, Reason, ReasonCode, SlurmPolicy
 from nightbench.gang.errors import Cancelled, GangError, RemoteFailure
 from nightbench.gang.node_access import Layout, read_document
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
-from nightbench.gang.ssh_target import SshTarget
-from nightbench.gang.ssh_transport import SshTransport
+from nightbench.gang.transport import Target, Transport
 
 ASK_S = 2.0
 """An answer of `squeue` counts for so long."""
@@ -46,7 +45,7 @@ ENVIRONMENT = "HOME,USER,LOGNAME,PATH,LANG"
 
 
 def launcher_of(
-    job: JobSpec, targets: Mapping[str, SshTarget], on_event: OnEvent
+    job: JobSpec, targets: Mapping[str, Target], on_event: OnEvent
 ) -> SlurmLauncher | None:
     """Return the launcher of a gang; None where each agent is started over SSH."""
     policy = targets[job.nodes[0].name].slurm if job.nodes[0].name in targets else None
@@ -83,7 +82,7 @@ class SlurmLauncher:
         self.waits: str | None = None
         """Why the agents have not begun, as a sentence; None where nothing is waited for."""
 
-    async def start(self, transport: SshTransport) -> bool:
+    async def start(self, transport: Transport) -> bool:
         """Submit the job; return False where it runs already, or waits for its nodes.
 
         Raises:
@@ -101,7 +100,7 @@ class SlurmLauncher:
                 raise Cancelled([Reason(ReasonCode.CANCELLED, observed=observed)])
             return await self._submit(transport)
 
-    async def is_running(self, transport: SshTransport) -> bool:
+    async def is_running(self, transport: Transport) -> bool:
         """Return whether the job runs; what was known last where Slurm does not answer."""
         async with self._busy:
             try:
@@ -110,7 +109,7 @@ class SlurmLauncher:
                 found = self._known  # a controller that is down says nothing of its jobs
         return found is not None and found.is_running
 
-    async def on_node(self, transport: SshTransport, host: str) -> Sequence[str]:
+    async def on_node(self, transport: Transport, host: str) -> Sequence[str]:
         """Return the words before a command that is to run on a node itself.
 
         Raises:
@@ -126,28 +125,28 @@ class SlurmLauncher:
         end, self._end = self._end, None
         return end
 
-    async def end(self, transport: SshTransport) -> None:
+    async def end(self, transport: Transport) -> None:
         """Cancel the job where it is left in the queue, and wait for its end."""
         for job in await _queue(transport, self._name):
             if job.is_active:
                 await transport.write_atomic(await self._ended_path(transport, job.number), b"")
         await end_job(transport, self._job.job_id)
 
-    async def _is_cancelled(self, transport: SshTransport, job: SlurmJob) -> bool:
+    async def _is_cancelled(self, transport: Transport, job: SlurmJob) -> bool:
         """Tell whether somebody else than a controller has cancelled the job."""
         ended = await self._ended_path(transport, job.number)
         return job.state == "CANCELLED" and not await transport.exists(ended)
 
-    async def _ended_path(self, transport: SshTransport, number: int) -> str:
+    async def _ended_path(self, transport: Transport, number: int) -> str:
         return posixpath.join(await self._folder(transport), f"ended-{number}")
 
-    async def _folder(self, transport: SshTransport) -> str:
+    async def _folder(self, transport: Transport) -> str:
         layout = await Layout.of(transport, self._job.environments)
         return posixpath.join(layout.run(self._job.job_id), "slurm")
 
     # --- what Slurm says ------------------------------------------------------------------
 
-    async def _ask(self, transport: SshTransport) -> SlurmJob | None:
+    async def _ask(self, transport: Transport) -> SlurmJob | None:
         """Return the gang's job; None where Slurm knows of none. It may be silent for one lease."""
         now = self._clock()
         if self._asked_s is not None and now - self._asked_s < ASK_S:
@@ -172,7 +171,7 @@ class SlurmLauncher:
                 self._end = Reason(ReasonCode.BATCH_JOB_ENDED, subject=subject, observed=why)
         return found
 
-    async def _accounted(self, transport: SshTransport, number: int) -> SlurmJob:
+    async def _accounted(self, transport: Transport, number: int) -> SlurmJob:
         """Return a job that has left the queue, from the accounting where Slurm has one."""
         words = ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={number}"]
         words.append("--format=JobIDRaw,State,ExitCode")
@@ -185,7 +184,7 @@ class SlurmLauncher:
 
     # --- submitting -----------------------------------------------------------------------
 
-    async def _submit(self, transport: SshTransport) -> bool:
+    async def _submit(self, transport: Transport) -> bool:
         layout = await Layout.of(transport, self._job.environments)
         run = layout.run(self._job.job_id)
         folder = await self._folder(transport)
@@ -222,7 +221,7 @@ class SlurmLauncher:
         self._on_event(GangEvent("batch", message, data={"job": int(number)}))
         return True
 
-    async def _end_stale_states(self, transport: SshTransport, layout: Layout) -> None:
+    async def _end_stale_states(self, transport: Transport, layout: Layout) -> None:
         """Let no agent of an ended job, which may have died without a word, pass for a live one."""
         for node in self._job.nodes:
             path = posixpath.join(layout.job(self._job, node.name), "agent.json")
@@ -233,7 +232,7 @@ class SlurmLauncher:
                 await transport.write_atomic(path, json.dumps(agent).encode())
 
 
-async def end_job(transport: SshTransport, job_id: str) -> None:
+async def end_job(transport: Transport, job_id: str) -> None:
     """Cancel the job of a gang, and wait until it has left the nodes.
 
     Raises:
@@ -249,7 +248,7 @@ async def end_job(transport: SshTransport, job_id: str) -> None:
         await asyncio.sleep(ASK_S / 2)
 
 
-async def _queue(transport: SshTransport, name: str) -> list[SlurmJob]:
+async def _queue(transport: Transport, name: str) -> list[SlurmJob]:
     # Of all states: ended ones too while Slurm has them.
     words = ["squeue", "--me", "--noheader", "--states=all", f"--name={name}"]
     output = await _command(transport, [*words, "--format=%A|%T|%r"])
@@ -260,7 +259,7 @@ async def _queue(transport: SshTransport, name: str) -> list[SlurmJob]:
         raise RemoteFailure.of(transport, why) from error
 
 
-async def _command(transport: SshTransport, words: Sequence[str]) -> str:
+async def _command(transport: Transport, words: Sequence[str]) -> str:
     done = await transport.run(words, timeout_s=COMMAND_TIMEOUT_S)
     if done.exit != 0:
         said = done.stderr.decode(errors="replace").strip()[-500:]

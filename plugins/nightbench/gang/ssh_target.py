@@ -9,12 +9,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import asyncssh
 
 from nightbench.core.model import SlurmPolicy
 from nightbench.gang.errors import GangError
+
+if TYPE_CHECKING:
+    from nightbench.gang.ssh_transport import SshTransport
+    from nightbench.gang.transport import Pool
 
 CONNECT_TIMEOUT_S = 15.0
 
@@ -65,6 +69,16 @@ class SshTarget:
     def login(self) -> str:
         """The user name that is presented."""
         return self.user or getpass.getuser()
+
+    def of_job(self, job_id: str) -> SshTarget:
+        """Return how the node of a job is reached: as for every other job."""
+        return self
+
+    def transport(self, pool: Pool) -> SshTransport:
+        """Return a transport that removes itself from `pool` when it is closed."""
+        from nightbench.gang.ssh_transport import SshTransport
+
+        return SshTransport(self, pool)
 
 
 def known_keys(

@@ -8,48 +8,27 @@ several file operations for each gang.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import logging
 import posixpath
-import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, cast
-from weakref import WeakKeyDictionary
+from typing import BinaryIO, cast
 
 import asyncssh
 
-from nightbench.gang.conversation import FILE_TIMEOUT_S, as_document
-from nightbench.gang.errors import RemoteFailure, remote_failure
-from nightbench.gang.ssh_connection import MARK, SshConnection
-from nightbench.gang.ssh_target import SshTarget
+from nightbench.gang.conversation import FILE_TIMEOUT_S
+from nightbench.gang.errors import RemoteFailure
+from nightbench.gang.ssh_connection import SshConnection
+from nightbench.gang.transport import MIN_BYTES_PER_S, unique_beside
 
 PIECE_BYTES = 4 << 20
 """Bytes of an upload that are sent at once."""
-
-MIN_BYTES_PER_S = 100_000
-"""A slower upload has stalled."""
 
 log = logging.getLogger(__name__)
 
 
 class SshTransport(SshConnection):
-    """Commands and files on one node over SSH.
-
-    Paths are the node's own and absolute. Every method raises a `NodeError`: `NodeUnreachable`
-    when the node does not answer (the next call tries to connect again), `RemoteFailure` or
-    `DiskFull` when the operation fails on the node. One with several users removes itself from the
-    `pool` of its event loop when it is closed.
-    """
-
-    def __init__(
-        self, target: SshTarget, pool: dict[SshTarget, SshTransport] | None = None
-    ) -> None:
-        super().__init__(target)
-        self._pool = {} if pool is None else pool
-        self._channels: dict[tuple[str, str], _FollowChannel] = {}
-        self.users = 0
+    """Commands and files on one node over SSH."""
 
     async def read(self, path: str) -> bytes | None:
         """Return the content of a file; None where there is none."""
@@ -79,7 +58,7 @@ class SshTransport(SshConnection):
         """Make a file appear with all its content, replacing one that is there."""
         async with self.guard(f"write {path}", FILE_TIMEOUT_S):
             sftp = await self.files()
-            beside = _unique_beside(path)
+            beside = unique_beside(path)
             async with sftp.open(beside, "wb", encoding=None) as file:
                 await file.write(content)
             await _check_complete(sftp, beside, len(content))
@@ -142,105 +121,6 @@ class SshTransport(SshConnection):
                 return []
             return sorted(name for name in map(str, names) if name not in (".", ".."))
 
-    async def follow(self, python: str, agent: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer of `agent.py follow` to a request.
-
-        Raises:
-            NodeUnreachable: no answer.
-            RemoteFailure: the request failed on the node; `DiskFull` where its disk is full.
-        """
-        channel = self._channels.setdefault((python, agent), _FollowChannel(self, python, agent))
-        async with self.guard("follow", FILE_TIMEOUT_S):
-            answer = await channel.ask(request)
-        if "error" in answer:
-            raise remote_failure(self, "follow the job", str(answer["error"]).encode())
-        return answer
-
-    async def close(self) -> None:
-        """Remove one user; the last one closes the connection."""
-        self.users -= 1
-        if self.users > 0:
-            return
-        if self._pool.get(self._target) is self:
-            del self._pool[self._target]
-        for channel in self._channels.values():
-            channel.close()
-        await super().close()
-
-
-_POOLS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[SshTarget, SshTransport]]
-_POOLS = WeakKeyDictionary()
-
-
-def shared_transport(target: SshTarget) -> SshTransport:
-    """Return this event loop's transport to a target, and count one more user of it."""
-    pool = _POOLS.setdefault(asyncio.get_running_loop(), {})
-    transport = pool.setdefault(target, SshTransport(target, pool))
-    transport.users += 1
-    return transport
-
-
-class _FollowChannel:
-    """One `agent.py follow` on a node; started at the first request, and again after its end."""
-
-    def __init__(self, transport: SshTransport, python: str, agent: str) -> None:
-        self._transport = transport
-        self._argv = [python, agent, "follow"]
-        self._process: asyncssh.SSHClientProcess[bytes] | None = None
-        self._reading: asyncio.Task[None] | None = None
-        self._opening = asyncio.Lock()
-        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._last_id = 0
-
-    async def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        async with self._opening:
-            if self._reading is None or self._reading.done():
-                self._process = await self._transport.start(self._argv)
-                self._reading = asyncio.create_task(self._read(self._process))
-        assert self._process is not None
-        self._last_id += 1
-        number = self._last_id
-        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
-        try:
-            with contextlib.suppress(BrokenPipeError):  # it has ended: the reader raises why
-                self._process.stdin.write(json.dumps({**request, "id": number}).encode() + b"\n")
-            await asyncio.wait([answer, self._reading], return_when=asyncio.FIRST_COMPLETED)
-            if answer.done():
-                found: dict[str, Any] = answer.result()
-                return found
-            self._reading.result()
-        finally:
-            self._waiting.pop(number, None)
-        raise ConnectionResetError("`agent.py follow` ended without an answer")
-
-    async def _read(self, process: asyncssh.SSHClientProcess[bytes]) -> None:
-        """Hand each answer to the request that waits for it, until the process ends."""
-        begun = False
-        while line := await process.stdout.readline():
-            if not begun:
-                # Login scripts of some sites print before it, even what looks like an answer.
-                begun = line.rstrip() == MARK.encode()
-                continue
-            document = as_document(line)
-            if document is None:
-                continue  # cut off by the end of the process
-            waiting = self._waiting.get(document.get("id", 0))
-            if waiting is not None and not waiting.done():
-                waiting.set_result(document)
-        said = (await process.stderr.read()).decode(errors="replace").strip()
-        await process.wait_closed()
-        if process.returncode is not None:
-            raise RemoteFailure.of(
-                self._transport,
-                f"`agent.py follow` ended (exit {process.returncode}): {said[-500:]}",
-            )
-
-    def close(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
-        if self._process is not None:
-            self._process.close()
-
 
 class _Upload:
     """The upload of one file to one node; see `SshTransport.put_file`."""
@@ -254,7 +134,7 @@ class _Upload:
         self._mode = mode
         self._digest = digest
         self._size = source.stat().st_size
-        self._beside = _unique_beside(path) if digest is None else _part(path, digest)
+        self._beside = unique_beside(path) if digest is None else _part(path, digest)
         self._what = f"upload {path}"
 
     async def run(self) -> None:
@@ -333,9 +213,3 @@ def _part(path: str, digest: str) -> str:
     """Return the name of the part file: one for one content, so that another attempt resumes it."""
     folder, name = posixpath.split(path)
     return posixpath.join(folder, f".{name}.{digest[:12]}.part")
-
-
-def _unique_beside(path: str) -> str:
-    """Return a unique name in the folder of a file, for content that is renamed to it."""
-    folder, name = posixpath.split(path)
-    return posixpath.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.part")

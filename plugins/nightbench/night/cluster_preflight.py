@@ -25,7 +25,7 @@ from nightbench.core.model import (
     reasons_from_json,
 )
 from nightbench.core.sentences import sentences
-from nightbench.gang import Shipment, SshTarget
+from nightbench.gang import Shipment, Target
 from nightbench.gang.preflight import Network, preflight
 from nightbench.gang.progress import OnEvent, ignore
 from nightbench.nodes import (
@@ -82,7 +82,7 @@ class ClusterHealth:
 
 async def examine(
     cluster: Cluster,
-    targets: Mapping[str, SshTarget],
+    targets: Mapping[str, Target],
     shipment: Shipment,
     lines: Sequence[FrameworkInfo] = (),
     *,

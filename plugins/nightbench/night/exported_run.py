@@ -17,7 +17,7 @@ from typing import Any
 from upath import UPath
 
 from nightbench.core.code_digest import code_digest
-from nightbench.core.documents import from_document
+from nightbench.core.documents import to_document
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     Build,
@@ -26,7 +26,6 @@ from nightbench.core.model import (
     Cluster,
     JobSpec,
     Suite,
-    reasons_from_json,
 )
 from nightbench.core.run_plan import RunPlan
 from nightbench.core.summarize import repeat_record
@@ -43,31 +42,23 @@ PRESENT = "present"
 """Location of the builds of such a run: the interpreter that is there, whatever its version."""
 
 
-def for_export(
-    suite: Suite,
-    cluster: Cluster,
-    catalog: Catalog,
-    *,
-    shared: bool = False,
-    images: Mapping[str, str] | None = None,
-) -> tuple[Suite, list[str]]:
+def for_export(suite: Suite, cluster: Cluster, catalog: Catalog) -> tuple[Suite, list[str]]:
     """Return the suite as it is measured without SSH, and the names of the cases that are not.
 
-    Its lines run from what is installed there, so that no lock is needed; or each from its image
-    in `images`. Where several machines share the folder, cases of several nodes are measured too.
+    An export is of one machine. Lines run from what is installed there, so that no lock is needed.
 
     Raises:
         UserError: no case is left.
     """
-    cases = tuple(case for case in suite.cases if shared or case.nodes == 1)
+    cases = tuple(case for case in suite.cases if case.nodes == 1)
     if not cases:
         raise UserError(
             f"suite {suite.name}: found no case with one node; expected one, since an export is "
-            "for one machine. If several machines share the folder, use --shared"
+            "for one machine"
         )
     builds = {}
     for line in {case.framework for case in cases}:
-        path = Build(line, "", "path", None, (images or {}).get(line, PRESENT))
+        path = Build(line, "", "path", None, PRESENT)
         variant = variant_of(catalog.frameworks[line], cluster, {line: path})
         builds[line] = dataclasses.replace(path, variant=str(variant))
     dropped = [case.case_id for case in suite.cases if case not in cases]
@@ -90,7 +81,7 @@ def export(plan: RunPlan, spool: Spool, folder: Path) -> None:
     except OSError as error:
         raise UserError(f"{folder}: cannot be written: {error.strerror}") from error
     for job in plan.jobs:
-        there = for_loopback(job) if len(job.nodes) == 1 else job
+        there = for_loopback(job)
         save_job(run, PlannedJob.of(there, plan.cluster))
         write_json(UPath(folder) / "jobs" / job.case.case_id / "job.json", there.to_json())
     cases = [job.case.case_id for job in plan.jobs]
@@ -150,7 +141,7 @@ def load(folder: Path, spool: Spool) -> RunSpool:
 
 @dataclasses.dataclass(frozen=True)
 class ReturnedRepeat:
-    """One repeat: when it was and how it was ended, and node -> its result."""
+    """One repeat: when it was, and node -> its result."""
 
     record: Mapping[str, Any]
     results: Mapping[str, dict[str, Any]]
@@ -199,7 +190,7 @@ def _repeat(
     for node in job.nodes:
         name = f"nodes/{node.name}/repeats/{number:03d}/result.json"
         if name not in files:
-            continue  # its machine was lost
+            raise UserError(f"{folder / name}: is missing; expected it as it was measured")
         result = _document(folder / name)
         named = (result.get("job_id"), result.get("repeat"), result.get("node"))
         if named != (job.job_id, number, node.name):
@@ -244,16 +235,19 @@ def _take(run: RunSpool, measured: ReturnedCase) -> None:
 
 def _record(job: JobSpec, number: int, repeat: ReturnedRepeat) -> dict[str, Any]:
     nodes = [node.name for node in job.nodes]
-    there, results = repeat.record, repeat.results
+    results = repeat.results
+    # A case has one node, whose clock all times are of.
+    clocks = {node: ClockOffset(0.0, 0.0) for node in nodes}
     end = repeat_end(
         nodes,
         results,
-        reasons_from_json(there["aborted"]),
-        clocks={node: from_document(ClockOffset, each) for node, each in there["clocks"].items()},
+        (),
+        clocks=clocks,
         rebooted=(),
-        died=there["died"],
-        abort_was_sent=bool(there["aborted"]),
+        died=(),
+        abort_was_sent=False,
         counts_disturbance=job.neighbours.action != "record",
     )
-    known = {key: there[key] for key in ("started_at", "ended_at", "clocks")}
-    return end.record(number, nodes, results, epoch=1, faults=end.deaths, **known)
+    known = {key: repeat.record[key] for key in ("started_at", "ended_at")}
+    readings = {node: to_document(clock) for node, clock in clocks.items()}
+    return end.record(number, nodes, results, epoch=1, faults=end.deaths, clocks=readings, **known)

@@ -32,7 +32,7 @@ from nightbench.detection import (
     judge_cases,
     modes_of_cases,
 )
-from nightbench.detection.factors import NightRow, SharedMovement
+from nightbench.detection.factors import NightRow, SharedChange
 from nightbench.detection.verdict_sentences import with_levels
 from nightbench.night.case_controls import controls_of_cases
 from nightbench.night.detector_grade import DetectorGrades, grade_detector
@@ -72,7 +72,7 @@ class JudgedCases:
     """In the order of the plan."""
     histories: Mapping[str, Sequence[HistoryPoint]]
     """Good nights before this run by case_id, oldest first."""
-    movements: Sequence[SharedMovement] = ()
+    movements: Sequence[SharedChange] = ()
     """What they share; of nightly runs alone."""
     own: frozenset[str] = frozenset()
     """Members of a movement that changed by themselves as well."""
@@ -161,7 +161,7 @@ def judge_run(
     finally:
         connection.close()
     # On a connection of its own, so that the lock of the alerts is free meanwhile.
-    graded = grade_detector(connect, plan, judged.histories)
+    graded = grade_detector(connect, plan)
     return JudgeResult(verdicts, opened, tuple(resolved), deliveries, graded)
 
 
@@ -200,7 +200,7 @@ def _store(
 
 
 def _store_movements(
-    warehouse: Warehouse, run: Run, movements: Sequence[SharedMovement], shared: SharedAlerts
+    warehouse: Warehouse, run: Run, movements: Sequence[SharedChange], shared: SharedAlerts
 ) -> None:
     """Store what the series of a night share, with the alert of each that has one."""
     alert_ids = {

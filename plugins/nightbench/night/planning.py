@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from nightbench.config import load_catalog
 from nightbench.config.run_request import RunRequest, resolve_request
 from nightbench.core.budget import (
     CaseHistory,
@@ -197,7 +196,7 @@ class TooLateForNight(UserError):
     """The night of a run is over, and the next one begins later than `LONGEST_WAIT` from now."""
 
 
-def night_start(request: RunRequest, now: datetime, connect: Connect) -> datetime | None:
+def night_start(request: RunRequest, now: datetime, catalog: Catalog) -> datetime | None:
     """Return when the night of a request begins; None where it has begun or none is requested.
 
     Raises:
@@ -206,9 +205,7 @@ def night_start(request: RunRequest, now: datetime, connect: Connect) -> datetim
     """
     if not request.night:
         return None
-    from nightbench.night.acceptance import accepting
-
-    suite, cluster, _ = resolve_request(request, accepting(load_catalog(), connect))
+    suite, cluster, _ = resolve_request(request, catalog)
     window = next_night(suite, cluster, now)
     if window.start <= now:
         return None
@@ -228,6 +225,7 @@ def plan_run(
     started_at: datetime,
     spool: Spool,
     connect: Connect,
+    catalog: Catalog,
     *,
     requested_by: str = "",
     dag_id: str | None = None,
@@ -246,11 +244,10 @@ def plan_run(
         UserError: see `resolve_request`; or the cluster's hours do not hold, and the request does
             not say `outside_hours`.
     """
-    from nightbench.night.acceptance import accepting
     from nightbench.night.code_snapshot import keep_code
     from nightbench.warehouse import opened
 
-    suite, cluster, catalog = resolve_request(request, accepting(load_catalog(), connect))
+    suite, cluster, catalog = resolve_request(request, catalog)
     past = case_histories(cluster.name, connect, spool)
     night = deadline = None
     if request.night:

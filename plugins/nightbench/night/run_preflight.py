@@ -25,7 +25,7 @@ from nightbench.core.model import (
 )
 from nightbench.core.placement import NodesAway, moved, nodes_for
 from nightbench.core.sentences import sentences
-from nightbench.gang import GangEvent, SshTarget
+from nightbench.gang import GangEvent, Target
 from nightbench.night.cluster_preflight import (
     ClusterHealth,
     examine,
@@ -42,7 +42,7 @@ from nightbench.warehouse.connection import Connect
 EXAMINE_LIMIT_S = 900.0
 """For all nodes of a run; below the time limit of the task."""
 
-OpenTargets = Callable[[Cluster], Awaitable[Mapping[str, SshTarget]]]
+OpenTargets = Callable[[Cluster], Awaitable[Mapping[str, Target]]]
 """How each node of a cluster is reached."""
 
 log = logging.getLogger(__name__)

@@ -22,7 +22,6 @@ from nightbench.detection import verdict_sentences as sentences
 from nightbench.detection.case_verdicts import verdict_of
 from nightbench.detection.change_detector import judge_nights
 from nightbench.detection.changes import LEAST_REFERENCE, TAIL
-from nightbench.detection.common_movement import SMALLEST_GROUP
 from nightbench.detection.detector import segment, segment_before
 from nightbench.detection.evidence import REFERENCE
 from nightbench.detection.factors import (
@@ -30,10 +29,11 @@ from nightbench.detection.factors import (
     Factor,
     FactorKind,
     NightRow,
-    SharedMovement,
+    SharedChange,
     without_shared,
 )
-from nightbench.detection.shared_movements import shared_movements
+from nightbench.detection.shared_changes import shared_changes
+from nightbench.detection.two_way_fit import SMALLEST_GROUP
 from nightbench.warehouse import Warehouse
 
 CHANGES = (VerdictKind.REGRESSED, VerdictKind.IMPROVED)
@@ -49,7 +49,7 @@ class SharedNight:
     """A night's cases, with what they share taken into account."""
 
     cases: Sequence[JudgedCase]
-    movements: Sequence[SharedMovement]
+    movements: Sequence[SharedChange]
     own: frozenset[str]
     """Members of a movement that show a change of their own when it is taken out."""
     rows: Mapping[str, NightRow]
@@ -118,7 +118,7 @@ def share(
         for verdict, each in cases
         if each is not None and each.since is not None and each.level_change is not None
     }
-    movements = shared_movements([*rows.values(), *controls], policy, alone)
+    movements = shared_changes([*rows.values(), *controls], policy, alone)
     lines: dict[Factor, list[str]] = defaultdict(list)
     for case_id, row in rows.items():
         lines[_line(row)].append(case_id)
@@ -237,7 +237,7 @@ def _without_release(
 
 
 def _moved(
-    row: NightRow, verdict: Verdict, judgement: Judgement, movement: SharedMovement
+    row: NightRow, verdict: Verdict, judgement: Judgement, movement: SharedChange
 ) -> JudgedCase:
     """Return the verdict on a series that moved with others and does not show it alone."""
     step = movement.members[row.name]

@@ -7,6 +7,7 @@ from nightbench.core.model import TrainingKind, Verdict, VerdictKind
 from nightbench.core.run_plan import RunPlan
 from nightbench.core.summarize import asynchronous
 from nightbench.detection.training import (
+    PROVED_NIGHTS,
     TrainingNight,
     TrainingTraits,
     TrainingVerdict,
@@ -35,12 +36,11 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
     tonight: dict[str, TrainingNight] = {}
     past: dict[str, list[TrainingNight]] = {case_id: [] for case_id in cases}
     for row in warehouse.series.training_nights(
-        list(cases), run.cluster, run.run_id, run.started_at, NIGHTS_COMPARED
+        list(cases), run.cluster, run.run_id, run.started_at, NIGHTS_COMPARED, PROVED_NIGHTS
     ):
         case_id, is_tonight = row.pop("case_id"), row.pop("is_tonight")
-        kind = row["kind"] and TrainingKind(row["kind"])
         losses = row["losses"] and {name: tuple(ends) for name, ends in row["losses"].items()}
-        night = TrainingNight(**row | {"kind": kind, "losses": losses})
+        night = TrainingNight(**row | {"losses": losses})
         if is_tonight:
             tonight[case_id] = night
         else:
@@ -59,6 +59,7 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
     between_lines = lines_that_differ(
         (cases[case_id].planned.case, night.losses, traits[case_id])
         for case_id, night in tonight.items()
+        if night.batch_size is None  # each line finds its own
     )
     for case_id, verdict in between_lines.items():
         found[case_id] = _with_lines(found.get(case_id), verdict)
@@ -103,7 +104,8 @@ def follow_training(
 ) -> list[Verdict]:
     """Open, continue and end the alerts about training; return the verdicts that opened one.
 
-    A case that trains as before ends its alert the same night: losses hardly vary.
+    A case that trains as before ends its alert the same night: losses hardly vary. A suite that
+    does not compare losses any more ends the alerts of its cases.
     """
     standing = {
         row["case_id"]: row
@@ -113,6 +115,9 @@ def follow_training(
     opened = []
     for verdict in verdicts:
         training, alert = trainings.get(verdict.case_id), standing.get(verdict.case_id)
+        if plan.policy.training == "off" and alert is not None:
+            why = "The suite does not compare losses: `policy.training` is off."
+            warehouse.alerts.end(alert["alert_id"], plan.run.run_id, why)
         if training is None:
             continue
         if training.kind is TrainingKind.SAME and alert is not None:

@@ -13,8 +13,6 @@ from nightbench.nodes.node_preflight import (
     JudgedNode,
     NodePreflight,
     controls_of,
-    product_shares,
-    short_controls,
     worst,
 )
 from nightbench.nodes.quarantine import (

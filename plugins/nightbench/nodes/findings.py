@@ -8,6 +8,7 @@ from nightbench.core.model import Cluster, FrameworkInfo, Node
 from nightbench.core.variants import Refusal, machines_for, variant_of
 from nightbench.nodes import devices, refusals
 from nightbench.nodes.node_preflight import Finding, FindingLevel, NodePreflight, info, warn
+from nightbench.nodes.pod_findings import pod_findings
 
 LEFT_OUT_BELOW = 0.2
 """Share of `health.min_disk` below which results and logs do not fit."""
@@ -50,6 +51,8 @@ def findings(
     Returns:
         The most severe first; empty where nothing was found.
     """
+    if seen.api is not None:
+        return tuple(pod_findings(seen.api, cluster))
     if seen.document is None:
         return (refusals.refusal(seen, cluster),)
     node = next((n for n in cluster.nodes if n.name == seen.node), None)

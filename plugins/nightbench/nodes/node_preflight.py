@@ -6,7 +6,7 @@ slow framework only the case does.
 """
 
 import statistics
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -72,6 +72,8 @@ class NodePreflight:
     reachable: bool
     document: Mapping[str, Any] | None = None
     """nightbench.preflight/1; None where the agent could not run."""
+    api: Mapping[str, Any] | None = None
+    """What the API server says of a node that is a pod: version, denied rights, quotas."""
     problem: Reason | None = None
     """Why it could not run: `node_unreachable`, `host_key_rejected`, `login_refused`, ..."""
     clock: ClockOffset | None = None
@@ -152,48 +154,6 @@ def controls_of(node: str, document: Mapping[str, Any] | None) -> tuple[Control,
         from_document(Control, {**each, "node": node})
         for each in (document or {}).get("controls", ())
     )
-
-
-def short_controls(
-    controls: Sequence[Control], busy: Collection[str], least: Mapping[str, float]
-) -> list[Finding]:
-    """Shortfalls of an acceptance: low, missing or disturbed control measurements."""
-    found = []
-    for metric, bound in least.items():
-        of_metric = [each for each in controls if each.metric == metric]
-        if not of_metric:
-            advice = (
-                "nodes without CUDA's PyTorch, and single nodes, have no such control measurement"
-            )
-            found.append(fail(metric, "not measured", f"{bound:g} or more", advice))
-        for each in of_metric:
-            where, said = f"{each.node} {each.device}", f"{each.median:.4g} {each.unit}"
-            wanted = f"{bound:g} {each.unit} or more (health.min_controls)"
-            if {*each.node.split("+")} & {*busy}:
-                advice = "foreign work distorts it: run the acceptance when the nodes are idle"
-                found.append(warn(metric, f"{said}, during foreign work", wanted, advice, where))
-            elif each.median < bound:
-                advice = "compare it with the other nodes; check clocks, power limits, links"
-                found.append(fail(metric, said, wanted, advice, where))
-    return found
-
-
-def product_shares(
-    controls: Sequence[Control], peak_of: Callable[[str, str], float | None]
-) -> list[tuple[Control, float]]:
-    """Products with their share of the device's dense peak, where one is stated.
-
-    `peak_of` takes a node and a precision and returns FLOP/s.
-    """
-    found = []
-    for each in controls:
-        metric, _, precision = each.metric.partition("_product")
-        if metric != "matrix" or not each.device.startswith("gpu"):
-            continue
-        peak = peak_of(each.node, precision.strip("_") or "fp32")
-        if peak is not None:
-            found.append((each, each.median * 1e9 / peak))
-    return found
 
 
 def all_reduce(

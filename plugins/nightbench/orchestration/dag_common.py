@@ -14,7 +14,7 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRuntimeError
 from pydantic import TypeAdapter
 
-from nightbench.config.validate import fields_of
+from nightbench.config.request_fields import asked_of
 from nightbench.core.errors import UserError
 from nightbench.orchestration.connections import connect
 
@@ -73,17 +73,22 @@ def our_dag(
 
 
 def form(request: Any, choices: Mapping[str, Mapping[str, Any]]) -> dict[str, Param]:
-    """Return the fields of a trigger form, as the model of a request describes them.
+    """Return the fields of a trigger form, as the class of a request describes them.
 
     `choices` adds to the JSON schema of fields: which values there are in this project.
     """
     schemas = TypeAdapter(request).json_schema()["properties"]
     found: dict[str, Param] = {}
-    for name, field in fields_of(request).items():
-        schema = {**schemas[name], "description": field.description, **choices.get(name, {})}
-        # An empty field of a form is none, also where several names may stand.
-        default = schema.pop("default", None)
-        found[name] = Param(None if default == [] else default, **schema)
+    for name, field in asked_of(request).items():
+        schema = {**schemas[name], "description": field.description}
+        # None is what an empty field of a form has, also where several names may stand.
+        if either := schema.pop("anyOf", None):
+            (kind,) = (each for each in either if each["type"] != "null")
+            schema |= {**kind, "type": ["null", kind["type"]]}
+        elif schema.get("default") == []:
+            schema |= {"type": ["null", "array"], "default": None}
+        schema |= choices.get(name, {})
+        found[name] = Param(schema.pop("default", None), **schema)
     return found
 
 
@@ -195,15 +200,14 @@ def experiment_context(
     Raises:
         UserError: an unknown name, a missing Connection, or closed hours.
     """
-    from nightbench.config import load_catalog
+    from nightbench.accept.states import accepting_catalog
     from nightbench.config.run_request import RunRequest, resolve_request
     from nightbench.experiments import engine
-    from nightbench.night.acceptance import accepting
     from nightbench.orchestration.ssh_targets import ssh_targets
 
     cases = (case_id,) if case_id else ()
     request = RunRequest(suite, cluster=cluster, cases=cases)
-    chosen, where, catalog = resolve_request(request, accepting(load_catalog(), connect))
+    chosen, where, catalog = resolve_request(request, accepting_catalog(connect))
     return engine.experiment_context(
         chosen,
         where,

@@ -12,11 +12,13 @@ from airflow.sdk import DAG, AssetOrTimeSchedule, CronTriggerTimetable, Param, t
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from nightbench.config import locations
-from nightbench.config.compare_builds import FORMS
+from nightbench.config.experiment_requests import BisectRequest, CompareRequest
 from nightbench.config.locations import find_clusters
+from nightbench.config.request_fields import given
 from nightbench.config.suite_heads import suite_names
+from nightbench.config.validate import checked
 from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
-from nightbench.core.model.experiments import LIVE, NIGHT, PRIORITIES, ExperimentKind
+from nightbench.core.model.experiments import NIGHT, ExperimentKind
 from nightbench.orchestration.connections import channel_url, connect
 from nightbench.orchestration.dag_common import (
     SUSPECTS,
@@ -24,13 +26,11 @@ from nightbench.orchestration.dag_common import (
     base_url,
     dag_run_state,
     experiment_context,
+    form,
     is_last_try,
     log_refused,
     measured,
-    optional,
-    optional_names,
     our_dag,
-    switch,
     user_errors_fail_task,
 )
 
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from nightbench.warehouse.repository import Row
 
 DAG_ID = "nightbench_experiments"
-RUNS_AT_ONCE = 4
-"""DAG runs that measure, each on another cluster, or that find the queue empty."""
+SPARE_RUNS = 2
+"""DAG runs beside one for each cluster: they find the queue empty, and send messages."""
 
 TIMEOUT = timedelta(hours=23)
 
@@ -66,7 +66,7 @@ def experiments_dag() -> DAG:
         schedule=AssetOrTimeSchedule(
             timetable=CronTriggerTimetable("*/5 * * * *", timezone="UTC"), assets=[SUSPECTS]
         ),
-        max_active_runs=RUNS_AT_ONCE,
+        max_active_runs=len(find_clusters(locations.dags_folder())) + SPARE_RUNS,
         dagrun_timeout=TIMEOUT,
         params=_form(),
         # It measures only what a person or a night has requested; paused, messages would wait.
@@ -82,60 +82,23 @@ def experiments_dag() -> DAG:
 def _form() -> dict[str, Param]:
     suites = suite_names(locations.dags_folder())
     clusters = list(find_clusters(locations.dags_folder()))
-    reference = f"Reference build: {FORMS}. Empty with a commit as B: its merge base."
-    return {
-        "a": optional("string", "Build A", reference),
-        "b": optional("string", "Build B", "Candidate build of the same line."),
-        "suite": optional("string", "Suite", "Suite of the cases.", examples=suites),
-        "cluster": optional("string", "Cluster", "Empty: the suite's.", examples=clusters),
-        "cases": optional_names("Cases", "Names. Empty: all of the line in the suite."),
-        "rounds": optional(
-            "integer", "Rounds", "Empty: 7; for a bisect 5.", section="How", minimum=3, maximum=1000
-        ),
-        "min_effect": Param(
-            0.01,
-            type="number",
-            minimum=0.0001,
-            maximum=0.5,
-            title="Smallest effect",
-            description="Fraction: 0.01 is 1 %.",
-            section="How",
-        ),
-        "budget_s": optional(
-            "number",
-            "Seconds at most",
-            "Empty: the time of the rounds, or 4 hours for a bisect.",
-            section="How",
-        ),
-        "priority": Param(
-            "normal", type="string", enum=[*PRIORITIES][::-1], title="Priority", section="How"
-        ),
-        "note": optional("string", "Note", "In words.", section="Why"),
-        "change_url": optional(
-            "string", "URL of the change", "A newer request for it replaces this.", section="Why"
-        ),
-        "change_commit": optional("string", "Commit of the change", "Its hash.", section="Why"),
-        "profile": switch("Profile", "Also run both under a profiler.", section="How"),
-        "fork": switch("From a fork", "An Op must approve it first.", section="Why"),
-        "alert": optional(
-            "integer",
-            "Alert",
-            "Bisect the versions of its framework; it supplies all empty fields.",
-            section="Bisect",
-            minimum=1,
-        ),
-        "good": optional("string", "Good version", "Last good version.", section="Bisect"),
-        "bad": optional("string", "Bad version", "A slower version.", section="Bisect"),
-        "versions": optional_names(
-            "Versions",
-            "Versions to test between good and bad. Empty: all that a node can install.",
-            section="Bisect",
-        ),
-        "most_tests": Param(20, type="integer", minimum=1, title="Tests at most", section="Bisect"),
-    }
+    # All may stay empty: a schedule requests nothing.
+    text = {"type": ["null", "string"]}
+    compare = form(
+        CompareRequest,
+        {
+            "a": text,
+            "b": text,
+            "suite": {**text, "examples": suites},
+            "cluster": {"examples": clusters},
+            "rounds": {"type": ["null", "integer"], "default": None},
+        },
+    )
+    bisect = form(BisectRequest, {"good": text, "bad": text})
+    return compare | {name: field for name, field in bisect.items() if name not in compare}
 
 
-_BISECT = ("alert", "good", "bad")
+_BISECT = ("alert_id", "good", "bad")
 """Fields of the form that request a bisect."""
 
 
@@ -174,24 +137,16 @@ _OF_WAREHOUSE = (WarehouseRefused, WarehouseUnavailable)
 
 
 def _checked(params: Mapping[str, Any], spool: Any) -> Row:
-    from nightbench.experiments.bisect_request import BisectRequest
-    from nightbench.experiments.compare import CompareRequest
     from nightbench.experiments.requests import checked_bisect, checked_compare
 
     if not any(params.get(name) for name in _BISECT):
-        skipped = (*_BISECT, "versions", "most_tests")
-        given = {name: value for name, value in params.items() if name not in skipped}
-        return checked_compare(CompareRequest.from_params(given), connect, spool)
-    names = ("suite", "cluster", "good", "bad", "rounds", "min_effect", "budget_s", "most_tests")
-    given = {name: params[name] for name in names if params.get(name)}
+        asked = CompareRequest.from_params(given(CompareRequest, params))
+        return checked_compare(asked, connect, spool)
     cases = params.get("cases") or []
     if len(cases) > 1:
         raise UserError(f"cases: found {len(cases)}; expected one for a bisect")
-    versions = tuple(params.get("versions") or ())
-    found = BisectRequest(
-        **given, case_id="".join(cases), versions=versions, alert_id=params.get("alert")
-    )
-    return checked_bisect(found, connect)
+    request = checked(BisectRequest, {**given(BisectRequest, params), "case_id": "".join(cases)})
+    return checked_bisect(request, connect)
 
 
 def _measure_queue(
@@ -201,21 +156,23 @@ def _measure_queue(
     from nightbench.night.scheduled_suites import scheduled_suites
     from nightbench.spool import open_spool
 
-    spool, ended, nights_only = open_spool(), list[dict[str, Any]](), False
+    spool, ended, night = open_spool(), list[dict[str, Any]](), None
+    put_back: set[str] = set()
 
     def dag_run_of(run_id: str) -> str | None:
         return state_of(DAG_ID, run_id)
 
     while taken := take(
-        connect, spool, dag_run_id, dag_run_of, scheduled_suites, nights_only=nights_only
+        connect, spool, dag_run_id, dag_run_of, scheduled_suites, night=night, but_not=put_back
     ):
         experiment, gap = taken
         state, yields = _measure(experiment, gap, last_try=last_try)
         ended.append({"name": experiment.name, "state": state})
         if state == "queued" and not yields:
-            break  # It would be the next one again.
-        # The night's message is sent by the next task: it waits for nobody's comparison.
-        nights_only = nights_only or experiment.priority == NIGHT
+            put_back.add(experiment.name)  # It would be the next one again.
+        # The next task sends the message of this night: it waits for no other experiment.
+        if experiment.priority == NIGHT:
+            night = night or experiment.run_id
     return ended
 
 
@@ -271,20 +228,14 @@ def _until(experiment: Experiment, gap: Gap) -> datetime | None:
     outlets=[VERDICTS],
     doc_md="Sends the messages of nights whose suspects were measured.",
 )
-def send_messages(**context: Any) -> list[str]:
+def send_messages() -> list[str]:
     """Send the messages of nights whose suspects were measured, or had no time; skip if none."""
     from nightbench.alerts.notify import Notifier, notify_run
-    from nightbench.experiments.confirm import give_up_overdue
+    from nightbench.experiments.confirm import runs_to_notify
     from nightbench.spool import open_spool
-    from nightbench.warehouse import opened
 
     with user_errors_fail_task():
-        overdue = give_up_overdue(connect)
-        with opened(connect) as warehouse:
-            rows = warehouse.experiments.find(kinds=[ExperimentKind.CONFIRM], limit=RECENT)
-    ours = context["dag_run"].run_id
-    told = [row["run_id"] for row in rows if row["dag_run_id"] == ours and row["state"] not in LIVE]
-    run_ids = sorted({*overdue, *filter(None, told)})
+        run_ids = runs_to_notify(connect)
     if not run_ids:
         raise AirflowSkipException("no night waits for its suspects")
     problems = []
@@ -299,7 +250,3 @@ def send_messages(**context: Any) -> list[str]:
     if problems:
         raise AirflowException("\n".join(problems))
     return run_ids
-
-
-RECENT = 200
-"""Confirmations among which those of a DAG run are looked for."""

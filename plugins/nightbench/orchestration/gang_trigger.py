@@ -21,7 +21,7 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, JobSpec, Reason, ReasonCode
 
 if TYPE_CHECKING:
-    from nightbench.gang import GangEvent, SshTarget
+    from nightbench.gang import GangEvent, Target
     from nightbench.report.live_view import LiveView
     from nightbench.spool import CaseOutcome, CaseStore
     from nightbench.spool.plans import PlannedJob
@@ -209,7 +209,7 @@ class GangTrigger(BaseTrigger):
                 return None
         return known
 
-    async def _look_up(self) -> tuple[PlannedJob, dict[str, SshTarget]]:
+    async def _look_up(self) -> tuple[PlannedJob, dict[str, Target]]:
         until_s = time.monotonic() + LOOK_UP_S
         while True:
             try:
@@ -220,7 +220,7 @@ class GangTrigger(BaseTrigger):
                 self.log.warning("%s: %s; looked up again in %d s", self.case_id, error, POLL_S)
             await asyncio.sleep(POLL_S)
 
-    async def _look_up_once(self) -> tuple[PlannedJob, dict[str, SshTarget]]:
+    async def _look_up_once(self) -> tuple[PlannedJob, dict[str, Target]]:
         from nightbench.orchestration.ssh_targets import ssh_targets_async
         from nightbench.spool import open_spool
         from nightbench.spool.plans import load_job

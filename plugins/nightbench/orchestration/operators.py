@@ -59,13 +59,14 @@ class PlanOperator(BaseOperator):
             AirflowFailException: it cannot run as requested.
             AirflowSkipException: a scheduled run comes too late for its night.
         """
+        from nightbench.accept.states import accepting_catalog
         from nightbench.night.planning import TooLateForNight, night_start
 
         with user_errors_fail_task(for_good=True):
             request = self._request(context)
             now, is_new = datetime.now(UTC), self._is_new(context)
             try:
-                begin = night_start(request, now, connect) if is_new else None
+                begin = night_start(request, now, accepting_catalog(connect)) if is_new else None
             except TooLateForNight as error:
                 if request.run_kind is not RunKind.NIGHTLY:
                     raise
@@ -118,6 +119,7 @@ class PlanOperator(BaseOperator):
         )
 
     def _plan(self, context: Context) -> list[dict[str, str]]:
+        from nightbench.accept.states import accepting_catalog
         from nightbench.core.run_plan import new_run_id
         from nightbench.night.planning import plan_run
         from nightbench.spool import open_spool
@@ -137,6 +139,7 @@ class PlanOperator(BaseOperator):
                 datetime.fromisoformat(planned["started_at"]),
                 spool,
                 connect,
+                accepting_catalog(connect),
                 requested_by=dag_run.triggering_user_name or "",
                 most_cases=conf.getint("core", "max_map_length", fallback=1024),
                 dag_id=dag_run.dag_id,

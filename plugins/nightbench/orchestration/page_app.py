@@ -9,8 +9,8 @@ from typing import Any
 from fastapi import Depends, FastAPI, HTTPException, Request
 
 from nightbench.config.clusters import cluster_of
+from nightbench.config.experiment_requests import CompareRequest
 from nightbench.core.errors import UserError
-from nightbench.experiments.compare import CompareRequest
 from nightbench.experiments.experiment_reader import ExperimentReader
 from nightbench.experiments.profiles import refuse_unprofiled, saved_profile
 from nightbench.experiments.requests import checked_compare
@@ -52,8 +52,8 @@ def open_triage(by: str) -> Iterator[Triage]:
 
 def open_acceptances() -> list[dict[str, Any]]:
     """State of each cluster's acceptance, by today's files."""
+    from nightbench.accept.states import standing
     from nightbench.config import find_clusters, load_catalog, locations
-    from nightbench.night.acceptance import standing
 
     catalog = load_catalog()
     found = []

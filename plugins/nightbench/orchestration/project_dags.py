@@ -6,8 +6,8 @@ from pathlib import Path
 from airflow.sdk import DAG
 
 from nightbench.config.airflow_provider import variable
+from nightbench.orchestration.accept_dag import accept_dag
 from nightbench.orchestration.experiments_dag import experiments_dag
-from nightbench.orchestration.request_dags import accept_dag
 from nightbench.orchestration.suite_dags import nightly_dags, on_demand_dag
 from nightbench.orchestration.upkeep_dags import upkeep_dag
 from nightbench.orchestration.verdict_dags import verdicts_dag

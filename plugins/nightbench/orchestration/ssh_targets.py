@@ -1,4 +1,4 @@
-"""How nodes are reached: SSH targets from Airflow Connections.
+"""How nodes are reached: from Airflow Connections, over SSH or as pods.
 
 `ssh_targets` works in a task and from a terminal, `ssh_targets_async` in a trigger.
 
@@ -22,9 +22,10 @@ from nightbench.config.clusters import on_this_machine
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, JumpHost, Node
 from nightbench.orchestration.connections import PlainConnection, get_connection, missing, not_found
+from nightbench.orchestration.pod_targets import pod_targets
 
 if TYPE_CHECKING:
-    from nightbench.gang import SshTarget
+    from nightbench.gang import SshTarget, Target
 
 SSH_PORT = 22
 CERTIFICATES = ("certificate_file", "certificate")
@@ -33,7 +34,7 @@ USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+\\-]{0,103}\$?\Z")
 KEY_TYPES = ("ssh-", "ecdsa-", "sk-")
 
 
-def ssh_targets(cluster: Cluster) -> dict[str, SshTarget]:
+def ssh_targets(cluster: Cluster) -> dict[str, Target]:
     """How each node of a cluster is reached, by the node's name.
 
     Raises:
@@ -44,7 +45,7 @@ def ssh_targets(cluster: Cluster) -> dict[str, SshTarget]:
     return _targets(cluster, {each: get_connection(each, named) for each in _conn_ids(cluster)})
 
 
-async def ssh_targets_async(cluster: Cluster, project: str = "") -> dict[str, SshTarget]:
+async def ssh_targets_async(cluster: Cluster, project: str = "") -> dict[str, Target]:
     """`ssh_targets` for an event loop, as a triggerer's is: nothing in it may block.
 
     `project` is that of `on_this_machine`.
@@ -77,6 +78,8 @@ def _extra(conn_id: str, written: str | None) -> Mapping[str, Any]:
 
 
 def _named_by(cluster: Cluster) -> str:
+    if cluster.kubernetes is not None:
+        return f", kubernetes.conn_id in the cluster {cluster.name}"
     return f", ssh_conn_id in the cluster {cluster.name}"
 
 
@@ -85,22 +88,17 @@ def _hops(cluster: Cluster, node: Node) -> tuple[JumpHost, ...]:
 
 
 def _conn_ids(cluster: Cluster) -> list[str]:
-    """Return the Connections of a cluster.
-
-    Raises:
-        UserError: its nodes are pods.
-    """
+    """Return the Connections of a cluster."""
     if cluster.kubernetes is not None:
-        raise UserError(
-            f"cluster {cluster.name}: its nodes are pods, which have no SSH; expected "
-            f"`nightbench offline k8s SUITE --cluster {cluster.name}`"
-        )
+        return [cluster.kubernetes.conn_id]
     hops = {hop.ssh_conn_id for node in cluster.nodes for hop in _hops(cluster, node)}
     return sorted(hops | {node.ssh_conn_id for node in cluster.nodes})
 
 
-def _targets(cluster: Cluster, known: Mapping[str, PlainConnection]) -> dict[str, SshTarget]:
-    found = {}
+def _targets(cluster: Cluster, known: Mapping[str, PlainConnection]) -> dict[str, Target]:
+    if cluster.kubernetes is not None:
+        return {**pod_targets(cluster, known[cluster.kubernetes.conn_id])}
+    found: dict[str, Target] = {}
     for node in cluster.nodes:
         host = cluster.slurm.login if cluster.slurm else node.host
         here = _Endpoint(cluster, node.name, host, node.ssh_conn_id, node.port, node.user)

@@ -1,115 +1,82 @@
-"""Figures of suites' tables, as SVG and PNG: bars or lines over the columns, one for each row."""
+"""Plots of suites' tables, as SVG and PNG: bars or lines over the columns, one for each row."""
 
-from __future__ import annotations
-
+import math
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from nightbench.config.control_plane import how_to_install
-from nightbench.core.errors import UserError
+from nightbench.core.drawing import Drawing
 from nightbench.core.model import SuiteTable
-from nightbench.core.tables import Cell, Label
+from nightbench.core.plots import Axes, PlotArea
+from nightbench.core.tables import Cell
 from nightbench.report.suite_tables import heading
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-FORMATS = ("svg", "png")
-
-_NAMES = {"value": 1.0, "published": 0.35}
-"""Figures of a cell -> how strongly they are drawn."""
+_ALPHAS = {"": 1.0, " (published)": 0.35}
+"""Ends of legends -> how strongly their values are shown."""
+_INKS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f")
+_TEXT, _LINE = 12, 18
 
 
 def write_charts(table: SuiteTable, cells: Sequence[Cell], folder: Path) -> list[Path]:
-    """Draw the measured values of a table, with the published ones paler beside them.
+    """Draw the measured values of a table, and the published ones paler.
 
     Returns:
-        The files `<table>.svg` and `<table>.png`; none where the table has no value at all.
+        The files `<table>.svg` and `<table>.png`; none if the table has no value.
     """
     if all(cell.value is None and cell.published is None for cell in cells):
         return []
-    # Half a second to import, and only this function needs it.
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"figures need matplotlib, which is not installed: {how_to_install('analysis')}"
-        ) from error
+    drawing = _chart(table, cells)
+    folder.mkdir(parents=True, exist_ok=True)
+    svg, png = (folder / f"{table.name}.{suffix}" for suffix in ("svg", "png"))
+    svg.write_text(drawing.svg(themed=False), encoding="utf-8")
+    png.write_bytes(drawing.png(scale=2))
+    return [svg, png]
 
+
+def _chart(table: SuiteTable, cells: Sequence[Cell]) -> Drawing:
     rows = list(dict.fromkeys(cell.row for cell in cells))
     columns = list(dict.fromkeys(cell.column for cell in cells))
-    width = max(6.4, 1.2 + 0.28 * len(rows) * len(columns))
-    picture = Figure(figsize=(min(width, 16.0), 4.8), layout="constrained")
-    axes = picture.add_subplot()
-    (_bars if table.chart == "bars" else _lines)(axes, cells, rows, columns)
-    axes.set_title(heading(table, cells))
-    axes.set_xticks(range(len(columns)), [" ".join(column) for column in columns])
-    axes.set_xlabel(" / ".join(table.columns))
+    places: dict[tuple[int, str], dict[int, float]] = defaultdict(dict)
+    for cell in sorted(cells, key=lambda cell: rows.index(cell.row)):
+        for end, value in zip(_ALPHAS, (cell.value, cell.published), strict=True):
+            if value is not None:
+                places[rows.index(cell.row), end][columns.index(cell.column)] = value
+    names = [" ".join(rows[row]) + end for row, end in places]
+    width = min(max(640, 120 + 28 * len(rows) * len(columns)), 1600)
+    label_width = 30 + round(0.6 * _TEXT * max(map(len, names)))
+    in_line = max(1, (width - 90) // label_width)
+    bottom = 54 + _LINE * math.ceil(len(places) / in_line)
+    most = max(value for points in places.values() for value in points.values())
+    area = PlotArea(width, 380 + bottom, 70, 20, 58, bottom, 5, _TEXT)
+    axes = Axes(area, -0.5, len(columns) - 0.5, 0, 1.05 * max(most, 1e-9))
+    drawing = axes.begin(heading(table, cells))
+    drawing.write((10, 22), heading(table, cells), 15, "text")
     units = [cell.unit for cell in cells if cell.value is not None]
     units = units or [cell.published_unit or "" for cell in cells if cell.published is not None]
-    axes.set_ylabel(" or ".join(dict.fromkeys(units)))
-    axes.set_ylim(bottom=0)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(fontsize="small", frameon=False, ncols=1 + len(rows) // 8)
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{table.name}.{suffix}" for suffix in FORMATS]
-    # Without a date and with names of its own, the same values make the same file.
-    with rc_context({"svg.hashsalt": table.name}):
-        for path in paths:
-            picture.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else {})
-    return paths
-
-
-def _bars(axes: Axes, cells: Sequence[Cell], rows: list[Label], columns: list[Label]) -> None:
-    """Bars side by side, with a place for what has a value in any column."""
-    there = {
-        (each.row, name) for each in cells for name in _NAMES if getattr(each, name) is not None
-    }
-    places = [(row, name) for row in rows for name in _NAMES if (row, name) in there]
+    drawing.write((10, 42), " or ".join(dict.fromkeys(units)), _TEXT)
+    floor = area.height - bottom
+    for number, column in enumerate(columns):
+        drawing.write((axes.x(number), floor + 16), " ".join(column), _TEXT, anchor="middle")
+    drawing.write((width / 2, floor + 34), " / ".join(table.columns), _TEXT, anchor="middle")
     thick = 0.8 / len(places)
-    for cell in cells:
-        for name, alpha in _NAMES.items():
-            if (value := getattr(cell, name)) is None:
-                continue
-            left = columns.index(cell.column) - 0.4 + places.index((cell.row, name)) * thick
-            colour = _colour(rows.index(cell.row))
-            axes.bar(left, value, thick, align="edge", color=colour, alpha=alpha)
-    axes.set_xlim(-0.5, len(columns) - 0.5)
-    _legend(axes, cells, rows)
+    for number, ((row, end), points) in enumerate(places.items()):
+        ink, alpha = _INKS[row % len(_INKS)], _ALPHAS[end]
+        for at, value in points.items() if table.chart == "bars" else ():
+            left = at - 0.4 + number * thick
+            edges = axes.x(left), axes.x(left + thick)
+            drawing.area(
+                _box(*edges, axes.y(value), floor), ink, alpha, f"{names[number]}: {value:.6g}"
+            )
+        if table.chart == "lines":
+            shown = [(axes.x(at), axes.y(value)) for at, value in sorted(points.items())]
+            drawing.line(shown, ink, 1.5, dashed=bool(end))
+            for place in shown:
+                drawing.dot(place, ink, 4, alpha)
+        x, y = 70 + label_width * (number % in_line), floor + 56 + _LINE * (number // in_line)
+        drawing.area(_box(x, x + 12, y - 10, y), ink, alpha)
+        drawing.write((x + 18, y), names[number], _TEXT)
+    return drawing
 
 
-def _lines(axes: Axes, cells: Sequence[Cell], rows: list[Label], columns: list[Label]) -> None:
-    for row, label in enumerate(rows):
-        own = [cell for cell in cells if cell.row == label]
-        for (name, alpha), style in zip(_NAMES.items(), ("o-", "s--"), strict=True):
-            points = [
-                (columns.index(cell.column), getattr(cell, name))
-                for cell in own
-                if getattr(cell, name) is not None
-            ]
-            xs, ys = [x for x, _ in points], [y for _, y in points]
-            axes.plot(xs, ys, style, color=_colour(row), alpha=alpha)
-    _legend(axes, cells, rows)
-
-
-def _colour(row: int) -> tuple[float, float, float, float]:
-    from matplotlib import colormaps
-
-    # Ten strong colours, then their ten pale neighbours.
-    twenty = colormaps["tab20"]
-    return twenty((2 * row) % 20 + (row // 10) % 2)
-
-
-def _legend(axes: Axes, cells: Sequence[Cell], rows: list[Label]) -> None:
-    """An entry for each row that has a value, and one for what is published."""
-    pale = _NAMES["published"]
-    for row, label in enumerate(rows):
-        own, name = [cell for cell in cells if cell.row == label], " ".join(label)
-        if any(cell.value is not None for cell in own):
-            axes.bar(0, 0, color=_colour(row), label=name)
-        elif any(cell.published is not None for cell in own):
-            axes.bar(0, 0, color=_colour(row), alpha=pale, label=f"{name} (published)")
-    if any(cell.published is not None for cell in cells):
-        axes.bar(0, 0, color="grey", alpha=pale, label="paler: published")
+def _box(left: float, right: float, top: float, bottom: float) -> list[tuple[float, float]]:
+    return [(left, top), (right, top), (right, bottom), (left, bottom)]

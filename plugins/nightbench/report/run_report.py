@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 
 from nightbench.config.scales import FULL
 from nightbench.core.model import Run, SuiteTable, reasons_from_json
-from nightbench.core.plot_geometry import PlotArea, PlotGeometry
+from nightbench.core.plots import PlotArea, interval_plot, series_plot
 from nightbench.core.run_plan import RunPlan
 from nightbench.core.sentences import percent, sentence
 from nightbench.core.tables import Cell
@@ -230,36 +230,6 @@ MOST_FIGURES = 120
 """Histories that are drawn; of more cases the best ones are left out, and the page says so."""
 
 _AREA = PlotArea(300, 110, left=46, right=8, top=8, bottom=20, steps=2)
-_INTERVAL_WIDTH, _INTERVAL_HEIGHT = 120, 16
-
-
-@dataclasses.dataclass(frozen=True)
-class History:
-    """A small plot of the nights of a case; lengths in units of its view box."""
-
-    case_id: str
-    word: str
-    """Verdict."""
-    said: str
-    """What the plot shows, in words."""
-    line: str
-    """Points of the polyline."""
-    last: tuple[float, float]
-    baseline: float | None
-    ticks: tuple[tuple[float, str], ...]
-    dates: tuple[tuple[float, str, str], ...]
-    """Distance from the left, text, and how it is anchored."""
-    area: PlotArea = _AREA
-
-
-@dataclasses.dataclass(frozen=True)
-class Interval:
-    """The interval of a change on an axis that all rows share; None is beyond the edge."""
-
-    zero: float
-    low: float
-    high: float
-    middle: float
 
 
 def report_text(report: RunReport) -> str:
@@ -282,7 +252,8 @@ def report_page(report: RunReport, written_at: datetime) -> str:
             counts=[(word, counts[word]) for word in WORST_FIRST if counts[word]],
             intervals={row["case_id"]: _interval(row, most) for row in rows},
             histories=[
-                _history(row, report.histories[row["case_id"]]) for row in drawn[:MOST_FIGURES]
+                (row["case_id"], verdict(row), _history(row, report.histories[row["case_id"]]))
+                for row in drawn[:MOST_FIGURES]
             ],
             undrawn=len(drawn[MOST_FIGURES:]),
             tables=[
@@ -294,7 +265,6 @@ def report_page(report: RunReport, written_at: datetime) -> str:
                 for table, cells in report.tables
             ],
             written_at=written_at.astimezone(UTC),
-            interval_size=(_INTERVAL_WIDTH, _INTERVAL_HEIGHT),
         )
     )
 
@@ -319,48 +289,34 @@ def _said(report: RunReport, rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _interval(row: Row, most: float) -> Interval | None:
-    """Where the interval of a row's change lies on the run's axis; None without one."""
+def _interval(row: Row, most: float) -> str:
+    """The interval of a row's change on an axis that all rows share; empty without one."""
     if row["change"] is None:
-        return None
-    edge = max(1.25 * most, 0.02)
+        return ""
     low, high = row["change_low"], row["change_high"]
+    return interval_plot(
+        row["change"] if low is None else low,
+        row["change"] if row["level_change"] is None else row["level_change"],
+        row["change"] if high is None else high,
+        max(1.25 * most, 0.02),
+        f"change {change(row)}",
+    )
 
-    def x(value: float) -> float:
-        share = (min(max(value, -edge), edge) + edge) / (2 * edge)
-        return round(4 + share * (_INTERVAL_WIDTH - 8), 1)
 
-    ends = (row["change"] if low is None else low, row["change"] if high is None else high)
-    middle = row["change"] if row["level_change"] is None else row["level_change"]
-    return Interval(x(0.0), x(ends[0]), x(ends[1]), x(middle))
-
-
-def _history(row: Row, nights: Sequence[Row]) -> History:
+def _history(row: Row, nights: Sequence[Row]) -> str:
     dates = [night["started_at"] for night in nights]
     values = [night["throughput"] for night in nights]
-    # The plot is of the throughput.
-    baseline = row["baseline"] if row["metric"] == "throughput" else None
-    visible = values if baseline is None else [*values, baseline]
-    geometry = PlotGeometry.of(_AREA, dates, visible)
-    points = [(geometry.x(at), geometry.y(value)) for at, value in zip(dates, values, strict=True)]
     said = (
         f"{len(nights)} nights, {dates[0]:%Y-%m-%d} to {dates[-1]:%Y-%m-%d}: "
         f"{figure(min(values))} to {figure(max(values))} {row['unit']}/s, "
         f"last {figure(values[-1])}"
     )
-    return History(
-        case_id=row["case_id"],
-        word=verdict(row),
-        said=said,
-        line=" ".join(f"{x},{y}" for x, y in points),
-        last=points[-1],
-        baseline=None if baseline is None else geometry.y(baseline),
-        ticks=tuple((geometry.y(step), figure(step)) for step in geometry.steps),
-        dates=(
-            (_AREA.left, f"{dates[0]:%Y-%m-%d}", "start"),
-            (_AREA.width - _AREA.right, f"{dates[-1]:%Y-%m-%d}", "end"),
-        ),
-    )
+    # The plot is of the throughput.
+    baseline = row["baseline"] if row["metric"] == "throughput" else None
+    drawing, axes = series_plot(_AREA, dates, values, said, baseline=baseline)
+    newest = (axes.x(dates[-1].timestamp()), axes.y(values[-1]))
+    drawing.dot(newest, "currentColor", 3.5, title=said)
+    return drawing.svg()
 
 
 @cache

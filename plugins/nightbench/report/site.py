@@ -21,6 +21,7 @@ from nightbench.core.sentences import CAUSE_LABELS
 from nightbench.report.run_report import templates
 from nightbench.report.site_folder import SiteFolder
 from nightbench.report.site_series import (
+    NEWEST_NIGHTS,
     RECENT,
     SITE,
     SiteSeries,
@@ -33,6 +34,7 @@ from nightbench.report.site_series import (
     scaling,
     series_document,
     series_of,
+    series_plots,
     suite_document,
     version_key,
     work_digest,
@@ -40,13 +42,9 @@ from nightbench.report.site_series import (
 from nightbench.report.tables import Row
 from nightbench.warehouse.site import SiteRepository
 
-DRAWN = 730
-"""Nights that a page holds; its JSON has all."""
-LISTED = 14
-"""Nights of the table that needs no script."""
 _CSS = PACKAGE / "report" / "templates" / "site" / "site.css"
-_SCRIPTS = [PACKAGE / "web" / "static" / name for name in ("site.js", "site-plot.js")]
-"""Built from `web/ui/src`; the plot by the plotting library of the pages inside Airflow."""
+_SCRIPT = PACKAGE / "web" / "static" / "site.js"
+"""Built from `web/ui/src/site.ts`."""
 NEWEST = 20
 """Changes on the first page; the feed has five times as many."""
 
@@ -108,7 +106,7 @@ class SiteWriter:
         self._method_page()
         self._changes_pages(changes)
         self._index_page(changes)
-        for path in (_CSS, *_SCRIPTS):
+        for path in (_CSS, _SCRIPT):
             self._folder.put(path.name, path.read_text(encoding="utf-8"))
         self._folder.finish()
         return len(series)
@@ -145,7 +143,7 @@ class SiteWriter:
             root=root, name=name, title=title, url=self._url, **values
         )
         self._folder.put(f"{name}.html", page)
-        self._folder.put(f"{name}.json", document if isinstance(document, str) else _json(document))
+        self._folder.put(f"{name}.json", _json(document))
 
     def _series_page(self, one: SiteSeries, points: Row, beside: Sequence[Row]) -> None:
         row, at = one.row, points["at"]
@@ -154,7 +152,6 @@ class SiteWriter:
             **{name: row[name] for name in ("case_id", "cluster", "axes", "is_synthetic")},
             "unit": f"{one.unit}/s",
             "untried": one.untried,
-            "first": max(0, len(at) - DRAWN),
             "points": {
                 "at": at,
                 **{
@@ -169,28 +166,20 @@ class SiteWriter:
             "changes": [change_document(change) for change in one.changes],
             "published": [reference_document(each) for each in beside],
         }
-        first = document["first"]
-        text = _json(document)
-        if first:
-            last = {name: values[first:] for name, values in document["points"].items()}
-            drawn = _json({**document, "points": last})
-        else:
-            drawn = text
-        newest = range(len(at) - 1, max(-1, len(at) - 1 - LISTED), -1)
+        newest = range(len(at) - 1, max(-1, len(at) - 1 - NEWEST_NIGHTS), -1)
         self._put(
             one.page,
             "series.html",
             f"{row['case_id']} on {row['cluster']}",
-            text,
+            document,
             series=one,
+            plots=series_plots(one, points),
             nights=[
                 {name: x[i] for name, x in points.items() if isinstance(x, list)} for i in newest
             ],
-            left_out=first,
             count=len(at),
             beside=beside,
             has_nodes=any(points["node_names"]),
-            data=drawn.replace("<", "\\u003c"),
         )
 
     def _group_page(self, workload: str, line: str) -> None:
@@ -363,7 +352,7 @@ def _names(
     pages |= {f"published/{row['source_document']}" for row in references}
     pages |= {"index", "compare", "published", "method", "changes"}
     scripts = {f"compare/{line}.js" for _, line in groups}
-    other = {"changes.xml", "search.js", "site.css", "site.js", "site-plot.js"}
+    other = {"changes.xml", "search.js", "site.css", "site.js"}
     return {f"{page}.{kind}" for page in pages for kind in ("html", "json")} | scripts | other
 
 

@@ -1,7 +1,6 @@
 """A series of the site, and what its pages and JSON say of it. Pure."""
 
 import json
-import math
 import uuid
 from bisect import bisect_left
 from collections import defaultdict
@@ -12,26 +11,9 @@ from statistics import median
 from typing import Any
 
 from nightbench.core.model import Suite
+from nightbench.core.plots import PlotArea, scaling_plot, series_plot, sparkline
+from nightbench.core.sentences import percent
 from nightbench.report.tables import Row, figure
-
-_SPARK = (120, 28)
-_SCALING = (340, 240)
-_MARGIN = (40, 10, 10, 28)
-"""Left, right, top, bottom."""
-
-
-def sparkline(values: Sequence[float]) -> str:
-    """Return the points of a polyline in a view box of 120 x 28."""
-    width, height = _SPARK
-    low, high = min(values), max(values)
-    # Noise of a steady series is not blown up to the height of a fall.
-    air = max(high - low, 0.04 * abs(high), 1e-9)
-    middle = (low + high) / 2
-    step = width / max(1, len(values) - 1)
-    return " ".join(
-        f"{step * i:.0f},{height / 2 - (value - middle) / air * (height - 6):.0f}"
-        for i, value in enumerate(values)
-    )
 
 
 @dataclass(frozen=True)
@@ -57,42 +39,6 @@ class ScalingLine:
         )
 
 
-@dataclass(frozen=True)
-class ScalingPlot:
-    """Lines on two logarithmic axes; the diagonal is ideal."""
-
-    lines: Sequence[ScalingLine]
-    width: int = _SCALING[0]
-    height: int = _SCALING[1]
-
-    @property
-    def ticks(self) -> list[tuple[int, float, float]]:
-        """Numbers of devices, with their places on both axes."""
-        numbers = sorted({n for line in self.lines for n, _ in line.points})
-        return [(n, self._x(n), self._y(n)) for n in numbers]
-
-    @property
-    def drawn(self) -> list[tuple[str, str]]:
-        """Label and points of each line."""
-        return [
-            (line.label, " ".join(f"{self._x(n)},{self._y(s)}" for n, s in line.speedups))
-            for line in self.lines
-        ]
-
-    def _share(self, value: float) -> float:
-        shown = [s for line in self.lines for point in line.speedups for s in point]
-        low, high = math.log2(min(shown)), math.log2(max(shown))
-        return (math.log2(value) - low) / (high - low)
-
-    def _x(self, value: float) -> float:
-        left, right, _, _ = _MARGIN
-        return round(left + self._share(value) * (self.width - left - right), 1)
-
-    def _y(self, value: float) -> float:
-        _, _, top, bottom = _MARGIN
-        return round(self.height - bottom - self._share(value) * (self.height - top - bottom), 1)
-
-
 RECENT = 30
 """Nights that a trend is of."""
 ENDS = 5
@@ -100,6 +46,12 @@ ENDS = 5
 SPARK = 30
 """Nights of a sparkline."""
 LINES_DRAWN = 12
+NEWEST_NIGHTS = 60
+"""Nights of the first plot and of the table of a series' page."""
+DRAWN = 730
+"""Nights of its second plot; its JSON has all."""
+_NEWEST = PlotArea(420, 280, left=58, right=12, top=32, bottom=28, steps=4, text=11)
+_ALL = PlotArea(860, 320, left=64, right=12, top=32, bottom=28, steps=5, text=12)
 _SIZE_AXES = ("nodes", "devices_per_node", "trainers")
 """What a line of a scaling plot goes over."""
 SITE = uuid.UUID("5d2c1a0e-7c1f-4a53-9b43-6a1d6f0c2f11")
@@ -136,7 +88,7 @@ class SiteSeries:
 
     @property
     def spark(self) -> str:
-        """Points of its sparkline."""
+        """A small plot of its newest nights."""
         return sparkline(self.recent)
 
 
@@ -181,8 +133,8 @@ def trend(values: Sequence[float]) -> float | None:
     return median(recent[-ENDS:]) / median(recent[:ENDS]) - 1
 
 
-def scaling(series: Sequence[SiteSeries]) -> Iterator[tuple[str, ScalingPlot]]:
-    """Yield a plot for each cluster where the same work was measured on several sizes."""
+def scaling(series: Sequence[SiteSeries]) -> Iterator[tuple[str, Sequence[ScalingLine], str]]:
+    """Yield lines and their plot for each cluster that measured the same work on several sizes."""
     found: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
     labels: dict[tuple[str, str], str] = {}
     for one in series:
@@ -197,8 +149,50 @@ def scaling(series: Sequence[SiteSeries]) -> Iterator[tuple[str, ScalingPlot]]:
         if len(best) > 1:
             plots[key[0]].append(ScalingLine(labels[key], tuple(sorted(best.items()))))
     for cluster, lines in sorted(plots.items()):
-        widest = sorted(lines, key=lambda line: (-line.points[-1][0], line.label))
-        yield cluster, ScalingPlot(widest[:LINES_DRAWN])
+        widest = sorted(lines, key=lambda line: (-line.points[-1][0], line.label))[:LINES_DRAWN]
+        yield cluster, widest, scaling_plot([(line.label, line.speedups) for line in widest])
+
+
+def series_plots(one: SiteSeries, points: Row) -> list[tuple[str, str]]:
+    """Return captions and plots: the newest nights, and all if there are more."""
+    number = len(points["at"])
+    found = [
+        (
+            f"The newest {min(number, NEWEST_NIGHTS)} nights",
+            _plot(one, points, _NEWEST, NEWEST_NIGHTS),
+        )
+    ]
+    if number > NEWEST_NIGHTS:
+        found.append((f"{min(number, DRAWN)} nights", _plot(one, points, _ALL, DRAWN)))
+    return found
+
+
+def _plot(one: SiteSeries, points: Row, area: PlotArea, nights: int) -> str:
+    shown = {name: list(x[-nights:]) for name, x in points.items() if isinstance(x, list)}
+    dates = [datetime.fromtimestamp(at, UTC) for at in shown["at"]]
+    marks = [
+        (dates[i], "work" if name == "definition" else str(value), "soft")
+        for name in ("version", "node_names", "definition")
+        for i, value in held_from(shown[name])
+        if i
+    ]
+    for each in one.changes:
+        said = "" if each["metric"] == "throughput" else f" {each['metric'].replace('_', ' ')}"
+        if each["since"] >= dates[0]:
+            marks.append((each["since"], percent(each["change"], signed=True) + said, "bad"))
+    values, low, high = shown["median"], shown["low"], shown["high"]
+    label = (
+        f"Medians of {len(dates)} nights with the range of their repeats; the table has its values"
+    )
+    drawing, axes = series_plot(area, dates, values, label, ranges=(low, high), marks=marks)
+    for i, (date, value) in enumerate(zip(dates, values, strict=True)):
+        title = (
+            f"{date:%Y-%m-%d}: {figure(value)} {one.unit}/s, {figure(low[i])} to "
+            f"{figure(high[i])}, n {shown['n'][i]}, version {shown['version'][i]}"
+        )
+        if nights == NEWEST_NIGHTS:
+            drawing.dot((axes.x(date.timestamp()), axes.y(value)), "accent", 2.5, title=title)
+    return drawing.svg()
 
 
 def work_digest(row: Row) -> str:

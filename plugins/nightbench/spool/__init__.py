@@ -9,7 +9,6 @@
     <spool>/dag_runs/<digest>.json    which run a DAG run of Airflow planned
     <spool>/comparisons/<id>/    an experiment: run.json; cases/, result.json; of a bisect steps/
     <spool>/uploads/<sha256>/    a wheel that somebody sent for a comparison
-    <spool>/drills/<id>/         a drill of the detector: run.json, runs/ of its own
 
 Whatever steers a gang writes here, and the ingest reads here; neither needs the other's disk. On
 local disks a document appears by rename, so that a reader sees all of it or nothing; object

@@ -21,7 +21,15 @@ from upath import UPath
 from nightbench.config.clusters import without_paths
 from nightbench.core.documents import from_document, to_document
 from nightbench.core.errors import UserError
-from nightbench.core.model import CaseStatus, Cluster, JobSpec, JumpHost, Run, SlurmPolicy
+from nightbench.core.model import (
+    CaseStatus,
+    Cluster,
+    JobSpec,
+    JumpHost,
+    KubernetesPolicy,
+    Run,
+    SlurmPolicy,
+)
 from nightbench.core.run_plan import CasePlan, RunPlan
 from nightbench.spool.documents import Document, of_this_version, read_json, utc_now, write_json
 from nightbench.spool.run import RunSpool, Spool
@@ -139,12 +147,24 @@ class PlannedJob:
     """When the cluster may be measured on; None: at any time, or the request overrides it."""
     slurm: SlurmPolicy | None = None
     """How the gang becomes a job of Slurm; None: its nodes are reached over SSH."""
+    kubernetes: KubernetesPolicy | None = None
+    """How the gang's nodes become pods; None: they are machines."""
+    shared: bool = False
+    """Nodes share hardware."""
 
     @classmethod
     def of(cls, job: JobSpec, cluster: Cluster, *, outside_hours: bool = False) -> PlannedJob:
         """A job of a cluster."""
         hours = None if outside_hours else cluster.window
-        return cls(job, cluster.known_hosts, cluster.jump, hours, cluster.slurm)
+        return cls(
+            job,
+            cluster.known_hosts,
+            cluster.jump,
+            hours,
+            cluster.slurm,
+            cluster.kubernetes,
+            cluster.shared,
+        )
 
     @property
     def cluster(self) -> Cluster:
@@ -157,6 +177,8 @@ class PlannedJob:
             jump=self.jump,
             window=self.hours,
             slurm=self.slurm,
+            kubernetes=self.kubernetes,
+            shared=self.shared,
         )
 
     def generation(self, number: int) -> PlannedJob:

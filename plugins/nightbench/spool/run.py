@@ -1,4 +1,4 @@
-"""All that a spool holds: runs, experiments, drills, and wheels for comparisons."""
+"""All that a spool holds: runs, experiments, and wheels for comparisons."""
 
 import hashlib
 import logging
@@ -131,7 +131,7 @@ _SAID: set[str] = set()
 
 
 class RunSpool:
-    """One run, experiment or drill."""
+    """One run or experiment."""
 
     def __init__(self, folder: UPath) -> None:
         self.folder = folder
@@ -266,25 +266,17 @@ class Spool:
         return self.root / "dag_runs" / f"{digest[:32]}.json"
 
     def comparison(self, comparison_id: str) -> RunSpool:
-        """The files of an experiment, or of one of its comparisons; nothing is created."""
+        """The files of an experiment, a drill too, or of a comparison; nothing is created."""
         return RunSpool(self.root / "comparisons" / component(comparison_id, "comparison"))
 
     def comparisons(self) -> list[RunSpool]:
-        """All experiments and their comparisons, oldest first as `runs`."""
+        """All experiments, drills too, and their comparisons, oldest first as `runs`."""
         return _by_date(self.root / "comparisons")
 
     @property
     def uploads(self) -> Uploads:
         """Wheels that were sent for comparisons."""
         return Uploads(self.root / "uploads")
-
-    def drill(self, drill_id: str) -> RunSpool:
-        """The files of a drill of the detector, with runs of its own; nothing is created."""
-        return RunSpool(self.root / "drills" / component(drill_id, "drill"))
-
-    def drills(self) -> list[RunSpool]:
-        """All drills, oldest first as `runs`."""
-        return _by_date(self.root / "drills")
 
     def runs(self) -> list[RunSpool]:
         """All runs, oldest first by the date in run.json (by name where that is missing).
@@ -306,14 +298,14 @@ class Spool:
         return folder
 
     def expire(self, days: float, now: datetime | None = None) -> list[str]:
-        """Remove loaded runs, experiments and drills that are older; returns their ids.
+        """Remove loaded runs and experiments that are older; returns their ids.
 
         A run that the warehouse does not have yet stays, however old it is.
         """
         limit = (now or datetime.now(UTC)).replace(tzinfo=None) - timedelta(days=days)
         removed = []
         unneeded = [run for run in self.runs() if run.loaded() is not None]
-        unneeded += [*self.comparisons(), *self.drills()]
+        unneeded += self.comparisons()
         for run in unneeded:
             started = started_at(run)
             if started is not None and started < limit and not run.is_steered():

@@ -147,7 +147,7 @@ def test_a_line_starts_the_processes_of_a_node_by_variables_that_it_names(
                 assert all(isinstance(x, str) for x in [*each["argv"], *each["env"].values()])
                 # Interfaces are the site's: a cluster without `interface` may set them itself.
                 own = {name for name in each["env"] if not name.endswith("_SOCKET_IFNAME")}
-                unnamed = ", ".join(sorted(own - about.launcher_env))
+                unnamed = ", ".join(sorted(own.difference(about.launcher_env)))
                 assert not unnamed, f"launcher_env of framework.json lacks {unnamed}"
 
 

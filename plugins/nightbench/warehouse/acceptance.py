@@ -1,4 +1,4 @@
-"""What the acceptance of clusters found: which modes of the lines work there."""
+"""The results of accepting clusters: which configurations of the lines work there."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +12,7 @@ PASSED = "passed"
 
 @dataclass(frozen=True)
 class AcceptedMode:
-    """The newest result of a mode and shape on a cluster with one build."""
+    """The newest result of a configuration and shape on a cluster with one build."""
 
     line: str
     mode: str
@@ -34,20 +34,6 @@ class AcceptedMode:
     """Why it did not pass."""
     efficiency: float | None = None
     """Speed-up over one device in the same acceptance, divided by the devices."""
-    plain_ratio: float | None = None
-    """Throughput over that of a plain loop of the framework in turn with it."""
-    plain_low: float | None = None
-    """With `plain_high` the 95 % interval of `plain_ratio`."""
-    plain_high: float | None = None
-    plain_absent: str | None = None
-    """Why an acceptance has no `plain_ratio`."""
-
-    @property
-    def beside_plain_loop(self) -> str:
-        """Its ratio to a plain loop with the interval: `0.98 (0.95 to 1.01)`; or empty."""
-        if self.plain_ratio is None:
-            return ""
-        return f"{self.plain_ratio:.2f} ({self.plain_low:.2f} to {self.plain_high:.2f})"
 
     @property
     def devices(self) -> str:
@@ -59,7 +45,7 @@ class AcceptanceRepository(Repository):
     """Reads of `marts.fct_acceptance`; runs are stored as all runs are."""
 
     def modes(self, cluster: str) -> list[AcceptedMode]:
-        """The newest result of each mode and shape on a cluster with each build."""
+        """Return the newest result of each configuration and shape with each build."""
         found = []
         for row in self.read("accepted_modes", cluster=cluster):
             why = {name: row[name] for name in ("code", "node", "subject", "observed", "expected")}

@@ -139,11 +139,14 @@ class ExperimentRepository(Repository):
         }
         return self._do(f"end {name}", "leave_experiment", **row) > 0
 
-    def give_up_overdue(self, why: str) -> list[str]:
-        """Cancel experiments of nights that did not end in time, and return their runs."""
+    def give_up_overdue(self, why: str) -> None:
+        """Cancel experiments of nights that did not end in time, and those without a process."""
         with self._transaction("cancel what did not end in time"):
-            rows = self._rows("give_up_experiments", why=why)
-        return sorted({row["run_id"] for row in rows})
+            self._rows("give_up_experiments", why=why)
+
+    def runs_to_notify(self) -> list[str]:
+        """Return the runs whose messages wait for suspects no longer."""
+        return [row["run_id"] for row in self.read("runs_to_notify")]
 
 
 class ExperimentDesk(Repository):

@@ -81,7 +81,13 @@ class SeriesRepository(Repository):
         return found
 
     def training_nights(
-        self, case_ids: Sequence[str], cluster: str, run_id: str, before: datetime, max_nights: int
+        self,
+        case_ids: Sequence[str],
+        cluster: str,
+        run_id: str,
+        before: datetime,
+        max_nights: int,
+        max_changed: int,
     ) -> list[Row]:
         """Rows of the statement `training_nights`: losses of a run's cases and nights before."""
         return self.read(
@@ -91,6 +97,7 @@ class SeriesRepository(Repository):
             run_id=run_id,
             before=before,
             max_nights=max_nights,
+            max_changed=max_changed,
         )
 
     def night_pairs(

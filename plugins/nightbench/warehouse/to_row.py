@@ -30,7 +30,6 @@ MEASUREMENT_COLUMNS = (
     *("sent_bytes_per_step", "data_wait_s", "power_w", "joules_per_unit", "energy_absent"),
     *("tokens_per_s", "model_flops_per_s", "device", "peak_flops", "mfu", "mfu_absent"),
     *("reported", "losses"),
-    *("plain_ratio", "plain_low", "plain_high", "plain_absent"),
     *("definition_digest", "fingerprint_id"),
 )
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from nightbench.core.errors import UserError
 from nightbench.core.hours import moment
-from nightbench.core.printable import has_control_characters
+from nightbench.core.printable import UNSTORED, has_control_characters
 from nightbench.warehouse import MoveRefused, Triage
 from nightbench.web.errors import BadInput
 
@@ -80,6 +80,34 @@ def actions_for(state: str) -> tuple[Action, ...]:
     return tuple(action for action in ACTIONS.values() if state in action.states)
 
 
+_TEXT = {"type": ["string", "null"], "pattern": f"^[^{UNSTORED}]*$"}
+_FIELDS: Mapping[str, Mapping[str, Any]] = {
+    "why": {**_TEXT, "maxLength": WHY_CHARACTERS},
+    "reason": {"enum": list(REASONS)},
+    "until": {"type": "string", "maxLength": 80},
+    "owner": {**_TEXT, "maxLength": OWNER_CHARACTERS},
+    "group": {"type": "boolean"},
+}
+
+
+def _body(*names: str, required: str = "") -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {name: _FIELDS[name] for name in names if name},
+        "required": [required] if required else [],
+        "additionalProperties": False,
+    }
+
+
+WHY_BODY = _body("why")
+"""JSON Schema of the body of a change that takes a reason and nothing else."""
+
+
+def body_of(action: Action) -> dict[str, Any]:
+    """Return the JSON Schema of the body of an action."""
+    return _body("why", action.field, "group", required=action.field)
+
+
 Change = Callable[[Triage, int], str]
 """A change of one alert; returns its state before."""
 
@@ -135,6 +163,15 @@ def apply_change(
             refused = error
     if not changed:
         raise refused or MoveRefused(f"No alert of the group can be changed so ({action.name}).")
+
+
+def one_line(given: Mapping[str, object], name: str) -> str:
+    """Return a text of a body on one line, empty if it is absent.
+
+    Raises:
+        BadInput: it is no text, too long, or has several lines.
+    """
+    return " ".join(_text(given, name, WHY_CHARACTERS).split())
 
 
 def _text(given: Mapping[str, object], name: str, longest: int) -> str:

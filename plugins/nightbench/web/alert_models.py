@@ -118,7 +118,7 @@ class DetectorGrade(ApiModel):
     run_id: str
     started_at: datetime
     measure: str
-    """A size of planted slowdowns, or false alarms."""
+    """A size of injected slowdowns, or false alarms."""
     trials: int
     rate: float | None
     """Share of slowdowns that were found; false alarms: in 1,000 nights."""

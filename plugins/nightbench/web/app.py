@@ -10,15 +10,18 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from nightbench.core.errors import UserError
+from nightbench.core.prometheus import CONTENT_TYPE
 from nightbench.warehouse.pages import OpenPages
+from nightbench.web.actions import ACTIONS, WHY_BODY, body_of
 from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
 from nightbench.web.alert_models import AlertDetail, AlertList
 from nightbench.web.answer_cache import AnswerCache, SharedAnswers
 from nightbench.web.compare_api import CompareApi, ComparedPairs, Overview, PublishedCells
 from nightbench.web.comparison_api import ComparisonApi
-from nightbench.web.errors import BadInput, status_of
+from nightbench.web.errors import ApiError, BadInput, status_of
 from nightbench.web.experiment_api import Comparing, OpenExperiments
 from nightbench.web.experiment_models import (
     ComparisonBudgets,
@@ -46,6 +49,7 @@ FOR_EVER = "private, max-age=31536000, immutable"
 CACHED_S = 10.0
 """How old an answer may be that is read from files as well: experiments, acceptances."""
 
+NO_NUL = "^[^\\x00]*$"
 BODY_BYTES = 64 * 1024
 API = "/api"
 REPEAT = "runs/{run_id}/{case_id}/repeats/{generation}/{repeat}"
@@ -58,7 +62,32 @@ ALSO_CSV: Mapping[str, type[ApiModel]] = {
     "published/cells": PublishedCells,
     "runs/{run_id}": RunResults,
 }
-"""Path -> answer of what can be had as CSV too; of all others the handlers' annotations say it."""
+"""Path -> answer of routes with CSV as well; other routes have the handlers' annotations."""
+
+TEXTS: Mapping[str, str] = {
+    "metrics": CONTENT_TYPE,
+    "comment.md": "text/markdown",
+    "junit.xml": "application/xml",
+    "profile.html": "text/html",
+    "{arm}.log": "text/plain",
+}
+"""End of a path -> media type, of routes that answer no JSON."""
+
+ERRORS: Mapping[int, str] = {
+    401: "No user is logged in.",
+    403: "The user's role does not include the permission.",
+    404: "No such item.",
+    422: "A parameter or the body is wrong.",
+    503: "The warehouse does not answer.",
+}
+"""Statuses of every route, with `ApiError`."""
+
+CHANGE_ERRORS: Mapping[int, str] = {
+    409: "The state of the item does not allow the change.",
+    413: "The body is too large.",
+    507: "The upload cannot be stored.",
+}
+"""Further statuses of routes that change something."""
 
 
 class AlertNumber(Convertor[int]):
@@ -119,11 +148,25 @@ def create_app(
         *guards: Callable[..., Any],
         method: str = "GET",
         answer: type[ApiModel] | None = None,
+        body: Mapping[str, Any] | None = None,
+        media_type: str = "application/json",
+        status: int = 200,
     ) -> None:
         # Without an answer it is what the handler's annotation says.
         more: dict[str, Any] = {"response_model": answer} if answer else {}
-        needs = [Depends(guard) for guard in guards]
-        app.add_api_route(f"{API}/{path}", handler, methods=[method], dependencies=needs, **more)
+        more |= _described(path, method)
+        if body is not None:
+            needed = bool(body.get("required")) or body["type"] != "object"
+            content = {media_type: {"schema": body}}
+            more["openapi_extra"] = {"requestBody": {"content": content, "required": needed}}
+        app.add_api_route(
+            f"{API}/{path}",
+            handler,
+            methods=[method],
+            status_code=status,
+            dependencies=[Depends(guard) for guard in guards],
+            **more,
+        )
 
     alerts = AlertApi(repository, triage, base_url)
     health = HealthApi(repository, spool, acceptances, AnswerCache(CACHED_S))
@@ -134,14 +177,26 @@ def create_app(
     one, change = "alerts/{alert_id:alert}", (access.trigger, _body)
     add("alerts", alerts.index, answer=AlertList)
     add(one, alerts.show, answer=AlertDetail)
-    add(f"{one}/{{action}}", alerts.change, *change, method="POST", answer=AlertDetail)
+    for action in ACTIONS.values():
+        # A route for each: each has a body of its own.
+        more: dict[str, Any] = {"answer": AlertDetail, "body": body_of(action)}
+        add(f"{one}/{action.name}", alerts.changing(action), *change, method="POST", **more)
     api = ComparisonApi(repository, experiments, comparing, spool, base_url)
     _experiments(add, api, access)
     for path, now in FORMER.items():
-        add(path, _gone(now))
+        app.add_api_route(f"{API}/{path}", _gone(now), methods=["GET"], include_in_schema=False)
     receive = UploadApi(spool, base_url).receive
     wheel = "comparisons/wheels/{name}"
-    add(wheel, receive, access.trigger, method="POST", answer=UploadedWheel)
+    add(
+        wheel,
+        receive,
+        access.trigger,
+        method="POST",
+        answer=UploadedWheel,
+        body={"type": "string", "format": "binary"},
+        media_type="application/octet-stream",
+        status=201,
+    )
     app.add_api_route("/static/{name}", _code(), methods=["GET"])
     app.add_exception_handler(UserError, _user_error)
     app.add_exception_handler(HTTPException, _http_error)
@@ -198,15 +253,16 @@ def _experiments(add: Callable[..., None], api: ComparisonApi, access: PageAcces
     add(f"{one}/junit.xml", api.junit)
     add(f"{one}/profile.html", api.profile_page)
     add(f"{one}/{{arm}}.log", api.build_log, access.logs)
-    for path, change, guard, answer in (
-        (every, api.create, access.trigger, RequestedComparison),
-        (f"{every}/estimate", api.estimate, access.trigger, ComparisonEstimate),
-        (f"{one}/cancel", api.cancel, access.trigger, RequestedComparison),
-        (f"{one}/profile", api.profile, access.trigger, RequestedComparison),
-        (f"{one}/allow", api.allow, access.approve, RequestedComparison),
-        (f"{one}/refuse", api.refuse, access.approve, RequestedComparison),
+    request = {"type": "object"}
+    for path, change, guard, answer, body, status in (
+        (every, api.create, access.trigger, RequestedComparison, request, 202),
+        (f"{every}/estimate", api.estimate, access.trigger, ComparisonEstimate, request, 200),
+        (f"{one}/cancel", api.cancel, access.trigger, RequestedComparison, WHY_BODY, 200),
+        (f"{one}/profile", api.profile, access.trigger, RequestedComparison, WHY_BODY, 200),
+        (f"{one}/allow", api.allow, access.approve, RequestedComparison, WHY_BODY, 200),
+        (f"{one}/refuse", api.refuse, access.approve, RequestedComparison, WHY_BODY, 200),
     ):
-        add(path, change, guard, _body, method="POST", answer=answer)
+        add(path, change, guard, _body, method="POST", answer=answer, body=body, status=status)
 
 
 def _gone(now: str) -> Callable[[Request], Response]:
@@ -215,6 +271,21 @@ def _gone(now: str) -> Callable[[Request], Response]:
         raise HTTPException(410, f"This route has another path now: {path}")
 
     return handler
+
+
+def _described(path: str, method: str) -> dict[str, Any]:
+    """Return what the description of the API says of a route's statuses and media types."""
+    known = ERRORS if method == "GET" else {**ERRORS, **CHANGE_ERRORS}
+    responses: dict[int, Any] = {
+        status: {"model": ApiError, "description": why} for status, why in known.items()
+    }
+    text = next((kind for end, kind in TEXTS.items() if path.endswith(end)), None)
+    if path in ALSO_CSV:
+        responses[200] = {"content": {"text/csv": {"schema": {"type": "string"}}}}
+    if text is None:
+        return {"responses": responses}
+    responses[200] = {"content": {text: {"schema": {"type": "string"}}}}
+    return {"responses": responses, "response_class": Response}
 
 
 # --- requests -----------------------------------------------------------------------------
@@ -245,9 +316,19 @@ def _openapi(request: Request) -> Response:
     """The description of the API, for those who may read it."""
     routes = [each for each in request.app.routes if each.path.startswith(f"{API}/")]
     servers = [{"url": request.scope.get("root_path", "") or "/"}]
-    return json_response(
-        get_openapi(title="Nightbench", version="1", routes=routes, servers=servers)
-    )
+    found = get_openapi(title="Nightbench", version="1", routes=routes, servers=servers)
+    operations = [each for path in found["paths"].values() for each in path.values()]
+    for parameter in (each for operation in operations for each in operation.get("parameters", ())):
+        for schema in _parts(parameter["schema"]):
+            if schema.get("type") == "string" and not schema.keys() & {"pattern", "enum", "format"}:
+                schema["pattern"] = NO_NUL
+    return json_response(found)
+
+
+def _parts(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a schema of a parameter with those of its alternatives and of a list's items."""
+    inner = [*schema.get("anyOf", ()), *([schema["items"]] if "items" in schema else ())]
+    return [schema, *(each for part in inner for each in _parts(part))]
 
 
 # --- errors -------------------------------------------------------------------------------
@@ -258,15 +339,20 @@ def _user_error(_request: Request, error: Exception) -> Response:
     return json_response({"detail": str(error)}, status_of(error))
 
 
-def _http_error(_request: Request, error: Exception) -> Response:
+def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return json_response({"detail": error.detail}, error.status_code, error.headers)
+    headers = error.headers
+    if error.status_code == 405:
+        # Starlette names the methods of one route; a path may have a route for each method.
+        here = (each for each in request.app.routes if each.matches(request.scope)[0] != Match.NONE)
+        headers = {"Allow": ", ".join(sorted({name for each in here for name in each.methods}))}
+    return json_response({"detail": error.detail}, error.status_code, headers)
 
 
 def _validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    return _user_error(request, BadInput(f"{first['loc'][-1]}: {first['msg']}"))
+    return _user_error(request, BadInput(f"{first['loc'][1]}: {first['msg']}"))
 
 
 # --- the pages' code ----------------------------------------------------------------------

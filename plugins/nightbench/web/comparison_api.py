@@ -11,7 +11,7 @@ from nightbench.warehouse.repository import Row
 from nightbench.web import compare_answer
 from nightbench.web.alert_api import document_of, json_response
 from nightbench.web.errors import BadInput, NotFound
-from nightbench.web.experiment_api import COMPARE, ExperimentApi, expected_end
+from nightbench.web.experiment_api import COMPARE, ExperimentApi, States, expected_end
 from nightbench.web.experiment_models import (
     ComparisonEstimate,
     RequestedComparison,
@@ -31,7 +31,7 @@ class ComparisonApi(ExperimentApi):
     def comparisons(
         self,
         request: Request,
-        state: Annotated[list[str] | None, Query()] = None,
+        state: States = None,
         requested_by: str = "",
         size: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> JSONResponse:

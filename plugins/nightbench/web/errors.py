@@ -2,6 +2,14 @@
 
 from nightbench.core.errors import UserError
 from nightbench.warehouse import MoveRefused
+from nightbench.web.ui_models import ApiModel
+
+
+class ApiError(ApiModel):
+    """The answer of every request that fails."""
+
+    detail: str
+    """What is wrong, for people."""
 
 
 class WebError(UserError):

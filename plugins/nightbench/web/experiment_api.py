@@ -16,12 +16,13 @@ from nightbench.core.errors import UserError
 from nightbench.core.experiment_queue import Planned, Shares, Waiting, left_s, ordered
 from nightbench.core.hours import Hours, opening
 from nightbench.core.model import Cluster
-from nightbench.core.model.experiments import LIVE, STATES, ExperimentKind
+from nightbench.core.model.experiments import LIVE, ExperimentKind, State
 from nightbench.core.sentences import kept_unless
 from nightbench.warehouse.experiments import ExperimentDesk
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
 from nightbench.web import compare_answer
+from nightbench.web.actions import one_line
 from nightbench.web.alert_api import document_of, json_response
 from nightbench.web.errors import BadInput, NotFound, Refused
 from nightbench.web.experiment_models import (
@@ -45,10 +46,10 @@ OpenDesk = Callable[[str], AbstractContextManager[ExperimentDesk]]
 
 PATH = "nightbench/api/comparisons"
 PAGE = "plugin/benchmarks/experiments"
-WHY = 2000
 TO = {"cancel": "cancelled", "allow": "queued", "refuse": "refused", "profile": "profiled"}
 """Action of a route -> what `triage.move_experiment` is to do."""
 COMPARE = [ExperimentKind.COMPARE]
+States = Annotated[list[State] | None, Query()]
 
 
 class ExperimentFiles(Protocol):
@@ -96,8 +97,8 @@ class ExperimentApi:
     def index(
         self,
         request: Request,
-        kind: Annotated[list[str] | None, Query()] = None,
-        state: Annotated[list[str] | None, Query()] = None,
+        kind: Annotated[list[ExperimentKind] | None, Query()] = None,
+        state: States = None,
         requested_by: str = "",
         size: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> JSONResponse:
@@ -176,9 +177,9 @@ class ExperimentApi:
     def _move(self, request: Request, request_id: int, action: str) -> JSONResponse:
         refuse_unmeant(request.headers, self._base_url)
         given = document_of(request)
-        why = given.pop("why", "")
-        if given or not isinstance(why, str) or len(why) > WHY or not why.isprintable():
-            raise BadInput(f"why: expected one line of at most {WHY}, and no other field")
+        why = one_line(given, "why")
+        if unknown := sorted(given.keys() - {"why"}):
+            raise BadInput(f"{unknown[0][:80]}: {action} takes why and nothing else")
         row, _ = self._known(request_id, None)
         user: PageUser = request.state.nightbench_user
         if action in ("cancel", "profile") and not _is_theirs(row, user):
@@ -213,12 +214,6 @@ class ExperimentApi:
         requested_by: str,
         size: int,
     ) -> list[Any]:
-        for field, given, known in (
-            ("state", states, STATES),
-            ("kind", kinds, tuple(ExperimentKind)),
-        ):
-            if unknown := sorted(set(given or ()) - set(known)):
-                raise BadInput(f'{field}: found "{unknown[0][:80]}"; expected {", ".join(known)}')
         with self._repository() as repository:
             rows = repository.experiments.find(
                 kinds=kinds, states=states, requested_by=requested_by or None, limit=size
@@ -323,8 +318,12 @@ class ExperimentApi:
 _Places = dict[int, tuple[Planned, datetime | None]]
 
 
-def _waiting(rows: Iterable[Row]) -> list[Waiting]:
-    return [Waiting.of(row) for row in rows if row["state"] == "queued"]
+def _waiting(rows: Sequence[Row]) -> list[Waiting]:
+    """Return what is queued, without profiles whose comparison has not ended."""
+    live = {row["name"] for row in rows}
+    return [
+        Waiting.of(row) for row in rows if row["state"] == "queued" and row.get("of") not in live
+    ]
 
 
 def _is_theirs(row: Row, user: PageUser) -> bool:

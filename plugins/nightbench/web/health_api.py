@@ -1,4 +1,4 @@
-"""The read-only JSON API of the pages: how far verdicts can be trusted, and nodes."""
+"""The read-only JSON API of the pages: nodes, and the detector's quality."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ OpenAcceptances = Callable[[], list[Row]]
 
 @dataclass(frozen=True)
 class HealthApi:
-    """Handlers of the API that the pages Trust and Nodes read."""
+    """Handlers of the API that the page Nodes reads."""
 
     repository: OpenPages
     spool: OpenSpool

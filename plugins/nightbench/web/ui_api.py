@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
+from pydantic import BeforeValidator
 
 from nightbench.core.prometheus import CONTENT_TYPE, prometheus_text
 from nightbench.warehouse.alerts import worst_first
@@ -38,6 +40,16 @@ STATE_CHANGES = 4
 """Fields of a node's state that are named where they change."""
 NOT_AXES = {"cluster", "suite", "state", "search", "sort", "together", "page", "size", "format"}
 SORTS = Literal["case_id", "change", "spread", "efficiency", "mfu", "measured_at"]
+
+
+def _not_a_number(text: str) -> str:
+    """Refuse numbers, which pydantic reads as seconds since 1970."""
+    if not re.match(r"\d{4}-", text):
+        raise ValueError("expected ISO 8601, such as 2026-11-29T04:00:00Z")
+    return text
+
+
+Moment = Annotated[datetime, BeforeValidator(_not_a_number)]
 
 
 class UiApi:
@@ -140,8 +152,8 @@ class UiApi:
         self,
         case_id: str,
         cluster: str,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
         format: Literal["json", "csv"] = "json",
     ) -> Any:
         """One series with its history; a bound without a zone is UTC."""

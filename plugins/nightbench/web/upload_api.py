@@ -2,9 +2,9 @@
 
 import hashlib
 import tempfile
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import Query, Request
+from fastapi import Path, Query, Request
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -19,6 +19,8 @@ from nightbench.web.ui_models import ApiModel
 
 MOST_STORED_BYTES = 8 * MOST_BYTES
 """Of all wheels together: they go after a month."""
+LONGEST_NAME = 200
+NAME: dict[str, Any] = {"pattern": f"^{WHEEL.pattern}$", "maxLength": LONGEST_NAME}
 _IN_MEMORY = 1024 * 1024
 
 
@@ -42,12 +44,12 @@ class UploadApi:
     async def receive(
         self,
         request: Request,
-        name: str,
+        name: Annotated[str, Path(json_schema_extra=NAME)],
         sha256: Annotated[str, Query(pattern="^[0-9a-f]{64}$")],
     ) -> JSONResponse:
         """Keep a wheel under its digest; one that was sent before is kept from now on."""
         refuse_unmeant(request.headers, self._base_url)
-        if not WHEEL.fullmatch(name) or len(name) > 200:
+        if not WHEEL.fullmatch(name) or len(name) > LONGEST_NAME:
             raise BadInput(f'name: found "{name[:80]}"; expected the name of a wheel, *.whl')
         uploads = self._spool().uploads
         if await run_in_threadpool(uploads.size) > MOST_STORED_BYTES:

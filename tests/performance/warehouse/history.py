@@ -259,7 +259,7 @@ def _fill(
         _say(f"{month:%Y-%m}: {number} of {len(months)} months, {spent:.0f} s")
     statements.fill_nodes(connection, nights=nights)
     statements.fill_alerts(connection, nights=nights)
-    statements.fill_grades(connection, nights=nights)
+    statements.fill_grades(connection)
     statements.copy_unpartitioned(connection)
     _say(f"analysing, {time.monotonic() - started:.0f} s")
     statements.settle(connection)

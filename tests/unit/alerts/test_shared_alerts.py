@@ -8,12 +8,12 @@ import pytest
 from nightbench.alerts.alert_changes import LiveAlert, alerts_for
 from nightbench.alerts.shared_alerts import StandingMovement, share_alerts
 from nightbench.core.model import Verdict, VerdictKind
-from nightbench.detection.factors import Factor, FactorKind, SharedMovement
+from nightbench.detection.factors import Factor, FactorKind, SharedChange
 
 SINCE = datetime(2026, 3, 1, 1, tzinfo=UTC)
 LINE = Factor(FactorKind.LINE, "paddle3")
 MEMBERS = {"a": -0.04, "b": -0.05, "c": -0.03}
-MOVEMENT = SharedMovement(LINE, SINCE.date(), -0.04, -0.045, -0.035, MEMBERS, 4, (0, 2), 3.0)
+MOVEMENT = SharedChange(LINE, SINCE.date(), -0.04, -0.045, -0.035, MEMBERS, 4, (0, 2), 3.0)
 
 
 def fell(case_id, catches):

@@ -34,7 +34,6 @@ SPOILED = {
     "spread": (replace(MEASUREMENT, spread=0.2), set(), "20.0%"),
     "drift": (replace(MEASUREMENT, repeats=DRIFTING), set(), "12.0%"),
     "efficiency": (replace(MEASUREMENT, efficiency=1.2), set(), "1.200"),
-    "plain_loop": (replace(MEASUREMENT, plain_high=0.84), set(), "0.840"),
     "mfu": (replace(MEASUREMENT, mfu=1.25), set(), "1.250"),
     "power": (replace(MEASUREMENT, power_w=481.0), set(), "481 W"),
 }  # fmt: skip

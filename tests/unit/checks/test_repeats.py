@@ -454,8 +454,8 @@ def test_context_is_read_from_a_job_and_its_workload():
         environments=EnvironmentPolicy(),
     )  # fmt: skip
     workload = WorkloadInfo(
-        "resnet50_v1.5", "ResNet-50", "images", ("pytorch",), (Strategy.COLLECTIVE,),
-        scales={}, parameters=25_557_032,
+        name="resnet50_v1.5", title="ResNet-50", unit="images", frameworks=("pytorch",),
+        strategies=(Strategy.COLLECTIVE,), scales={"full": {}}, parameters=25_557_032,
     )  # fmt: skip
     cluster = Cluster("local", ())
 

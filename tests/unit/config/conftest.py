@@ -23,13 +23,13 @@ SERVED = {
     "sync": {"sync": EVERYWHERE, "async": EVERYWHERE},
 }
 ROLES = {
-    Strategy.PARAMETER_SERVER: (
-        Role("pserver", "pservers"),
-        Role("trainer", "trainers", measured=True, device=True),
-    )
+    Strategy.PARAMETER_SERVER: {
+        "pserver": Role(count="pservers"),
+        "trainer": Role(count="trainers", measured=True),
+    }
 }
 BUILDS = {"cpu": "cpu", "cu126": "gpu"}
-ON_CPUS = {"cpu": Variant("cpu", ("3.11",))}
+ON_CPUS = {"cpu": Variant(device="cpu", pythons=("3.11",))}
 ALL = (Strategy.SINGLE, Strategy.COLLECTIVE, Strategy.PARAMETER_SERVER)
 
 
@@ -40,7 +40,9 @@ def framework(line: str, **changes: object) -> FrameworkInfo:
         "version": "1.0",
         "api": line,
         "devices": EVERYWHERE,
-        "variants": {name: Variant(kind, ("3.11",)) for name, kind in BUILDS.items()},
+        "variants": {
+            name: Variant(device=kind, pythons=("3.11",)) for name, kind in BUILDS.items()
+        },
         "axes": {
             "strategy": {
                 "single": EVERYWHERE,
@@ -49,7 +51,7 @@ def framework(line: str, **changes: object) -> FrameworkInfo:
             },
             "precision": {"fp32": EVERYWHERE, "bf16": {"cpu": "too slow", "gpu": None}},
         },
-        "launcher_env": frozenset({"RANK", "CUDA_VISIBLE_DEVICES"}),
+        "launcher_env": ("RANK", "CUDA_VISIBLE_DEVICES"),
     }
     return FrameworkInfo(**{**fields, **changes})
 

@@ -70,7 +70,7 @@ def test_what_is_in_the_folders_is_in_the_catalog(tmp_path: Path) -> None:
 def test_all_processes_of_a_measured_role_are_measured(tmp_path: Path) -> None:
     roles = {"single": {"worker": {"count": "trainers", "measured": True}}}
     catalog = load_catalog(tree(tmp_path, {**LINE, "roles": roles}, SPEC))
-    expected = (Role("worker", "trainers", measured=True, measured_ranks="all", device=True),)
+    expected = (Role(name="worker", count="trainers", measured=True),)
     assert catalog.frameworks["thing"].roles_of(Strategy.SINGLE) == expected
 
 
@@ -85,7 +85,7 @@ def test_a_line_may_refuse_a_workload_of_its_api(tmp_path: Path) -> None:
 
 def test_every_trainer_beside_servers_is_measured() -> None:
     benchmarks = Path(__file__).parents[3] / "benchmarks"
-    roles = load_catalog(benchmarks).frameworks["paddle1"].roles[Strategy.PARAMETER_SERVER]
+    roles = load_catalog(benchmarks).frameworks["paddle1"].roles_of(Strategy.PARAMETER_SERVER)
     assert [(role.name, role.measured, role.measured_ranks, role.device) for role in roles] == [
         ("pserver", False, "all", False),
         ("trainer", True, "all", True),
@@ -129,7 +129,7 @@ def test_all_wrong_descriptions_are_said_together(
         "micro_batches, precision, recompute, schedule, shard_stage, state_precision, "
         'strategy, sync, tensor, tuning (did you mean "strategy"?)',
         'benchmarks/frameworks/thing/framework.json:21: extra: found the unknown key "extra"; '
-        "expected one of api, axes, commands, controls, devices, drill_workload, for_tests, "
+        "expected one of api, axes, commands, controls, devices, for_tests, "
         "keeps_casts, launcher_env, libraries, line, package, refused_combinations, "
         "refused_workloads, replaces, roles, shares_ends, size_bytes, title, variants, version, "
         "whole_weights",
@@ -243,7 +243,6 @@ TRAINER = {"count": "trainers", "measured": True}
             [{"when": {"replicas": 2, "precision": "fp32"}, "refused": "no"}],
             'refused_combinations[0].when.replicas: found "2"; expected several',
         ),
-        ("drill_workload", "nett", 'drill_workload: found "nett"; expected net (did you mean "ne'),
     ],
 )
 def test_a_mistake_in_a_line_is_named_with_file_key_value_and_expectation(

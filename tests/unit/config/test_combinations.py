@@ -264,7 +264,7 @@ def with_combination(catalog: Catalog) -> Catalog:
     combination = Combination(
         when={"trainers": ("2", "4"), "precision": ("fp32",)}, refused="no room"
     )
-    line = dataclasses.replace(catalog.frameworks["pytorch"], refused_combinations=(combination,))
+    line = catalog.frameworks["pytorch"].model_copy(update={"refused_combinations": (combination,)})
     return dataclasses.replace(catalog, frameworks={**catalog.frameworks, "pytorch": line})
 
 

@@ -9,7 +9,7 @@ import pytest
 from nightbench.config import load_cluster, load_suite
 from nightbench.config.commands import clashing_commands
 from nightbench.config.source import ConfigError
-from nightbench.core.model import Catalog
+from nightbench.core.model import Catalog, Cost
 from nightbench.core.model_flops import flops_per_unit, tokens_per_unit
 from nightbench.core.run_plan import resolve
 
@@ -73,11 +73,14 @@ def test_tokens_of_a_command_are_counted_where_it_counts_tokens(suite_file, with
 def with_model(with_commands) -> Catalog:
     net = with_commands.workloads["net"]
     params = {"width": 8, "sequence_length": 128, "units_per_example": 128, "tied": True}
-    stated = dataclasses.replace(
-        net,
-        name="stated",
-        scales={"full": params},
-        forward_flops={"layers": "sequence_length * width", "logits": "width"},
+    stated = net.model_copy(
+        update={
+            "name": "stated",
+            "scales": {"full": params},
+            "cost": Cost(
+                source="a test", forward={"layers": "sequence_length * width", "logits": "width"}
+            ),
+        }
     )
     return dataclasses.replace(
         with_commands, workloads={**with_commands.workloads, "stated": stated}

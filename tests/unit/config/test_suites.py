@@ -559,8 +559,8 @@ def test_what_is_no_version_never_reaches_a_node(value: str) -> None:
 
 def test_sparsity_is_of_compressed_cases_alone(suite_file: Write, catalog: Catalog) -> None:
     frameworks = {
-        line: dataclasses.replace(
-            info, axes={**info.axes, "compression": {"dgc": {"cpu": None, "gpu": None}}}
+        line: info.model_copy(
+            update={"axes": {**info.axes, "compression": {"dgc": {"cpu": None, "gpu": None}}}}
         )
         for line, info in catalog.frameworks.items()
     }
@@ -616,9 +616,9 @@ def test_what_nobody_has_run_is_measured_where_that_is_asked_for(
 ) -> None:
     never = Untried("no GPU was at hand")
     line = catalog.frameworks["pytorch"]
-    devices = dataclasses.replace(line, devices={"cpu": None, "gpu": never})
+    devices = line.model_copy(update={"devices": {"cpu": None, "gpu": never}})
     precision = {"fp32": {"cpu": None, "gpu": None}, "bf16": {"cpu": "too slow", "gpu": never}}
-    mode = dataclasses.replace(line, axes={**line.axes, "precision": precision})
+    mode = line.model_copy(update={"axes": {**line.axes, "precision": precision}})
     gpus = Cluster("gpus", (Node("n1", "n1", "ssh"),), device_kind="gpu", devices_per_node=1)
     changes = (
         ("frameworks: [pytorch, paddle3]", "frameworks: pytorch\n    precision: bf16"),
@@ -645,13 +645,14 @@ def test_what_nobody_has_run_is_measured_where_that_is_asked_for(
 def test_a_line_runs_the_first_variant_that_is_built_for_the_clusters_gpus(
     suite_file: Write, catalog: Catalog
 ) -> None:
-    line = dataclasses.replace(
-        catalog.frameworks["pytorch"],
-        variants={
-            "cpu": Variant("cpu"),
-            "cuda12": Variant("gpu", compute_capabilities=("8.0", "9.0")),
-            "cuda11": Variant("gpu", compute_capabilities=("7.0", "8.0")),
-        },
+    line = catalog.frameworks["pytorch"].model_copy(
+        update={
+            "variants": {
+                "cpu": Variant(device="cpu"),
+                "cuda12": Variant(device="gpu", compute_capabilities=("8.0", "9.0")),
+                "cuda11": Variant(device="gpu", compute_capabilities=("7.0", "8.0")),
+            }
+        }
     )
     catalog = dataclasses.replace(catalog, frameworks={**catalog.frameworks, "pytorch": line})
     path = suite_file(("[pytorch, paddle3]", "pytorch"), ("[1x1, 2x1]", "1x1"))
@@ -673,8 +674,8 @@ def test_a_line_runs_the_first_variant_that_is_built_for_the_clusters_gpus(
 def test_a_build_has_modes_of_its_own(suite_file: Write, catalog: Catalog) -> None:
     line = catalog.frameworks["pytorch"]
     axes = {"strategy": {**line.axes["strategy"], "collective": {"cpu": "no all-reduce"}}}
-    own = {"horovod": Variant("cpu", axes={"strategy": {"collective": {"cpu": None}}})}
-    line = dataclasses.replace(line, axes={**line.axes, **axes}, variants=line.variants | own)
+    own = {"horovod": Variant(device="cpu", axes={"strategy": {"collective": {"cpu": None}}})}
+    line = line.model_copy(update={"axes": {**line.axes, **axes}, "variants": line.variants | own})
     catalog = dataclasses.replace(catalog, frameworks={**catalog.frameworks, "pytorch": line})
     cases = ("[pytorch, paddle3]", "pytorch")
     assert "no all-reduce" in complaints(suite_file(cases), catalog)[0]
@@ -683,7 +684,9 @@ def test_a_build_has_modes_of_its_own(suite_file: Write, catalog: Catalog) -> No
         "owner: tests\nbuilds: {pytorch: {path: /opt/horovod, variant: horovod}}",
     )
     assert load_suite(suite_file(cases, named), catalog).cases
-    unknown = dataclasses.replace(line, variants=line.variants | {"horovod": Variant("cpu")})
+    unknown = line.model_copy(
+        update={"variants": line.variants | {"horovod": Variant(device="cpu")}}
+    )
     catalog = dataclasses.replace(catalog, frameworks={**catalog.frameworks, "pytorch": unknown})
     assert "no all-reduce" in complaints(suite_file(cases, named), catalog)[0]
 
@@ -695,15 +698,17 @@ def test_real_data_need_a_workload_a_line_and_a_cluster_that_have_them(
     assert complaints(suite_file(added), catalog)[0].endswith(
         "matrix[0].data[1]: net reads no real data: found imagenet; expected synthetic"
     )
-    net = dataclasses.replace(catalog.workloads["net"], reads="image_folder")
+    net = catalog.workloads["net"].model_copy(update={"reads": "image_folder"})
     catalog = dataclasses.replace(catalog, workloads={**catalog.workloads, "net": net})
     said = complaints(suite_file(added), catalog)[0]
     assert said.endswith(
         "data[1]: paddle3 does not support data image_folder. Supported: synthetic"
     )
     lines = {
-        name: dataclasses.replace(
-            line, axes={**line.axes, "data": {"image_folder": {"cpu": None, "gpu": "too slow"}}}
+        name: line.model_copy(
+            update={
+                "axes": {**line.axes, "data": {"image_folder": {"cpu": None, "gpu": "too slow"}}}
+            }
         )
         for name, line in catalog.frameworks.items()
     }
@@ -755,11 +760,12 @@ def test_a_limited_link_needs_a_cluster_that_limits_it(
 def test_shards_are_of_cases_with_several_devices(suite_file: Write, catalog: Catalog) -> None:
     stages = {"shard_stage": {"3": {"cpu": None, "gpu": None}}}
     lines = {
-        line: dataclasses.replace(info, axes={**info.axes, **stages})
+        line: info.model_copy(update={"axes": {**info.axes, **stages}})
         for line, info in catalog.frameworks.items()
     }
     nets = {
-        name: dataclasses.replace(info, shards="layers") for name, info in catalog.workloads.items()
+        name: info.model_copy(update={"shards": "layers"})
+        for name, info in catalog.workloads.items()
     }
     catalog = dataclasses.replace(catalog, frameworks=lines, workloads=nets)
 

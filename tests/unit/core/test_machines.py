@@ -32,14 +32,33 @@ MIXED = Cluster("mixed", nodes("aarch64", "aarch64", "x86_64", "x86_64", "x86_64
 ARM = Cluster("arm", nodes("aarch64", "aarch64"))
 UNSTATED = Cluster("unstated", nodes(None, None, None))
 BOTH = ("x86_64", "aarch64")
-VARIANTS = {"cpu": Variant("cpu", ("3.11",)), "wide": Variant("cpu", ("3.11",), machines=BOTH)}
+VARIANTS = {
+    "cpu": Variant(device="cpu", pythons=("3.11",)),
+    "wide": Variant(device="cpu", pythons=("3.11",), machines=BOTH),
+}
 
 
 def catalog(**variants: Variant) -> Catalog:
     strategies = {str(strategy): {"cpu": None} for strategy in Strategy}
     axes = {"strategy": strategies}
-    line = FrameworkInfo("net", "Net", "1.0", "net", {"cpu": None}, variants, axes)
-    work = WorkloadInfo("net", "Net", "images", ("net",), tuple(Strategy), {"full": {}}, digest="d")
+    line = FrameworkInfo(
+        line="net",
+        title="Net",
+        version="1.0",
+        api="net",
+        devices={"cpu": None},
+        variants=variants,
+        axes=axes,
+    )
+    work = WorkloadInfo(
+        name="net",
+        title="Net",
+        unit="images",
+        frameworks=("net",),
+        strategies=tuple(Strategy),
+        scales={"full": {}},
+        digest="d",
+    )
     return Catalog({"net": line}, {"net": work}, "c0de")
 
 
@@ -117,7 +136,7 @@ def test_what_needs_no_wheels_is_available() -> None:
     assert problem(1, ARM, NARROW, builds={"net": prefix}) is None
     site = dataclasses.replace(ARM, environments=EnvironmentPolicy(paths={"net": "/opt/net"}))
     assert problem(1, site, NARROW) is None
-    line = dataclasses.replace(NARROW.frameworks["net"], variants={"cpu": Variant("cpu")})
+    line = NARROW.frameworks["net"].model_copy(update={"variants": {"cpu": Variant(device="cpu")}})
     assert problem(1, ARM, dataclasses.replace(NARROW, frameworks={"net": line})) is None
 
 

@@ -61,7 +61,7 @@ def test_images_take_the_published_multiply_adds(workloads, name, multiply_adds)
 
 
 def test_only_a_stand_in_for_tests_states_no_cost(workloads):
-    silent = {name for name, each in workloads.items() if not each.forward_flops}
+    silent = {name for name, each in workloads.items() if not each.cost}
     assert silent == {"sleep"}
     assert flops_per_unit(workloads["sleep"], case("sleep")) is None
 
@@ -149,7 +149,7 @@ def test_gpt2_takes_six_flops_for_each_weight_of_a_matrix(workloads, scale):
 def test_llama_takes_the_published_flops_with_half_its_attention(workloads, scale, flops):
     llama = workloads["llama"]
     params = llama.params_of(case("llama", scale))
-    half = TRAINING * evaluate(llama.forward_flops["causal attention"], params)
+    half = TRAINING * evaluate(llama.cost.forward["causal attention"], params)
     example = flops_per_unit(llama, case("llama", scale)) * params["units_per_example"]
     assert example + half == pytest.approx(flops, rel=2e-3)
 

@@ -120,10 +120,10 @@ def test_processes_that_move_keep_the_position_of_their_device() -> None:
 
 def test_roles_say_how_many_where_and_on_what() -> None:
     roles = (
-        Role("scheduler", 1, "lead"),
-        Role("server", "nodes"),
-        Role("chief", 1, "lead", measured=True, device=True),
-        Role("worker", "trainers", "fill", measured=True, device=True),
+        Role(name="scheduler", count=1, place="lead"),
+        Role(name="server", count="nodes"),
+        Role(name="chief", count=1, place="lead", measured=True),
+        Role(name="worker", count="trainers", place="fill", measured=True),
     )
     cluster = dataclasses.replace(GPUS, lock="node", devices_per_node=2)
     case = dataclasses.replace(collective(2, 2), trainers=3)

@@ -43,22 +43,33 @@ GPUS = dataclasses.replace(
     CLUSTER, device_kind="gpu", nodes=(node("g1", devices=("3", "GPU-b")), node("g2"))
 )
 EVERYWHERE: Support = {"cpu": None, "gpu": None}
-SERVERS = (
-    Role("pserver", "pservers"),
-    Role("trainer", "trainers", measured=True, device=True),
-)
 LINE = FrameworkInfo(
-    "fake",
-    "Fake",
-    "1.0",
-    "fake",
-    EVERYWHERE,
-    {"cpu": Variant("cpu", ("3.11",)), "cu126": Variant("gpu", ("3.11",))},
-    {"strategy": {str(strategy): EVERYWHERE for strategy in Strategy}},
-    {Strategy.PARAMETER_SERVER: SERVERS},
+    line="fake",
+    title="Fake",
+    version="1.0",
+    api="fake",
+    devices=EVERYWHERE,
+    variants={
+        "cpu": Variant(device="cpu", pythons=("3.11",)),
+        "cu126": Variant(device="gpu", pythons=("3.11",)),
+    },
+    axes={"strategy": {str(strategy): EVERYWHERE for strategy in Strategy}},
+    roles={
+        Strategy.PARAMETER_SERVER: {
+            "pserver": Role(count="pservers"),
+            "trainer": Role(count="trainers", measured=True),
+        }
+    },
 )
+SERVERS = LINE.roles_of(Strategy.PARAMETER_SERVER)
 NET = WorkloadInfo(
-    "net", "Net", "images", ("fake",), tuple(Strategy), {"full": {"size": 224}}, digest="d"
+    name="net",
+    title="Net",
+    unit="images",
+    frameworks=("fake",),
+    strategies=tuple(Strategy),
+    scales={"full": {"size": 224}},
+    digest="d",
 )
 CATALOG = Catalog({"fake": LINE}, {"net": NET}, "c0de")
 SUITE = Suite("s", "me", "three", (PAIR, SERVED))
@@ -121,7 +132,7 @@ def test_a_suites_environment_is_stronger_than_a_clusters() -> None:
 def test_parameters_follow_the_length_of_sequences() -> None:
     lengths = {"64": {"predictions": 10}, "128": {"predictions": 20}}
     scale = {"sequence_length": 64, "predictions": 10, "by_sequence_length": lengths}
-    net = dataclasses.replace(NET, scales={"full": scale})
+    net = NET.model_copy(update={"scales": {"full": scale}})
     catalog = dataclasses.replace(CATALOG, workloads={"net": net})
 
     def params(length: int | None) -> object:
@@ -148,7 +159,7 @@ def test_builds() -> None:
 
 
 def test_a_prefix_on_a_gpu_cluster_needs_no_lock_for_gpus() -> None:
-    line = dataclasses.replace(LINE, variants={"cpu": Variant("cpu")})
+    line = LINE.model_copy(update={"variants": {"cpu": Variant(device="cpu")}})
     catalog = dataclasses.replace(CATALOG, frameworks={"fake": line})
     with pytest.raises(
         UserError, match=r"fake has no variant for gpu devices \(it has cpu\); a pre"
@@ -165,7 +176,7 @@ def test_a_prefix_on_a_gpu_cluster_needs_no_lock_for_gpus() -> None:
 
 
 def test_a_line_that_knows_no_gpus_is_refused_with_its_reason() -> None:
-    line = dataclasses.replace(LINE, devices={"cpu": None, "gpu": "its trainer knows none"})
+    line = LINE.model_copy(update={"devices": {"cpu": None, "gpu": "its trainer knows none"}})
     catalog = dataclasses.replace(CATALOG, frameworks={"fake": line})
     with pytest.raises(UserError, match="on the gpu devices of cluster three: its trainer knows"):
         resolve(PAIR, SUITE, GPUS, catalog, "run")
@@ -187,7 +198,7 @@ def test_a_wheel_is_known_by_its_content(tmp_path: Path) -> None:
 
 def test_what_a_case_means_is_in_its_digest_and_our_code_is_not() -> None:
     digest = definition_digest(PAIR, NET, Protocol())
-    assert definition_digest(PAIR, dataclasses.replace(NET, title="Other"), Protocol()) == digest
+    assert definition_digest(PAIR, NET.model_copy(update={"title": "Other"}), Protocol()) == digest
     # Axes at their defaults are left out: a new axis cuts no history.
     assert PAIR.defining_axes().keys() == {
         *("workload", "framework", "strategy", "nodes", "devices_per_node", "trainers")
@@ -198,19 +209,21 @@ def test_what_a_case_means_is_in_its_digest_and_our_code_is_not() -> None:
     assert resolve(PAIR, SUITE, CLUSTER, other_code, "run").definition_digest == digest
     changed = [
         definition_digest(dataclasses.replace(PAIR, precision="bf16"), NET, Protocol()),
-        definition_digest(PAIR, dataclasses.replace(NET, digest="e"), Protocol()),
-        definition_digest(PAIR, dataclasses.replace(NET, scales={"full": {"size": 1}}), Protocol()),
-        definition_digest(PAIR, dataclasses.replace(NET, seed=2), Protocol()),
+        definition_digest(PAIR, NET.model_copy(update={"digest": "e"}), Protocol()),
+        definition_digest(
+            PAIR, NET.model_copy(update={"scales": {"full": {"size": 1}}}), Protocol()
+        ),
+        definition_digest(PAIR, NET.model_copy(update={"seed": 2}), Protocol()),
         definition_digest(PAIR, NET, Protocol(warmup_steps=1)),
     ]
     assert len({digest, *changed}) == 6
-    more = dataclasses.replace(NET, scales={**NET.scales, "smoke": {"size": 32}})
+    more = NET.model_copy(update={"scales": {**NET.scales, "smoke": {"size": 32}}})
     assert definition_digest(PAIR, more, Protocol()) == digest
 
 
 def test_a_case_that_cannot_run_is_not_resolved() -> None:
     strategies = {"single": EVERYWHERE, "collective": dict.fromkeys(EVERYWHERE, "why")}
-    line = dataclasses.replace(LINE, axes={"strategy": strategies})
+    line = LINE.model_copy(update={"axes": {"strategy": strategies}})
     catalog = dataclasses.replace(CATALOG, frameworks={"fake": line})
     with pytest.raises(
         UserError, match=r"does not support strategy collective: why\. Supp.*: single"

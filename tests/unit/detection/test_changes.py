@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nightbench.detection.changes import LOOK_BACK, changes_of_last_night
 from nightbench.detection.drift import drift_of
 from nightbench.detection.evidence import evidence_of, reference_window
-from nightbench.detection.followers import Follower, find_changes
+from nightbench.detection.incremental import IncrementalDetector, find_changes
 from nightbench.detection.levels import SHORTEST, cheapest_partition, estimate_level
 from nightbench.detection.series import series_from
 
@@ -247,14 +247,14 @@ def test_slow_nights_of_one_in_ten_are_no_falls():
 
 
 def test_nights_that_are_passed_over_change_no_answer():
-    class EachNight(Follower):
+    class EachNight(IncrementalDetector):
         def _is_quiet(self, series, night):
             return False
 
     for seed in range(6):
         levels = [100] * 70 + [100 - seed] * 40 + [99] * 20
         series = series_of(noisy(levels, sigma=0.008, seed=seed))
-        some, all_nights = Follower().extend(series), EachNight().extend(series)
+        some, all_nights = IncrementalDetector().extend(series), EachNight().extend(series)
         assert [(c.first, c.detected) for c in some] == [(c.first, c.detected) for c in all_nights]
 
 
@@ -360,22 +360,22 @@ def histories(draw):
 def test_batch_and_replay_agree_whatever_the_nights_were_handed_over_in(history, cuts):
     values, within = history
     whole = series_of(values, within)
-    batch = Follower().extend(whole)
-    follower = Follower()
+    batch = IncrementalDetector().extend(whole)
+    detector = IncrementalDetector()
     for cut in [*sorted(cuts), len(whole)]:
-        replayed = list(follower.extend(whole.part(0, min(cut, len(whole)))))
+        replayed = list(detector.extend(whole.part(0, min(cut, len(whole)))))
     assert replayed == batch
     assert all(0 < c.first <= c.detected < len(whole) for c in batch)
     # A detector sees only the past: what was told by a night is the same without later ones.
     for cut in cuts:
-        some = Follower().extend(whole.part(0, min(cut, len(whole))))
+        some = IncrementalDetector().extend(whole.part(0, min(cut, len(whole))))
         told = [(c.first, c.detected) for c in batch if c.detected < min(cut, len(whole))]
         assert [(c.first, c.detected) for c in some] == told
 
 
 def test_a_past_that_was_rewritten_is_replayed():
-    follower = Follower()
+    detector = IncrementalDetector()
     fallen = series_of(noisy([100] * 40 + [90] * 6))
-    assert len(follower.extend(fallen)) == 1
-    assert follower.extend(series_of(noisy([100] * 46))) == []
-    assert len(follower.extend(fallen)) == 1
+    assert len(detector.extend(fallen)) == 1
+    assert detector.extend(series_of(noisy([100] * 46))) == []
+    assert len(detector.extend(fallen)) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ LOSSES = {"first": 6.8, "opening": 6.4, "mean": 5.5, "again": 4.1, "steps": 20, 
 
 
 def night(
-    number: int, losses: Mapping[str, float] | None = None, width: float = 0.0, **more: str
+    number: int, losses: Mapping[str, float] | None = None, width: float = 0.0, **more: Any
 ) -> TrainingNight:
     at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=number)
     known = {"version": "2.13.0", "build_id": "b", "fingerprint_id": "f", "definition_digest": "d"}
@@ -117,7 +118,7 @@ def test_what_cannot_be_compared_says_why() -> None:
 
 
 def test_nights_that_changed_are_no_reference() -> None:
-    changed = [night(5 + n, {"first": 7.0}, kind=TrainingKind.CHANGED) for n in range(3)]
+    changed = [night(5 + n, {"first": 7.0}, is_changed=True) for n in range(3)]
     assert judge_training(night(9, {"first": 7.0}), [*FIVE, *changed], FP32).kind == "changed"
     assert judge_training(night(9), [*FIVE, *changed], FP32).kind is TrainingKind.SAME
 
@@ -144,3 +145,57 @@ def test_of_two_lines_neither_is_presumed_right() -> None:
         ("pytorch", "jax"), TrainingKind.NOT_COMPARABLE
     )
     assert lines(pytorch=6.8, jax=6.8000004) == {}
+
+
+def test_a_change_that_lasts_is_proved_though_few_nights_came_before() -> None:
+    before = [night(number, version=f"2.{number}") for number in range(4)]
+    proved = []
+    for changed in range(3):
+        tonight = night(4 + changed, {"first": 7.0}, version=f"2.{4 + changed}")
+        verdict = judge_training(tonight, before, FP32)
+        assert verdict.kind is TrainingKind.CHANGED
+        proved.append(verdict.is_proved)
+        before.append(replace(tonight, is_changed=True))
+    assert proved == [False, True, True]
+
+
+def test_nights_with_another_batch_are_not_compared() -> None:
+    found = [replace(each, batch_size=64) for each in FIVE]
+    same = replace(night(5), batch_size=64)
+    assert judge_training(same, found, FP32).kind is TrainingKind.SAME
+    other = replace(night(5, {"first": 7.0}), batch_size=96)
+    assert judge_training(other, found, FP32).kind is TrainingKind.NOT_COMPARABLE
+
+
+def test_windows_of_other_lengths_prove_nothing_about_their_last_loss() -> None:
+    lengths = (20, 21, 21, 21)
+    again = (3.0, 3.0, 3.0, 3.0 + 1e-9)
+    nights = [
+        night(number, {"steps": steps, "again": loss})
+        for number, (steps, loss) in enumerate(zip(lengths, again, strict=True))
+    ]
+    verdict = judge_training(nights[-1], nights[:-1], FP32)
+    assert verdict.kind is TrainingKind.SAME
+    assert "no longer to the last bit: loss of the first batch" in verdict.sentence
+    longer = night(4, {"steps": 21, "again": 3.0})
+    assert judge_training(longer, nights, FP32).sentence.startswith("Training is the same as in 4")
+
+
+def test_of_three_cases_of_two_lines_the_one_that_differs_is_named() -> None:
+    eager = Case("resnet50_v1.5", "pytorch", Strategy.SINGLE)
+    compiled = replace(eager, compiler="inductor")
+    other = replace(eager, framework="jax")
+    losses = {eager: 2.0, compiled: 2.5, other: 2.0}
+    found = lines_that_differ(
+        (case, {"first": (first, first)}, FP32) for case, first in losses.items()
+    )
+    assert set(found) == {compiled.case_id, other.case_id}
+    assert "first loss 2 on jax, 2.5 on pytorch" in found[other.case_id].sentence
+
+
+def test_servers_are_judged_by_their_own_nights_only_if_these_show_the_spread() -> None:
+    traits = TrainingTraits("fp32", is_asynchronous=True)
+    wide = [night(number, {"mean": 5.5 + 0.1 * number}, version="1") for number in range(5)]
+    narrow = [night(5 + number, {"mean": 5.6}, version="2") for number in range(3)]
+    tonight = night(8, {"mean": 5.8}, version="2")
+    assert judge_training(tonight, [*wide, *narrow], traits).kind is TrainingKind.SAME

@@ -12,9 +12,11 @@ from nightbench.core.model.experiments import ExperimentKind
 from nightbench.experiments.bisect_request import save_step
 from nightbench.experiments.comparison import save_result
 from nightbench.experiments.experiment_spool import (
+    DRILL,
     MeasurementStopped,
     check_cancel,
     request_cancel,
+    schema_of,
     store_request,
     withdraw_cancel,
 )
@@ -28,8 +30,9 @@ def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spool:
 
 
 def test_a_drill_says_how_it_is_ended(spool: Spool) -> None:
-    spool.drill("drill-1").save_run({"started_at": "2026-11-01T00:00:00+00:00"})
-    with pytest.raises(UserError, match="Ctrl-C in its terminal"):
+    document = {"schema": schema_of(DRILL), "started_at": "2026-11-01T00:00:00+00:00"}
+    spool.comparison("drill-1").save_run(document)
+    with pytest.raises(UserError, match="Ctrl-C where it runs"):
         cancel("drill-1")
 
 

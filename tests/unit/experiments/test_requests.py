@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import io
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,15 +16,15 @@ from typing import IO, Any
 
 import pytest
 
+from nightbench.accept import states
 from nightbench.config.compare_builds import fetch_wheel, planned_build
+from nightbench.config.experiment_requests import BisectRequest, CompareRequest
 from nightbench.config.run_request import RunRequest
 from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.expected_nights import NightSchedule
 from nightbench.core.model import Catalog, Cluster, ComparePolicy, GitRepository, Suite
 from nightbench.core.model.experiments import Experiment, ExperimentKind
 from nightbench.experiments import experiment_queue, requests
-from nightbench.experiments.bisect_request import BisectRequest
-from nightbench.experiments.compare import CompareRequest
 from nightbench.experiments.experiment_queue import gap
 from nightbench.experiments.experiment_spool import request_cancel
 from nightbench.experiments.profiles import not_profiled
@@ -41,21 +42,21 @@ CONTENT = b"a wheel"
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"b": None}, "b: found nothing; expected a build"),
-        ({"suit": "demo"}, "suit: expected one of a, b, suite"),
-        ({"rounds": 2}, "rounds: found '2'; expected a whole number from 3"),
-        ({"rounds": True}, "rounds: found 'True'"),
-        ({"min_effect": 2}, "min_effect: found '2'; expected a fraction"),
-        ({"cases": "one"}, "cases: found 'one'; expected a list"),
-        ({"priority": "now"}, "priority: found 'now'; expected low or normal or high"),
+        ({"b": None}, "b: is missing; expected: The candidate"),
+        ({"suit": "demo"}, 'suit: found "suit"; expected one of a, b'),
+        ({"rounds": 2}, "rounds: found 2; expected a number of at least 3"),
+        ({"rounds": True}, "rounds: found true (a switch); expected a whole number"),
+        ({"min_effect": 2}, "min_effect: found 2; expected a number of at most 0.5"),
+        ({"cases": 1}, "cases: found 1; expected a list"),
+        ({"priority": "now"}, 'priority: found "now"; expected one of high, low, normal'),
         ({"note": "two\nlines"}, "note: found"),
-        ({"budget_s": 1}, "budget_s: found '1'; expected seconds, from 60"),
-        ({"fork": "yes"}, "fork: found 'yes'; expected true or false"),
-        ({"profile": 1}, "profile: found '1'; expected true or false"),
+        ({"budget_s": 1}, "budget_s: found 1; expected a number of at least 60"),
+        ({"fork": "yes"}, 'fork: found "yes"; expected true or false'),
+        ({"profile": 1}, "profile: found 1; expected true or false"),
     ],
 )
 def test_a_field_that_is_wrong_is_named(changed: dict[str, Any], words: str) -> None:
-    with pytest.raises(UserError, match="^" + words.replace("(", r"\(")):
+    with pytest.raises(UserError, match="^" + re.escape(words)):
         CompareRequest.from_params({**ASKED, **changed})
 
 
@@ -67,7 +68,7 @@ def away() -> Any:
 def read_once() -> Iterator[None]:
     """The catalog, which no test changes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(requests, "load_catalog", functools.cache(requests.load_catalog))
+        patch.setattr(states, "load_catalog", functools.cache(states.load_catalog))
         yield
 
 

@@ -20,7 +20,7 @@ from nightbench.gang.node_access import Agent, Layout, best_offset, more_precise
 from nightbench.gang.node_client import NodeClient
 from nightbench.gang.progress import ProgressDocument
 from nightbench.gang.shipping import pack
-from nightbench.gang.ssh_connection import Completed
+from nightbench.gang.transport import Completed
 
 
 def test_the_offset_comes_from_the_shortest_round_trip():

@@ -23,7 +23,7 @@ from nightbench.gang.slurm_launcher import (
     script,
     submit_words,
 )
-from nightbench.gang.ssh_connection import Completed
+from nightbench.gang.transport import Completed
 
 POLICY = SlurmPolicy(
     login="login",

@@ -42,8 +42,8 @@ from nightbench.detection import Change
 from nightbench.detection import verdict_sentences as said
 from nightbench.detection.control_shift import ControlShift
 from nightbench.detection.drift import Drift
-from nightbench.detection.factors import Factor, FactorKind, SharedMovement
-from nightbench.detection.modes import Modes
+from nightbench.detection.factors import Factor, FactorKind, SharedChange
+from nightbench.detection.node_modes import Modes
 from nightbench.detection.noise import Variation
 from nightbench.experiments.paired_statistics import estimate
 from nightbench.nodes import NodePreflight, findings
@@ -57,7 +57,7 @@ DROP = Change(
 OLD = HistoryPoint(SINCE, 14.25, "night-40", fingerprint_id="a", framework_version="2.13.0")
 NEW = HistoryPoint(SINCE, 12.61, "night-41", fingerprint_id="a", framework_version="2.14.0")
 CONTROL = ControlShift(-0.118, -0.124, -0.111, share=0.97, remains=0.004, before=40, since=3)
-SHARED = SharedMovement(
+SHARED = SharedChange(
     Factor(FactorKind.NODE, "gpu03"),
     date(2026, 9, 13),
     *(-0.041, -0.047, -0.036),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+from nightbench.accept.cells import acceptance_suite, mode_cells
 from nightbench.checks import CheckContext
 from nightbench.config import load_catalog
-from nightbench.core.acceptance import acceptance_suite, mode_cells
 from nightbench.core.model import Cluster, Node, RunKind
 from nightbench.core.run_plan import CasePlan, make_plan
 from nightbench.night.bundles import check_context

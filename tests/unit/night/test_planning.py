@@ -23,6 +23,7 @@ from tests.unit.short_suite import (
     short_spool,
 )
 
+from nightbench.config import load_catalog
 from nightbench.config.run_request import RunRequest
 from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
 from nightbench.core.model import CaseStatus, Reason, ReasonCode, RunKind
@@ -78,7 +79,8 @@ def test_who_was_left_out_comes_first_in_the_next_night(spool: Spool, tmp_path: 
     _, run = plan(spool, night=True, run_kind=RunKind.NIGHTLY)
     run.case(SINGLE).end(CaseStatus.FAILED, [Reason(ReasonCode.CONTROLLER_ERROR, observed="x")])
     request = RunRequest("short", run_kind=RunKind.NIGHTLY, night=True)
-    again = plan_run(request, f"{RUN[:-4]}0000", NOW + timedelta(days=1), spool, nobody)
+    later = NOW + timedelta(days=1)
+    again = plan_run(request, f"{RUN[:-4]}0000", later, spool, nobody, load_catalog())
     assert again == [PAIR]
 
 
@@ -107,12 +109,12 @@ def test_a_persons_run_ends_with_the_clusters_hours_and_knows_no_window(
 
 def test_the_night_is_waited_for(spool: Spool, tmp_path: Path) -> None:
     scheduled = RunRequest("short", night=True)
-    assert night_start(scheduled, NOW, nobody) is None
+    assert night_start(scheduled, NOW, load_catalog()) is None
     files(tmp_path, night=f'window: "{LATER}"')
-    begin = night_start(scheduled, NOW, nobody)
+    begin = night_start(scheduled, NOW, load_catalog())
     assert begin is not None
     assert f"{begin:%H:%M}" == clock(timedelta(hours=2))
-    assert night_start(RunRequest("short"), NOW, nobody) is None
+    assert night_start(RunRequest("short"), NOW, load_catalog()) is None
     files(tmp_path, night=f'window: "{hours(timedelta(hours=14), timedelta(hours=15))}"')
     with pytest.raises(TooLateForNight, match="more than 3 h from now: this run is too late"):
-        night_start(scheduled, NOW, nobody)
+        night_start(scheduled, NOW, load_catalog())

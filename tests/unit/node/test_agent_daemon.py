@@ -59,10 +59,10 @@ def test_a_task_of_a_batch_job_is_the_agent(drive, tmp_path, number):
     (tmp_path / "all").mkdir()
     (tmp_path / "all" / "n1").symlink_to(node.folder)
     node.folder = tmp_path / "all" / "n1"
-    with task(node, JOB_COMPLETION_INDEX="0") as process:
+    with task(node, SLURMD_NODENAME="0") as process:
         wait_until(lambda: node.agent().get("state") == "idle")
         assert process.poll() is None
-        with task(node, JOB_COMPLETION_INDEX="0") as second:
+        with task(node, SLURMD_NODENAME="0") as second:
             assert "another agent serves" in second.communicate()[0]
             assert second.returncode == 1
         process.send_signal(number)
@@ -77,7 +77,7 @@ def test_a_task_of_a_batch_job_is_the_agent(drive, tmp_path, number):
 
 def test_a_task_that_is_not_of_the_job(drive):
     node = drive(one_node(), start=False)
-    with task(node, JOB_COMPLETION_INDEX="7") as process:
+    with task(node, SLURMD_NODENAME="7") as process:
         assert "found '7' as this task's name" in process.communicate()[0]
         assert process.returncode == 1
 

@@ -193,7 +193,7 @@ LINE = FrameworkInfo(
     version="1",
     api="pytorch",
     devices={"gpu": None},
-    variants={"cuda12": Variant("gpu")},
+    variants={"cuda12": Variant(device="gpu")},
     axes={},
 )
 

@@ -29,7 +29,10 @@ def line(name: str, *pythons: str, variants: tuple[str, ...] = ("cpu",)):
         version="1",
         api=name,
         devices={"cpu": None, "gpu": None},
-        variants={each: Variant("cpu" if each == "cpu" else "gpu", pythons) for each in variants},
+        variants={
+            each: Variant(device="cpu" if each == "cpu" else "gpu", pythons=pythons)
+            for each in variants
+        },
         axes={"strategy": {"single": {"cpu": None, "gpu": None}}},
     )
 
@@ -258,8 +261,8 @@ def test_driver_must_run_the_chosen_variant(seen, driver, variant, ill):
 
 
 def test_a_variant_may_state_its_driver(seen):
-    variants = {"cuda13": Variant("gpu", driver="590.10")}
-    stated = dataclasses.replace(line("jax"), variants=variants)
+    variants = {"cuda13": Variant(device="gpu", driver="590.10")}
+    stated = line("jax").model_copy(update={"variants": variants})
     (found,) = findings(seen(put("gpus", 0, "driver", "580.65.06")), GPU, [stated])
     assert (found.found, found.expected) == ("580.65.06", "590.10 or newer for jax cuda13")
 
@@ -401,8 +404,8 @@ ARM = put("cpu", "machine", "aarch64")
 
 
 def test_lines_without_wheels_for_a_node(seen):
-    both = {"cpu": Variant("cpu", ("3.11",), machines=("x86_64", "aarch64"))}
-    wide = dataclasses.replace(line("paddle3", "3.11"), variants=both)
+    both = {"cpu": Variant(device="cpu", pythons=("3.11",), machines=("x86_64", "aarch64"))}
+    wide = line("paddle3", "3.11").model_copy(update={"variants": both})
     lines = [line("pytorch", "3.11"), wide, line("mxnet", "3.11"), line("fake")]
     finding = only(findings(seen(ARM), CPU, lines))
     assert finding.title == "wheels"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,34 +35,26 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return heard
 
 
-def ended(patch: pytest.MonkeyPatch, overdue: list[str], *rows: tuple[str, str, str]) -> None:
-    """Confirmations by run, DAG run and state; and runs whose time was over."""
-    found = [dict(zip(("run_id", "dag_run_id", "state"), row, strict=True)) for row in rows]
-    warehouse = SimpleNamespace(experiments=SimpleNamespace(find=lambda **_: found))
-    patch.setattr("nightbench.experiments.confirm.give_up_overdue", lambda _: overdue)
-    patch.setattr("nightbench.warehouse.opened", lambda _: nullcontext(warehouse))
-
-
-OURS = {"dag_run": SimpleNamespace(run_id="ours")}
+def waiting(patch: pytest.MonkeyPatch, *run_ids: str) -> None:
+    """Runs whose messages wait no longer."""
+    patch.setattr("nightbench.experiments.confirm.runs_to_notify", lambda _: [*run_ids])
 
 
 def test_a_message_that_is_refused_keeps_no_other_run_from_its_own(
     told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    going = ("c", "ours", "running")
-    others = [("d", "other", "done"), ("e", "ours", "queued")]
-    ended(monkeypatch, ["late"], ("bad", "ours", "done"), ("a", "ours", "done"), going, *others)
+    waiting(monkeypatch, "a", "bad", "late")
     with pytest.raises(AirflowException, match="run bad: no channel took it"):
-        experiments_dag.send_messages.function(**OURS)
+        experiments_dag.send_messages.function()
     assert told == ["a", "late"]
 
 
 def test_nothing_is_sent_where_no_night_waited(
     told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended(monkeypatch, [], ("d", "other", "done"))
+    waiting(monkeypatch)
     with pytest.raises(AirflowSkipException):
-        experiments_dag.send_messages.function(**OURS)
+        experiments_dag.send_messages.function()
 
 
 def test_an_event_that_a_person_made_names_no_runs() -> None:

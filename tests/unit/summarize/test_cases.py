@@ -300,18 +300,3 @@ def test_one_value_has_no_spread() -> None:
     alone = summarise(repeat(1, 10.0))
     assert (alone.n, alone.throughput, alone.minimum, alone.maximum) == (1, 10.0, 10.0, 10.0)
     assert (alone.mad, alone.spread, alone.half_width) == (None, None, None)
-
-
-def test_rounds_beside_a_plain_loop_give_their_mean_ratio_and_its_interval() -> None:
-    rounds = [[0.4, 0.2], [0.4, 0.8], [0.4, 0.4]]
-    told = dataclasses.replace(rank(1, [0.5] * 4), plain={"steps": 9, "rounds": rounds})
-    silent = dataclasses.replace(told, plain={"why": "it is not written"})
-    beside, without = (
-        summarise(repeat(1, 10.0), records=[record(each)]) for each in (told, silent)
-    )
-    assert beside.plain_ratio == pytest.approx(1.0)
-    # Logarithms -ln 2, 0, ln 2: 4.303 standard errors of ln 2 / sqrt(3).
-    width = math.exp(4.30265 * math.log(2) / math.sqrt(3))
-    assert beside.plain_high == pytest.approx(width, rel=1e-4)
-    assert beside.plain_low == pytest.approx(1 / width, rel=1e-4)
-    assert (without.plain_ratio, without.plain_absent) == (None, "it is not written")

@@ -28,7 +28,6 @@ from nightbench.core.model.catalog import (
     Support,
     Untried,
     Variant,
-    WorkloadInfo,
     series_key,
 )
 from nightbench.core.model.clusters import (
@@ -101,3 +100,4 @@ from nightbench.core.model.words import (
     differ,
     digest_of,
 )
+from nightbench.core.model.workloads import Cost, WorkloadInfo

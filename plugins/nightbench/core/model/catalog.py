@@ -1,40 +1,17 @@
-"""What suites choose from: framework lines with their builds, and workloads."""
+"""What suites choose from: framework lines with their builds, as `framework.json` says it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field, ValidationInfo
 
+from nightbench.core.complaints import any_of, describe
 from nightbench.core.model import values as v
-from nightbench.core.model.cases import LINE_AXES, Case, ReferenceLosses
+from nightbench.core.model.cases import LINE_AXES
 from nightbench.core.model.words import Strategy
-
-
-@dataclass(frozen=True)
-class Role:
-    """What the processes of one role are in a strategy of a framework line."""
-
-    name: str
-    """`trainer`, `pserver`, `scheduler`: processes are called `<role>-<number>`."""
-    count: int | str
-    """How many, or the axis of the case that says it (`trainers`, `pservers`, `nodes`)."""
-    place: str = "spread"
-    """`spread`: on the nodes in turn; `fill`: a node's devices before the next node's; `lead`: on
-    the first node."""
-    measured: bool = False
-    """It trains, and its steps are timed; a process that is not measured serves until it is ended.
-    """
-    measured_ranks: Literal["first", "last", "all"] = "all"
-    """Which of its ranks are measured."""
-    device: bool = False
-    """It computes: on GPU clusters it gets a device of its own."""
-
-
-TRAINERS = (Role("trainer", "trainers", "fill", measured=True, device=True),)
-"""The roles of a strategy for which a line names none."""
 
 
 @dataclass(frozen=True)
@@ -53,28 +30,158 @@ def series_key(series: str) -> tuple[int, ...]:
     return tuple(map(int, series.split(".")))
 
 
-@dataclass(frozen=True)
-class Variant:
-    """A build of a framework line, with a lock of its own."""
+def _support(value: Any) -> Any:
+    """None where it runs, the reason why not, or why nobody has tried it; or these by device kind.
 
-    device: str
-    """Kind of the devices that it is for."""
-    pythons: tuple[str, ...] = ()
-    """Series of Python that its lock supports ("3.11"); none: the agent's own interpreter."""
-    compute_capabilities: tuple[str, ...] = ()
-    """Of the GPUs that it is built for; any where empty."""
-    driver: str | None = None
-    """Least driver that it works with."""
-    versions: tuple[str, ...] = ()
+    A file says true where it runs.
+    """
+    by_kind = isinstance(value, dict) and value and "untried" not in value
+    if not all(map(_is_answer, value.values() if by_kind else [value])):
+        raise ValueError(
+            f"found {describe(value)}; expected true, the reason why not, "
+            '{"untried": "why nobody has run it"}, or one of these for each device kind: '
+            '{"gpu": true, "cpu": "why not"}'
+        )
+    return {kind: _answer(each) for kind, each in value.items()} if by_kind else _answer(value)
+
+
+def _is_answer(value: Any) -> bool:
+    if isinstance(value, dict) and list(value) == ["untried"]:
+        value = value["untried"] or None
+        return isinstance(value, str)
+    return value is True or (isinstance(value, str) and value != "")
+
+
+def _answer(written: Any) -> Untried | str | None:
+    if written is True:
+        return None
+    return Untried(written["untried"]) if isinstance(written, dict) else str(written)
+
+
+def _by_kind(axes: dict[str, dict[str, Any]], info: ValidationInfo) -> dict[str, dict[str, Any]]:
+    """Axis -> value -> device kind -> None where it runs, else the reason.
+
+    An answer for all kinds becomes one for each that the line, or its variant, runs on.
+    """
+    devices = info.data.get("devices", {info.data.get("device"): None})
+    kinds = [kind for kind, answer in devices.items() if not isinstance(answer, str)]
+    return {
+        axis: {
+            value: answer if isinstance(answer, dict) else dict.fromkeys(kinds, answer)
+            for value, answer in values.items()
+        }
+        for axis, values in axes.items()
+    }
+
+
+def _number(value: Any) -> Any:
+    """A number of processes: at least 1, or the axis that says it."""
+    if not (value in _COUNTS if isinstance(value, str) else type(value) is int and value >= 1):
+        raise ValueError(
+            f"found {describe(value)}; expected a whole number of at least 1, or "
+            + any_of(_COUNTS).removeprefix("one of ")
+        )
+    return value
+
+
+def _ascending(pythons: tuple[str, ...]) -> tuple[str, ...]:
+    expected = tuple(sorted(set(pythons), key=series_key))
+    if pythons != expected:
+        raise ValueError(f"found {', '.join(pythons)}; expected {', '.join(expected)}")
+    return pythons
+
+
+_COUNTS = ("nodes", "pservers", "trainers")
+_Support = Annotated[
+    Any,
+    v.written(_support),
+    v.Words("true, the reason why not, or `untried` with why nobody has run it"),
+]
+_Kind = Annotated[str, v.among(("cpu", "gpu")), v.Words("device kind")]
+_Axis = Annotated[str, v.among(LINE_AXES), v.Words("axis")]
+_Axes = Annotated[dict[_Axis, dict[v.Name, _Support]], AfterValidator(_by_kind)]
+StrategyName = Annotated[str, v.among([str(each) for each in Strategy]), v.Words("strategy")]
+_RoleName = Annotated[v.Name, v.Words("role")]
+_Variant = Annotated[v.Name, v.Words("variant")]
+
+
+class Index(v.StrictModel):
+    """A package index that holds what the default index does not."""
+
+    url: v.Text
+    """Its address, as for `--index-url`."""
+    options: v.Many[v.Text] = ()
+    """Options of `uv pip install` that take packages from it; `--index URL` unless given."""
+
+
+def _as_measured(value: bool | None, info: ValidationInfo) -> bool | None:
+    return info.data.get("measured") if value is None else value
+
+
+class Role(v.StrictModel):
+    """The processes of one role in a gang: `trainer-0`, `trainer-1` and so on."""
+
+    name: Annotated[str, v.DERIVED] = ""
+    """The key that it has among the roles of a strategy."""
+    measured_ranks: Annotated[Literal["first", "last", "all"], v.DERIVED] = "all"
+    """Which of its processes are measured, if it is."""
+
+    count: Annotated[Any, AfterValidator(_number), v.Words("whole number, or axis")]
+    """How many, or the axis of the case that says it: `trainers`, `pservers`, `nodes`."""
+    place: Literal["spread", "fill", "lead"] = "spread"
+    """Where: on the nodes in turn (`spread`), on a node's devices before the next node's (`fill`),
+    on the first node (`lead`)."""
+    measured: bool = False
+    """Its steps are timed, and it ends by itself. Others serve until all that are measured have
+    ended; then the agent ends them."""
+    device: Annotated[bool | None, AfterValidator(_as_measured), Field(validate_default=True)] = (
+        None
+    )
+    """It gets a GPU of its own; as `measured` unless given."""
+
+
+class Variant(v.StrictModel):
+    """A build of a line for one kind of devices, with a lock `requirements-<variant>.lock`."""
+
+    device: _Kind
+    """Devices that it is for: `cpu` or `gpu`."""
+    pythons: Annotated[v.Many[v.Series], AfterValidator(_ascending)] = ()
+    """Series of Python that its lock supports, ascending: `["3.11", "3.12"]`. A node uses the
+    newest of them that it has, or one that uv downloads. Without this key the variant has no
+    environment: the agent's own interpreter runs it."""
+    index: Index | None = None
+    """Where it comes from, unless the site has folders of wheels; the default index unless given.
+    """
+    package: v.Name | None = None
+    """Name of its main package where it is not the line's."""
+    version: v.Text | None = None
+    """Version that its lock installs, if it is not the line's."""
+    unlocked: v.Text | None = None
+    """Why no lock of it ships, and where a site gets one: the reason for users as long as there is
+    none."""
+    versions: Annotated[tuple[str, ...], v.DERIVED] = ()
     """Of the main package in its lock, the newest last; older ones are for older Pythons."""
-    machines: tuple[str, ...] = ("x86_64",)
-    """CPU architectures that its lock has wheels for, as `uname -m` prints them."""
-    axes: Mapping[str, Mapping[str, Support]] = field(default_factory=dict)
-    """Axes of which it has other values than the line."""
-    problem: str | None = None
+    problem: Annotated[str | None, v.DERIVED] = None
     """What is wrong with its lock: the cases that are run from it are unavailable."""
-    unlocked: str | None = None
-    """Why it has no lock here, and where to get one: they are unavailable too, and no error."""
+    cuda: v.Text | None = None
+    """CUDA that it is built with, `13.0` say."""
+    driver: v.Text | None = None
+    """Least driver that it works with. A node with an older one, or with none, is told so before
+    anything is built."""
+    compute_capabilities: v.Many[v.Text] = ()
+    """Compute capabilities of the GPUs that it works on, `8.0` say; any unless given. A node with
+    another GPU is told so before anything is built."""
+    machines: v.Some[Literal["x86_64", "aarch64"]] = ("x86_64",)
+    """CPU architectures that its lock has wheels for, as `uname -m` prints them."""
+    size_bytes: v.Whole | None = None
+    """Disk that its environment takes; the line's unless given."""
+    axes: _Axes = Field({})
+    """What this build has and the line has not, or the other way round: it stands for the line's
+    answer to the same value of the same axis."""
+
+
+TRAINERS = (Role(name="trainer", count="trainers", place="fill", measured=True),)
+"""The roles of a strategy for which a line names none."""
 
 
 _PLACES = ("trainers", "nodes", "devices_per_node", "pipeline")
@@ -113,41 +220,72 @@ class Combination(v.StrictModel):
     """The reason for users."""
 
 
-@dataclass(frozen=True)
-class FrameworkInfo:
-    """What the control plane knows of a framework line: its `framework.json`, as data."""
+def _named(roles: dict[str, Role]) -> dict[str, Role]:
+    return {name: role.model_copy(update={"name": name}) for name, role in roles.items()}
 
-    line: str
-    title: str
-    version: str
-    api: str
-    """Which model file of a workload this line runs: `<api>.py`."""
-    devices: Support
-    variants: Mapping[str, Variant]
-    axes: Mapping[str, Mapping[str, Support]]
-    """Axis -> value -> where it runs. Axes that are not here have their default alone."""
-    roles: Mapping[Strategy, tuple[Role, ...]] = field(default_factory=dict)
-    """Processes of a gang, in the order of launch; see `roles_of`."""
-    refused_workloads: Mapping[str, str] = field(default_factory=dict)
-    """Workload that has a model file of the line's API -> why the line does not run it."""
-    refused_combinations: tuple[Combination, ...] = ()
-    launcher_env: frozenset[str] = frozenset()
-    """Environment variables that the line's launcher sets: no file may."""
+
+_Roles = Annotated[dict[_RoleName, Role], AfterValidator(_named)]
+
+
+class FrameworkInfo(v.StrictModel):
+    """A framework line: `benchmarks/frameworks/<line>/framework.json`."""
+
+    line: v.Name
+    """Name of the line: the folder's name."""
+    title: v.Text
+    """How people call it."""
+    version: v.Text
+    """Version that the locks install."""
+    package: v.Name | None = None
+    """Name of its wheel on the index; null where there is none."""
+    api: v.Name
+    """Which file of a workload's folder holds the network for this line: `<api>.py`. Lines that
+    speak one language share it."""
     commands: bool = False
-    """It runs the commands of suites, and no workload of the catalog."""
+    """It runs the `commands` of suites, by `launch.py` alone, and no workload."""
+    devices: Annotated[dict[_Kind, _Support], Field(min_length=1)]
+    """Device kinds that its runtime knows."""
+    variants: Annotated[dict[_Variant, Variant], Field(min_length=1)]
+    """Its builds; the first for a cluster's devices is taken unless another is named."""
+    axes: _Axes
+    """Axis: its values, each with true where the line really honours it, else with the reason for
+    users, or with a mapping of device kinds to these. An axis that is left out has its default
+    alone; `strategy` has none."""
+    roles: dict[StrategyName, _Roles] = Field({})
+    """Strategy: the roles of its processes, in the order of launch. Unless given, trainers alone,
+    which fill the nodes."""
+    refused_workloads: dict[v.Name, v.Text] = Field({})
+    """Workload with a model file of the line's API that the line does not run: the reason for
+    users."""
+    refused_combinations: v.Many[Combination] = ()
+    """Values that the line runs each, but not together: a suite that asks for them is refused, or
+    skips these cases where it may."""
+    launcher_env: v.Many[v.Text] = ()
+    """Environment variables that `launch.py` sets from case and cluster: no file may set them."""
+    controls: dict[_Kind, v.Text] = Field({})
+    """Device kind: script of this folder that measures the speed of all devices of a node, run by
+    the line's interpreter (see benchmarks/README.md)."""
     shares_ends: bool = False
-    """Of a pipeline every device computes what stands before and after the layers."""
+    """Of a `pipeline` every device computes what stands before and after the layers, for samples of
+    its own; else the first and the last stage do. For the memory that a case needs."""
     whole_weights: bool = False
-    """At `shard_stage: 2` every device keeps whole parameters."""
+    """At `shard_stage: 2` every device keeps whole parameters; else they are split, too, and
+    gathered once a step. For the memory that a case needs."""
     keeps_casts: bool = False
-    """Replicas keep what autocast has made of matrices and of their inputs until the backward."""
-    drill_workload: str | None = None
-    """What a drill measures that is given no suite."""
+    """In bf16 and fp16 replicas keep until the backward what autocast has made of matrices and of
+    their inputs. For the memory that a case needs."""
+    replaces: bool = False
+    """In a project's folder: it takes the place of the built-in one of the same name."""
     for_tests: bool = False
-    size_bytes: int = 0
+    """No framework, but a stand-in for tests."""
+    size_bytes: v.Whole = 0
     """Disk that the environment takes."""
-    problem: str | None = None
+    problem: Annotated[str | None, v.DERIVED] = None
     """What is wrong with the line's folder, a line for each problem: its cases are unavailable."""
+    libraries: dict[v.Text, v.Text] = Field({})
+    """Shared libraries that the wheels need and do not bring, `libgomp.so.1` say: name -> where a
+    package of the lock has it, a path with wildcards below site-packages. The environment's
+    interpreter loads them when it starts."""
 
     @property
     def oldest_python(self) -> str | None:
@@ -167,69 +305,8 @@ class FrameworkInfo:
         axes = dict(self.axes)
         for axis, values in self.variants[variant].axes.items():
             axes[axis] = {**axes.get(axis, {}), **values}
-        return replace(self, axes=axes)
+        return self.model_copy(update={"axes": axes})
 
     def roles_of(self, strategy: Strategy) -> tuple[Role, ...]:
         """The roles of a strategy's processes: trainers alone unless the line says more."""
-        return self.roles.get(strategy, TRAINERS)
-
-
-@dataclass(frozen=True)
-class WorkloadInfo:
-    """What the control plane knows of a workload: its `spec.json`, as data."""
-
-    name: str
-    title: str
-    unit: str
-    """Unit of work counted, in the plural: images, samples, tokens."""
-    frameworks: tuple[str, ...]
-    """Lines for whose API the workload's folder has a model file."""
-    strategies: tuple[Strategy, ...]
-    scales: Mapping[str, Mapping[str, Any]]
-    """Scale -> parameters (shapes, classes, vocabulary). `converges` marks a scale whose loss is
-    proved to fall; `units_per_example` says how many units one example counts, 1 when absent.
-    `by_sequence_length` has what depends on the axis of that name: length -> parameters."""
-    parameters: int | None = None
-    """Trainable parameters, where the workload fixes them."""
-    seed: int = 1
-    reads: str | None = None
-    """Format of the real data that it can train on."""
-    shards: str | None = None
-    """List of the network's layers that `shard` gathers one by one; None: no case has it."""
-    losses: ReferenceLosses | None = None
-    """What the first steps' losses have to be; None where nobody states them."""
-    tensor: tuple[str, ...] | None = None
-    """Parameters of a scale that `tensor` has to divide; None: no case has it."""
-    context: bool = False
-    expert: str | None = None
-    """Formula of the parameters that `expert` splits; None: no case has it."""
-    pipeline: str | None = None
-    """Formula of the parameters that the first and the last stage have each beside layers; None: no
-    case has stages."""
-    tokens: str | None = None
-    """Formula of the tokens of an example, from the parameters; None for no language model."""
-    forward_flops: Mapping[str, str] = field(default_factory=dict)
-    """What is computed -> formula of its FLOPs in the forward pass of an example; empty where the
-    workload states none (`core.model_flops`)."""
-    computed_flops: Mapping[str, float] = field(default_factory=dict)
-    """Of `forward_flops` -> how many times a trainer's step computes it, where that is not once."""
-    kept: Mapping[str, str] = field(default_factory=dict)
-    """What of a layer or beyond -> formula of the values of a token that a device keeps at least
-    for the backward pass; empty where the workload states none (`core.model_memory`)."""
-    digest: str = ""
-    """Digest of the spec: part of a case's definition."""
-    problem: str | None = None
-    """What is wrong with the workload's folder, for every line."""
-    roles: tuple[Role, ...] = ()
-    """Processes of a command; those of the line for the strategy where there are none."""
-    broken_models: Mapping[str, str] = field(default_factory=dict)
-    """API -> what is wrong with the model file for it."""
-
-    def params_of(self, case: Case) -> dict[str, Any]:
-        """The parameters that a case of this workload gets: its scale's, at its sequence length."""
-        params = dict(self.scales.get(case.scale, {}))
-        lengths = params.pop("by_sequence_length", {})
-        if case.sequence_length is not None:
-            params["sequence_length"] = case.sequence_length
-            params.update(lengths.get(str(case.sequence_length), {}))
-        return params
+        return tuple(self.roles[strategy].values()) if strategy in self.roles else TRAINERS

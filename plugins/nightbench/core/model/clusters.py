@@ -240,27 +240,56 @@ Quantity = Annotated[str, v.fits(_QUANTITY, 'a quantity in quotes, such as "10",
 Image = Annotated[str, v.fits(_IMAGE, "an image such as registry.example.org/training@sha256:…")]
 
 
-class KubernetesPolicy(v.StrictModel):
-    """Gangs become indexed Jobs, a pod for each of `nodes` (docs/kubernetes-jobs.md)."""
+def _claim(text: str) -> str:
+    name = text.removesuffix(":ro")
+    if not _LABEL.match(name):
+        raise ValueError(f'found "{text}"; expected the name of a PersistentVolumeClaim, `data:ro`')
+    return text
 
-    claim: DnsLabel
-    """PersistentVolumeClaim that all pods mount, ReadWriteMany: plans and results."""
+
+Claim = Annotated[str, AfterValidator(_claim), v.Words("claim")]
+
+
+class KubernetesPolicy(v.StrictModel):
+    """Nodes are pods, which a case creates and deletes (docs/kubernetes-clusters.md)."""
+
     images: Annotated[dict[v.FrameworkName, Image], Field(min_length=1), v.Words("images")]
-    """Framework line: image that has it. `environments.paths` says below which prefix, and
-    `environments.python` runs the agent."""
+    """Framework line: image of its pods, with Python 3.7 or newer as `environments.python`. The
+    line's environment is built in the pod, or is in the image (`environments.paths`)."""
+    conn_id: v.Name = "kubernetes_default"
+    """Airflow Connection of type kubernetes: in-cluster, or a kubeconfig."""
     namespace: DnsLabel = "default"
-    """Namespace of all that is made."""
+    """Namespace of the pods."""
+    pinned: bool = True
+    """`hosts` of `nodes` are names of Kubernetes nodes, and each pod runs on its own; `false`: the
+    scheduler chooses machines."""
+    wait_s: v.PositiveDuration = Field(1800.0, alias="wait")
+    """How long a case waits for all its pods to run; then its pods are deleted and it fails."""
+    time_limit_s: v.PositiveDuration = Field(12 * 3600.0, alias="time_limit")
+    """After which Kubernetes ends a pod (`activeDeadlineSeconds`), even without a controller."""
     resources: Annotated[dict[LabelKey, Quantity], v.Words("resources")] = Field({})
     """What a pod requests, and may have no more of: `{cpu: "10", memory: 5Gi, nvidia.com/gpu:
-    "8"}`. A case with `cpus` or `memory` states these itself."""
+    "8", hugepages-2Mi: 1Gi}`. A case with `cpus` or `memory` states these itself."""
     node_selector: Annotated[dict[LabelKey, LabelValue], v.Words("labels")] = Field({})
     """Labels that the pods' machines must have."""
     tolerations: Annotated[v.Many[LabelKey], v.Words("keys of taints")] = ()
     """Taints of machines that the pods tolerate."""
+    claims: Annotated[dict[v.NodePath, Claim], v.Words("claims")] = Field({})
+    """Folder in the pods: PersistentVolumeClaim that is mounted there; `:ro` behind one makes it
+    read-only. `/nightbench` keeps environments for later cases."""
+    labels: Annotated[dict[LabelKey, LabelValue], v.Words("labels")] = Field({})
+    """Further labels of the pods. With `kueue.x-k8s.io/queue-name` a case is a pod group of
+    Kueue."""
+    scheduler: DnsLabel | None = None
+    """Name of the scheduler, `volcano` say [default: the cluster's]."""
+    priority_class: DnsLabel | None = None
+    """Priority class of the pods [default: the cluster's]."""
+    service_account: DnsLabel | None = None
+    """Service account of the pods, whose token they do not get [default: the namespace's]."""
+    pull_secrets: v.Many[DnsLabel] = ()
+    """Secrets with logins to registries."""
     user: v.Count = 50001
     """User id that the pods run as; never root."""
-    time_limit_s: v.PositiveDuration | None = Field(None, alias="time_limit")
-    """After which Kubernetes ends a Job; never unless given."""
 
 
 class GitRepository(v.StrictModel):
@@ -341,6 +370,6 @@ class Cluster:
     slurm: SlurmPolicy | None = None
     """Gangs are jobs of Slurm, and nodes are Slurm's; each is reached over SSH when None."""
     kubernetes: KubernetesPolicy | None = None
-    """Gangs are Jobs that `nightbench offline k8s` writes; nothing is reached over SSH."""
+    """Nodes are pods; nothing is reached over SSH."""
     link_command: tuple[str, ...] = ()
     """What limits the link of a node, given a bandwidth as its last word; empty: nothing can."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal, get_args
 
 NIGHTBENCH = "nightbench"
 """`requested_by` of what no person has requested."""
@@ -19,7 +19,8 @@ NIGHT = 2
 
 WAITING = ("held", "queued")
 LIVE = (*WAITING, "running")
-STATES = (*LIVE, "done", "failed", "refused", "cancelled")
+State = Literal["held", "queued", "running", "done", "failed", "refused", "cancelled"]
+STATES: tuple[State, ...] = get_args(State)
 
 
 class ExperimentKind(StrEnum):

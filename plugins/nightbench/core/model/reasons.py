@@ -57,6 +57,22 @@ class ReasonCode(StrEnum):
     PYTHON_UNUSABLE = "python_unusable"
     ENVIRONMENT_UNAVAILABLE = "environment_unavailable"
     MACHINES_DIFFER = "machines_differ"
+    # Kubernetes says of a pod.
+    POD_UNSCHEDULABLE = (
+        "pod_unschedulable",
+        "no machine takes the pod within {expected}: {observed}",
+    )
+    POD_IMAGE = "pod_image", "the image cannot be pulled: {observed}"
+    POD_NOT_STARTED = "pod_not_started", "the pod does not start: {observed}"
+    POD_OUT_OF_MEMORY = "pod_out_of_memory", "the pod exceeded its memory limit: {observed}"
+    POD_EVICTED = "pod_evicted", "the pod was evicted: {observed}"
+    POD_PREEMPTED = "pod_preempted", "the pod was preempted: {observed}"
+    POD_DELETED = "pod_deleted", "the pod was deleted: {observed}"
+    POD_ENDED = "pod_ended", "the pod ended: {observed}"
+    MACHINE_LOST = "machine_lost", "its Kubernetes node is lost: {observed}"
+    QUOTA_EXCEEDED = "quota_exceeded", "the namespace's quota is exceeded: {observed}"
+    API_FORBIDDEN = "api_forbidden", "Kubernetes forbids it: {observed}"
+    API_REFUSED = "api_refused", "Kubernetes refuses it: {observed}"
     AGENT_GONE = "agent_gone", "the agent no longer responds: {observed}"
     NODE_NOT_READY = "node_not_ready", "was not ready within {expected}"
     NODE_NOT_STARTED = "node_not_started", "did not start within {expected} after the start signal"

@@ -70,8 +70,6 @@ class RankResult:
     """Steps of the window that left out their update, for an overflow; None without loss scale."""
     expert_tokens: Sequence[Sequence[int]] | None = None
     """Tokens of a batch after the window by layer and expert; None where nothing is told of it."""
-    plain: Mapping[str, Any] | None = None
-    """What it told of a plain loop of its framework, in turn with it; None where not asked."""
     reported: Mapping[str, float] | None = None
     """What a script not of ours printed: name -> median over its window, as printed."""
     precision: str | None = None
@@ -117,7 +115,7 @@ _AS_WRITTEN = (
     *("precision", "transport"),
 )
 _PERHAPS_WRITTEN = (
-    *("gradients_arrive", "sent_bytes_per_step", "data_wait_s", "expert_tokens", "plain"),
+    *("gradients_arrive", "sent_bytes_per_step", "data_wait_s", "expert_tokens"),
     *("flops_per_step", "skipped_updates", "reported"),
 )
 """Fields of a `RankResult` that a summary holds under the same name, or may lack."""
@@ -289,14 +287,6 @@ class Measurement:
     as printed. Never judged, nor mixed with the figures above."""
     losses: Mapping[str, tuple[float, float]] | None = None
     """Figure of `core.training` -> lowest and highest of the repeats that count."""
-    plain_ratio: float | None = None
-    """Throughput over that of a plain loop of the framework in turn with it, which acceptances
-    measure: geometric mean of the rounds."""
-    plain_low: float | None = None
-    """With `plain_high` the 95 % interval of `plain_ratio`."""
-    plain_high: float | None = None
-    plain_absent: str | None = None
-    """Why an acceptance has no `plain_ratio`."""
     definition_digest: str = ""
     fingerprint_id: str = ""
     status: CaseStatus = CaseStatus.OK

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from nightbench.core.model.cases import Build, Case, Protocol
-from nightbench.core.model.catalog import FrameworkInfo, Role, WorkloadInfo
+from nightbench.core.model.catalog import FrameworkInfo, Role
 from nightbench.core.model.clusters import Cluster
 from nightbench.core.model.policies import NightPolicy, Publication, RegressionPolicy, Route
+from nightbench.core.model.workloads import WorkloadInfo
 
 TableMetric = Literal[
     "throughput", "minibatches", "speedup", "efficiency", "tokens_per_device", "mfu", "tflops"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+from pydantic_core import PydanticKnownError
 
 from nightbench.core.complaints import describe, one_of
 from nightbench.core.hours import Clock, Hours
@@ -60,6 +61,16 @@ def written(read: Callable[[Any], Any]) -> BeforeValidator:
         return value if info.context is None else read(value)
 
     return BeforeValidator(check)
+
+
+def _refuse_written(value: Any, info: ValidationInfo) -> Any:
+    if info.context is not None:
+        raise PydanticKnownError("extra_forbidden")
+    return value
+
+
+DERIVED = BeforeValidator(_refuse_written)
+"""A field that the program fills in: no key of files."""
 
 
 def known(kind: str) -> AfterValidator:

@@ -1,26 +1,55 @@
-// The history of a series: a line through its medians, marks for verdicts, lines for changes.
-// Drag to zoom, click a point to open its case in the run; with the keyboard: arrows, Enter, Escape.
+// The plot of the pages: lines over a number or a date on a canvas, read out point by point with mouse
+// or arrow keys.
 import { Box } from "@chakra-ui/react";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { type ReactNode, useEffect, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
 import style from "uplot/dist/uPlot.min.css";
 
-import type { SeriesHistory } from "./api-types";
-import { counts, events, mergeLabels, mustShow, pointState, type Reference, robustRange, seconds } from "./chart-marks";
+import { type Event, mergeLabels } from "./chart-marks";
 import { figure } from "./format";
 
-const HEIGHT = 340;
+/** Distances of ticks on an axis of whole numbers. */
+const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 50_000];
 const LABEL_GAP = 70;
 
+export type Line = {
+  name: string;
+  values: (number | null)[];
+  /** Drawn behind the others, without weight. */
+  isMuted?: boolean;
+  /** A colour of the theme [default: blue]. */
+  ink?: string;
+  isDashed?: boolean;
+  /** Has no value at some x of other lines. */
+  isSparse?: boolean;
+  /** Its values are points without a line between them. */
+  isPoints?: boolean;
+};
+
+/** An interval at each value of x, in a colour of the theme; cut where the values' own range ends. */
+export type Whisker = { low: number; high: number; ink: string } | null;
+
+/** A part of an axis. */
 export type Range = { from: number; to: number };
 
+/** The mark of each point in place of a dot. */
+export type Symbol = { shape: "dot" | "ring" | "cross" | "up" | "down"; ink: string };
+
+/** Dates on the x axis, a part of which is shown. */
+export type Zoom = {
+  range?: Range;
+  onRange: (range?: Range) => void;
+  /** The range of the y axis for a part of the x axis. */
+  span: (from: number, to: number) => [number, number];
+};
+
 /** A colour of the host's theme as a canvas needs it. */
-export function colour(name: string): string {
+function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--chakra-colors-${name}`);
 }
 
 /** Counts how often the colour mode has changed. */
-export function useColourMode(): number {
+function useColourMode(): number {
   const [changes, setChanges] = useState(0);
   useEffect(() => {
     const observer = new MutationObserver(() => setChanges((before) => before + 1));
@@ -30,7 +59,7 @@ export function useColourMode(): number {
   return changes;
 }
 
-function mark(context: CanvasRenderingContext2D, shape: string, x: number, y: number, size: number) {
+function draw(context: CanvasRenderingContext2D, shape: Symbol["shape"], x: number, y: number, size: number) {
   context.beginPath();
   if (shape === "down" || shape === "up") {
     const tip = shape === "down" ? size : -size;
@@ -52,186 +81,206 @@ function mark(context: CanvasRenderingContext2D, shape: string, x: number, y: nu
   }
 }
 
-const SHAPES: Record<string, readonly [shape: string, colour: string]> = {
-  regressed: ["down", "red-fg"],
-  improved: ["up", "green-fg"],
-  quarantined: ["cross", "orange-fg"],
-  failed: ["cross", "red-fg"],
-  missing: ["cross", "red-fg"],
-  unavailable: ["cross", "orange-fg"],
-  watched: ["dot", "orange-fg"],
-  private_build: ["ring", "fg-muted"],
+type Drawn = {
+  x: number[];
+  lines: Line[];
+  bands: Range[];
+  stripe?: Range;
+  whiskers: Whisker[];
+  levels: { at: number; ink: string }[];
+  marks: Event[];
+  symbols: Symbol[];
 };
 
-export function HistoryChart({
-  series,
-  published,
-  range,
-  selected,
-  onRange,
-  onSelect,
+/** What lies behind the lines: parts of both axes. */
+function behind({ bands, stripe }: Drawn) {
+  return (u: uPlot) => {
+    const { ctx, bbox } = u;
+    ctx.save();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
+    ctx.fillStyle = colour("bg-muted");
+    for (const { from, to } of bands) {
+      const left = u.valToPos(from, "x", true);
+      ctx.fillRect(left, bbox.top, u.valToPos(to, "x", true) - left, bbox.height);
+    }
+    if (stripe) {
+      const top = u.valToPos(stripe.to, "y", true);
+      ctx.fillRect(bbox.left, top, bbox.width, u.valToPos(stripe.from, "y", true) - top);
+    }
+    ctx.restore();
+  };
+}
+
+/** What lies before the lines: levels, events with their labels, intervals, symbols. */
+function before({ x, lines, whiskers, levels, marks, symbols }: Drawn, chosen: () => number | undefined) {
+  return (u: uPlot) => {
+    const { ctx, bbox } = u;
+    const unit = devicePixelRatio;
+    const [right, bottom] = [bbox.left + bbox.width, bbox.top + bbox.height];
+    const stroke = (ink: string, x1: number, y1: number, x2: number, y2: number) => {
+      ctx.strokeStyle = colour(ink);
+      ctx.beginPath();
+      ctx.moveTo(x1, y1);
+      ctx.lineTo(x2, y2);
+      ctx.stroke();
+    };
+    ctx.save();
+    ctx.font = `${11 * unit}px sans-serif`;
+    ctx.lineWidth = unit;
+    ctx.setLineDash([3 * unit, 3 * unit]);
+    const inkOf = (kind: Event["kind"]) => (kind === "alert" ? "red-fg" : "fg-muted");
+    const events = marks
+      .map((event) => ({ ...event, x: u.valToPos(event.at, "x", true) }))
+      .filter((event) => event.x >= bbox.left && event.x <= right);
+    for (const event of events) stroke(inkOf(event.kind), event.x, bbox.top, event.x, bottom);
+    for (const event of mergeLabels(events, LABEL_GAP * unit, right)) {
+      ctx.fillStyle = colour(inkOf(event.kind));
+      ctx.textAlign = event.x > right - LABEL_GAP * unit ? "right" : "left";
+      ctx.fillText(event.label, event.x + (ctx.textAlign === "left" ? 3 : -3) * unit, bbox.top - 4 * unit);
+    }
+    ctx.setLineDash([7 * unit, 4 * unit]);
+    for (const { at, ink } of levels) {
+      const y = u.valToPos(at, "y", true);
+      if (y > bbox.top && y < bottom) stroke(ink, bbox.left, y, right, y);
+    }
+    ctx.setLineDash([]);
+    ctx.lineWidth = 2 * unit;
+    const inside = (y: number) => Math.max(bbox.top, Math.min(y, bottom));
+    whiskers.forEach((each, index) => {
+      const at = u.valToPos(x[index] ?? 0, "x", true);
+      const [low, high] = each ? [u.valToPos(each.low, "y", true), u.valToPos(each.high, "y", true)] : [0, 0];
+      if (each) stroke(each.ink, at, inside(low), at, inside(high));
+    });
+    ctx.lineWidth = 1.5 * unit;
+    symbols.forEach(({ shape, ink }, index) => {
+      const at = u.valToPos(x[index] ?? 0, "x", true);
+      if (at < bbox.left || at > right) return;
+      const value = lines[0]?.values[index] ?? null;
+      const y = value === null ? bottom : u.valToPos(value, "y", true);
+      ctx.fillStyle = ctx.strokeStyle = colour(ink);
+      if (y < bbox.top) draw(ctx, "up", at, bbox.top + 5 * unit, 4 * unit);
+      else if (value !== null && y > bottom) draw(ctx, "down", at, bottom - 5 * unit, 4 * unit);
+      else draw(ctx, shape, at, Math.min(y, bottom - 5 * unit), (shape === "dot" ? 2 : 4) * unit);
+      if (index === chosen()) {
+        ctx.strokeStyle = colour("fg");
+        draw(ctx, "ring", at, inside(y), 7 * unit);
+      }
+    });
+    ctx.restore();
+  };
+}
+
+export function Chart({
+  label,
+  x,
+  lines,
+  bands = [],
+  stripe,
+  whiskers = [],
+  levels = [],
+  marks = [],
+  symbols = [],
+  zoom,
+  unit,
+  readout,
+  height = 220,
   onOpen,
 }: {
-  series: SeriesHistory;
-  published: Reference[];
-  range?: Range;
-  selected?: number;
-  onRange: (range?: Range) => void;
-  onSelect: (index: number) => void;
-  onOpen: (index: number) => void;
+  label: string;
+  x: number[];
+  /** The first is read out; symbols lie on it. */
+  lines: Line[];
+  /** Shaded parts of the x axis. */
+  bands?: Range[];
+  /** The shaded part of the y axis. */
+  stripe?: Range;
+  whiskers?: Whisker[];
+  /** Dashed lines across. */
+  levels?: { at: number; ink: string }[];
+  /** Dashed lines down, with labels. */
+  marks?: Event[];
+  symbols?: Symbol[];
+  zoom?: Zoom;
+  /** Is said while no point is chosen. */
+  unit: ReactNode;
+  /** Is said of a point. */
+  readout: (index: number) => ReactNode;
+  height?: number;
+  /** A point was clicked, or Enter pressed on it. */
+  onOpen?: (index: number) => void;
 }) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(null);
-  const acts = useRef({ onRange, onSelect, onOpen });
-  acts.current = { onRange, onSelect, onOpen };
-  const chosen = useRef(selected);
-  chosen.current = selected;
+  const [at, setAt] = useState<number>();
+  const chosen = useRef(at);
+  chosen.current = at;
+  const acts = useRef({ zoom, onOpen });
+  acts.current = { zoom, onOpen };
   const mode = useColourMode();
-  const points = series.points;
-  const times = useMemo(() => points.map((point) => seconds(point.started_at)), [points]);
-  const first = times[0] ?? 0;
-  const last = times.at(-1) ?? 1;
-  const edge = Math.max(3600, 0.01 * (last - first));
-  const from = range?.from ?? first - edge;
-  const to = range?.to ?? last + edge;
+  // Each rendering of the parent makes new arrays.
+  const key = JSON.stringify([x, lines, bands, stripe, whiskers, levels, marks, symbols]);
+  const drawn = useMemo(() => ({ x, lines, bands, stripe, whiskers, levels, marks, symbols }), [key]);
+  const isTime = zoom !== undefined;
+  const edge = Math.max(3600, 0.01 * ((x.at(-1) ?? 1) - (x[0] ?? 0)));
+  const from = zoom?.range?.from ?? (x[0] ?? 0) - edge;
+  const to = zoom?.range?.to ?? (x.at(-1) ?? 1) + edge;
 
   useEffect(() => {
     const element = box.current;
     if (!element) return undefined;
-    const line = points.map((point) => (counts(point) ? point.throughput : null));
-    const newest = points.findLast((point) => point.baseline !== null);
-    const changes = events(series);
+    const { x, levels } = drawn;
     const axis = {
       stroke: colour("fg-muted"),
       grid: { stroke: colour("border"), width: 1 },
       ticks: { stroke: colour("border"), width: 1 },
     };
-
-    const drawBand = (u: uPlot) => {
-      if (newest?.baseline === null || newest?.baseline === undefined) return;
-      const { ctx, bbox } = u;
-      const share = newest.smallest_slowdown ?? 0;
-      const top = u.valToPos(newest.baseline * (1 + share), "y", true);
-      const bottom = u.valToPos(newest.baseline * (1 - share), "y", true);
-      ctx.save();
-      ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
-      ctx.clip();
-      ctx.fillStyle = colour("bg-muted");
-      ctx.fillRect(bbox.left, top, bbox.width, bottom - top);
-      ctx.restore();
+    const across = (u: uPlot, low: number, high: number): uPlot.Range.MinMax => {
+      const span = acts.current.zoom?.span;
+      if (span) return span(u.scales.x?.min ?? -Infinity, u.scales.x?.max ?? Infinity);
+      if (!Number.isFinite(low) || !Number.isFinite(high)) return [0, 1];
+      const values = levels.map((level) => level.at);
+      return uPlot.rangeNum(Math.min(low, ...values), Math.max(high, ...values), 0.1, true);
     };
-
-    const drawLines = (u: uPlot) => {
-      const { ctx, bbox } = u;
-      const unit = devicePixelRatio;
-      ctx.save();
-      ctx.font = `${11 * unit}px sans-serif`;
-      ctx.lineWidth = unit;
-      ctx.setLineDash([3 * unit, 3 * unit]);
-      const marks = changes
-        .map((event) => ({ ...event, x: u.valToPos(event.at, "x", true) }))
-        .filter(({ x }) => x >= bbox.left && x <= bbox.left + bbox.width);
-      for (const { x, kind } of marks) {
-        ctx.strokeStyle = colour(kind === "alert" ? "red-fg" : "fg-muted");
-        ctx.beginPath();
-        ctx.moveTo(x, bbox.top);
-        ctx.lineTo(x, bbox.top + bbox.height);
-        ctx.stroke();
-      }
-      const end = bbox.left + bbox.width;
-      for (const { x, kind, label } of mergeLabels(marks, LABEL_GAP * unit, end)) {
-        ctx.fillStyle = colour(kind === "alert" ? "red-fg" : "fg-muted");
-        ctx.textAlign = x > end - LABEL_GAP * unit ? "right" : "left";
-        ctx.fillText(label, x + (ctx.textAlign === "left" ? 3 : -3) * unit, bbox.top - 4 * unit);
-      }
-      for (const reference of published) {
-        const y = u.valToPos(reference.value, "y", true);
-        if (y > bbox.top && y < bbox.top + bbox.height) {
-          ctx.strokeStyle = colour("purple-fg");
-          ctx.setLineDash([8 * unit, 4 * unit]);
-          ctx.beginPath();
-          ctx.moveTo(bbox.left, y);
-          ctx.lineTo(bbox.left + bbox.width, y);
-          ctx.stroke();
-        }
-      }
-      ctx.restore();
-    };
-
-    const drawMarks = (u: uPlot) => {
-      const { ctx, bbox } = u;
-      const unit = devicePixelRatio;
-      const bottom = bbox.top + bbox.height;
-      ctx.save();
-      ctx.lineWidth = 1.5 * unit;
-      points.forEach((point, index) => {
-        const x = u.valToPos(times[index] ?? 0, "x", true);
-        if (x < bbox.left || x > bbox.left + bbox.width) return;
-        const y = point.throughput === null ? bottom : u.valToPos(point.throughput, "y", true);
-        const [shape, ink] = SHAPES[pointState(point)] ?? ["dot", "blue-fg"];
-        ctx.fillStyle = ctx.strokeStyle = colour(ink);
-        if (y < bbox.top) mark(ctx, "up", x, bbox.top + 5 * unit, 4 * unit);
-        else if (point.throughput !== null && y > bottom) mark(ctx, "down", x, bottom - 5 * unit, 4 * unit);
-        else mark(ctx, shape, x, Math.min(y, bottom - 5 * unit), (shape === "dot" ? 2 : 4) * unit);
-        if (index === chosen.current) {
-          ctx.strokeStyle = colour("fg");
-          mark(ctx, "ring", x, Math.max(bbox.top, Math.min(y, bottom)), 7 * unit);
-        }
-      });
-      ctx.restore();
-    };
-
-    const near = (u: uPlot) => {
-      const at = u.posToVal(u.cursor.left ?? -1, "x");
-      let best = -1;
-      times.forEach((time, index) => {
-        if (best < 0 || Math.abs(time - at) < Math.abs((times[best] ?? 0) - at)) best = index;
-      });
-      return best;
-    };
-
+    const behindFirst = [...drawn.lines].reverse();
     const made = new uPlot(
       {
         width: element.clientWidth,
-        height: HEIGHT,
-        padding: [20, 12, 0, 0],
-        tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "UTC"),
+        height,
+        padding: [isTime ? 20 : 10, 12, 0, 0],
+        tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "UTC"),
         legend: { show: false },
-        cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false } },
+        cursor: { y: false, points: { show: !isTime }, drag: { x: isTime, y: false, setScale: false } },
         scales: {
-          x: { time: true, range: (_u, low, high) => [low, high] },
-          y: {
-            range: (u) => {
-              const low = u.scales.x?.min ?? -Infinity;
-              const high = u.scales.x?.max ?? Infinity;
-              const inside = line.filter(
-                (value, index): value is number =>
-                  value !== null && (times[index] ?? 0) >= low && (times[index] ?? 0) <= high,
-              );
-              return robustRange(inside, mustShow(series, low, high));
-            },
-          },
+          x: { time: isTime, ...(isTime && { range: (_u, low, high) => [low, high] }) },
+          y: { range: across },
         },
         axes: [
-          axis,
+          { ...axis, ...(!isTime && x.every(Number.isInteger) && { incrs: WHOLE }) },
           { ...axis, size: 70, values: (_u, splits) => splits.map((value) => figure(value)) },
         ],
         series: [
           {},
-          { stroke: colour("blue-fg"), width: 1, spanGaps: true, points: { show: false } },
+          ...behindFirst.map((line) => ({
+            stroke: colour(line.ink ?? (line.isMuted ? "fg-subtle" : "blue-fg")),
+            width: line.isMuted || isTime ? 1 : 1.5,
+            spanGaps: line.isSparse,
+            ...(line.isDashed && { dash: [6, 4] }),
+            ...(line.isPoints && { paths: () => null }),
+            points: {
+              show: line.isPoints || (!isTime && !line.isMuted && line.values.length < 60),
+              size: line.isPoints ? 6 : 4,
+            },
+          })),
         ],
         hooks: {
-          drawClear: [drawBand],
-          draw: [drawLines, drawMarks],
-          setCursor: [
-            (u) => {
-              if ((u.cursor.left ?? -1) >= 0) acts.current.onSelect(near(u));
-            },
-          ],
+          drawClear: [behind(drawn)],
+          draw: [before(drawn, () => chosen.current)],
+          setCursor: [(u) => setAt((was) => u.cursor.idx ?? (isTime ? was : undefined))],
           setSelect: [
             (u) => {
               if (u.select.width < 4) return;
-              acts.current.onRange({
+              acts.current.zoom?.onRange({
                 from: u.posToVal(u.select.left, "x"),
                 to: u.posToVal(u.select.left + u.select.width, "x"),
               });
@@ -240,58 +289,66 @@ export function HistoryChart({
           ],
         },
       },
-      [times, line],
+      [x, ...behindFirst.map((line) => line.values)] as uPlot.AlignedData,
       element,
     );
     made.over.addEventListener("click", () => {
-      if (made.select.width < 4) acts.current.onOpen(near(made));
+      const { idx } = made.cursor;
+      if (typeof idx === "number" && made.select.width < 4) acts.current.onOpen?.(idx);
     });
-    made.over.addEventListener("dblclick", () => acts.current.onRange(undefined));
+    made.over.addEventListener("dblclick", () => acts.current.zoom?.onRange(undefined));
     plot.current = made;
-    const observer = new ResizeObserver(() =>
-      made.setSize({ width: element.clientWidth, height: HEIGHT }),
-    );
+    const observer = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }));
     observer.observe(element);
     return () => {
       observer.disconnect();
       made.destroy();
       plot.current = null;
     };
-  }, [series, points, times, published, mode]);
+  }, [drawn, mode, height, isTime]);
 
   useEffect(() => {
-    plot.current?.setScale("x", { min: from, max: to });
-  }, [from, to, series, mode]);
+    if (isTime) plot.current?.setScale("x", { min: from, max: to });
+  }, [from, to, drawn, mode, isTime]);
 
-  useEffect(() => plot.current?.redraw(false), [selected]);
+  useEffect(() => {
+    if (isTime) plot.current?.redraw(false);
+  }, [at, isTime]);
 
+  const choose = (index: number) => {
+    const next = Math.max(0, Math.min(x.length - 1, index));
+    setAt(next);
+    const u = plot.current;
+    if (u && !isTime) u.setCursor({ left: u.valToPos(x[next] ?? 0, "x"), top: 0 }, false);
+  };
   const move = (event: React.KeyboardEvent) => {
-    const at = selected ?? points.length;
-    if (event.key === "ArrowLeft") onSelect(Math.max(0, at - 1));
-    else if (event.key === "ArrowRight") onSelect(Math.min(points.length - 1, at + 1));
-    else if (event.key === "Home") onSelect(0);
-    else if (event.key === "End") onSelect(points.length - 1);
-    else if (event.key === "Enter" && selected !== undefined) onOpen(selected);
-    else if (event.key === "Escape") onRange(undefined);
+    if (event.key === "ArrowLeft") choose((at ?? x.length) - 1);
+    else if (event.key === "ArrowRight") choose((at ?? (isTime ? x.length : -1)) + 1);
+    else if (event.key === "Home") choose(0);
+    else if (event.key === "End") choose(x.length - 1);
+    else if (event.key === "Enter" && at !== undefined && onOpen) onOpen(at);
+    else if (event.key === "Escape" && zoom) zoom.onRange(undefined);
     else return;
     event.preventDefault();
   };
-
   return (
-    <>
+    <Box>
       <style>{style}</style>
       <Box
         ref={box}
         role="group"
         aria-roledescription="plot"
-        aria-label={`History of ${series.case_id} on ${series.cluster}: ${points.length} results. Arrow keys choose one, Enter opens its case in the run, Escape shows all.`}
+        aria-label={`${label}. Arrow keys read out its points${isTime ? ", Escape shows all" : ""}.`}
         tabIndex={0}
         onKeyDown={move}
+        cursor={onOpen && "pointer"}
         w="100%"
         minW="0"
         overflow="hidden"
-        cursor="pointer"
       />
-    </>
+      <Box aria-live="polite" color="fg.muted" fontSize="sm" minH={isTime ? "3.2em" : "1.5em"}>
+        {at === undefined || at >= x.length ? unit : readout(at)}
+      </Box>
+    </Box>
   );
 }

@@ -1,19 +1,23 @@
-// Two frameworks, clusters, versions, builds or runs: medians of equal work as ratios.
+// Two frameworks, clusters, versions, builds or runs: medians of equal work as ratios; published tables.
 import { Box, Button, Field, Flex, Heading, Input, NativeSelect, Text } from "@chakra-ui/react";
 import type { FormEvent } from "react";
 import { useNavigate, useSearchParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
 import type { ComparedPair, ComparedPairs, ComparedSides, ProposedSides, RatioMean } from "./api-types";
+import { Chart } from "./chart";
 import { sortedRatios } from "./figure-cells";
 import { change, count, figure, interval, percent } from "./format";
-import { LineChart } from "./line-chart";
+import { onDemand } from "./on-demand";
 import { Answered, Download, Link, Note, useTitle } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable, Pager } from "./table";
 import { printed } from "./use";
 
-const PROPERTIES = ["framework", "cluster", "version", "build", "run"];
+const PUBLISHED = "published";
+const PROPERTIES = ["framework", "cluster", "version", "build", "run", PUBLISHED];
+
+const Published = onDemand(() => import("./published").then((chunk) => chunk.Published));
 
 function Work({ pair }: { pair: ComparedPair }) {
   const first = pair.one_case_id ?? pair.other_case_id ?? "";
@@ -26,7 +30,7 @@ function Work({ pair }: { pair: ComparedPair }) {
       <Text color="fg.muted" fontSize="xs">
         {isOtherCase && (
           <>
-            beside{" "}
+            and{" "}
             <Link to={routes.series(pair.other_case_id ?? "", pair.other_cluster ?? "")}>
               {pair.other_case_id}
             </Link>{" "}
@@ -99,14 +103,14 @@ function Ratios({ pairs, other }: { pairs: ComparedPair[]; other: string }) {
       ? ""
       : ` (${interval(pair.ratio_low - 1, pair.ratio_high - 1)})`);
   return (
-    <LineChart
+    <Chart
       label={`Ratios of ${count(sorted.length, "pair")}, sorted. Enter opens the series`}
       x={sorted.map((_, index) => index + 1)}
       lines={[{ name: "ratio", values: sorted.map((pair) => pair.ratio), isPoints: true }]}
       whiskers={sorted.map(({ ratio_low: low, ratio_high: high, standing }) =>
         low === null || high === null ? null : { low, high, ink: INKS[standing] ?? "fg-subtle" },
       )}
-      limit={1}
+      levels={[{ at: 1, ink: "orange-fg" }]}
       unit={`Ratios with 95 % intervals, sorted; above 1 ${other} is faster. Red: clearly slower, green: clearly faster.`}
       readout={(index) => text(sorted[index]!)}
       onOpen={(index) => {
@@ -162,7 +166,7 @@ function Pairs({ query, set }: { query: URLSearchParams; set: (changed: Record<s
   const [one, other] = [query.get("one") ?? "", query.get("other") ?? ""];
   const asked = Object.fromEntries(query);
   const answer = useApi<ComparedPairs>(one && other ? "compare" : "", asked);
-  if (!one || !other) return <Note>Choose what to compare with what.</Note>;
+  if (!one || !other) return <Note>Choose two sides to compare.</Note>;
   const standing = query.get("standing") ?? "";
   return (
     <Answered answer={answer}>
@@ -200,9 +204,8 @@ function Pairs({ query, set }: { query: URLSearchParams; set: (changed: Record<s
           {found.items.length ? (
             <>
               <Text color="fg.muted" mb={2}>
-                Clear differences first, and of these the largest; of each side the newest median. A
-                ratio above 1: {other} is faster. It is clear where its whole interval lies on one side
-                of 1.{" "}
+                Newest medians, clear differences first. Above 1 {other} is faster; a difference is clear if its
+                interval excludes 1.{" "}
                 <Download address={apiAddress("compare", { ...asked, format: "csv" })} file="compare.csv" />
               </Text>
               <Ratios pairs={found.items} other={other} />
@@ -222,7 +225,7 @@ function Pairs({ query, set }: { query: URLSearchParams; set: (changed: Record<s
               />
             </>
           ) : (
-            <Note>{standing ? "There is none of these." : "No work was measured by both."}</Note>
+            <Note>{standing ? "No such pair." : "No equal work was measured on both sides."}</Note>
           )}
         </>
       )}
@@ -238,7 +241,8 @@ export function Compare() {
   const query = one && other ? new URLSearchParams({ by: "version", one, other, ...Object.fromEntries(address) }) : address;
   useTitle("Compare");
   const by = PROPERTIES.find((name) => name === query.get("by")) ?? "framework";
-  const sides = useApi<ComparedSides>("compare/sides", { by });
+  const isPublished = by === PUBLISHED;
+  const sides = useApi<ComparedSides>(isPublished ? "" : "compare/sides", { by });
   const set = (changed: Record<string, string>) =>
     setQuery(() => {
       const next = new URLSearchParams({ by, ...Object.fromEntries(query), ...changed });
@@ -257,9 +261,11 @@ export function Compare() {
         Compare
       </Heading>
       <Text color="fg.muted">
-        Medians as they were measured, maybe weeks apart. Two builds that were launched in turn on the
-        same nodes: <Link to={routes.experiments()}>experiments</Link>.
-        {query !== address && " Nothing was chosen: the two newest versions of what moved most between them."}
+        {isPublished
+          ? "Public benchmarks, with the newest medians of equal work."
+          : "Stored medians, which may be weeks apart."}{" "}
+        To launch two builds in turn on the same nodes: <Link to={routes.experiments()}>experiments</Link>.
+        {query !== address && " Preselected: the two newest versions of the framework that changed most."}
       </Text>
       <form key={`${by} ${query.get("one")} ${query.get("other")} ${query.get("search")}`} onSubmit={send} aria-label="What to compare">
         <Flex gap={3} wrap="wrap" align="end" my={3}>
@@ -274,30 +280,38 @@ export function Compare() {
               <NativeSelect.Indicator />
             </NativeSelect.Root>
           </Field.Root>
-          {(["one", "other"] as const).map((side) => (
-            <Field.Root key={side} w="auto" required>
-              <Field.Label>{side === "one" ? "One" : "With"}</Field.Label>
-              <Input name={side} size="sm" w="18em" maxW="100%" list="sides" defaultValue={query.get(side) ?? ""} autoComplete="off" />
-            </Field.Root>
-          ))}
-          <Field.Root w="auto">
-            <Field.Label>Search cases</Field.Label>
-            <Input name="search" size="sm" defaultValue={query.get("search") ?? ""} autoComplete="off" />
-          </Field.Root>
-          <datalist id="sides">
-            {(sides.data?.items ?? []).map((side) => (
-              <option key={side} value={side} />
-            ))}
-          </datalist>
-          <Button type="submit" size="sm" variant="outline">
-            Compare
-          </Button>
+          {!isPublished && (
+            <>
+              {(["one", "other"] as const).map((side) => (
+                <Field.Root key={side} w="auto" required>
+                  <Field.Label>{side === "one" ? "One" : "With"}</Field.Label>
+                  <Input name={side} size="sm" w="18em" maxW="100%" list="sides" defaultValue={query.get(side) ?? ""} autoComplete="off" />
+                </Field.Root>
+              ))}
+              <Field.Root w="auto">
+                <Field.Label>Search cases</Field.Label>
+                <Input name="search" size="sm" defaultValue={query.get("search") ?? ""} autoComplete="off" />
+              </Field.Root>
+              <datalist id="sides">
+                {(sides.data?.items ?? []).map((side) => (
+                  <option key={side} value={side} />
+                ))}
+              </datalist>
+              <Button type="submit" size="sm" variant="outline">
+                Compare
+              </Button>
+            </>
+          )}
         </Flex>
       </form>
-      <Pairs
-        query={query.has("by") ? query : new URLSearchParams({ by, ...Object.fromEntries(query) })}
-        set={set}
-      />
+      {isPublished ? (
+        <Published source={query.get("source") ?? ""} name={query.get("figure") ?? ""} />
+      ) : (
+        <Pairs
+          query={query.has("by") ? query : new URLSearchParams({ by, ...Object.fromEntries(query) })}
+          set={set}
+        />
+      )}
     </>
   );
 }

@@ -1,19 +1,19 @@
 // How the lines of a workload scale over devices, and their throughput over batch sizes.
-import { Box, Button, Flex, Heading, NativeSelect, Text } from "@chakra-ui/react";
+import { Box, Button, Flex, Heading, Text } from "@chakra-ui/react";
 import { useState } from "react";
 
 import { useApi } from "./api";
 import type { Curves as CurvesAnswer } from "./api-types";
+import { Chart } from "./chart";
 import { type CurvePanel, curvePanels } from "./curve-panels";
 import { figure, percent } from "./format";
-import { LineChart } from "./line-chart";
-import { Answered, Link, Note, Section } from "./parts";
+import { Answered, Link, Section } from "./parts";
 import { routes } from "./routes";
 
 const SHOWN = 4;
 const AXES = [
-  ["devices", "Scaling over devices", "Times one device, over devices; dashed: the ideal."],
-  ["batch size", "Throughput over batch size", "Throughput, over the batch size of a device."],
+  ["devices", "Scaling over devices", "Speed-up over one device; dashed: ideal."],
+  ["batch size", "Throughput over batch size", "Throughput over the batch size per device."],
 ] as const;
 
 function Panel({ panel }: { panel: CurvePanel }) {
@@ -23,7 +23,7 @@ function Panel({ panel }: { panel: CurvePanel }) {
       <Heading as="h3" size="sm">
         {panel.title}
       </Heading>
-      <LineChart
+      <Chart
         label={`${panel.title}, over ${axis}: ${curves.map(({ framework }) => framework).join(", ")}`}
         x={x}
         lines={[
@@ -71,46 +71,26 @@ function Panels({ panels }: { panels: CurvePanel[] }) {
   );
 }
 
-export function Curves({ workloads }: { workloads: string[] }) {
-  const [chosen, setChosen] = useState(workloads[0] ?? "");
-  const answer = useApi<CurvesAnswer>("overview/curves", { workload: chosen });
+/** The curves of a workload; nothing if it has none. */
+export function Curves({ workload }: { workload: string }) {
+  const answer = useApi<CurvesAnswer>("overview/curves", { workload });
   return (
-    <Section title="Curves">
-      <NativeSelect.Root size="sm" w="auto" maxW="20em">
-        <NativeSelect.Field
-          aria-label="Workload of the curves"
-          value={chosen}
-          onChange={(event) => setChosen(event.target.value)}
-        >
-          {workloads.map((name) => (
-            <option key={name}>{name}</option>
-          ))}
-        </NativeSelect.Field>
-        <NativeSelect.Indicator />
-      </NativeSelect.Root>
-      <Answered answer={answer}>
-        {({ items }) => (
-          <>
-            {AXES.map(([axis, title, text]) => {
-              const panels = curvePanels(items, axis);
-              return panels.length ? (
-                <Box key={axis} mt={4}>
-                  <Heading as="h3" size="md">
-                    {title}
-                  </Heading>
-                  <Text color="fg.muted" fontSize="xs" mb={2}>
-                    {text} Newest medians; all other axes of a plot are equal.
-                  </Text>
-                  <Panels key={`${chosen} ${axis}`} panels={panels} />
-                </Box>
-              ) : null;
-            })}
-            {items.length === 0 && (
-              <Note>No line was measured at two numbers of devices or two batch sizes, all else equal.</Note>
-            )}
-          </>
-        )}
-      </Answered>
-    </Section>
+    <Answered answer={answer}>
+      {({ items }) => (
+        <>
+          {AXES.map(([axis, title, text]) => {
+            const panels = curvePanels(items, axis);
+            return panels.length ? (
+              <Section key={axis} title={title}>
+                <Text color="fg.muted" fontSize="xs" mb={2}>
+                  {text} Newest medians; all other axes of a plot are equal.
+                </Text>
+                <Panels panels={panels} />
+              </Section>
+            ) : null;
+          })}
+        </>
+      )}
+    </Answered>
   );
 }

@@ -12,8 +12,8 @@ import type {
   MeasuredComparison,
   SearchedVersion,
 } from "./api-types";
+import { Chart } from "./chart";
 import { change, count, figure, interval, moment, words } from "./format";
-import { LineChart } from "./line-chart";
 import { AlertLink, Answered, CommandLine, Note, Section, State, useTitle } from "./parts";
 import { type Column, DataTable } from "./table";
 
@@ -65,7 +65,7 @@ function Rounds({ found, planned }: { found: ComparisonCase; planned: number }) 
         {found.stopped && ` It ended early: ${found.stopped}.`}
       </Text>
       {rounds.length > 1 && (
-        <LineChart
+        <Chart
           label={`B against A in ${rounds.length} rounds, percent`}
           x={rounds.map((round) => round.round)}
           lines={[
@@ -73,7 +73,7 @@ function Rounds({ found, planned }: { found: ComparisonCase; planned: number }) 
             { name: "low", values: rounds.map((round) => percents(round.running_low)), isMuted: true },
             { name: "high", values: rounds.map((round) => percents(round.running_high)), isMuted: true },
           ]}
-          limit={0}
+          levels={[{ at: 0, ink: "orange-fg" }]}
           unit="B against A in each round, percent; grey: the interval of all rounds so far; dashed: no difference"
           readout={(index) => {
             const round = rounds[index];

@@ -1,4 +1,4 @@
-// All series: filters by every axis, search, sort, groups, small plots; the address holds the state.
+// All series: an overview; filters by every axis, search, sort, groups, small plots, kept in the address.
 import { Box, Button, Flex, Heading, Text } from "@chakra-ui/react";
 import { useMemo } from "react";
 
@@ -9,6 +9,7 @@ import {
   Answered,
   Choice,
   Download,
+  Help,
   Link,
   Marks,
   Note,
@@ -17,10 +18,14 @@ import {
   useChoices,
   useTitle,
 } from "./parts";
+import { onDemand } from "./on-demand";
+import { Overview } from "./overview";
 import { routes } from "./routes";
 import { Grouped, SmallMultiples } from "./small-multiples";
 import { type Column, DataTable, Pager, Sparkline } from "./table";
 import { FIGURES, NotKnown } from "./use";
+
+const Curves = onDemand(() => import("./curves").then((chunk) => chunk.Curves));
 
 const SIZES = { table: 50, plots: 24 };
 const STATES = ["alert", "noisy", "drifting", "ok", "improved", "regressed", "failed", "missing"];
@@ -151,6 +156,7 @@ export function Explore() {
   const axes = useApi<AxisValues>("axes");
   const { shown, ...asked } = Object.fromEntries(query);
   const arePlots = shown === "plots";
+  const workload = query.get("workload");
   const answer = useApi<SeriesPage>("series", {
     size: arePlots ? SIZES.plots : SIZES.table,
     ...asked,
@@ -179,13 +185,14 @@ export function Explore() {
       <Answered answer={axes}>
         {(found) => <Filters axes={found} query={query} choose={choose} />}
       </Answered>
+      {query.size === 0 && <Overview />}
       <Answered answer={answer}>
         {(found) =>
           found.total === 0 && found.items.length === 0 ? (
             <Note>No series fits this choice.</Note>
           ) : (
             <>
-              <Flex gap={3} align="center" wrap="wrap" fontSize="sm">
+              <Flex gap={3} mt={4} align="center" wrap="wrap" fontSize="sm">
                 <Text color="fg.muted">{count(found.total, "series", "series")}</Text>
                 <Download
                   address={apiAddress("series", { ...asked, format: "csv" })}
@@ -212,13 +219,18 @@ export function Explore() {
                   )
                 }
               </Grouped>
-              <Text color="fg.muted" fontSize="xs" mt={2}>
-                A median over n fresh launches; spread is (largest − smallest) / median; speed-up and
-                efficiency are against the smallest case of the same run at the same batch per device.
-                Per device: model FLOPs and their share of the peak (MFU), and the memory of the
-                largest rank. <NotKnown of={found.items} />
-                Synthetic data unless the case says otherwise.
-              </Text>
+              <Help>
+                <Text>Median: over n launches. Spread: (largest − smallest) / median.</Text>
+                <Text>
+                  Speed-up and efficiency: compared with the smallest case of the run at equal batch per device.
+                </Text>
+                <Text>
+                  Per device: model FLOPs and their share of the peak (MFU), memory of the largest rank.{" "}
+                  <NotKnown of={found.items} />
+                </Text>
+                <Text>Data are synthetic unless the case names a data set.</Text>
+              </Help>
+              {workload && <Curves key={workload} workload={workload} />}
             </>
           )
         }

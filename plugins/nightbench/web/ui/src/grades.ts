@@ -1,4 +1,4 @@
-// Grades of the detector by suite, and the share of falls told over their size. Pure.
+// Grades of the detector by suite, and the share of slowdowns detected over their size. Pure.
 import type { DetectorGrade } from "./api-types";
 
 /** The grades of a suite on a cluster, by measure. */
@@ -21,7 +21,7 @@ export function place(measure: string): number {
   return measure.endsWith("%") ? size : 100 + size;
 }
 
-/** Share of falls told, in %, at each size in %: of all suites (by their trials), and of each, the lowest first. */
+/** Share of slowdowns detected, in %, at each size in %: of all suites (by their trials), and of each, the lowest first. */
 export function power(grades: DetectorGrade[]): {
   sizes: number[];
   all: (number | null)[];

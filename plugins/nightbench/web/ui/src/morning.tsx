@@ -150,7 +150,7 @@ function Report({ morning }: { morning: Morning }) {
       <Headline morning={morning} />
       {morning.grades_too_low.map((sentence) => (
         <Note key={sentence} status="warning">
-          {sentence} <Link to={routes.trust()}>How far the verdicts can be trusted</Link>
+          {sentence} <Link to={routes.nodes()}>Detector quality</Link>
         </Note>
       ))}
       {fresh.length > 0 && (

@@ -1,4 +1,4 @@
-// How full the last night was for each node, and what it did in the nights before.
+// How full the last night was for each node, and a calendar of the nights before.
 import { Box, Text } from "@chakra-ui/react";
 
 import type { NightWindowRow, NodeNights, NodeUse } from "./api-types";
@@ -29,13 +29,13 @@ export function NightLoad({ use, window }: { use: NodeUse[]; window?: NightWindo
           .map((each) => `${each.suite}: ${count(each.cases, "case")}, ${Math.round(each.used_s / 60)} min`)
           .join("; "),
     },
-    { name: "Its cases took", isNumber: true, cell: (load) => `${Math.round(load.used)} min` },
+    { name: "Time of cases", isNumber: true, cell: (load) => `${Math.round(load.used)} min` },
     { name: "Usually", isNumber: true, cell: (load) => `${Math.round(load.planned)} min` },
     { name: "Busy", isNumber: true, cell: (load) => `${Math.round(load.busy)} min` },
     ...(minutes
       ? [
           {
-            name: "Of the night",
+            name: "Share of night",
             isNumber: true,
             cell: (load: Load) => percent(load.busy / minutes, 0),
           },
@@ -48,9 +48,8 @@ export function NightLoad({ use, window }: { use: NodeUse[]; window?: NightWindo
       <Text color="fg.muted" fontSize="sm">
         The last night
         {window &&
-          `, from ${moment(window.begins_at)} to ${moment(window.ends_at)} UTC (first start to last deadline)`}
-        . Busy: the time in which the node had any case; cases that share it at once add up in what
-        they took, and count once here.
+          `, ${moment(window.begins_at)} to ${moment(window.ends_at)} UTC (first start to last deadline)`}
+        . Busy: time with at least one case; cases at the same time count once.
       </Text>
       <DataTable
         label="How full the last night was"
@@ -79,8 +78,8 @@ export function Calendar({ nodes }: { nodes: NodeNights[] }) {
   return (
     <Box mt={3}>
       <Text color="fg.muted" fontSize="sm" mb={1}>
-        The nights that ended on {days[0]} to {days.at(-1)} UTC. Blue: cases measured, the fuller the
-        more; orange: faults (their number); red: in quarantine; grey: not used.
+        Nights that ended on {days[0]} to {days.at(-1)} (UTC). Blue: cases measured, darker for more; orange:
+        number of faults; red: quarantined; grey: not used.
       </Text>
       {nodes.map((node) => {
         const nights = nightsOf(node);

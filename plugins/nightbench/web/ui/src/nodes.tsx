@@ -1,9 +1,10 @@
-// Clusters, what holds their nodes now, what was last found on them, how full the night was.
+// Clusters: jobs on their nodes, findings, how full the last night was, the detector's quality.
 import { Box, Heading, List, Text } from "@chakra-ui/react";
 
 import { AcceptanceLine } from "./acceptance-line";
 import { useApi } from "./api";
-import type { ControlMedian, NodeActivities, NodeActivity, NodeHealth, Nodes } from "./api-types";
+import type { ControlMedian, NodeActivities, NodeActivity, NodeHealth, Nodes, Trust } from "./api-types";
+import { DetectorQuality } from "./detector-quality";
 import { ago, change, count, figure, moment } from "./format";
 import { Calendar, NightLoad } from "./node-use";
 import { Answered, Link, Note, Section, State, useTitle } from "./parts";
@@ -24,7 +25,7 @@ const NODES: Column<NodeHealth>[] = [
     ),
   },
   {
-    name: "Because",
+    name: "Reason",
     cell: (node) => (
       <Text as="span">
         {node.sentences.join("; ")}
@@ -39,7 +40,7 @@ const NODES: Column<NodeHealth>[] = [
   },
   { name: "Faults in a row", isNumber: true, cell: (node) => node.faults_in_a_row },
   {
-    name: "Last examined",
+    name: "Last checked",
     cell: (node) => {
       if (node.last_preflight_at === null) return "never";
       const when = `${ago(node.last_preflight_at)}${node.was_reachable ? "" : ", unreachable"}`;
@@ -51,7 +52,7 @@ const NODES: Column<NodeHealth>[] = [
     },
   },
   {
-    name: "Complaints",
+    name: "Findings",
     cell: (node) =>
       node.last_complaints.length ? (
         <List.Root ps={4}>
@@ -79,7 +80,7 @@ const ACTIVITY: Column<NodeActivity>[] = [
   },
   {
     name: "Nodes",
-    cell: (each) => `${each.is_holding ? "holds" : "wants"} ${each.nodes.join(", ")}`,
+    cell: (each) => `${each.is_holding ? "uses" : "waits for"} ${each.nodes.join(", ")}`,
   },
   { name: "Since", cell: (each) => ago(each.since) },
   {
@@ -90,7 +91,7 @@ const ACTIVITY: Column<NodeActivity>[] = [
         {each.repeat ? ` repeat ${each.repeat} of ${each.repeats}` : ""}
         <Text color="fg.muted" fontSize="xs">
           {each.message}
-          {Date.now() - Date.parse(each.at) > SILENT_MS && ` (its controller is silent: ${ago(each.at)})`}
+          {Date.now() - Date.parse(each.at) > SILENT_MS && ` (no sign of its controller: ${ago(each.at)})`}
         </Text>
       </Box>
     ),
@@ -103,7 +104,7 @@ const CONTROLS: Column<ControlMedian>[] = [
   { name: "Newest", isNumber: true, cell: (each) => `${figure(each.median)} ${each.unit}` },
   { name: "Median before", isNumber: true, cell: (each) => figure(each.median_before) },
   {
-    name: "Against it",
+    name: "Change",
     isNumber: true,
     cell: (each) => (each.ratio === null ? "–" : change(each.ratio - 1)),
   },
@@ -111,10 +112,10 @@ const CONTROLS: Column<ControlMedian>[] = [
 ];
 
 function Activity({ cluster, items }: { cluster: string; items: NodeActivity[] }) {
-  if (!items.length) return <Text mb={2}>Nothing of ours holds or awaits a node of it now.</Text>;
+  if (!items.length) return <Text mb={2}>No Nightbench job is using or waiting for a node of this cluster.</Text>;
   return (
     <DataTable
-      label={`What holds nodes of ${cluster} now`}
+      label={`Jobs on nodes of ${cluster}`}
       columns={ACTIVITY}
       rows={items}
       rowKey={(each) => `${each.run_id} ${each.case_id}`}
@@ -125,6 +126,7 @@ function Activity({ cluster, items }: { cluster: string; items: NodeActivity[] }
 export function NodesPage() {
   const answer = useApi<Nodes>("nodes");
   const activity = useApi<NodeActivities>("nodes/activity");
+  const trust = useApi<Trust>("trust");
   useTitle("Nodes");
   return (
     <>
@@ -160,7 +162,7 @@ export function NodesPage() {
                     columns={NODES}
                     rows={nodes}
                     rowKey={(node) => node.node}
-                    none={<Text>No node of it has been examined from here.</Text>}
+                    none={<Text>No node of this cluster has been checked from here.</Text>}
                   />
                   <Calendar nodes={found.nights.filter((each) => each.cluster === cluster.cluster)} />
                   {use.length > 0 && (
@@ -177,6 +179,9 @@ export function NodesPage() {
                       rowKey={(each) => `${each.node} ${each.metric} ${each.device} ${each.backend}`}
                     />
                   )}
+                  <Answered answer={trust}>
+                    {(quality) => <DetectorQuality cluster={cluster.cluster} trust={quality} />}
+                  </Answered>
                 </Section>
               );
             })

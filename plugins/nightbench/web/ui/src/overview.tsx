@@ -1,15 +1,12 @@
-// Workloads by framework lines: how each stands to the best, how it moved, and what is published.
+// Workloads by framework lines: the share of the best line, the change, and published values.
 import { Fragment, type ReactNode } from "react";
-import { Box, Flex, Heading, Table, Text } from "@chakra-ui/react";
+import { Box, Table, Text } from "@chakra-ui/react";
 
 import { apiAddress, useApi } from "./api";
-import type { Overview, OverviewCell } from "./api-types";
+import type { Overview as OverviewAnswer, OverviewCell } from "./api-types";
 import { change, count, percent } from "./format";
-import { Answered, Download, Link, Note, Section, useTitle } from "./parts";
-import { onDemand } from "./on-demand";
+import { Answered, Download, Help, Link, Section } from "./parts";
 import { routes } from "./routes";
-
-const Curves = onDemand(() => import("./curves").then((chunk) => chunk.Curves));
 
 /** From a line that is the best, or nearly, to one that is far from it. */
 const SHADES = [
@@ -84,7 +81,7 @@ function Heat({ items, label }: { items: OverviewCell[]; label: string }) {
           {workloads.map((workload) => (
             <Table.Row key={workload}>
               <Table.ColumnHeader scope="row" position="sticky" left={0} bg="bg" zIndex={1} minW="8em" maxW="12em" overflowWrap="anywhere">
-                {breakable(workload)}
+                <Link to={routes.explore(String(new URLSearchParams({ workload })))}>{breakable(workload)}</Link>
               </Table.ColumnHeader>
               {lines.map((line) => (
                 <Table.Cell key={line} verticalAlign="top" px={1}>
@@ -109,51 +106,39 @@ function breakable(name: string): ReactNode {
   ));
 }
 
-/** The workloads that have a series. */
-function measured(items: OverviewCell[]): string[] {
-  return [...new Set(items.filter(({ series }) => series).map(({ workload }) => workload))].sort();
-}
-
-export function OverviewPage() {
-  const answer = useApi<Overview>("overview");
-  useTitle("Overview");
+/** The measured workloads by framework lines. */
+export function Overview() {
+  const answer = useApi<OverviewAnswer>("overview");
   return (
-    <>
-      <Flex align="center" gap={3} wrap="wrap">
-        <Heading as="h1" size="lg">
-          Overview
-        </Heading>
-        <Download address={apiAddress("overview", { format: "csv" })} file="overview.csv" />
-      </Flex>
-      <Answered answer={answer}>
-        {({ items }) => {
-          const ours = measured(items);
-          const [known, published] = [true, false].map((isOurs) =>
-            items.filter(({ workload }) => ours.includes(workload) === isOurs),
-          ) as [OverviewCell[], OverviewCell[]];
-          return items.length ? (
-            <>
-              {known.length > 0 && <Heat items={known} label="Workloads by framework lines" />}
-              <Text color="fg.muted" fontSize="xs" mt={2}>
-                Share: the newest medians of a line over those of the best line at equal work (all other
-                axes equal, same cluster); geometric mean of the series where there is another line,
-                “measured” where there is none. In 30 days: newest medians against the median of the 30
-                days before them. Untried: in a mode that nobody had run on such devices before.
-                Published: figures of the public benchmarks, which are never mixed with measured ones.
-                A dash: neither measured nor published.
+    <Answered answer={answer}>
+      {({ items }) => {
+        const ours = new Set(items.filter(({ series }) => series).map(({ workload }) => workload));
+        const measured = items.filter(({ workload }) => ours.has(workload));
+        if (!measured.length) return null;
+        return (
+          <Section
+            title={
+              <>
+                Overview <Download address={apiAddress("overview", { format: "csv" })} file="overview.csv" />
+              </>
+            }
+          >
+            <Heat items={measured} label="Workloads by framework lines" />
+            <Help>
+              <Text>
+                Percent: the newest medians of a line divided by those of the best line at equal work; geometric
+                mean of its series. “Measured”: no other line has equal work.
               </Text>
-              {ours.length > 0 && <Curves workloads={ours} />}
-              {published.length > 0 && (
-                <Section title="Only published">
-                  <Heat items={published} label="Workloads that are only published" />
-                </Section>
-              )}
-            </>
-          ) : (
-            <Note>Nothing is measured or published.</Note>
-          );
-        }}
-      </Answered>
-    </>
+              <Text>In 30 days: the newest medians compared with the median of the 30 days before.</Text>
+              <Text>Untried: series in a configuration that has not run on such devices before.</Text>
+              <Text>
+                Published: values of public benchmarks (<Link to={routes.published()}>all tables</Link>). They are
+                never mixed with measured values.
+              </Text>
+            </Help>
+          </Section>
+        );
+      }}
+    </Answered>
   );
 }

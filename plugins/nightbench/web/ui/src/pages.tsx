@@ -9,28 +9,22 @@ import { HOME, routes } from "./routes";
 type Page = OnDemand<object>;
 
 const Morning = onDemand(() => import("./morning").then((chunk) => chunk.MorningPage));
-const Overview = onDemand(() => import("./overview").then((chunk) => chunk.OverviewPage));
 const Explore = onDemand(() => import("./explore").then((chunk) => chunk.Explore));
 const Compare = onDemand(() => import("./compare").then((chunk) => chunk.Compare));
 const Experiments = onDemand(() => import("./experiments").then((chunk) => chunk.ExperimentsPage));
-const Published = onDemand(() => import("./published").then((chunk) => chunk.PublishedPage));
 const Runs = onDemand(() => import("./runs").then((chunk) => chunk.RunsPage));
 const Alerts = onDemand(() => import("./alerts").then((chunk) => chunk.Alerts));
 const Nodes = onDemand(() => import("./nodes").then((chunk) => chunk.NodesPage));
-const Trust = onDemand(() => import("./trust").then((chunk) => chunk.TrustPage));
 
 /** Those that the navigation names: name, address, page. */
 const TABS: [string, string, Page][] = [
   ["Morning", routes.morning(), Morning],
-  ["Overview", routes.overview(), Overview],
   ["Series", routes.explore(), Explore],
   ["Compare", routes.compare(), Compare],
   ["Experiments", routes.experiments(), Experiments],
-  ["Published", routes.published(), Published],
   ["Runs", routes.runs(), Runs],
   ["Alerts", routes.alerts(), Alerts],
   ["Nodes", routes.nodes(), Nodes],
-  ["Trust", routes.trust(), Trust],
 ];
 
 /** Every page by the pattern of its address. */

@@ -307,6 +307,18 @@ export function Section({ title, children }: { title: ReactNode; children: React
   );
 }
 
+/** How to read a table or a plot, shown on request. */
+export function Help({ children }: { children: ReactNode }) {
+  return (
+    <Box as="details" color="fg.muted" fontSize="sm" my={1} maxW="80ch">
+      <Box as="summary" cursor="pointer">
+        How to read this
+      </Box>
+      {children}
+    </Box>
+  );
+}
+
 /** The output of a program, in a box of its own that the keyboard can scroll. */
 export function Output({ label, children }: { label: string; children: string }) {
   return (

@@ -1,4 +1,4 @@
-// The figures of a published table, as bars: published values, ours beside them.
+// A published table as bars: published values, and measured ones next to them.
 import { Box, Heading, Text } from "@chakra-ui/react";
 
 import type { PublishedCell } from "./api-types";
@@ -66,7 +66,7 @@ export function PublishedFigure({ cells }: { cells: PublishedCell[] }) {
   return (
     <Box mb={4}>
       <Text color="fg.muted" fontSize="sm" mb={2}>
-        Grey: published. Blue: ours, where a series matches the cell.
+        Grey: published. Blue: measured, if a series matches the cell.
       </Text>
       <Box
         display="grid"

@@ -1,11 +1,10 @@
-// The public benchmarks' tables and figures, ours beside the published values.
-import { Box, Heading, List, Text } from "@chakra-ui/react";
-import { useSearchParams } from "react-router-dom";
+// Tables and figures of public benchmarks, with measured values next to the published ones.
+import { Box, List, Text } from "@chakra-ui/react";
 
 import { apiAddress, useApi } from "./api";
 import type { PublishedCell, PublishedCells, PublishedTables } from "./api-types";
 import { count, figure, words } from "./format";
-import { Answered, Download, Link, Note, Section, useTitle } from "./parts";
+import { Answered, Download, Link, Note, Section } from "./parts";
 import { PublishedFigure } from "./published-figure";
 import { routes } from "./routes";
 import { type Column, DataTable } from "./table";
@@ -45,7 +44,7 @@ const COLUMNS: Column<PublishedCell>[] = [
     ),
   },
   {
-    name: "Ours",
+    name: "Measured",
     isNumber: true,
     cell: (cell) =>
       cell.case_id === null || cell.cluster === null ? (
@@ -74,7 +73,7 @@ function Table({ source, name }: { source: string; name: string }) {
   return (
     <Section title={`${source} ${name}`}>
       <Text color="fg.muted" mb={2}>
-        The published hardware is never ours: a value to stand beside, no target.{" "}
+        Measured on other hardware: values to compare with, no targets.{" "}
         <Download address={apiAddress("published/cells", { ...asked, format: "csv" })} file="published.csv" />
       </Text>
       <Answered answer={answer}>
@@ -90,7 +89,7 @@ function Table({ source, name }: { source: string; name: string }) {
               />
             </>
           ) : (
-            <Note>There is no such table.</Note>
+            <Note>No such table is stored.</Note>
           )
         }
       </Answered>
@@ -98,17 +97,12 @@ function Table({ source, name }: { source: string; name: string }) {
   );
 }
 
-export function PublishedPage() {
-  const [query] = useSearchParams();
-  useTitle("Published");
+/** A table of a public benchmark, and the list of all tables. */
+export function Published({ source, name }: { source: string; name: string }) {
   const answer = useApi<PublishedTables>("published");
-  const source = query.get("source") ?? "";
   return (
     <>
-      <Heading as="h1" size="lg">
-        Published benchmarks
-      </Heading>
-      {source && <Table source={source} name={query.get("figure") ?? ""} />}
+      {source && <Table source={source} name={name} />}
       <Section title="Tables and figures">
         <Answered answer={answer}>
           {({ items }) =>
@@ -119,13 +113,13 @@ export function PublishedPage() {
                     <Link to={routes.published(item.source_document, item.figure ?? "")}>
                       {item.source_document} {item.figure}
                     </Link>
-                    : {count(item.cells, "value")}, {item.measured} with ours beside
+                    : {count(item.cells, "value")}, {item.measured} also measured
                     {item.empty > 0 && `, ${count(item.empty, "cell")} empty in the original`}
                   </List.Item>
                 ))}
               </List.Root>
             ) : (
-              <Note>The warehouse holds no published values.</Note>
+              <Note>The warehouse has no published values.</Note>
             )
           }
         </Answered>

@@ -4,8 +4,8 @@ import { useState } from "react";
 
 import { useApi } from "./api";
 import type { RankSteps, RepeatLog, RepeatSteps, RepeatTelemetry, TelemetryMetric } from "./api-types";
+import { Chart } from "./chart";
 import { count, figure } from "./format";
-import { LineChart } from "./line-chart";
 import { Answered, Choice, Output, Section } from "./parts";
 import { type Column, DataTable } from "./table";
 
@@ -46,7 +46,7 @@ function StepChart({ rank, others }: { rank: RankSteps; others: RankSteps[] }) {
   ].filter(({ from, to }) => to - from > 1);
   return (
     <Box>
-      <LineChart
+      <Chart
         label={`Step times of ${rank.process}: ${rank.window} steps in the window, median ${ms(rank.median_s)} ms, longest ${ms(rank.longest_s)} ms`}
         x={Array.from({ length }, (_each, index) => index + 1 - rank.warmup)}
         lines={[
@@ -54,7 +54,7 @@ function StepChart({ rank, others }: { rank: RankSteps; others: RankSteps[] }) {
           ...others.map((each) => ({ name: each.process, values: padded(each), isMuted: true })),
         ]}
         bands={bands}
-        limit={slow.length ? 1000 * rank.limit_s : undefined}
+        levels={slow.length ? [{ at: 1000 * rank.limit_s, ink: "orange-fg" }] : []}
         unit={`milliseconds of each step of ${rank.process}${others.length ? "; grey: other processes" : ""}`}
         readout={(index) =>
           `${rank.process}, ${stepName(rank, index)}: ${ms(rank.seconds[index])} ms`
@@ -152,7 +152,7 @@ function Telemetry({ path, chosen, choose }: Props) {
                   values={items.slice(1).map((each) => ({ value: named(each), label: named(each) }))}
                   onChoose={(value) => choose("metric", value)}
                 />
-                <LineChart
+                <Chart
                   label={`${named(metric)}, ${metric.values.length} samples, median ${figure(metric.median)} ${metric.unit}`}
                   x={metric.seconds}
                   lines={[{ name: named(metric), values: metric.values }]}

@@ -4,7 +4,6 @@ export const HOME = "/plugin/benchmarks";
 
 export const routes = {
   morning: () => HOME,
-  overview: () => `${HOME}/overview`,
   explore: (query = "") => `${HOME}/explore${query && `?${query}`}`,
   series: (caseId: string, cluster: string) =>
     `${HOME}/series?${new URLSearchParams({ case: caseId, cluster })}`,
@@ -12,7 +11,7 @@ export const routes = {
   experiments: () => `${HOME}/experiments`,
   experiment: (name: string) => `${HOME}/experiments/${encodeURIComponent(name)}`,
   published: (source = "", figure = "") =>
-    `${HOME}/published${source && `?${new URLSearchParams({ source, figure })}`}`,
+    `${HOME}/compare?${new URLSearchParams({ by: "published", ...(source && { source, figure }) })}`,
   runs: () => `${HOME}/runs`,
   run: (runId: string) => `${HOME}/runs/${encodeURIComponent(runId)}`,
   case: (runId: string, caseId: string) =>
@@ -20,7 +19,6 @@ export const routes = {
   alerts: () => `${HOME}/alerts`,
   alert: (alertId: number) => `${HOME}/alerts/${alertId}`,
   nodes: () => `${HOME}/nodes`,
-  trust: () => `${HOME}/trust`,
   dagRun: (dagId: string, dagRunId: string) =>
     `/dags/${encodeURIComponent(dagId)}/runs/${encodeURIComponent(dagRunId)}`,
 };

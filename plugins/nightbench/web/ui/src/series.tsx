@@ -1,12 +1,12 @@
 // One series: its history, what changed on the way, its alerts, published figures beside it.
-import { Box, Button, Flex, Heading, List, Text } from "@chakra-ui/react";
-import { useMemo, useState } from "react";
+import { Button, Flex, Heading, List, Text } from "@chakra-ui/react";
+import { useMemo } from "react";
 import { useNavigate, useSearchParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
 import type { Roofline, SeriesHistory, SeriesAlert, SeriesPoint } from "./api-types";
-import { HistoryChart, type Range } from "./chart";
-import { byDay, counts, describe, events, pointState, references, seconds } from "./chart-marks";
+import { Chart, type Range, type Symbol } from "./chart";
+import { byDay, counts, describe, events, mustShow, pointState, references, robustRange, seconds } from "./chart-marks";
 import { day, figure, moment, percent, words } from "./format";
 import {
   AlertLink,
@@ -54,7 +54,7 @@ function pointColumns(caseId: string, unit: string): Column<SeriesPoint>[] {
     { ...USE, cell: (point) => USE.cell({ ...point, unit }) },
     { name: "Version", cell: (point) => point.framework_version ?? "–" },
     { name: "Nodes", cell: (point) => point.node_names?.join(", ") || "–" },
-    { name: "Because", cell: (point) => <bdi>{point.sentence || "–"}</bdi> },
+    { name: "Reason", cell: (point) => <bdi>{point.sentence || "–"}</bdi> },
   ];
 }
 
@@ -70,7 +70,7 @@ function boundBy(found: Roofline): string {
     share === null ? [] : [`${name} ${least}${percent(share, 0)}`],
   );
   const rests = known.length ? ` (of a step: ${known.join(", ")})` : "";
-  return `${found.bound ?? `not told: ${found.absent}`}${rests}`;
+  return `${found.bound ?? `unknown: ${found.absent}`}${rests}`;
 }
 
 const ALERT_COLUMNS: Column<SeriesAlert>[] = [
@@ -97,30 +97,32 @@ const ALERT_COLUMNS: Column<SeriesAlert>[] = [
   { name: "Owner", cell: (alert) => <bdi>{alert.owner || "nobody"}</bdi> },
 ];
 
-function Readout({ point, caseId, unit }: { point?: SeriesPoint; caseId: string; unit: string }) {
+const SYMBOLS: Record<string, Symbol> = {
+  regressed: { shape: "down", ink: "red-fg" },
+  improved: { shape: "up", ink: "green-fg" },
+  quarantined: { shape: "cross", ink: "orange-fg" },
+  failed: { shape: "cross", ink: "red-fg" },
+  missing: { shape: "cross", ink: "red-fg" },
+  unavailable: { shape: "cross", ink: "orange-fg" },
+  watched: { shape: "dot", ink: "orange-fg" },
+  private_build: { shape: "ring", ink: "fg-muted" },
+};
+
+function Readout({ point, caseId, unit }: { point: SeriesPoint; caseId: string; unit: string }) {
   return (
-    <Box aria-live="polite" minH="3.2em" fontSize="sm">
-      {point ? (
-        <>
-          <Text>
-            <Link to={routes.case(point.run_id, caseId)}>{moment(point.started_at)} UTC</Link>{" "}
-            <strong>
-              {figure(point.throughput)} {unit}/s
-            </strong>{" "}
-            <State name={pointState(point)} /> {point.n !== null && `n = ${point.n}`}
-            {point.spread !== null && `, spread ${percent(point.spread)}`}
-            {point.framework_version && `, version ${point.framework_version}`}
-            {point.node_names?.length ? `, on ${point.node_names.join(", ")}` : ""}
-          </Text>
-          <Text color="fg.muted">{point.sentence}</Text>
-        </>
-      ) : (
-        <Text color="fg.muted">
-          Drag over the plot to zoom, double-click to see all; a click on a point opens the case in
-          its run.
-        </Text>
-      )}
-    </Box>
+    <>
+      <Text color="fg">
+        <Link to={routes.case(point.run_id, caseId)}>{moment(point.started_at)} UTC</Link>{" "}
+        <strong>
+          {figure(point.throughput)} {unit}/s
+        </strong>{" "}
+        <State name={pointState(point)} /> {point.n !== null && `n = ${point.n}`}
+        {point.spread !== null && `, spread ${percent(point.spread)}`}
+        {point.framework_version && `, version ${point.framework_version}`}
+        {point.node_names?.length ? `, on ${point.node_names.join(", ")}` : ""}
+      </Text>
+      <Text>{point.sentence}</Text>
+    </>
   );
 }
 
@@ -134,7 +136,6 @@ function rangeOf(query: URLSearchParams): Range | undefined {
 /** The plot with its ranges, the result that is chosen, and the legend. */
 export function Plot({ series }: { series: SeriesHistory }) {
   const [query, setQuery] = useSearchParams();
-  const [selected, setSelected] = useState<number>();
   const navigate = useNavigate();
   const unit = series.unit ?? "units";
   const range = rangeOf(query);
@@ -155,6 +156,14 @@ export function Plot({ series }: { series: SeriesHistory }) {
   const newest = series.points.at(-1);
   const last = newest ? seconds(newest.started_at) : 0;
   const published = useMemo(() => references(series), [series]);
+  const { points } = series;
+  const times = useMemo(() => points.map((point) => seconds(point.started_at)), [points]);
+  const judged = points.findLast((point) => point.baseline !== null);
+  const [baseline, least] = [judged?.baseline ?? null, judged?.smallest_slowdown ?? 0];
+  const span = (from: number, to: number) => {
+    const inside = points.filter((point, index) => counts(point) && times[index]! >= from && times[index]! <= to);
+    return robustRange(inside.map((point) => point.throughput!), mustShow(series, from, to));
+  };
   return (
     <>
       <Flex gap={2} wrap="wrap" mb={2} role="group" aria-label="Range">
@@ -172,29 +181,27 @@ export function Plot({ series }: { series: SeriesHistory }) {
           All
         </Button>
       </Flex>
-      <HistoryChart
-        series={series}
-        published={published}
-        range={range}
-        selected={selected}
-        onRange={setRange}
-        onSelect={setSelected}
-        onOpen={(index) => {
-          const point = series.points[index];
-          if (point) void navigate(routes.case(point.run_id, series.case_id));
-        }}
-      />
-      <Readout
-        point={selected === undefined ? undefined : series.points[selected]}
-        caseId={series.case_id}
-        unit={unit}
+      <Chart
+        label={`History of ${series.case_id} on ${series.cluster}: ${points.length} results. Enter opens the case of a result`}
+        x={times}
+        lines={[
+          { name: "median", values: points.map((point) => (counts(point) ? point.throughput : null)), isSparse: true },
+        ]}
+        {...(baseline !== null && { stripe: { from: baseline * (1 - least), to: baseline * (1 + least) } })}
+        levels={published.map(({ value }) => ({ at: value, ink: "purple-fg" }))}
+        marks={events(series)}
+        symbols={points.map((point) => SYMBOLS[pointState(point)] ?? { shape: "dot", ink: "blue-fg" })}
+        zoom={{ ...(range && { range }), onRange: setRange, span }}
+        unit="Drag over the plot to zoom, double-click to see all; click a point to open its case."
+        readout={(index) => <Readout point={points[index]!} caseId={series.case_id} unit={unit} />}
+        height={340}
+        onOpen={(index) => void navigate(routes.case(points[index]!.run_id, series.case_id))}
       />
       <Text color="fg.muted" fontSize="xs">
-        Triangles down: regressed; up: improved; crosses: no result that counts; rings: private
-        builds; triangles at an edge: outside of the range shown. Grey band: the baseline and the
-        smallest slowdown that would be found. Times in UTC.
+        Triangles down: regressed; up: improved; crosses: no valid result; rings: private builds; triangles
+        at an edge: outside the range shown. Grey band: baseline ± minimum detectable slowdown. Times in UTC.
         {published.length > 0 &&
-          ` Purple lines, where they lie in the range shown: published on other hardware, ${published
+          ` Purple lines: published values of other hardware, ${published
             .map((each) => `${figure(each.value)} ${unit}/s (${each.label})`)
             .join("; ")}.`}
       </Text>
@@ -234,7 +241,7 @@ function History({ series }: { series: SeriesHistory }) {
             </Fact>
           )}
           {detectable && (
-            <Fact name="Smallest slowdown that would be found">{percent(detectable.smallest_slowdown)}</Fact>
+            <Fact name="Minimum detectable slowdown">{percent(detectable.smallest_slowdown)}</Fact>
           )}
         </Facts>
       )}

@@ -1,7 +1,18 @@
 // The script of the site for everybody (`nightbench publish`): search and comparison. It works
 // from file:// as well, where pages may load scripts and nothing else: data come as scripts.
 import { change, count, figure } from "./format";
-import { byId, cell, read } from "./site-parts";
+
+const byId = (id: string) => document.getElementById(id);
+const read = <T>() => JSON.parse(byId("data")?.textContent ?? "{}") as T;
+
+function cell(row: HTMLTableRowElement, text: string, kind = "", link = "") {
+  const made = row.insertCell();
+  const head = row.closest("table")?.tHead?.rows[0]?.cells[made.cellIndex];
+  made.dataset["label"] = head?.textContent ?? "";
+  made.className = kind;
+  if (!link) made.textContent = text;
+  else made.append(Object.assign(document.createElement("a"), { href: link, textContent: text }));
+}
 
 /** Case, cluster, newest median, its unit, trend. */
 type Found = [string, string, number, string, number | null];

@@ -244,7 +244,7 @@ test("what is measured stands before what is only published", () => {
   assert.deepEqual(found, { workloads: ["b", "c", "a"], lines: ["jax", "tf", "paddle1"] });
 });
 
-test("the share of falls told is weighed by trials, and the lowest suite stands first", () => {
+test("the share of slowdowns detected is weighed by trials, and the lowest suite is first", () => {
   const grade = (suite: string, measure: string, trials: number, rate: number | null) => ({ suite, cluster: "c", measure, trials, rate });
   const found = power([
     grade("a", "10%", 10, 1),

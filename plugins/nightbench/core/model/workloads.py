@@ -1,0 +1,171 @@
+"""Workloads, as `spec.json` says them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from nightbench.core.model import values as v
+from nightbench.core.model.cases import Case, ReferenceLosses
+from nightbench.core.model.catalog import Role, StrategyName
+
+
+def _truly(value: Any) -> Any:
+    """A parameter of a scale: any JSON value."""
+    return value
+
+
+class Kept(v.StrictModel):
+    """Values that a device keeps for the backward pass at least: formulas, each of one token."""
+
+    layer: v.Text
+    """Of a layer of which nothing is computed again."""
+    products: v.Text
+    """Of a layer that keeps its input and what products and attention gave: `recompute:
+    selective`, or a compiler that computes the rest again."""
+    input: v.Text
+    """Of a layer that keeps its input alone: `recompute: full`."""
+    logits: v.Text
+    """Beyond the layers, in float32."""
+    gathered: v.Text | None = None
+    """Of `layer`, the inputs of matrices that `tensor` splits: each device has those of all."""
+    cast: v.Text | None = None
+    """What a layer keeps beyond `layer` where autocast leaves residuals in float32 and casts the
+    input of each matrix (`keeps_casts`); counted in values of 16 bits."""
+    matrices: v.Text | None = None
+    """Weights of a layer, of all tokens, that it then keeps in 16 bits, too."""
+
+    def formulas(self) -> dict[str, str]:
+        """Return those that are given."""
+        return {name: formula for name, formula in dict(self).items() if formula is not None}
+
+
+class Cost(v.StrictModel):
+    """Model FLOPs, tokens and memory of an example."""
+
+    source: v.Text
+    """What the formulas count and leave out, and where they are from."""
+    forward: Annotated[dict[v.Text, v.Text], Field(min_length=1)]
+    """What is computed: formula of its FLOPs in the forward pass of one example, 2 for each
+    multiply-add of matrix products and convolutions, from numbers and parameters of the scale with
+    `+ - * / **` and `sum(a list)`. Training takes three times the sum."""
+    computed: dict[v.Text, Annotated[float, Field(ge=0)]] = Field({})
+    """Of `forward`: how many times a step computes it as matrix products and convolutions, forward
+    and backward, where that is not once: 2 for attention whose masked half is computed too, 2/3
+    without the gradient of images, 0 for sums. The check `work_done` compares counters with it."""
+    tokens: v.Text | None = None
+    """Formula of the tokens of one example, of a language model."""
+    kept: Kept | None = None
+    """What layers keep, for what fits into a device; `layers` and `sequence_length` are parameters
+    of each scale. Without it weights, gradients and optimiser states are counted alone."""
+
+
+class Tensor(v.StrictModel):
+    """Matrices that devices split, by the last name of the module that holds them."""
+
+    columns: v.Some[v.Text]
+    """Each device computes a part of what comes out."""
+    rows: v.Some[v.Text]
+    """Each device takes a part of what goes in; sums follow."""
+    norms: v.Some[v.Text]
+    """Norms, of which each device has a part of every sequence."""
+    divides: v.Some[v.Text]
+    """Parameters of a scale that the number of devices has to divide."""
+
+
+class Experts(v.StrictModel):
+    """Experts that devices split; `experts`, a parameter of each scale, is how many a layer has."""
+
+    modules: v.Some[v.Text]
+    """Modules whose weights have experts in their first dimension, by their last name."""
+    parameters: v.Text
+    """Formula of the parameters in them, as in `cost`."""
+
+
+class Stages(v.StrictModel):
+    """What the first and the last stage have beside layers (`shards`), and what they take."""
+
+    first: v.Some[v.Text]
+    """Modules of the first stage."""
+    last: v.Some[v.Text]
+    """Modules of the last one."""
+    parameters: v.Text = "0"
+    """Formula of the parameters in the modules of either, as in `cost`: the lesser, where they
+    differ."""
+    input: v.Text
+    """What of a batch the first takes."""
+    target: v.Text
+    """What of a batch the last one's loss takes."""
+
+
+class WorkloadInfo(v.StrictModel):
+    """A workload: `benchmarks/workloads/<workload>/spec.json`."""
+
+    name: v.Name
+    """Name of the workload: the folder's name."""
+    title: v.Text
+    """How people call it."""
+    unit: v.Name
+    """Unit of work that is counted, in the plural: `images`, `tokens`."""
+    strategies: v.Some[StrategyName]
+    """Strategies that it is written for."""
+    scales: Annotated[
+        dict[v.Name, dict[str, Annotated[Any, AfterValidator(_truly)]]], Field(min_length=1)
+    ]
+    """Scale: its parameters (shapes, classes, hyper-parameters), handed to the implementation;
+    `converges` marks a scale at which the loss is proved to fall; `units_per_example` says how many
+    units one example of a batch counts (1 when absent); `by_sequence_length` has for each value of
+    the axis `sequence_length` the parameters that depend on it (without it, any length is taken).
+    """
+    shards: v.Name | None = None
+    """List of the network's layers, `layers`, each of which is gathered by itself where `shard`
+    splits training over devices. Without it the workload is never split."""
+    tensor: Tensor | None = None
+    """How `tensor` splits matrices; without it none is."""
+    context: v.Some[v.Text] | None = None
+    """Tables of the network by position, which `context` cuts as it cuts sequences; without it
+    none are cut."""
+    expert: Experts | None = None
+    """How `expert` splits the experts of layers; without it no case has it."""
+    pipeline: Stages | None = None
+    """How `pipeline` splits the network; without it no case has it."""
+    frameworks: Annotated[tuple[str, ...], v.DERIVED] = ()
+    """Lines for whose API the workload's folder has a model file."""
+    digest: Annotated[str, v.DERIVED] = ""
+    """Digest of what every case of it does: part of a case's definition."""
+    problem: Annotated[str | None, v.DERIVED] = None
+    """What is wrong with the workload's folder, for every line."""
+    broken_models: Annotated[dict[str, str], v.DERIVED] = Field({})
+    """API -> what is wrong with the model file for it."""
+    roles: Annotated[tuple[Role, ...], v.DERIVED] = ()
+    """Processes of a command; those of the line for the strategy where there are none."""
+    parameters: v.Count | None = None
+    """Trainable parameters, where the workload fixes them."""
+    first_step_batch_size: v.Count | None = None
+    """Samples of the one step by which lines are held against each other; 8 unless given."""
+    seed: v.Whole = 1
+    """Seed of weights and data."""
+    losses: ReferenceLosses | None = None
+    """What the first losses of every mode of every line are held against."""
+    cost: Cost | None = None
+    """What an example costs; without it there is neither MFU nor tokens per second."""
+    replaces: bool = False
+    """In a project's folder: it takes the place of the built-in one of the same name."""
+    reads: v.Name | None = None
+    """Format of real data that its `data.py` reads: a module of `benchmarks/readers`. Without it
+    there is `data: synthetic` alone."""
+    description: str = ""
+    """What it is and where it is from."""
+    definition: dict[str, Any] = Field({})
+    """What else defines the work (optimiser, initialisation, layers), for people and for the digest
+    that starts a new segment of the history when it changes."""
+
+    def params_of(self, case: Case) -> dict[str, Any]:
+        """The parameters that a case of this workload gets: its scale's, at its sequence length."""
+        params = dict(self.scales.get(case.scale, {}))
+        lengths = params.pop("by_sequence_length", {})
+        if case.sequence_length is not None:
+            params["sequence_length"] = case.sequence_length
+            params.update(lengths.get(str(case.sequence_length), {}))
+        return params

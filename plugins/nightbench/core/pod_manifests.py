@@ -1,0 +1,251 @@
+"""Pods of a case, and the rights that creating them needs, as objects of Kubernetes. Pure.
+
+A pod does nothing by itself: its first process waits and reaps. Agents are started in it as on any
+node.
+"""
+
+import hashlib
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from nightbench.core.errors import UserError
+from nightbench.core.model import JobSpec, KubernetesPolicy, Node
+
+MOUNT = "/nightbench"
+"""Home of the pods' user; a claim that is mounted here outlives the pod."""
+
+GRACE_S = 30
+"""Time in which an agent that is told to end has ended its processes."""
+
+NAME = "app.kubernetes.io/name"
+APP = "nightbench"
+RUN, CASE, JOB, NODE = (f"nightbench.io/{each}" for each in ("run", "case", "job", "node"))
+"""Labels of all objects; annotations of the same names have the texts in full."""
+
+CONTAINER = "node"
+
+KUEUE = "kueue.x-k8s.io/"
+
+INIT = """\
+import os, signal
+seen = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
+signal.pthread_sigmask(signal.SIG_BLOCK, seen)
+while signal.sigwait(seen) == signal.SIGCHLD:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+"""
+"""First process of a pod: ends on SIGTERM, and reaps, so that a dead agent is seen as dead."""
+
+RULES = (
+    ("", "pods", ("create", "delete", "get", "list")),
+    ("", "pods/exec", ("create", "get")),
+    ("", "resourcequotas", ("list",)),
+)
+"""API group, resource, verbs: all that Nightbench asks for in the namespace.
+
+`pods/exec` takes `get` up to Kubernetes 1.34, and `create` since 1.35.
+"""
+
+_Object = dict[str, Any]
+
+
+def label_value(text: str) -> str:
+    """Return a label's value for a text: itself if it fits, else its beginning and a digest."""
+    if re.fullmatch(r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", text):
+        return text
+    plain = re.sub(r"[^A-Za-z0-9.-]+", "-", text)[:50].strip("-.")
+    return f"{plain}-{_digest(text)}".lstrip("-")
+
+
+def job_label(job_id: str) -> str:
+    """Return the value of the label `JOB`."""
+    return _digest(job_id)
+
+
+def pod_name(job_id: str, node: str, attempt: int) -> str:
+    """Return the name of a node's pod; a lost one is followed by another attempt."""
+    plain = re.sub(r"[^a-z0-9]+", "-", node.lower())[:30].strip("-") or "node"
+    return f"nb-{_digest(job_id)}-{plain}-{attempt}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def pod(
+    job: JobSpec, node: Node, policy: KubernetesPolicy, attempt: int, *, shared: bool
+) -> _Object:
+    """Return the pod of a node of a job.
+
+    Raises:
+        UserError: the policy has no image for the job's line.
+    """
+    line = job.build.line
+    if line not in policy.images:
+        raise UserError(
+            f"cluster {job.cluster}: kubernetes.images: found none for {line}; expected an image "
+            "that has Python"
+        )
+    quantities = _resources(job, policy)
+    volumes, mounts = _volumes(policy)
+    spec: _Object = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": GRACE_S,
+        "activeDeadlineSeconds": math.ceil(policy.time_limit_s),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": policy.user,
+            "runAsGroup": policy.user,
+            "fsGroup": policy.user,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "nodeSelector": dict(policy.node_selector),
+        "tolerations": [{"key": key, "operator": "Exists"} for key in policy.tolerations],
+        "affinity": _affinity(node, policy, shared=shared),
+        "volumes": volumes,
+        "containers": [
+            {
+                "name": CONTAINER,
+                "image": policy.images[line],
+                "imagePullPolicy": "IfNotPresent",
+                "command": [job.environments.python, "-c", INIT],
+                "env": [{"name": "HOME", "value": MOUNT}],
+                "resources": {"requests": quantities, "limits": dict(quantities)},
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "privileged": False,
+                    "readOnlyRootFilesystem": True,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+                "volumeMounts": mounts,
+            }
+        ],
+    }
+    optional = {
+        "schedulerName": policy.scheduler,
+        "priorityClassName": policy.priority_class,
+        "serviceAccountName": policy.service_account,
+        "imagePullSecrets": [{"name": name} for name in policy.pull_secrets],
+    }
+    spec.update({key: value for key, value in optional.items() if value})
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": pod_name(job.job_id, node.name, attempt),
+            "namespace": policy.namespace,
+            **_marks(job, node, policy),
+        },
+        "spec": spec,
+    }
+
+
+def _marks(job: JobSpec, node: Node, policy: KubernetesPolicy) -> _Object:
+    labels = {
+        **policy.labels,
+        NAME: APP,
+        RUN: label_value(job.run_id),
+        CASE: label_value(job.case.case_id),
+        JOB: job_label(job.job_id),
+        NODE: label_value(node.name),
+    }
+    annotations = {RUN: job.run_id, CASE: job.case.case_id, JOB: job.job_id, NODE: node.name}
+    if f"{KUEUE}queue-name" in labels:
+        labels[f"{KUEUE}pod-group-name"] = f"nb-{job_label(job.job_id)}"
+        annotations[f"{KUEUE}pod-group-total-count"] = str(len(job.nodes))
+    return {"labels": labels, "annotations": annotations}
+
+
+def _affinity(node: Node, policy: KubernetesPolicy, *, shared: bool) -> _Object:
+    """Bind a pod to its machine, and keep pods that measure off each other's machines."""
+    found: _Object = {}
+    if policy.pinned:
+        named = {"key": "metadata.name", "operator": "In", "values": [node.host]}
+        terms = {"nodeSelectorTerms": [{"matchFields": [named]}]}
+        found["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    term = {
+        "labelSelector": {"matchLabels": {NAME: APP}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    if shared:
+        weighted = {"weight": 100, "podAffinityTerm": term}
+        apart: _Object = {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}
+    else:
+        apart = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return {**found, "podAntiAffinity": apart}
+
+
+def _resources(job: JobSpec, policy: KubernetesPolicy) -> dict[str, str]:
+    """Return what a pod of a case requests: what its processes state, else the cluster's."""
+    found = dict(policy.resources)
+    most = max(Counter(process.node for process in job.processes).values())
+    if job.case.cpus is not None:
+        found["cpu"] = str(job.case.cpus * most)
+    if job.case.memory_mb is not None:
+        found["memory"] = f"{job.case.memory_mb * most}M"
+    return found
+
+
+def _volumes(policy: KubernetesPolicy) -> tuple[list[_Object], list[_Object]]:
+    """Return volumes and where the container mounts them."""
+    found: dict[str, _Object] = {
+        MOUNT: {"emptyDir": {}},
+        "/tmp": {"emptyDir": {}},
+        # Ranks share memory; the 64 MB that engines give are too little for that.
+        "/dev/shm": {"emptyDir": {"medium": "Memory"}},
+    }
+    for path, written in policy.claims.items():
+        name, read_only = written.removesuffix(":ro"), written.endswith(":ro")
+        claim: _Object = {"claimName": name, "readOnly": read_only}
+        found[path] = {"persistentVolumeClaim": claim}
+    volumes, mounts = [], []
+    for number, (path, volume) in enumerate(found.items()):
+        volumes.append({"name": f"v{number}", **volume})
+        mounts.append({"name": f"v{number}", "mountPath": path})
+    return volumes, mounts
+
+
+# --- what a cluster's administrator grants ---------------------------------------------------
+
+
+def rights(cluster: str, policy: KubernetesPolicy, account: str) -> list[_Object]:
+    """Return Role, RoleBinding and NetworkPolicy for a service account of the namespace."""
+    meta: Mapping[str, Any] = {
+        "name": f"nightbench-{cluster}".lower().replace("_", "-"),
+        "namespace": policy.namespace,
+        "labels": {NAME: APP},
+    }
+    rules = [{"apiGroups": [g], "resources": [r], "verbs": list(verbs)} for g, r, verbs in RULES]
+    group = "rbac.authorization.k8s.io"
+    ours = {"matchLabels": {NAME: APP}}
+    return [
+        {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": dict(meta), "rules": rules},
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": dict(meta),
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": meta["name"]},
+            "subjects": [
+                {"kind": "ServiceAccount", "name": account, "namespace": policy.namespace}
+            ],
+        },
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": dict(meta),
+            "spec": {
+                # Pods of a gang reach each other, and nothing else reaches them.
+                "podSelector": ours,
+                "policyTypes": ["Ingress"],
+                "ingress": [{"from": [{"podSelector": ours}]}],
+            },
+        },
+    ]

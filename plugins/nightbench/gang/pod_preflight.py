@@ -1,0 +1,73 @@
+"""Preflight of a cluster whose nodes are pods: what the API server says before there is a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nightbench.core.model import Cluster, Reason, ReasonCode
+from nightbench.core.pod_manifests import RULES
+from nightbench.gang.errors import GangError
+from nightbench.gang.kubernetes_api import ApiRefused, ApiUnreachable, KubernetesApi, opened_api
+from nightbench.gang.pod_states import code_of_refusal
+from nightbench.gang.pod_transport import PodTarget
+from nightbench.nodes import NodePreflight
+from nightbench.spool import utc_now
+
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+async def pod_preflight(cluster: Cluster, targets: Mapping[str, PodTarget]) -> list[NodePreflight]:
+    """Examine rights, quota and version once, as the preflight of each node of a cluster."""
+    first = targets[cluster.nodes[0].name]
+    namespace = first.policy.namespace
+    document: dict[str, Any] | None = None
+    code, why = None, ""
+    try:
+        async with opened_api(first.access) as api:
+            document = await _examine(api, namespace)
+    except ApiUnreachable as error:
+        code, why = ReasonCode.NODE_UNREACHABLE, f"no answer of the API server ({error})"
+    except ApiRefused as refused:
+        code, why = code_of_refusal(refused.status, refused.message), refused.message
+    except GangError as error:
+        code, why = ReasonCode.CONTROLLER_ERROR, str(error)
+    return [
+        NodePreflight(
+            node.name,
+            f"{namespace}/{node.name}",
+            utc_now(),
+            reachable=document is not None,
+            problem=Reason(code, node.name, observed=why) if code is not None else None,
+            api=document,
+        )
+        for node in cluster.nodes
+    ]
+
+
+async def _examine(api: KubernetesApi, namespace: str) -> dict[str, Any]:
+    """Return version, rights that are denied, and the quotas of the namespace."""
+    version = await api.request("GET", "/version")
+    denied = []
+    for group, resource, verbs in RULES:
+        name, _, subresource = resource.partition("/")
+        for verb in verbs:
+            asked = {"namespace": namespace, "verb": verb, "group": group, "resource": name}
+            spec = {"resourceAttributes": {**asked, "subresource": subresource}}
+            kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+            answer = await api.request("POST", REVIEWS, body={**kind, "spec": spec})
+            if not answer["status"]["allowed"]:
+                denied.append(f"{verb} {resource}")
+    quotas = []
+    if "list resourcequotas" not in denied:
+        path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+        for quota in (await api.request("GET", path))["items"]:
+            status = quota.get("status") or {}
+            quotas.append(
+                {
+                    "name": quota["metadata"]["name"],
+                    "hard": status.get("hard") or {},
+                    "used": status.get("used") or {},
+                }
+            )
+    return {"version": version["gitVersion"], "denied": denied, "quotas": quotas}

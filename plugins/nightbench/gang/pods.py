@@ -1,0 +1,240 @@
+"""The pods of a gang: created when a case begins, all or none, and deleted when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+
+from nightbench.core.model import JobSpec, ReasonCode
+from nightbench.core.pod_manifests import APP, GRACE_S, JOB, NAME, RUN, job_label, label_value, pod
+from nightbench.gang.errors import NodeUnreachable, PodError
+from nightbench.gang.kubernetes_api import ApiRefused, ApiUnreachable, KubernetesApi, opened_api
+from nightbench.gang.pod_states import PodState, code_of_refusal, has_to_yield, state_of
+from nightbench.gang.pod_transport import PodTarget
+from nightbench.gang.progress import GangEvent, OnEvent, ignore
+from nightbench.gang.transport import Target
+
+POLL_S = 1.0
+
+AWAY_S = 120.0
+"""Time for which the API server may be away while pods are awaited."""
+
+END_S = GRACE_S + 30.0
+"""Time in which deleted pods are gone."""
+
+
+def pods_of(
+    job: JobSpec, targets: Mapping[str, Target], on_event: OnEvent = ignore
+) -> GangPods | None:
+    """Return the pods of a job; None where its nodes are machines."""
+    found = {node.name: targets.get(node.name) for node in job.nodes}
+    pods = {name: each for name, each in found.items() if isinstance(each, PodTarget)}
+    return GangPods(job, pods, on_event) if pods else None
+
+
+class GangPods:
+    """All pods of one job."""
+
+    def __init__(
+        self, job: JobSpec, targets: Mapping[str, PodTarget], on_event: OnEvent = ignore
+    ) -> None:
+        self._job = job
+        self._targets = targets
+        self._target = targets[job.nodes[0].name]
+        self._on_event = on_event
+
+    async def create(self) -> JobSpec:
+        """Create the pods that are missing, and wait until all run.
+
+        Returns:
+            The job, with the pods' addresses as data addresses.
+
+        Raises:
+            PodError: Kubernetes does not give one of them; all have been deleted.
+            NodeUnreachable: the API server does not answer.
+        """
+        try:
+            async with self._api() as api:
+                running = await self._await_all(api)
+        except BaseException as error:
+            if not isinstance(error, NodeUnreachable):
+                await asyncio.shield(self.delete())
+            raise
+        nodes = [
+            dataclasses.replace(node, data_address=running[node.name].address)
+            for node in self._job.nodes
+        ]
+        return dataclasses.replace(self._job, nodes=tuple(nodes))
+
+    async def _await_all(self, api: KubernetesApi) -> dict[str, PodState]:
+        policy, clock = self._target.policy, asyncio.get_running_loop().time
+        began_s = clock()
+        known: set[str] | None = None
+        """Pods that had ended before; one that ends from now on ends the case."""
+        said = rival = None
+        while True:
+            everyone = await self._all(api, {NAME: APP})
+            mine = [each for each in everyone if each.job_id == self._job.job_id]
+            known = {each.name for each in mine if each.end} if known is None else known
+            for each in mine:
+                if each.end is not None and each.name not in known and rival is None:
+                    raise PodError.of_code(self._place(each.node), each.why, each.end)
+            alive = {each.node: each for each in mine if each.end is None}
+            waiting = [each for each in alive.values() if not each.is_running]
+            if len(alive) == len(self._job.nodes) and not waiting:
+                return alive
+            if clock() - began_s > policy.wait_s:
+                raise self._late(waiting, rival, policy.wait_s)
+            if rival is not None and _waits(everyone, rival):
+                await asyncio.sleep(POLL_S)
+                continue
+            rival = has_to_yield(list(alive.values()), everyone, pinned=policy.pinned)
+            if rival is not None:
+                self._say(f"yields to {rival}, which waits for machines since before")
+                known |= {each.name for each in mine}
+                await self._delete(api, alive.values())
+                continue
+            await self._create_missing(api, mine, alive)
+            waits = "; ".join(f"{each.node}: {each.waits}" for each in waiting if each.waits)
+            if waits and waits != said:
+                said = waits
+                self._say(f"waiting for pods: {waits}")
+            await asyncio.sleep(POLL_S)
+
+    async def _create_missing(
+        self, api: KubernetesApi, mine: Iterable[PodState], alive: Mapping[str, PodState]
+    ) -> None:
+        names = {each.name for each in mine}
+        # All gangs create in one order, the same in which they lock nodes.
+        for node in sorted(self._job.nodes, key=lambda node: node.name):
+            if node.name in alive:
+                continue
+            policy, shared, attempt = self._target.policy, self._target.shared, 0
+            manifest = pod(self._job, node, policy, attempt, shared=shared)
+            while manifest["metadata"]["name"] in names:
+                attempt += 1
+                manifest = pod(self._job, node, policy, attempt, shared=shared)
+            try:
+                await api.create_pod(manifest)
+            except ApiRefused as refused:
+                code = code_of_refusal(refused.status, refused.message)
+                place = self._place(node.name)
+                raise PodError.of_code(place, refused.message, code) from refused
+            self._say(f"pod {manifest['metadata']['name']} created", node.name)
+
+    def _late(self, waiting: list[PodState], rival: str | None, wait_s: float) -> PodError:
+        """Return the error for pods that do not all run in time."""
+        expected = f"{wait_s:g} s"
+        if not waiting:
+            place, why = self._place(self._job.nodes[0].name), f"{rival} waits for machines, too"
+            return PodError.of_code(place, why, ReasonCode.POD_UNSCHEDULABLE, expected)
+        first = min(waiting, key=lambda each: (each.machine is not None, each.node))
+        code = ReasonCode.POD_NOT_STARTED if first.machine else ReasonCode.POD_UNSCHEDULABLE
+        return PodError.of_code(self._place(first.node), first.waits or "?", code, expected)
+
+    async def lost(self) -> set[str]:
+        """Return the nodes that have no pod that runs.
+
+        Raises:
+            NodeUnreachable: the API server does not answer.
+        """
+        async with self._api() as api:
+            found = await self._all(api, {JOB: job_label(self._job.job_id)})
+        return {node.name for node in self._job.nodes} - {p.node for p in found if p.is_running}
+
+    async def nodes(self) -> set[str]:
+        """Return the nodes that have a pod that runs."""
+        return {node.name for node in self._job.nodes} - await self.lost()
+
+    async def delete(self) -> None:
+        """Delete all pods of the job, and wait until they are gone.
+
+        Raises:
+            PodError: Kubernetes refuses it.
+            NodeUnreachable: the API server does not answer, or a pod does not end.
+        """
+        async with self._api() as api:
+            await self._delete(api, await self._all(api, {JOB: job_label(self._job.job_id)}))
+
+    async def _delete(self, api: KubernetesApi, pods: Iterable[PodState]) -> None:
+        try:
+            await delete_pods(api, self._target.policy.namespace, [each.name for each in pods])
+        except ApiRefused as refused:
+            code = code_of_refusal(refused.status, refused.message)
+            raise PodError.of_code(self._place(self._target.node), refused.message, code) from None
+        except TimeoutError as late:
+            raise NodeUnreachable.of(self._place(self._target.node), str(late)) from None
+
+    async def _all(self, api: KubernetesApi, labels: Mapping[str, str]) -> list[PodState]:
+        """Return pods by labels; the server may be away for a while."""
+        clock = asyncio.get_running_loop().time
+        until_s = clock() + AWAY_S
+        while True:
+            try:
+                found = await api.pods(self._target.policy.namespace, labels)
+                return [state_of(each) for each in found]
+            except ApiRefused as refused:
+                code = code_of_refusal(refused.status, refused.message)
+                place = self._place(self._target.node)
+                raise PodError.of_code(place, refused.message, code) from refused
+            except ApiUnreachable as error:
+                if clock() > until_s:
+                    why = f"no answer of the API server ({error})"
+                    raise NodeUnreachable.of(self._place(self._target.node), why) from error
+            await asyncio.sleep(POLL_S)
+
+    @asynccontextmanager
+    async def _api(self) -> AsyncIterator[KubernetesApi]:
+        async with opened_api(self._target.access) as api:
+            yield api
+
+    def _place(self, node: str) -> _Place:
+        return _Place(node, f"{self._target.policy.namespace}/{node}")
+
+    def _say(self, message: str, node: str | None = None) -> None:
+        self._on_event(GangEvent("pod", message, node))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    node: str
+    address: str
+
+
+def _waits(pods: Iterable[PodState], job_id: str) -> bool:
+    """Return whether a job has pods of which one has no machine yet."""
+    return any(each.machine is None and each.end is None for each in pods if each.job_id == job_id)
+
+
+async def delete_pods(api: KubernetesApi, namespace: str, names: list[str]) -> None:
+    """Delete pods, and wait until they are gone.
+
+    Raises:
+        ApiRefused: the server refuses it.
+        ApiUnreachable: the server does not answer.
+        TimeoutError: one does not end.
+    """
+    for name in names:
+        await api.delete_pod(namespace, name)
+    clock = asyncio.get_running_loop().time
+    until_s, left = clock() + END_S, set(names)
+    while left:
+        there = {each["metadata"]["name"] for each in await api.pods(namespace, {NAME: APP})}
+        left &= there
+        if left and clock() > until_s:
+            raise TimeoutError(f"pods do not end within {END_S:g} s: {', '.join(sorted(left))}")
+        await asyncio.sleep(POLL_S / 2 if left else 0)
+
+
+async def pods_of_run(target: PodTarget, run_id: str) -> list[PodState]:
+    """Return all pods of a run.
+
+    Raises:
+        ApiRefused: the server refuses it.
+        ApiUnreachable: the server does not answer.
+    """
+    async with opened_api(target.access) as api:
+        found = await api.pods(target.policy.namespace, {NAME: APP, RUN: label_value(run_id)})
+    return [state_of(each) for each in found]

@@ -1,0 +1,51 @@
+"""A running command on a node, as each kind of transport gives it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Reader(Protocol):
+    """Output of a command."""
+
+    async def readline(self) -> bytes:
+        """Return the next line; empty at the end."""
+
+    async def read(self) -> bytes:
+        """Return the rest."""
+
+
+class Writer(Protocol):
+    """Input of a command."""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+
+    def write_eof(self) -> None:
+        """End the input."""
+
+
+class Process(Protocol):
+    """A command on a node."""
+
+    @property
+    def stdin(self) -> Writer:
+        """Its input."""
+
+    @property
+    def stdout(self) -> Reader:
+        """Its output."""
+
+    @property
+    def stderr(self) -> Reader:
+        """Its error output."""
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit status, -n for a death by signal n; None where it is not known."""
+
+    async def wait_closed(self) -> None:
+        """Wait for its end."""
+
+    def close(self) -> None:
+        """End it."""

@@ -1,0 +1,407 @@
+"""Commands, conversations and the agent's answers on one node, whatever leads to it.
+
+`SshTransport` leads to a machine over SSH, `PodTransport` into a pod over the API's exec stream.
+All gangs of an event loop share transports; the last user closes one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import posixpath
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+from weakref import WeakKeyDictionary
+
+from nightbench.core.model import SlurmPolicy
+from nightbench.gang.conversation import FILE_TIMEOUT_S, Conversation, as_document
+from nightbench.gang.errors import DiskFull, RemoteFailure, remote_failure
+from nightbench.gang.process import Process, Reader
+
+OnLine = Callable[[str], None]
+
+SESSIONS = 7
+"""Commands at once on a node: OpenSSH allows ten sessions over one connection (MaxSessions), and
+SFTP and conversations need some of them. A server that allows fewer gets further connections."""
+
+MIN_BYTES_PER_S = 100_000
+"""A slower upload has stalled."""
+
+MARK = "nightbench: output follows"
+"""Printed on a line of its own before a command's output; what stands before it comes from
+login files (`.zshenv`, `config.fish`, `BASH_ENV`)."""
+
+BEGIN = f'echo; echo "{MARK}"; exec "$@"'
+
+
+class Target(Protocol):
+    """How a node is reached."""
+
+    @property
+    def node(self) -> str:
+        """Its name in the cluster."""
+
+    @property
+    def slurm(self) -> SlurmPolicy | None:
+        """Set where the target is the login node of a Slurm cluster."""
+
+    def of_job(self, job_id: str) -> Target:
+        """Return how the node of a job is reached."""
+
+    def transport(self, pool: Pool) -> Transport:
+        """Return a transport that removes itself from `pool` when it is closed."""
+
+
+Pool = dict[Target, "Transport"]
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A command that ended on a node."""
+
+    exit: int
+    """Exit status; 128 + n for a death by signal n."""
+    stdout: bytes
+    stderr: bytes
+
+
+class Transport(ABC):
+    """Commands and files on one node.
+
+    Paths are the node's own and absolute. Every method raises a `NodeError`: `NodeUnreachable`
+    when the node does not answer (the next call tries to connect again), `RemoteFailure` or
+    `DiskFull` when the operation fails on the node. One with several users removes itself from the
+    `pool` of its event loop when it is closed.
+    """
+
+    def __init__(self, target: Target, address: str, user: str, pool: Pool | None) -> None:
+        self.node = target.node
+        self.address = address
+        self.user = user
+        """Name of the user on the node, for messages."""
+        self.users = 0
+        self._key = target
+        self._pool = {} if pool is None else pool
+        self._channels: dict[tuple[str, str], _FollowChannel] = {}
+        self._sessions = asyncio.Semaphore(SESSIONS)
+        self._about: tuple[str, str] | None = None
+
+    # --- what each kind of node has its own way of ------------------------------------------
+
+    @abstractmethod
+    async def start(self, argv: Sequence[str]) -> Process:
+        """Start a command whose output begins after `MARK`; the caller closes it."""
+
+    @abstractmethod
+    def guard(
+        self, what: str, timeout_s: float | None, need_bytes: int = 0
+    ) -> AbstractAsyncContextManager[None]:
+        """Turn the errors of an operation into a `NodeError`."""
+
+    @abstractmethod
+    def not_run(self, command: str, status: int | None, said: bytes) -> RemoteFailure:
+        """Return the error for a command that was not even begun."""
+
+    @abstractmethod
+    async def disconnect(self) -> None:
+        """Close the connection; processes on the node keep running."""
+
+    @abstractmethod
+    async def read(self, path: str) -> bytes | None:
+        """Return the content of a file; None where there is none."""
+
+    @abstractmethod
+    async def get_file(self, path: str, target: BinaryIO, size: int) -> None:
+        """Append a file of so many bytes to an open one, piece by piece."""
+
+    @abstractmethod
+    async def write_atomic(self, path: str, content: bytes) -> None:
+        """Make a file appear with all its content, replacing one that is there."""
+
+    @abstractmethod
+    async def put_file(
+        self, source: Path, path: str, mode: int = 0o644, digest: str | None = None
+    ) -> None:
+        """Upload a file; it appears complete or not at all.
+
+        With its sha256 as `digest` an interrupted upload is resumed.
+        """
+
+    @abstractmethod
+    async def mkdir(self, path: str) -> bool:
+        """Make one folder, atomically; return False where it existed already."""
+
+    @abstractmethod
+    async def make_folders(self, path: str) -> None:
+        """Make a folder and all above it."""
+
+    @abstractmethod
+    async def rename(self, source: str, destination: str) -> bool:
+        """Rename; return False where the destination is a folder that is not empty."""
+
+    @abstractmethod
+    async def exists(self, path: str) -> bool:
+        """Return whether there is a file or a folder."""
+
+    @abstractmethod
+    async def listdir(self, path: str) -> list[str]:
+        """Return the names in a folder, sorted; none where there is no such folder."""
+
+    # --- what is the same on all nodes ------------------------------------------------------
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        on_stderr: OnLine | None = None,
+        timeout_s: float | None = None,
+    ) -> Completed:
+        """Run a command without a shell. A status other than 0 is not an error here.
+
+        `on_stderr` is called with each line of stderr.
+        """
+        async with (
+            self.guard(f"run {argv[0]}", timeout_s),
+            self._process(argv, env) as process,
+        ):
+            with contextlib.suppress(BrokenPipeError):
+                # A short command may end before its input is sent.
+                process.stdin.write(stdin)
+                process.stdin.write_eof()
+            stdout, stderr = await asyncio.gather(
+                process.stdout.read(), _lines(process.stderr, on_stderr)
+            )
+            await process.wait_closed()
+            status, output = _exit_of(process), _after_mark(stdout)
+            if output is None:
+                raise self.not_run(argv[0], status, stdout + stderr)
+            return Completed(status, output, stderr)
+
+    @contextlib.asynccontextmanager
+    async def converse(
+        self, argv: Sequence[str], answer_s: float = FILE_TIMEOUT_S
+    ) -> AsyncIterator[Conversation]:
+        """Run a command that answers each line with a line; it ends with the context.
+
+        Each answer may take `answer_s`.
+        """
+        async with self._process(argv, None) as process:
+            noise: list[bytes] = []
+            async with self.guard(f"begin {argv[0]}", FILE_TIMEOUT_S):
+                while (line := await process.stdout.readline()).rstrip() != MARK.encode():
+                    if not line:
+                        said = b"".join(noise) + await process.stderr.read()
+                        raise self.not_run(argv[0], process.returncode, said)
+                    noise.append(line)
+            yield Conversation(self, process, answer_s)
+
+    @contextlib.asynccontextmanager
+    async def _process(
+        self, argv: Sequence[str], env: Mapping[str, str] | None
+    ) -> AsyncIterator[Process]:
+        # The environment goes into the command: sshd accepts only the variables that it lists.
+        words = ["env", *(f"{k}={v}" for k, v in env.items()), *argv] if env else list(argv)
+        async with self._sessions:
+            process = await self.start(words)
+            try:
+                yield process
+            finally:
+                process.close()
+
+    async def home(self) -> str:
+        """Return the user's home folder."""
+        return (await self._home_and_machine())[0]
+
+    async def machine(self) -> str:
+        """Return the node's machine as `uname -m` prints it: x86_64, aarch64."""
+        return (await self._home_and_machine())[1]
+
+    async def _home_and_machine(self) -> tuple[str, str]:
+        """Return both; one command asks for them, once."""
+        if self._about is None:
+            ask = ["sh", "-c", 'printf "%s\\n%s" "$(uname -m)" "$HOME"']
+            done = await self.run(ask, timeout_s=FILE_TIMEOUT_S)
+            machine, _, home = (
+                done.stdout.decode(errors="backslashreplace").rstrip("/").partition("\n")
+            )
+            is_text = home.isprintable() and home.encode() in done.stdout
+            if done.exit != 0 or not home.startswith("/") or not is_text:
+                raise RemoteFailure.of(
+                    self,
+                    f"$HOME is {home!r}, expected an absolute path in UTF-8; give "
+                    "environments.root as an absolute path in the cluster's YAML",
+                )
+            self._about = home, machine
+        return self._about
+
+    async def follow(self, python: str, agent: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer of `agent.py follow` to a request.
+
+        Raises:
+            NodeUnreachable: no answer.
+            RemoteFailure: the request failed on the node; `DiskFull` where its disk is full.
+        """
+        channel = self._channels.setdefault((python, agent), _FollowChannel(self, python, agent))
+        async with self.guard("follow", FILE_TIMEOUT_S):
+            answer = await channel.ask(request)
+        if "error" in answer:
+            raise remote_failure(self, "follow the job", str(answer["error"]).encode())
+        return answer
+
+    async def close(self) -> None:
+        """Remove one user; the last one closes the connection."""
+        self.users -= 1
+        if self.users > 0:
+            return
+        if self._pool.get(self._key) is self:
+            del self._pool[self._key]
+        for channel in self._channels.values():
+            channel.close()
+        await self.disconnect()
+
+    def refused(
+        self, what: str, why: str, room: tuple[int | None, str | None], need_bytes: int, full: bool
+    ) -> RemoteFailure | DiskFull:
+        """Return the error for a failed file operation, by what `room` says of its path.
+
+        `full` says that the node itself reported a full disk.
+        """
+        free, locked = room
+        if locked is not None and not full:
+            return RemoteFailure.of(
+                self,
+                f"could not {what}: {locked} cannot be written by user {self.user} "
+                "(read-only, or no rights). Choose another environments.root in the "
+                "cluster's YAML, or repair the folder",
+            )
+        if full or (free is not None and free <= max(need_bytes, 1 << 20)):
+            return DiskFull.of(
+                self,
+                f"no room to {what}: {(free or 0) / 1e6:.1f} MB free. Make room there, or put "
+                "environments.root on another disk (cluster YAML)",
+            )
+        return RemoteFailure.of(self, f"could not {what}: {why}")
+
+    async def room(self, path: str) -> tuple[int | None, str | None]:
+        """Return the free bytes at a path, and its nearest folder if that is not writable."""
+        script = (
+            'p=$(dirname "$1"); while [ ! -e "$p" ]; do p=$(dirname "$p"); done; '
+            '[ ! -d "$p" ] || [ -w "$p" ] || echo "locked $p"; df -Pk "$p" | tail -n 1'
+        )
+        done = await self.run(["sh", "-c", script, "sh", path], timeout_s=FILE_TIMEOUT_S)
+        lines = done.stdout.decode(errors="replace").splitlines()
+        locked = next((x.removeprefix("locked ") for x in lines if x.startswith("locked ")), None)
+        fields = lines[-1].split() if done.exit == 0 and lines else []
+        free = int(fields[3]) * 1024 if len(fields) > 3 and fields[3].isdecimal() else None
+        return free, locked
+
+
+def unique_beside(path: str) -> str:
+    """Return a unique name in the folder of a file, for content that is renamed to it."""
+    folder, name = posixpath.split(path)
+    return posixpath.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.part")
+
+
+_POOLS: WeakKeyDictionary[asyncio.AbstractEventLoop, Pool]
+_POOLS = WeakKeyDictionary()
+
+
+def shared_transport(target: Target) -> Transport:
+    """Return this event loop's transport to a target, and count one more user of it."""
+    pool = _POOLS.setdefault(asyncio.get_running_loop(), {})
+    if target not in pool:
+        pool[target] = target.transport(pool)
+    pool[target].users += 1
+    return pool[target]
+
+
+class _FollowChannel:
+    """One `agent.py follow` on a node; started at the first request, and again after its end."""
+
+    def __init__(self, transport: Transport, python: str, agent: str) -> None:
+        self._transport = transport
+        self._argv = [python, agent, "follow"]
+        self._process: Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._opening = asyncio.Lock()
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._last_id = 0
+
+    async def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        async with self._opening:
+            if self._reading is None or self._reading.done():
+                self._process = await self._transport.start(self._argv)
+                self._reading = asyncio.create_task(self._read(self._process))
+        assert self._process is not None
+        self._last_id += 1
+        number = self._last_id
+        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
+        try:
+            with contextlib.suppress(BrokenPipeError):  # it has ended: the reader raises why
+                self._process.stdin.write(json.dumps({**request, "id": number}).encode() + b"\n")
+            await asyncio.wait([answer, self._reading], return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                found: dict[str, Any] = answer.result()
+                return found
+            self._reading.result()
+        finally:
+            self._waiting.pop(number, None)
+        raise ConnectionResetError("`agent.py follow` ended without an answer")
+
+    async def _read(self, process: Process) -> None:
+        """Hand each answer to the request that waits for it, until the process ends."""
+        begun = False
+        while line := await process.stdout.readline():
+            if not begun:
+                # Login scripts of some sites print before it, even what looks like an answer.
+                begun = line.rstrip() == MARK.encode()
+                continue
+            document = as_document(line)
+            if document is None:
+                continue  # cut off by the end of the process
+            waiting = self._waiting.get(document.get("id", 0))
+            if waiting is not None and not waiting.done():
+                waiting.set_result(document)
+        said = (await process.stderr.read()).decode(errors="replace").strip()
+        await process.wait_closed()
+        if process.returncode is not None:
+            raise RemoteFailure.of(
+                self._transport,
+                f"`agent.py follow` ended (exit {process.returncode}): {said[-500:]}",
+            )
+
+    def close(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+        if self._process is not None:
+            self._process.close()
+
+
+def _after_mark(output: bytes) -> bytes | None:
+    """Return the command's own output; None where the login shell did not run it."""
+    _, mark, after = output.partition(f"\n{MARK}\n".encode())
+    return after if mark else None
+
+
+async def _lines(stream: Reader, on_line: OnLine | None) -> bytes:
+    collected = []
+    while line := await stream.readline():
+        collected.append(line)
+        if on_line is not None:
+            on_line(line.decode(errors="replace").rstrip())
+    return b"".join(collected)
+
+
+def _exit_of(process: Process) -> int:
+    """Return the exit status; raise if the connection was lost before it arrived."""
+    code = process.returncode
+    if code is None:
+        raise ConnectionResetError("the command's channel closed without an exit status")
+    return code if code >= 0 else 128 - code

@@ -1,0 +1,179 @@
+"""An API server of one namespace: pods run where this process does, and `exec` starts processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from aiohttp import WSMsgType, web
+
+from nightbench.gang.kubernetes_api import PROTOCOLS, ApiAccess
+
+Document = dict[str, Any]
+
+
+def running(pod: Document) -> Document:
+    """The status of a pod that runs."""
+    return {
+        "phase": "Running",
+        "podIP": "127.0.0.1",
+        "containerStatuses": [{"name": "node", "state": {"running": {}}}],
+    }
+
+
+def waiting(reason: str, message: str) -> Callable[[Document], Document]:
+    """A status of a pod whose container waits."""
+    state = {"waiting": {"reason": reason, "message": message}}
+    status = {"phase": "Pending", "containerStatuses": [{"name": "node", "state": state}]}
+    return lambda pod: status
+
+
+def unschedulable(message: str) -> Callable[[Document], Document]:
+    """A status of a pod for which no machine is found."""
+    why = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    return lambda pod: {"phase": "Pending", "conditions": [{**why, "message": message}]}
+
+
+class FakeKubernetes:
+    """The server; `status_of` says what becomes of a pod that is created."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.pods: dict[str, Document] = {}
+        self.created: list[Document] = []
+        self.status_of: Callable[[Document], Document] = running
+        self.refusal: tuple[int, str] | None = None
+        """Status and message with which pods are refused."""
+        self.denied: set[str] = set()
+        self.quotas: list[Document] = []
+        self.protocol = PROTOCOLS[1]
+        self._serial = 0
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[ApiAccess]:
+        """Serve; yield how it is reached."""
+        app = web.Application()
+        space = "/api/v1/namespaces/default"
+        app.router.add_get("/version", lambda r: _json({"gitVersion": "v1.20.2"}))
+        app.router.add_get(f"{space}/pods", self._list)
+        app.router.add_post(f"{space}/pods", self._create)
+        app.router.add_delete(f"{space}/pods/{{name}}", self._delete)
+        app.router.add_get(f"{space}/pods/{{name}}/exec", self._exec)
+        app.router.add_get(f"{space}/resourcequotas", self._list_quotas)
+        app.router.add_post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", self._review)
+        runner = web.AppRunner(app, shutdown_timeout=1.0)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = runner.addresses[0][:2]
+        cluster = {"name": "c", "cluster": {"server": f"http://{host}:{port}"}}
+        context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
+        document = {"clusters": [cluster], "contexts": [context], "current-context": "x"}
+        document["users"] = [{"name": "u", "user": {"token": "secret"}}]
+        try:
+            yield ApiAccess("kubernetes_default", text=json.dumps(document))
+        finally:
+            await runner.cleanup()
+
+    async def _list(self, request: web.Request) -> web.Response:
+        wanted = dict(w.split("=") for w in request.query["labelSelector"].split(","))
+        found = [p for p in self.pods.values() if wanted.items() <= p["metadata"]["labels"].items()]
+        return _json({"items": found})
+
+    async def _create(self, request: web.Request) -> web.Response:
+        assert request.headers["authorization"] == "Bearer secret"
+        pod = await request.json()
+        if self.refusal is not None:
+            status, message = self.refusal
+            return _json({"kind": "Status", "message": message}, status)
+        name = pod["metadata"]["name"]
+        if name in self.pods:
+            return _json({"kind": "Status", "message": "exists"}, 409)
+        self._serial += 1
+        created = datetime(2026, 11, 29, tzinfo=UTC).replace(second=self._serial % 60)
+        pod["metadata"]["creationTimestamp"] = created.isoformat()
+        pod["status"] = self.status_of(pod)
+        if pod["status"].get("podIP"):
+            pod["spec"]["nodeName"] = "machine-1"
+        self.pods[name] = pod
+        self.created.append(pod)
+        return _json(pod, 201)
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        found = self.pods.pop(request.match_info["name"], None)
+        return _json(found or {"message": "not found"}, 200 if found else 404)
+
+    async def _list_quotas(self, request: web.Request) -> web.Response:
+        return _json({"items": self.quotas})
+
+    async def _review(self, request: web.Request) -> web.Response:
+        asked = (await request.json())["spec"]["resourceAttributes"]
+        resource = "/".join(filter(None, (asked["resource"], asked["subresource"])))
+        allowed = f"{asked['verb']} {resource}" not in self.denied
+        return _json({"status": {"allowed": allowed}}, 201)
+
+    async def _exec(self, request: web.Request) -> web.StreamResponse:
+        if request.match_info["name"] not in self.pods:
+            return _json({"kind": "Status", "message": "not found"}, 404)
+        socket = web.WebSocketResponse(protocols=[self.protocol])
+        await socket.prepare(request)
+        process = await asyncio.create_subprocess_exec(
+            *request.query.getall("command"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={"PATH": os.environ["PATH"], "HOME": str(self.home)},
+            start_new_session=True,
+        )
+        assert process.stdin is not None
+        copying = [
+            asyncio.create_task(_copy(process.stdout, socket, 1)),
+            asyncio.create_task(_copy(process.stderr, socket, 2)),
+        ]
+        reading = asyncio.create_task(_feed(socket, process.stdin))
+        ended = asyncio.gather(*copying)
+        await asyncio.wait([ended, reading], return_when=asyncio.FIRST_COMPLETED)
+        if not ended.done():
+            ended.cancel()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            return socket
+        code = await process.wait()
+        status: Document = {"status": "Success"}
+        if code:
+            cause = {"reason": "ExitCode", "message": str(code if code > 0 else 128 - code)}
+            status = {"status": "Failure", "details": {"causes": [cause]}}
+        with contextlib.suppress(ConnectionError):
+            await socket.send_bytes(b"\x03" + json.dumps(status).encode())
+            await socket.close()
+        reading.cancel()
+        return socket
+
+
+def _json(document: Any, status: int = 200) -> web.Response:
+    return web.json_response(document, status=status)
+
+
+async def _copy(
+    stream: asyncio.StreamReader | None, socket: web.WebSocketResponse, channel: int
+) -> None:
+    assert stream is not None
+    while piece := await stream.read(65536):
+        await socket.send_bytes(bytes([channel]) + piece)
+
+
+async def _feed(socket: web.WebSocketResponse, stdin: asyncio.StreamWriter) -> None:
+    async for message in socket:
+        if message.type is WSMsgType.BINARY and message.data:
+            if message.data[0] == 0:
+                stdin.write(message.data[1:])
+            elif message.data[0] == 255:
+                stdin.close()
+    stdin.close()
