@@ -17,9 +17,8 @@ from nightbench.cli.common import FAILED, INTERRUPTED, out, say, warn
 from nightbench.core.budget import duration
 
 if TYPE_CHECKING:
-    from nightbench.accept.measuring import AcceptanceContext
     from nightbench.accept.states import ModeState
-    from nightbench.core.model import Catalog, Cluster
+    from nightbench.core.model import Cluster
     from nightbench.night.cluster_preflight import ClusterHealth
     from nightbench.nodes import NodeState
 
@@ -65,7 +64,16 @@ def accept(
     from nightbench.accept import measuring
 
     cells = measuring.chosen_cells(line or (), mode or (), where, catalog, untried=untried)
-    context = accept_context(where, catalog, outside_hours=outside_hours, reached=not dry_run)
+    read_only = partial(common.open_warehouse, "nightbench_reader")
+    context = measuring.AcceptanceContext(
+        where,
+        catalog,
+        {} if dry_run else common.reach(where),
+        read_only if dry_run else common.open_warehouse,
+        common.spool(),
+        getpass.getuser(),
+        outside_hours=outside_hours,
+    )
     older = datetime.now(UTC) if again else None
     if dry_run:
         ended = measuring.AcceptanceEnd(context.states(cells, again=older))
@@ -80,27 +88,6 @@ def accept(
         raise typer.Exit(INTERRUPTED)
     if not ended.good:
         raise typer.Exit(FAILED)
-
-
-def accept_context(
-    cluster: Cluster, catalog: Catalog, *, outside_hours: bool = False, reached: bool = True
-) -> AcceptanceContext:
-    """Return where and by what is measured; without `reached` no Connection is needed.
-
-    Raises:
-        UserError: a Connection is missing.
-    """
-    from nightbench.accept.measuring import AcceptanceContext
-
-    return AcceptanceContext(
-        cluster,
-        catalog,
-        common.reach(cluster) if reached else {},
-        common.open_warehouse if reached else partial(common.open_warehouse, "nightbench_reader"),
-        common.spool(),
-        getpass.getuser(),
-        outside_hours=outside_hours,
-    )
 
 
 def show_nodes(health: ClusterHealth, states: Mapping[str, NodeState]) -> None:

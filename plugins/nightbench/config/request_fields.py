@@ -1,9 +1,9 @@
 """Fields of requests. A request's class gives reader, form, and the help of options."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, WithJsonSchema
 from pydantic.fields import FieldInfo
 
 from nightbench.config.validate import fields_of
@@ -30,6 +30,21 @@ def asked_of(request: Any) -> dict[str, FieldInfo]:
 def described(request: Any, name: str, more: str = "") -> str:
     """Return what a field means, as help of an option."""
     return f"{fields_of(request)[name].description} {more}".strip()
+
+
+def schema_of(request: Any, required: Sequence[str]) -> dict[str, Any]:
+    """Return the JSON Schema of a body: fields that people may set; empty ones have defaults."""
+    known = TypeAdapter(request).json_schema()["properties"]
+    empty = {"enum": [None, "", []]}
+    return {
+        "type": "object",
+        "properties": {
+            name: {"anyOf": [known[name], empty], "description": field.description}
+            for name, field in asked_of(request).items()
+        },
+        "required": [*required],
+        "additionalProperties": False,
+    }
 
 
 def given(request: Any, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
+from nightbench.config.experiment_requests import CompareRequest
+from nightbench.config.request_fields import schema_of
 from nightbench.core.errors import UserError
 from nightbench.core.prometheus import CONTENT_TYPE
 from nightbench.warehouse.pages import OpenPages
@@ -253,7 +255,7 @@ def _experiments(add: Callable[..., None], api: ComparisonApi, access: PageAcces
     add(f"{one}/junit.xml", api.junit)
     add(f"{one}/profile.html", api.profile_page)
     add(f"{one}/{{arm}}.log", api.build_log, access.logs)
-    request = {"type": "object"}
+    request = schema_of(CompareRequest, required=("b", "suite"))
     for path, change, guard, answer, body, status in (
         (every, api.create, access.trigger, RequestedComparison, request, 202),
         (f"{every}/estimate", api.estimate, access.trigger, ComparisonEstimate, request, 200),

@@ -136,8 +136,8 @@ def test_a_window_must_meet_the_hours_of_the_cluster(
     cluster_file(("nodes:", "limits: {hours: 22:00-04:00 UTC}\nnodes:"))
     path = suite_file(("owner: tests", "owner: tests\nnight: {window: 08:00-12:00 UTC}"))
     assert complaints(path, catalog) == [
-        'dags/suites/trial.yaml:3: night.window: found "08:00-12:00 UTC", which never meets the '
-        "hours of cluster pair, 22:00-04:00 UTC"
+        'dags/suites/trial.yaml:3: night.window: found "08:00-12:00 UTC", which never overlaps the '
+        "hours of pair, 22:00-04:00 UTC"
     ]
 
 

@@ -311,7 +311,7 @@ def test_a_night_that_goes_on_goes_first(
     run = spool.run("nightly-20261102T120000-0a1b")
     run.save_run(night)
     found = gap("local", [], spool, NOW)
-    assert ("in progress" in found.why_not) == goes_on
+    assert ("is in progress" in found.why_not) == goes_on
     run.save_loaded({})
     assert gap("local", [], spool, NOW).why_not == ""
 

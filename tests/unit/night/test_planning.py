@@ -64,7 +64,7 @@ def test_a_night_has_its_end_and_what_it_has_no_room_for(spool: Spool, tmp_path:
     cases, run = plan(spool, night=True)
     assert cases == [SINGLE]
     assert load_job(run, SINGLE, 0).job.deadline == NOW + timedelta(minutes=20)
-    with pytest.raises(UserError, match="not there"):
+    with pytest.raises(UserError, match="found no file"):
         load_job(run, PAIR, 0)
     left_out = {case.planned.case_id: case.left_out for case in read_plan(run).cases}
     assert left_out[SINGLE] is None
