@@ -32,7 +32,7 @@ def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spool:
 def test_a_drill_says_how_it_is_ended(spool: Spool) -> None:
     document = {"schema": schema_of(DRILL), "started_at": "2026-11-01T00:00:00+00:00"}
     spool.comparison("drill-1").save_run(document)
-    with pytest.raises(UserError, match="Ctrl-C where it runs"):
+    with pytest.raises(UserError, match="Ctrl-C in its terminal"):
         cancel("drill-1")
 
 
