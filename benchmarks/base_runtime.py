@@ -1,4 +1,4 @@
-"""What a framework's runtime inherits: one rank on the host, synchronous steps.
+"""Base of a framework's runtime: one rank on the host, synchronous steps.
 
 `frameworks/<line>/runtime.py` holds a class `Runtime(Base)`: what concerns the process and not the
 training. It overrides what its framework does differently. `measure` says what the clock methods

@@ -1,4 +1,4 @@
-"""What a framework's trainer inherits: batches, initial weights and their checks.
+"""Base of a framework's trainer: batches, initial weights and their checks.
 
 `frameworks/<line>/trainer.py` holds a class `Trainer(Base)`. It makes the network of a model file
 train: optimiser, precision, distribution. Random numbers are drawn here and by NumPy's RandomState,
@@ -281,7 +281,7 @@ class Base:
         return self._data.batch(self.context.params, size, self._random)
 
     def initial_weights(self, shapes):
-        """Name -> float32 array to start from, held against the network's parameters.
+        """Name -> float32 array to start from, checked against the network's parameters.
 
         Args:
             shapes: name -> shape of every trainable parameter, in the layout of data.py.

@@ -21,6 +21,6 @@ def weight_of_data(value):
 
 
 def shape_of_data(shape):
-    """What `weight_of_data` makes of a shape."""
+    """The shape after `weight_of_data`."""
     shape = tuple(shape)
     return (shape[3], shape[2], shape[0], shape[1]) if len(shape) == 4 else shape

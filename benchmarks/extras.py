@@ -1,4 +1,4 @@
-"""What runs of one kind alone ask of a trainer: it would spoil the figures of all others."""
+"""Extra work of a trainer that only some kinds of runs need: it would distort all others."""
 
 _VARIABLES = {"drill": "NIGHTBENCH_DRILL_SLEEP_S", "profile": "NIGHTBENCH_PROFILE_STEPS"}
 

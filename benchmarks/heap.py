@@ -1,4 +1,4 @@
-"""What malloc keeps of the memory that a step frees."""
+"""Memory that malloc keeps after a step frees it."""
 
 import numpy
 

@@ -55,7 +55,7 @@ def summary(name, spans, steps, wall_s):
 
 
 def nested(events):
-    """Returns the spans of events that lie within each other on their thread.
+    """Returns the spans of events that are nested on their thread.
 
     Args:
         events: (thread, name, begin, duration) each, in seconds, in any order.

@@ -107,7 +107,7 @@ class Context:
 
 
 def data_path(job, spec):
-    """Returns where a job's data lie on this node: the set of the cluster, or the shipped sample.
+    """Returns where a job's data are on this node: the set of the cluster, or the shipped sample.
 
     None where they are synthetic.
     """

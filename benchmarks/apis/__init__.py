@@ -1,1 +1,1 @@
-"""What framework lines that speak one API share, by the name of the API (`framework.json`)."""
+"""Shared parts of framework lines with the same API, by the name of the API (`framework.json`)."""

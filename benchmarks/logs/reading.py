@@ -1,4 +1,4 @@
-"""What the log of a training script states: steps and speeds, by strict rules.
+"""Reads steps and speeds from the log of a training script, by strict rules.
 
 A format is a file `logs/formats/<name>.json` of templates (see `templates`) or a module
 `logs/formats/<name>.py`:
@@ -52,7 +52,7 @@ LOSS_NOT_FINITE = "read without their loss, which is not finite"
 
 @dataclass
 class Reading:
-    """What a log states.
+    """The content of a log.
 
     Args:
         records: in the order of the log.

@@ -1,4 +1,4 @@
-"""What `nightbench parse` shows of a log."""
+"""The output of `nightbench parse` for a log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from logs.records import Record
 
 
 def summary(name: str, path: str, options: Mapping[str, Any], warmup: int) -> Dict[str, Any]:
-    """Return the steps and figures of a log, without those of the warm-up.
+    """Return the steps and values of a log, without those of the warm-up.
 
     Raises:
         LogError: it cannot be read without a guess, or it ends within the warm-up.

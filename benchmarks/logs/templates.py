@@ -87,7 +87,7 @@ def compiled(templates: Templates) -> List[Template]:
 
 
 def figure(templates: Sequence[Template], line: str) -> Optional[float]:
-    """Return the figure that the first fitting template reads in a line; None where none fits."""
+    """Return the value that the first fitting template reads in a line; None if none fits."""
     for template in templates:
         found = template.search(line)
         if found:

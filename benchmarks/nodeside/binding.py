@@ -1,4 +1,4 @@
-"""Processes beside their devices: each gets cores of the NUMA node of its GPU."""
+"""Processes next to their devices: each gets cores of the NUMA node of its GPU."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class BuildLock:
         return found if isinstance(found, dict) else {}
 
     def mine(self) -> bool:
-        """Tell whether this process still holds it: after a suspend another may have it."""
+        """Return whether this process still holds it: after a suspend another may have it."""
         return self.holder().get("word") == self._word
 
     def release(self) -> None:

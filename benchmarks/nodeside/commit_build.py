@@ -78,7 +78,7 @@ class _Build:
             self._env.pop(name, None)
 
     def is_there(self) -> bool:
-        """Tell whether it was built, and nobody has fetched it."""
+        """Return whether it was built and not yet fetched."""
         return not self._options.branch and self._told() is not None
 
     def answer(self) -> dict[str, Any]:

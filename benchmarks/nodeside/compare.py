@@ -1,4 +1,4 @@
-"""`agent.py compare DIR`: what a reproduction bundle measured here, beside what it was made from.
+"""`agent.py compare DIR`: compares a bundle's result here with its original.
 
 DIR/measurement.json   the original median
 DIR/jobs/<case_id>/    what `agent.py run DIR` measured, see nodeside/offline_case.py

@@ -1,4 +1,4 @@
-"""Control measurements: a node's own speed, to tell a slow node from slow code."""
+"""Control measurements: a node's own speed, to distinguish a slow node from slow code."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _script_of(
 def run_script(
     python: str, script: str, timeout_s: float = 120.0
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """Return what a line's script of controls measured, and why it measured nothing or no more.
+    """Return the results of a line's control script, and why results are missing.
 
     Args:
         python: interpreter of the line's environment.

@@ -29,14 +29,14 @@ class ProcessTime(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """All processes of the machine at one moment; taking it costs some milliseconds."""
+    """All processes of the host at one moment; taking it costs some milliseconds."""
 
     t_s: float
     processes: dict[int, ProcessTime]
 
 
 def core_count(cpus: Sequence[int]) -> int:
-    """Return the number of cores: those named, otherwise all of the machine."""
+    """Return the number of cores: the named ones, otherwise all of the host."""
     return len(cpus) or os.cpu_count() or 1
 
 

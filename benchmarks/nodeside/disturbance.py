@@ -112,7 +112,7 @@ class RepeatObserver:
         self._meter.watch(pids)
 
     def tick(self, phases: tuple[str, ...]) -> None:
-        """Take samples that are due, and one at each change of phase, where windows begin."""
+        """Take samples at their time, and one at each change of phase, where windows begin."""
         self._telemetry.tick()
         if self._gpus is not None:
             self._gpus.tick()

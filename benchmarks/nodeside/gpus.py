@@ -94,7 +94,7 @@ def throttled(samples: Sequence[dict[str, Any]], devices: Sequence[str]) -> list
 
 
 def is_among(gpu: dict[str, Any], devices: Sequence[str]) -> bool:
-    """Tell whether a GPU is one of `devices` (indices or UUIDs)."""
+    """Return whether a GPU is one of `devices` (indices or UUIDs)."""
     return str(gpu["index"]) in devices or str(gpu["uuid"]) in devices
 
 

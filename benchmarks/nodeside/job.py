@@ -100,7 +100,7 @@ class NodeJob:
         return os.path.join(self.folder, "repeats", "{:03d}".format(repeat))
 
     def bind(self, fingerprint: Mapping[str, Any]) -> None:
-        """Choose the cores beside each process's GPU, unless the cluster or the case say more."""
+        """Choose the cores next to each process's GPU, unless the cluster or the case say more."""
         case = self.document["case"]
         if self.document.get("binding", "numa") == "none" or case.get("cpus"):
             return
@@ -110,7 +110,7 @@ class NodeJob:
             self._beside = found
 
     def keep_compiled(self, fingerprint: Mapping[str, Any]) -> None:
-        """Name the folder of what frameworks compile, `compiled/DIGEST` beside the jobs.
+        """Name the folder of what frameworks compile, `compiled/DIGEST` next to the jobs.
 
         Jobs share it that have the same build, packages, hardware, driver and kernel. An exported
         plan, whose folder is carried away, keeps nothing.

@@ -1,4 +1,4 @@
-"""Shared libraries that a framework's wheels need and do not bring: from another locked package.
+"""Shared libraries that a framework's wheels need but lack: from another locked package.
 
 PaddlePaddle's, MXNet's and MindSpore's wheels are linked against `libgomp.so.1`, which a minimal
 system has not. Wheels of other packages carry it under a name of their own

@@ -41,7 +41,7 @@ def lock_path(lock_dir: str | None, environment: Mapping[str, str]) -> str:
 
 
 def device_lock_path(node_path: str, device: str) -> str:
-    """Return the path of a device's lock file, beside that of its node."""
+    """Return the path of a device's lock file, next to that of its node."""
     name = re.sub(r"[^A-Za-z0-9._-]", "_", device)
     return "{}.device-{}.lock".format(node_path[: -len(".lock")], name)
 
@@ -114,7 +114,7 @@ class NodeLock:
         return True
 
     def probe(self) -> bool:
-        """Tell whether another process holds it exclusively, by a shared attempt."""
+        """Return whether another process holds it exclusively, by a shared attempt."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
@@ -182,7 +182,7 @@ class JobLock:
         return True
 
     def holder(self) -> dict[str, Any] | None:
-        """Return who held a lock at the last attempt, by its own description."""
+        """Return who had the lock at the last attempt, by its own description."""
         if self._in_the_way is None:
             return None
         found = self._in_the_way.holder()

@@ -108,7 +108,7 @@ class CpuMeter:
             self.scans = [x for x in self.scans if x.to_s > time.monotonic() - SCAN_VALID_S]
 
     def tick(self, now_s: float, at_once: bool = False) -> None:
-        """Take a sample if one is due; scan the processes where there is much foreign work."""
+        """Take a sample at its time; scan the processes if there is much foreign work."""
         if now_s - self.samples[-1].t_s < SAMPLE_S and not at_once:
             return
         before = self.samples[-1]
@@ -135,7 +135,7 @@ class CpuMeter:
             del self.samples[: int(2 * SCAN_VALID_S)]  # the time before a launch is not needed
 
     def scan_processes(self) -> ProcessScan:
-        """Scan all processes of the machine; return what they used since the last scan."""
+        """Scan all processes of the host; return what they used since the last scan."""
         self._sample()
         before, now = self._last, scan()
         mine = descendants(now.processes, os.getpid())

@@ -1,4 +1,4 @@
-"""Ports: names in the job, real numbers reserved on the node until the go."""
+"""Ports: names in the job, real numbers reserved on the node until the start signal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nodeside.files import AgentError
 
 
 class PortReservation:
-    """Bound sockets that reserve port numbers on the machine.
+    """Bound sockets that reserve port numbers on the host.
 
     The wildcard address is bound, so that two nodes on one machine (each with a loopback
     address of its own) never reserve the same number: frameworks listen on the wildcard too.

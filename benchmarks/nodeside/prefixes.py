@@ -1,4 +1,4 @@
-"""A prefix that somebody prepared on this node: is it there, and whose is it?"""
+"""A prefix that was prepared on this node: whether it exists, and its owner."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def is_running(pid: int) -> bool:
 
 
 def pids() -> list[int]:
-    """Return all process ids of the machine."""
+    """Return all process ids of the host."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 

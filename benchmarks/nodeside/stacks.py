@@ -21,7 +21,7 @@ _HANDLER_S = 1.5
 
 
 def find_tool(wanted: str | None, python: str) -> str | None:
-    """Return a py-spy: the named one, one on PATH, or one beside the framework's interpreter."""
+    """Return a py-spy: the named one, one on PATH, or one next to the framework's interpreter."""
     for path in (wanted, shutil.which("py-spy"), os.path.join(os.path.dirname(python), "py-spy")):
         if path and os.access(path, os.X_OK):
             return path

@@ -102,7 +102,7 @@ def shared_memory_free() -> int | None:
 
 
 def cpu_state() -> dict[str, Any]:
-    """Return the changeable state of the cores: governors, siblings, isolation, load."""
+    """Return the changeable state of the cores: governors, hyper-threads, isolation, load."""
     cores = sorted(os.sched_getaffinity(0))
     base = "/sys/devices/system/cpu"
     governors = {

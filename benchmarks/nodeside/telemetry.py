@@ -131,7 +131,7 @@ class Telemetry:
         self.samples: list[dict[str, Any]] = []
 
     def tick(self) -> None:
-        """Take a sample if one is due."""
+        """Take a sample at its time."""
         now = time.monotonic()
         if now < self._due:
             return

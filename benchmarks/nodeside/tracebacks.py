@@ -1,4 +1,4 @@
-"""What a failed process said last: its exception and the end of its traceback, without secrets."""
+"""The last output of a failed process: exception and end of the traceback, without secrets."""
 
 from __future__ import annotations
 

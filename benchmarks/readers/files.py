@@ -80,6 +80,6 @@ def _lines(path, begin, end):
 
 
 def place(path, offset):
-    """Returns `FILE, line N`: lines are counted only where somebody needs to be told one."""
+    """Returns `FILE, line N`: lines are counted only if a message needs one."""
     with open(path, "rb") as stream:
         return "{}, line {}".format(path, 1 + stream.read(offset).count(b"\n"))

@@ -134,7 +134,7 @@ def refusing(path):
 
 
 def box_of(width, height, drawn):
-    """What is cut from an image: (left, upper, right, lower), in pixels.
+    """The crop of an image: (left, upper, right, lower), in pixels.
 
     Args:
         width: of the image.

@@ -146,7 +146,7 @@ cross join
 order by r.started_at desc, r.run_id desc;
 
 -- name: cluster_heard(cluster)
--- Start of the newest run that brought a figure of a cluster.
+-- Start of the newest run of a cluster that yielded a result.
 select r.started_at as at
 from raw.run as r
 where

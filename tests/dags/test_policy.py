@@ -104,7 +104,7 @@ def test_a_bad_suite_says_why_and_leaves_the_others_alone(
     ("text", "why"),
     [
         ("suite: only\n\tmatrix: []\n", "only.yaml:2: not valid YAML: .*the tab by spaces"),
-        ("[" * 1000, "only.yaml:1: found lists or mappings in each other by the hundred"),
+        ("[" * 1000, "only.yaml:1: found hundreds of nested lists or mappings"),
         ("", "only.yaml:1: found nothing; expected a mapping"),
         (None, "There is no suite:.* add a file to .*/suites"),
     ],

@@ -299,7 +299,7 @@ async def test_what_a_python_prints_before_its_answers_is_skipped(tmp_path):
             assert await conversation.ask_document("clock", "") == {"t": 1}
             assert await conversation.ask_document("clock", "") == {"t": 1}
         async with transport.converse(["yes", "no answer"]) as conversation:
-            with pytest.raises(DamagedAnswer, match=r"`clock` is expected .* found b'no answer'"):
+            with pytest.raises(DamagedAnswer, match=r"`clock`: expected .* found b'no answer'"):
                 await conversation.ask_document("clock", "")
         await transport.close()
 

@@ -198,7 +198,7 @@ async def test_what_the_wheelhouse_lacks_is_said_before_anything_is_sent(ground)
         await ground.prepare(ground.job(ground.nodes.nodes[:1]))
     message = str(caught.value)
     assert "tiny-dep 1.0 is missing" in message
-    assert "tiny_main-1.0-py3-none-any.whl is another build than the lock's" in message
+    assert "tiny_main-1.0-py3-none-any.whl is not the lock's build" in message
     assert "cluster download" in message
     assert ground.said("ship") == []
 

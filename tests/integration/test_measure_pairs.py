@@ -88,7 +88,7 @@ def test_both_builds_are_launched_in_turn_on_the_nodes_of_the_night(
     read = ExperimentReader(spool).get(f"{run.run_id}-ref1")
     assert read is not None
     assert (read["kind"], read["again"], read["resume"]) == ("reference", None, None)
-    with pytest.raises(UserError, match="which is of the kind reference"):
+    with pytest.raises(UserError, match="of the kind reference"):
         read_request(spool.comparison(f"{run.run_id}-ref1"), ExperimentKind.COMPARE)
     # A task that is tried again launches nothing that has ended.
     again = Observer()

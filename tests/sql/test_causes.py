@@ -176,7 +176,7 @@ def test_forty_series_of_one_release_are_one_group(lab: Lab, given: Given, rows:
     told = found[late.case_id]
     assert told["group_key"] == "local/framework_version/pytorch 2.13.0 -> 2.14.0/2026-03-07"
     assert "other frameworks on the same nodes were steady" in told["cause_sentence"]
-    assert "39 other series of pytorch fell too." in sentences_of(told)
+    assert "39 other series of pytorch dropped too." in sentences_of(told)
 
     before = rows("select * from raw.alert_cause order by alert_id")
     lab.explained(run)

@@ -228,7 +228,7 @@ def test_a_grade_that_fell_is_told_once_even_where_nothing_else_is_news(
     graded(as_loader, tonight, VerdictKind.OK)
     judged(spool, as_loader, given.run(NIGHTS, suite="seeded"), inbox)
     (alone,) = inbox.messages
-    assert alone["title"] == "Nightbench seeded on local: its detector does worse"
+    assert alone["title"] == "Nightbench seeded on local: its detector became worse"
     assert "injected slowdowns (over 4 noise) were detected" in alone["message"]
     judged(spool, as_loader, given.run(NIGHTS + 1, suite="seeded"), inbox, c1=BROKEN)
     assert len(inbox.messages) == 2
@@ -248,7 +248,7 @@ def test_a_grade_that_fell_comes_with_the_night_s_news(
     judged(spool, as_loader, given.run(NIGHTS, suite="seeded"), inbox, c1=BROKEN)
     (said,) = inbox.messages
     assert CASES[1].case_id in said["title"]
-    assert "The detector does worse:\n- " in said["message"]
+    assert "The detector became worse:\n- " in said["message"]
     assert unnotified(Warehouse(connection), "seeded", tonight) == []
 
 

@@ -155,10 +155,13 @@ def test_rows_are_read_in_batches_of_one_snapshot(measured, warehouse, loader, g
             r"file: found .history.txt.; expected one of the endings .parquet, .csv, .tar.gz",
         ),
         (["x.csv", "--since", "March"], "--since: found .March.; expected a date or a time"),
-        (["x.csv", "--suite", "nobody"], r"found no measurements \(suite=nobody\); no file"),
+        (["x.csv", "--suite", "nobody"], r"found no measurements \(suite=nobody\); nothing was"),
         (["/dev/null/x.csv"], "x.csv: cannot be written: File exists"),
         (["logs", "--format", "mlperf"], "--run: found none; expected the id of a run"),
-        (["logs", "-f", "mlperf", "--run", "x", "--suite", "demo"], "--suite: is for tables"),
+        (
+            ["logs", "-f", "mlperf", "--run", "x", "--suite", "demo"],
+            "--suite: found with mlperf or bundle",
+        ),
         (["logs", "-f", "mlperf", "--run", "x"], r"run .x.: found no measurement that passed"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What PaddlePaddle's launcher tells a rank, from 2 on. Pure; standard library only."""
+"""Variables of PaddlePaddle's launcher for a rank, from 2 on. Pure; standard library only."""
 
 
 def collective(job, process, ports):
@@ -74,7 +74,7 @@ def parameter_server(job, process, ports):
 
 
 def gpu(process):
-    """What a process on a GPU has: its own device, float32 that is no TF32, cuDNN's settings.
+    """Settings of a process on a GPU: its own device, float32 without TF32, cuDNN's settings.
 
     Entering PaddlePaddle's `auto_cast` sets these flags of cuDNN too: they are the same for every
     precision.

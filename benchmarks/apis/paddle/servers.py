@@ -1,4 +1,4 @@
-"""What PaddlePaddle's parameter servers hold, for the lines of all its generations."""
+"""Weights of PaddlePaddle's parameter servers, for the lines of all its generations."""
 
 import numpy
 

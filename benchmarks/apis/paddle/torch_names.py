@@ -23,7 +23,7 @@ def put_channels_last():
 
 
 def network_of(path):
-    """The module `pytorch.py` beside a file, with PaddlePaddle's layers."""
+    """The module `pytorch.py` next to a file, with PaddlePaddle's layers."""
     beside = os.path.join(os.path.dirname(path), "pytorch.py")
     spec = importlib.util.spec_from_file_location("nightbench_torch_network", beside)
     module = importlib.util.module_from_spec(spec)

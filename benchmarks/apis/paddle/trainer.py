@@ -125,7 +125,7 @@ class EagerTrainer(Base):
         return {name: paddle.to_tensor(value) for name, value in batch.items()}
 
     def exchange(self):
-        """What ranks exchange of gradients after a backward, beside what it exchanges itself."""
+        """The gradients that ranks exchange after a backward, in addition to its own exchange."""
 
     def step(self):
         """Forward, backward, update. On a GPU the loss stays a tensor."""
@@ -144,7 +144,7 @@ class EagerTrainer(Base):
         return self.part_backward(batch, 1)
 
     def part_backward(self, batch, parts):
-        """Of one part of a batch; returns its part of the loss."""
+        """Runs one part of a batch; returns its part of the loss."""
         loss = self.loss(batch)
         if parts > 1:
             loss = loss / parts
@@ -187,7 +187,7 @@ class EagerTrainer(Base):
         return paddle.amp.auto_cast(level=self.level, dtype=dtype)
 
     def modes_used(self):
-        """What was tuned; the program of the loss; images between layers."""
+        """Checks the tuning, the program of the loss, and images between layers."""
         programs = self.graph.forward.program_cache if self.graph else ()
         return {
             "tuning": self._tuned(),

@@ -1,4 +1,4 @@
-"""Runs a script that is not ours, unchanged, and makes a rank.json of what its log states.
+"""Runs an unchanged script of another program, and makes a rank.json from its log.
 
     script.py COMMAND [ARGUMENT ...]
 
@@ -73,7 +73,7 @@ class LogFile:
         self._offset = os.path.getsize(path) if os.path.exists(path) else 0
 
     def read(self):
-        """Reads what was appended; a file that was written anew is read from its begin."""
+        """Reads what was appended; a file that was written again is read from its begin."""
         if not os.path.exists(self._path):
             return
         if os.path.getsize(self._path) < self._offset:
@@ -352,7 +352,7 @@ def samples_per_step(context):
 
 
 def stated_samples(context, per_device):
-    """Units of work in a step of what the log's figures cover."""
+    """Units of work in a step of what the log's values cover."""
     if per_device or context.params["command"]["log"]["covers"] == "device":
         return context.batch_size * context.params.get("units_per_example", 1)
     return samples_per_step(context)

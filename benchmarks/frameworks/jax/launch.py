@@ -1,4 +1,4 @@
-"""The processes of one node for JAX: its runtime tells them where the others are."""
+"""The processes of one node for JAX: its runtime knows the others' addresses."""
 
 from base_launch import processes
 

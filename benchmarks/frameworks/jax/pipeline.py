@@ -31,7 +31,7 @@ class Stages:
         self.own = context.rank // (context.data_ranks * context.tensor)
 
     def own_samples(self, batch):
-        """What of a batch, which all stages have, is this rank's before and after the layers."""
+        """Returns this rank's part of a batch, which all stages have as a whole."""
         return {name: numpy.split(value, self.count)[self.own] for name, value in batch.items()}
 
     def has(self, name):
@@ -68,7 +68,7 @@ class Stages:
         return ["{}{}.{}".format(self.prefix, place, rest) for place in places]
 
     def through(self, layer, x, gather_once):
-        """What the layers of all stages make of this rank's samples.
+        """Returns the output of the layers of all stages for this rank's samples.
 
         Args:
             layer: of a name and what the layer before made.

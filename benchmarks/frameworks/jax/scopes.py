@@ -1,4 +1,4 @@
-"""What a network in JAX asks for: weights by name, wherever they lie, and chance."""
+"""Requests of a network in JAX: weights by name, wherever they are, and random numbers."""
 
 import functools
 
@@ -70,11 +70,11 @@ class Scope:
         return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), 0)
 
     def by_experts(self, function, rows, weights, chosen):
-        """What experts make of rows (rows, hidden), of which each has chosen some, with weights."""
+        """Returns the weighted output of experts for rows (rows, hidden)."""
         return function(rows, weights, chosen)
 
     def by_layers(self, layer, count, x):
-        """What so many layers make of x, each of its name and what the one before made."""
+        """Returns the output of so many layers for x; each gets the previous output."""
         for number in range(count):
             x = layer("layers.{}".format(number), x)
         return x

@@ -68,7 +68,7 @@ class Runtime(Base):
         mxnet.nd.waitall()
 
     def transport(self):
-        """What ps-lite in the wheels is built with, or Horovod adds gradients up with."""
+        """The transport that ps-lite in the wheels is built with, or that Horovod reduces with."""
         if self.horovod:
             return "nccl" if self.gpu and self.horovod.nccl_built() else "gloo"
         return "zmq" if self.distributed else None

@@ -1,4 +1,4 @@
-"""Wakes trainers of PaddlePaddle 1.8 that would sleep for ever.
+"""Wakes trainers of PaddlePaddle 1.8 that would sleep forever.
 
 After each batch a trainer with `sync` or `half_async` sleeps in HalfAsyncCommunicator::Barrier,
 until the thread that talks to the servers has set a counter to 0. That thread notifies it without

@@ -53,7 +53,7 @@ class Runtime(Base):
         return "grpc" if self.distributed else None
 
     def shutdown(self):
-        """Tells the servers that this trainer is done, so that none waits for its gradients."""
+        """Informs the servers that this trainer is done, so that none waits for its gradients."""
         if self.meeting:
             self.meeting.close()
         if self.distributed:

@@ -178,7 +178,7 @@ class Trainer(Base):
         return fluid.global_scope().find_var(name).get_tensor()
 
     def serve(self):
-        """Runs this parameter server until somebody ends it.
+        """Runs this parameter server until it is ended.
 
         Fluid 1.8's servers outlive their trainers' farewells; its launcher ends them, and so does
         the agent, once all trainers of the gang are done.

@@ -195,7 +195,7 @@ class GraphTrainer(Base):
         return paddle.static.global_scope().find_var(self.variables[name]).get_tensor()
 
     def serve(self):
-        """Runs this parameter server until it is ended: it goes on after its trainers have left."""
+        """Runs this parameter server until it is ended; it outlives its trainers."""
         fleet.init_server()
         fleet.run_server()
 

@@ -42,7 +42,7 @@ class Split:
         return dist.shard_tensor(tensor, self.mesh, [dist.Replicate()])
 
     def parts(self):
-        """In how many parts the matrices lie; of the one with the fewest."""
+        """Number of parts of the matrix with the fewest parts."""
         own = (weight._local_value() for weight in self.matrices)
         return min(weight.size // part.size for weight, part in zip(self.matrices, own))
 

@@ -39,7 +39,7 @@ class Trainer(EagerTrainer):
         return tensors
 
     def backward(self, batch):
-        """Of a batch, in as many parts as the case says; what ranks exchange, they do once."""
+        """Runs a batch in the case's number of parts; ranks exchange once."""
         parts = self.context.case.get("micro_batches", 1)
         if parts == 1:
             return super().backward(batch)

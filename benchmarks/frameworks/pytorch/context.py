@@ -14,7 +14,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 
 class Sequences:
-    """What one device has of each sequence, and its attention to all of it.
+    """One device's part of each sequence, and its attention to the whole sequence.
 
     Args:
         model: whose modules attend by `attend`; its tables by position are cut here.

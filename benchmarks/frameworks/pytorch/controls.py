@@ -154,7 +154,7 @@ def one_of(local, first, ranks, meeting, options):
 
 
 def measure(device, where, options):
-    """The controls of a device."""
+    """The control measurements of a device."""
     a, b = (torch.randn(options.side, options.side, device=device) for _ in range(2))
     out = torch.empty_like(a)
     flops = 2.0 * options.side**3

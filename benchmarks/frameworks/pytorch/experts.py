@@ -57,7 +57,7 @@ class Experts:
         return [module.weight for module in self.modules.values()]
 
     def swiglu(self, own, rows, counts):
-        """Of rows by expert, of which each has so many, on the devices that have the experts."""
+        """Runs rows, sorted by expert with `counts`, on the devices of the experts."""
         sent = counts.unflatten(0, (self.ranks, -1))
         got = torch.empty_like(sent)
         dist.all_to_all_single(got, sent.contiguous(), group=self.group)

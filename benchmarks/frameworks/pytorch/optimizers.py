@@ -62,7 +62,7 @@ _STATES = ("exp_avg", "exp_avg_sq")
 
 
 def keep_in_bf16(optimizer, device):
-    """Lets the states of Adam lie in bfloat16 between steps; updates are computed in float32.
+    """Stores Adam's states in bfloat16 between steps; updates are computed in float32.
 
     PyTorch's kernel for GPUs does so with states that are bfloat16 when it finds them; older ones
     (2.11) refuse them, and there is none for CPUs: then states are float32 while all are updated.

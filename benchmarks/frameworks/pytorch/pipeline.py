@@ -39,7 +39,7 @@ def stages_on(device, context):
 
 
 def cut(model, context, device):
-    """Leaves of a network what one device computes; the names of what is left stay.
+    """Keeps the part of a network that one device computes, with its names.
 
     Args:
         model: whose `forward` takes what the stage before returns, and passes over what is None.
@@ -124,7 +124,7 @@ class Pipeline:
         return torch.stack(losses).mean()
 
     def name(self):
-        """Of the schedule that steps."""
+        """Name of the active schedule."""
         return next(name for name, each in SCHEDULES.items() if type(self.schedule) is each)
 
     def shared(self, losses):

@@ -34,7 +34,7 @@ def mesh_of(context, device, by_batch=False):
 
 
 def split(model, context, mesh, dtype, experts):
-    """Splits a model by `tensor` and by stages 2 and 3, and moves what is left to the device.
+    """Splits a model by `tensor` and by stages 2 and 3, and moves the rest to the device.
 
     A layer's parameters are gathered for its forward and backward (stage 3), or once for both
     (stage 2); what lies outside of the layers is gathered for the whole step.

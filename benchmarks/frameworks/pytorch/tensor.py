@@ -49,7 +49,7 @@ def split(model, mesh, names):
 
 
 def parts_of(model, names):
-    """In how many parts each matrix lies by `tensor`, the fewest; 1: one is whole."""
+    """Smallest number of parts of a matrix by `tensor`; 1: one is whole."""
     found = []
     for path, module in model.named_modules():
         if path.rpartition(".")[2] in (*names["columns"], *names["rows"]):

@@ -288,7 +288,7 @@ class Trainer(Base):
         return both
 
     def modes_used(self):
-        """What Dynamo compiled, how convolutions lay results out, what ranks send and hold."""
+        """Reports Dynamo's compilation, layouts of convolutions, and what ranks send and store."""
         case, found = self.context.case, {}
         if case["compiler"] != "none":
             compiled = torch._dynamo.utils.counters["aot_autograd"]["ok"]

@@ -57,12 +57,12 @@ def replicated(model, name, warmup_steps):
 
 
 def attention(name):
-    """Scaled dot-product attention by one kernel alone; it fails where that cannot be had."""
+    """Scaled dot-product attention by one kernel only; it fails if that is not available."""
     return sdpa_kernel(ATTENTION[name])
 
 
 def decoder(name, device):
-    """What decodes real images; None where their reader does."""
+    """The decoder of real images; None if their reader decodes."""
     if name != "dali":
         return None
     from readers.dali import Decoder

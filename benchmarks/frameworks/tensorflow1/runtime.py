@@ -91,7 +91,7 @@ class Runtime(Base):
         return peak
 
     def transport(self):
-        """What the servers speak, and the network that this one really uses."""
+        """The servers' protocol, and the network that this one really uses."""
         if not self.server:
             return None
         if self.gpu and self.context.grouped:

@@ -1,4 +1,4 @@
-"""The processes of one node for TensorFlow 2: its runtime tells them where the others are."""
+"""The processes of one node for TensorFlow 2: its runtime knows the others' addresses."""
 
 from base_launch import processes
 

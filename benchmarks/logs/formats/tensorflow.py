@@ -1,4 +1,4 @@
-"""What TensorFlow's estimators log, and NVIDIA's `examples/sec`.
+"""Logs of TensorFlow's estimators, and NVIDIA's `examples/sec`.
 
 INFO:tensorflow:loss = 7.0, step = 100 (12.345 sec)
 INFO:tensorflow:global_step/sec: 8.1

@@ -23,7 +23,7 @@ def norm(scope, name, x):
 
 
 def gelu(x):
-    """Of Hendrycks and Gimpel 2016 (arXiv:1606.08415), by the error function."""
+    """GELU of Hendrycks and Gimpel 2016 (arXiv:1606.08415), by the error function."""
     return 0.5 * x * (1.0 + tf.math.erf(x * 2**-0.5))
 
 

@@ -5,7 +5,7 @@ from readers import criteo_tsv
 
 
 def batch(params, batch_size, random):
-    """Dense features (n, d); for each slot ids (n, 1), which lie in its part of the table; labels.
+    """Dense features (n, d); for each slot ids (n, 1), which are in its part of the table; labels.
 
     Ids follow Zipf's law within their slot's part. A sample is clicked when most of its ids are
     odd: something that can be learnt.

@@ -82,7 +82,7 @@ class Llama(nn.Module):
         return self.logits_of(x) if self.norm else x
 
     def logits_of(self, x):
-        """What follows the layers."""
+        """The part after the layers."""
         x = self.norm(x)
         return self.logits(x) if self.logits else functional.linear(x, self.words.weight)
 

@@ -9,7 +9,7 @@ BALANCE = 0.02
 
 
 def balance(likely, counts):
-    """What is least where experts have equally many tokens (Fedus et al. 2021, arXiv:2101.03961).
+    """The term that is smallest for an even use of experts (Fedus et al. 2021, arXiv:2101.03961).
 
     Of each sequence by itself, so that a batch may be split between devices.
 

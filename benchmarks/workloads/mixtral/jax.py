@@ -18,7 +18,7 @@ def routed(scope, name, x, params):
     counts = jax.nn.one_hot(chosen, experts, dtype=jnp.int32).sum((1, 2))
 
     def swiglu(rows, weights, chosen):
-        """Of the experts whose matrices are here; what chooses none of these comes last."""
+        """Runs the experts whose matrices are here; rows that chose none of them come last."""
         gate, widen, narrow = (
             scope.parameter(name + part + ".weight", experts, *shape)
             for part, shape in (

@@ -42,7 +42,7 @@ class Layer(Attending):
         return x + rows.sum(2).type_as(y), balance(likely, counts), counts.sum(0)
 
     def swiglu(self, rows, counts):
-        """Of rows (rows, hidden) by expert, of which each has so many: no token is dropped."""
+        """Runs rows (rows, hidden) sorted by expert; no token is dropped."""
         matrices = zip(*(each.weight.unbind(0) for each in (self.gate, self.widen, self.narrow)))
         return torch.cat(
             [

@@ -1,4 +1,4 @@
-"""Numbers that nobody looks at: the test line has no NumPy, so neither has this workload."""
+"""Numbers without a meaning: the test line has no NumPy, so neither has this workload."""
 
 
 def batch(params, batch_size, random):

@@ -1,4 +1,4 @@
-"""Sleep: a step takes `step_s` seconds, and its loss falls by rule."""
+"""Sleep: a step takes `step_s` seconds, and its loss decreases by rule."""
 
 import time
 

@@ -19,17 +19,17 @@ def short_controls(health: ClusterHealth, least: Mapping[str, float]) -> list[Fi
         of_metric = [each for each in health.controls if each.metric == metric]
         if not of_metric:
             advice = (
-                "devices of nodes without CUDA's PyTorch, and single nodes, have no such control"
+                "nodes without CUDA's PyTorch, and single nodes, have no such control measurement"
             )
             found.append(fail(metric, "not measured", f"{bound:g} or more", advice))
         for each in of_metric:
             where, said = f"{each.node} {each.device}", f"{each.median:.4g} {each.unit}"
             wanted = f"{bound:g} {each.unit} or more (health.min_controls)"
             if each not in health.valid_controls:
-                advice = "foreign work distorts it: accept the cluster when its nodes are idle"
-                found.append(warn(metric, f"{said}, while others worked", wanted, advice, where))
+                advice = "foreign work distorts it: run the acceptance when the nodes are idle"
+                found.append(warn(metric, f"{said}, during foreign work", wanted, advice, where))
             elif each.median < bound:
-                advice = "compare it with the other nodes; clocks, power limits, links"
+                advice = "compare it with the other nodes; check clocks, power limits, links"
                 found.append(fail(metric, said, wanted, advice, where))
     return found
 

@@ -218,7 +218,7 @@ class _Decider:
 
 
 def says_the_same(alert: LiveAlert, verdict: Verdict) -> bool:
-    """Return whether a verdict is on what a series has an alert of, not on a further fall."""
+    """Return whether a verdict is on what a series has an alert of, not on a further drop."""
     if verdict.kind in _WITHOUT_RESULT or alert.kind in _WITHOUT_RESULT:
         return verdict.kind in _WITHOUT_RESULT and alert.kind in _WITHOUT_RESULT
     # A baseline below the midline has followed the first fall: this is a second one.

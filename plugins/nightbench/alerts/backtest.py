@@ -149,7 +149,7 @@ def pasts_in(file: HistoryFile, names: Sequence[str] = ()) -> list[PastSeries]:
 
 
 def labels_of(connection: Connection) -> list[LabelledAlert]:
-    """Return alerts on falls that people labelled right or wrong."""
+    """Return alerts on drops that people labelled right or wrong."""
     warehouse = Warehouse(connection)
     events: dict[int, list[dict[str, Any]]] = {}
     for event in warehouse.alerts.read("alert_moves"):

@@ -60,7 +60,7 @@ class Links:
 
 @dataclass(frozen=True)
 class AlertItem:
-    """A new alert in a message: its verdict and what is known beside it."""
+    """A new alert in a message: its verdict and further facts."""
 
     verdict: Verdict
     unit: str = ""

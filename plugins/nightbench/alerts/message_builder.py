@@ -65,7 +65,7 @@ class MessageBuilder:
         return self._news[each.alert_id]
 
     def pictures(self, batch: Sequence[Item]) -> list[Picture]:
-        """Return the plots of the falls in a message."""
+        """Return the plots of the drops in a message."""
         worst = [items[0] for items in grouped([self.news(each) for each in batch])]
         found: list[Picture | None] = []
         for news in worst:

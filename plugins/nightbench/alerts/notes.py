@@ -1,4 +1,4 @@
-"""What concerns a suite beside its alerts: noisy series, drifts, and what was measured again.
+"""News of a suite other than alerts: noisy series, drifts, and repeated measurements.
 
 Noisy series are measured and judged as usual, and open no alert. A drift is no change, so it opens
 none either; it is notified once, and again when it has grown. Only nightly runs decide and store

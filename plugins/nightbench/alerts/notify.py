@@ -1,4 +1,4 @@
-"""Notification of a suite's news: urgent falls at once, the rest in one message of a night.
+"""Notification of a suite's news: urgent drops at once, the rest in one message of a night.
 
 A message goes to each channel once (`nightbench.alerts.outbox`).
 """

@@ -91,7 +91,7 @@ def replay(
     detector: Detector,
     since: datetime | None = None,
 ) -> list[RaisedAlert]:
-    """Return the alerts on falls that a series would have raised, judged night by night.
+    """Return the alerts on drops that a series would have raised, judged night by night.
 
     Every night is judged with the nights before it only. Noisy stretches raise nothing, and alerts
     open and end as real ones do; people, confirmations and failed nights are not simulated. Alerts

@@ -22,7 +22,7 @@ RECOVERED_BELOW = 0.5
 
 @dataclass(frozen=True)
 class StandingMovement:
-    """A movement whose alert is live, or dismissed while its event goes on."""
+    """A shared change whose alert is live, or dismissed while its event continues."""
 
     alert_id: int
     case_id: str
@@ -34,7 +34,7 @@ class StandingMovement:
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Any]]) -> list[StandingMovement]:
-        """Return the movements of the rows of the statement `standing_movements`."""
+        """Return the shared changes of the rows of the statement `standing_movements`."""
         found: dict[int, StandingMovement] = {}
         for row in rows:
             factor = Factor(FactorKind(row["factor"]), row["name"])
@@ -44,13 +44,13 @@ class StandingMovement:
         return list(found.values())
 
     def has(self, verdict: Verdict) -> bool:
-        """Return whether a verdict on a member dates its fall as this movement."""
+        """Return whether a verdict on a member dates its drop as this shared change."""
         return verdict.case_id in self.members and _is_near(verdict, self.since)
 
 
 @dataclass(frozen=True)
 class SharedAlerts:
-    """Verdicts with one voice for each movement."""
+    """Verdicts with one voice for each shared change."""
 
     verdicts: Sequence[Verdict]
     """Those of covered members are `ok`, since another series has the alert."""
@@ -71,7 +71,7 @@ def share_alerts(
     alerts: Iterable[LiveAlert] = (),
     remaining: Mapping[int, float] | None = None,
 ) -> SharedAlerts:
-    """Give each falling movement one member that alerts, and silence the others.
+    """Give each shared change one member that alerts, and silence the others.
 
     A member that showed the fall before the others, and has an alert of it, becomes the one; alerts
     of further members end as part of it. While a movement's alert stands, its members together say

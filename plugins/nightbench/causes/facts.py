@@ -57,7 +57,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class SharedFactor:
-    """What the series that moved with this one have in common: the night's verdict on them."""
+    """The common component of the series that changed with this one, by the night's verdict."""
 
     kind: str
     """`cluster`, `node`, `network`, `line` or `workload`."""
@@ -84,14 +84,14 @@ class ControlSeries:
 
     @property
     def ratio(self) -> float | None:
-        """Median since / median before; None where there are too few figures."""
+        """Median since / median before; None if there are too few values."""
         if len(self.before) < NOISES[-1][0] or not self.since:
             return None
         return statistics.median(self.since) / statistics.median(self.before)
 
     @property
     def fell(self) -> bool | None:
-        """True where it lost more than its noise; None where there are too few figures."""
+        """True if it lost more than its noise; None if there are too few values."""
         ratio = self.ratio
         if ratio is None:
             return None
@@ -163,7 +163,7 @@ class CauseFacts:
 
     @property
     def boundaries(self) -> list[tuple[NightFacts, NightFacts, str]]:
-        """Pairs of nights between which the cause may lie, with the objection to a pair.
+        """Pairs of nights between which the cause may be, with the objection to a pair.
 
         The last good and the first bad night come first, without an objection. The pairs before
         and after are possible as well: one unusual night can move the visible change by a night.

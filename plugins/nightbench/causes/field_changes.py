@@ -41,7 +41,7 @@ class FieldChange:
 
     @property
     def is_weak(self) -> bool:
-        """True where it hardly explains a fall."""
+        """True if it hardly explains a drop."""
         if _LESS_IS_WORSE.search(self.field):
             return not _lower(self.since, self.before)
         return bool(_WEAK.search(self.field))
@@ -121,7 +121,7 @@ State = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class RunDifference:
-    """What two runs of a case did not have in common; as a text, a line for people."""
+    """A difference between two runs of a case; as a text, a line for people."""
 
     field: str
     """The framework line, `build`, `benchmark code`, or the path of a field of a fingerprint."""

@@ -48,14 +48,14 @@ class PossibleCause:
 
 @dataclass(frozen=True)
 class PeerCounts:
-    """Numbers of other series that fell and that were steady."""
+    """Numbers of other series that dropped and that were steady."""
 
     fell: int
     steady: int
 
     @property
     def mostly_fell(self) -> bool:
-        """True where at least two thirds fell, and at least one."""
+        """True if at least two thirds dropped, and at least one."""
         return self.fell > 0 and self.fell >= MAJORITY * (self.fell + self.steady)
 
     @property
@@ -65,7 +65,7 @@ class PeerCounts:
 
 
 def count(peers: Iterable[Peer]) -> PeerCounts:
-    """Count the series that fell and that were steady; unknown ones are in neither."""
+    """Count the series that dropped and that were steady; unknown ones are in neither."""
     known = [peer.fell for peer in peers if peer.fell is not None]
     return PeerCounts(sum(known), len(known) - sum(known))
 
@@ -91,7 +91,7 @@ def other_frameworks(facts: CauseFacts) -> list[Peer]:
 
 
 def fallen_controls(facts: CauseFacts) -> list[ControlSeries]:
-    """Return the controls of the case's nodes that fell.
+    """Return the control measurements of the case's nodes that dropped.
 
     A control between nodes counts only where the case runs on all of them.
     """
@@ -108,17 +108,17 @@ def fallen_controls(facts: CauseFacts) -> list[ControlSeries]:
 
 
 def steady_controls(facts: CauseFacts) -> list[ControlSeries]:
-    """Return the controls of the case's nodes that did not fall."""
+    """Return the control measurements of the case's nodes that did not drop."""
     return [c for c in facts.controls if c.fell is False and c.nodes <= facts.nodes]
 
 
 def largest_loss(fallen: Sequence[ControlSeries]) -> float:
-    """Return the largest relative loss of the controls."""
+    """Return the largest relative loss of the control measurements."""
     return max((1 - (control.ratio or 1.0) for control in fallen), default=0.0)
 
 
 def explain_loss(facts: CauseFacts, fallen: Sequence[ControlSeries]) -> bool:
-    """Return whether the controls lost enough to explain the loss of the series."""
+    """Return whether the control measurements lost enough to explain the loss of the series."""
     return facts.change is None or largest_loss(fallen) >= -facts.change * EXPLAINS
 
 
@@ -133,7 +133,7 @@ def weigh_peers(
 
 
 def weigh_controls(facts: CauseFacts, cause: PossibleCause, weight: int) -> None:
-    """Add fallen controls as evidence against software; weight 0 where they lost too little."""
+    """Add dropped control measurements as evidence against software."""
     fallen = fallen_controls(facts)
     if fallen:
         cause.add_against(weight if explain_loss(facts, fallen) else 0, controls_fell(fallen))

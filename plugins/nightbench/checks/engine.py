@@ -34,7 +34,7 @@ from nightbench.core.summarize import asynchronous
 
 @dataclass(frozen=True)
 class CheckContext:
-    """What a result is compared with: the plan of its case."""
+    """The expectations of a result: the plan of its case."""
 
     case: Case
     protocol: Protocol
@@ -110,7 +110,7 @@ Limit = float | Callable[[CheckContext], float]
 
 @dataclass(frozen=True)
 class Expectation:
-    """What the values of a check have to be: within limits, or present; nulls are within."""
+    """The allowed values of a check: within limits, or present; nulls are within."""
 
     low: Limit | None = None
     high: Limit | None = None
@@ -191,7 +191,7 @@ class Check:
         return self.severity
 
     def unstated_in(self, context: CheckContext) -> bool:
-        """Return whether figures are of a log, and it needs what only a rank states."""
+        """Return whether values are from a log, but the check needs a rank's own report."""
         return self.from_rank and context.from_log
 
     def expected_in(self, context: CheckContext) -> str:
@@ -222,7 +222,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Subjects:
-    """What a table of checks is run on, of one case."""
+    """The input of a table of checks, for one case."""
 
     context: CheckContext
     rows: Mapping[str, Sequence[CheckedRow]]

@@ -1,4 +1,4 @@
-"""Checks of what one repeat learned, and of the mode it ran in.
+"""Checks of a repeat's training, and of the configuration it ran in.
 
 Finite losses, weights that move, a loss that falls; no fallback, and losses that are the CPU's.
 They are a part of `REPEAT_CHECKS`; add one as there.

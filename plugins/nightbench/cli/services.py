@@ -115,8 +115,8 @@ def logs(
     service: Annotated[
         str | None,
         typer.Argument(
-            help="One of postgres, local-cluster, api-server, scheduler, dag-processor, "
-            "triggerer, `keeper-a`, `keeper-b`."
+            help="postgres, local-cluster, api-server, scheduler, dag-processor, triggerer, "
+            "`keeper-a`, `keeper-b`."
         ),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new lines.")] = False,

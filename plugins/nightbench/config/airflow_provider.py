@@ -1,4 +1,4 @@
-"""What Airflow is told of this package as a provider: name, section of `airflow.cfg`."""
+"""Description of this package as a provider for Airflow: name, section of `airflow.cfg`."""
 
 from importlib import metadata
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the files of a line or workload must hold; nothing of them is run."""
+"""Checks the files of a line or workload without running them."""
 
 import ast
 import re

@@ -163,7 +163,7 @@ def staged_wheels() -> list[Path]:
 
 @contextmanager
 def locked_staging() -> Iterator[None]:
-    """Hold the folder of wheels: nobody stages one that another process removes."""
+    """Lock the folder of wheels: no wheel is staged while another process removes it."""
     folder = locations.wheels_folder()
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -91,7 +91,7 @@ def check_reference(
     reference: Mapping[str, Build],
     complaints: list[Complaint],
 ) -> None:
-    """Complain of reference builds that no case could be measured beside."""
+    """Complain of reference builds that no case can be measured with."""
     lines = sorted({each.case.framework for each in cases})
     if file.reference and file.policy.metric != "throughput":
         message = f"is for the metric throughput; found policy.metric {file.policy.metric}"

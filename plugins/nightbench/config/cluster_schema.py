@@ -1,4 +1,4 @@
-"""What a cluster's file may say. The reference page is made from these classes."""
+"""Schema of a cluster's file. The reference page is made from these classes."""
 
 from typing import Annotated, Literal
 
@@ -56,7 +56,7 @@ class NodeFile(v.StrictModel):
 
 
 class DevicesFile(v.StrictModel):
-    """What the nodes compute with."""
+    """Devices of the nodes."""
 
     kind: Literal["cpu", "gpu"] = "cpu"
     """`cpu` or `gpu`."""
@@ -105,7 +105,7 @@ class ClusterFile(v.StrictModel):
     shared: bool = False
     """Nodes share hardware: spread, drift and efficiency only warn."""
     devices: DevicesFile = DevicesFile()
-    """What the nodes compute with."""
+    """Devices of the nodes."""
     environments: EnvironmentPolicy = EnvironmentPolicy()
     """Where framework environments come from."""
     known_hosts: v.Text | None = None

@@ -64,7 +64,7 @@ Word = Annotated[str, AfterValidator(_known_placeholders), v.Words("text with pl
 
 
 class LogFile(v.StrictModel):
-    """The log of a script, and what its figures mean."""
+    """The log of a script, and what its values mean."""
 
     format: v.Name
     """What is read: a file of `benchmarks/logs/formats` (docs/scripts.md)."""

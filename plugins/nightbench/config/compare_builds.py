@@ -1,4 +1,4 @@
-"""Builds of requested comparisons: those of a form, wheels that were sent or lie at an address."""
+"""Builds of requested comparisons: those of a form, wheels that were sent or are at an address."""
 
 import hashlib
 import os
@@ -81,7 +81,7 @@ def uploaded(text: str) -> tuple[str, str] | None:
 
 
 def fetch_wheel(text: str, cluster: Cluster, opened: Callable[[str, str], IO[bytes]]) -> str:
-    """Return a build whose wheel lies here: one that was sent or lies at an address is fetched.
+    """Return a build whose wheel is here: one that was sent or is at an address is fetched.
 
     Nobody looks at what is in it.
 

@@ -60,7 +60,7 @@ def wheels_folder() -> Path:
 
 
 def uv_binary() -> Path | None:
-    """The uv that nodes get: `NIGHTBENCH_UV`, the one beside the interpreter, or PATH's.
+    """The uv that nodes get: `NIGHTBENCH_UV`, the one next to the interpreter, or PATH's.
 
     Raises:
         UserError: the one that is named is not there.

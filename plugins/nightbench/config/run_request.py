@@ -1,4 +1,4 @@
-"""What somebody asks to be measured, and the suite and cluster that it means.
+"""A request to measure, and the suite and cluster that it selects.
 
 The form of `on_demand`, a nightly DAG and the command line all make a `RunRequest`. It is checked
 where the run is planned: REST calls bypass the checks of the form.

@@ -1,4 +1,4 @@
-"""What a suite's file may say. The reference page is made from these classes."""
+"""Schema of a suite's file. The reference page is made from these classes."""
 
 from typing import Annotated, Any, Literal
 

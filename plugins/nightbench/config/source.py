@@ -101,7 +101,7 @@ class Document:
 
 
 def display(path: Path) -> str:
-    """Return the path as a person would type it: relative where it lies below the folder."""
+    """Return the path as a user would type it: relative if it is below the folder."""
     try:
         return str(path.absolute().relative_to(Path.cwd()))
     except ValueError:

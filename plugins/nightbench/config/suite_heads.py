@@ -1,4 +1,4 @@
-"""What a DAG file needs of the suites: their heads, read without checking the rest.
+"""The heads of suites for DAG files, read without checking the rest.
 
 DAG files are parsed every few seconds and at every task start. So only five keys are read here;
 a suite is checked in full when it is planned, with messages that name line and key. One bad file

@@ -1,4 +1,4 @@
-"""What can be measured where: pure questions that configuration and planning both ask."""
+"""Decides what can be measured where, for configuration and planning."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -259,7 +259,7 @@ def _wrong_length(case: Case, params: Mapping[str, Any]) -> Refusal | None:
 def untried_because(
     case: Case, cluster: Cluster, catalog: Catalog, builds: Mapping[str, Build]
 ) -> str | None:
-    """Say why nobody has run a case on such devices before; None where somebody has.
+    """Return why a case is untried on such devices; None if it was run before.
 
     The acceptance of the cluster says so too, but not of `builds` that a suite names.
     """

@@ -1,4 +1,4 @@
-"""What is shipped to the nodes (`benchmarks/`, wheels), and the digests that name it.
+"""The code that is shipped to the nodes (`benchmarks/`, wheels), and the digests that name it.
 
 The `frameworks/` and `workloads/` of a project lie over those in `benchmarks/`.
 """

@@ -14,7 +14,7 @@ _FOUND = re.compile(r"(?<=found )'([^'\n]*)'")
 
 
 class UserError(Exception):
-    """Something that the user can mend; the command prints it and ends without a traceback.
+    """An error that the user can fix; the command prints it and ends without a traceback.
 
     The message names the place (file, line, key or host), the value found, what was expected, and
     what to do. Values of any length may be put into it: what is longer than a person reads is cut.

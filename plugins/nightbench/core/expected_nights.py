@@ -90,7 +90,7 @@ class ExpectedNight:
 def expected_nights(
     timetable: NightSchedule, after: datetime, to: datetime
 ) -> Iterator[ExpectedNight]:
-    """Return the nights of a suite whose runs are due after a moment and up to another one.
+    """Return the nights of a suite that are due after one moment and up to another.
 
     A time of the schedule whose night begins more than `LONGEST_WAIT` later is none: such a run
     skips itself. Where hours or a budget end the night, its deadline is `GRACE` later; where
@@ -236,7 +236,7 @@ def _unfinished(run: NightRun, now: datetime) -> NightStatus:
 
 
 def unchecked(checked_at: datetime | None, now: datetime) -> str | None:
-    """Why nobody would hear of a missing night; None where deadlines are checked."""
+    """Why a missing night would not be reported; None if deadlines are checked."""
     advice = "look at the DAG nightbench_upkeep: is it paused, does it fail, is Airflow up?"
     if checked_at is None:
         return f"Deadlines were never checked; {advice}"

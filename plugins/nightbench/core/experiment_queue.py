@@ -58,7 +58,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Shares:
-    """What was measured in the last 24 hours."""
+    """The measurements of the last 24 hours."""
 
     policy: ComparePolicy
     spent: Mapping[str, float] = field(default_factory=dict)

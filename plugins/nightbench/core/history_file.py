@@ -251,7 +251,7 @@ def is_nothing(cell: object) -> bool:
 
 
 def shown(found: object) -> str:
-    """What was found, for messages."""
+    """The found value, for messages."""
     if found is None or (isinstance(found, str) and not found.strip()):
         return "nothing"
     return escaped(cut(found if isinstance(found, str) else json.dumps(found, default=str)))

@@ -1,4 +1,4 @@
-"""Losses that tell whether a case trains as before: means over trainers, ranges over repeats."""
+"""Losses that show whether a case trains as before: means over trainers, ranges over repeats."""
 
 import math
 import statistics
@@ -36,7 +36,7 @@ def training_losses(trainers: Sequence[RankResult]) -> dict[str, float] | None:
 
 
 def losses_of_repeats(counted: Sequence[RepeatSummary]) -> dict[str, tuple[float, float]] | None:
-    """Return the lowest and highest of each figure that all repeats have; None without one."""
+    """Return the lowest and highest of each value that all repeats have; None without one."""
     told = [repeat.losses for repeat in counted if repeat.losses]
     if not told or len(told) < len(counted):
         return None

@@ -1,4 +1,4 @@
-"""What an example costs: model FLOPs and tokens, from the formulas of a `spec.json`. Pure."""
+"""Cost of an example: model FLOPs and tokens, from the formulas of a `spec.json`. Pure."""
 
 import ast
 import math

@@ -1,4 +1,4 @@
-"""What a device has to hold of a training at least: weights, states, what layers keep. Pure."""
+"""Minimum memory of a device for a training: weights, states, values that layers keep. Pure."""
 
 from nightbench.core.model import Case, Cluster, FrameworkInfo, Strategy, WorkloadInfo
 from nightbench.core.model_flops import evaluate

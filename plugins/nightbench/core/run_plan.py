@@ -195,7 +195,7 @@ def resolve(
 
 @dataclass(frozen=True)
 class CasePlan:
-    """What the ingest must know of one planned case."""
+    """The data of one planned case for the ingest."""
 
     planned: PlannedCase
     processes: tuple[Process, ...]
@@ -216,7 +216,7 @@ class CasePlan:
     def of(
         cls, job: JobSpec, workload: WorkloadInfo, planned: PlannedCase | None = None
     ) -> CasePlan:
-        """Return what the results of a job are held against."""
+        """Return what the results of a job are checked against."""
         params = job.workload_params
         return cls(
             planned=planned or PlannedCase(job.case, job.build, job.definition_digest, job.unit),

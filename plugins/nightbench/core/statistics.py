@@ -1,4 +1,4 @@
-"""How far repeats lie apart: the figures of a sample, and when there are enough of it.
+"""How far repeats are apart: the values of a sample, and when there are enough of it.
 
 A repeat is a fresh launch; the result is the median. The confidence half-width uses the t
 distribution on the logarithms of the values.

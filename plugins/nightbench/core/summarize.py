@@ -1,4 +1,4 @@
-"""From the steps of ranks to the figures of a case: pure arithmetic, by the rules of measurement.
+"""From the steps of ranks to the values of a case: pure arithmetic, by the rules of measurement.
 
 Collective training and synchronous parameter servers: samples of all ranks in their windows over
 the slowest rank's window. Asynchronous parameter servers: samples of all trainers in the interval
@@ -45,7 +45,7 @@ def asynchronous(case: Case) -> bool:
 def throughput_of(
     case: Case,
 ) -> Callable[[Mapping[str, Any], Mapping[str, Mapping[str, Any]]], float | None]:
-    """What tells a controller a repeat's throughput, for a protocol that is adaptive.
+    """Computes a repeat's throughput for the controller of an adaptive protocol.
 
     Returns:
         Takes the controller's record of a repeat and its results by node; units of work per
@@ -213,7 +213,7 @@ def _common_interval(record: RepeatRecord, trainers: Sequence[RankResult]) -> Re
 
 
 def steps_within(steps: Iterable[tuple[float, float]], start: float, end: float) -> float:
-    """Count the steps inside an interval; one that lies across an end counts for its part inside.
+    """Count the steps inside an interval; one that crosses an end counts for its part inside.
 
     Steps are (begin, end), all times in seconds.
     """

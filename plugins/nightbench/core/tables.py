@@ -1,4 +1,4 @@
-"""Tables of a suite: its cases by rows and columns, beside published figures. Pure."""
+"""Tables of a suite: its cases by rows and columns, next to published values. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ Label = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Published:
-    """A figure of a public benchmark, or a cell that it leaves empty."""
+    """A value of a public benchmark, or a cell that it leaves empty."""
 
     axes: Mapping[str, Any]
     """Axis -> value in our words; None where the original does not state it."""
@@ -44,7 +44,7 @@ class Published:
 
 @dataclass(frozen=True)
 class CellResult:
-    """What was measured of a case: its newest good median, or why there is none."""
+    """The result of a case: its newest good median, or why there is none."""
 
     throughput: float | None = None
     minibatches: float | None = None
@@ -98,7 +98,7 @@ def fill(
     results: Mapping[str, CellResult],
     published: Iterable[Published] = (),
 ) -> list[Cell]:
-    """Fill a table: a cell for each case and for each published figure, row by row.
+    """Fill a table: a cell for each case and for each published value, row by row.
 
     A published figure stands beside the case with the same row and column; axes that make neither
     are not compared. Where one row of ours meets several implementations of a framework, it is

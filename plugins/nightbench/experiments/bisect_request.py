@@ -179,7 +179,7 @@ def read_steps(folder: RunSpool) -> list[Document]:
 
 
 def save_step(folder: RunSpool, step: Mapping[str, Any]) -> None:
-    """Store a step as it stands."""
+    """Store a step as it is."""
     write_json(_step_file(folder, step["number"]), step)
 
 

@@ -81,7 +81,7 @@ class ComparedCase:
 
 @dataclass(frozen=True)
 class ComparisonPlan:
-    """What is compared, and how."""
+    """The compared builds and cases, and the method."""
 
     comparison_id: str
     suite: Suite
@@ -113,7 +113,7 @@ class ComparisonPlan:
 
 @dataclass(frozen=True)
 class ComparisonContext:
-    """What a comparison is planned from."""
+    """The input for the plan of a comparison."""
 
     suite: Suite
     """With the cases to compare, and no others of the builds' line."""
@@ -302,7 +302,7 @@ def ended_launches(folder: RunSpool, case_id: str) -> list[Launch]:
 
 
 def save_launch(store: CaseStore, launch: Launch) -> None:
-    """Store how a launch ended; no process goes on with it afterwards."""
+    """Store how a launch ended; no process continues with it afterwards."""
     write_json(_launch_file(store), {**to_document(launch), "at": utc_now()})
 
 

@@ -66,7 +66,7 @@ class MeasuredElsewhere(UserError):
 
 
 def spare_seconds(connect: Connect, experiment: Experiment) -> float:
-    """Return what is left of a night's time for its suspects, once the others have had theirs."""
+    """Return the rest of a night's time for suspects after the other suspects."""
     if experiment.until is None:
         return 0.0
     try:

@@ -1,4 +1,4 @@
-"""What came out of a suspected regression that was measured again. Pure.
+"""The outcome of a suspected regression that was measured again. Pure.
 
 The fall of a night has to be distinguished from no fall at all. So the bound lies between them:
 half way, or at the suite's smallest change where that is nearer. An interval wholly below it

@@ -86,7 +86,7 @@ class Drill:
         return self.began - timedelta(days=self.nights - night)
 
     def plan(self, run_id: str, started_at: datetime | None = None) -> RunPlan:
-        """Return the plan of a run of the case that notifies nobody."""
+        """Return the plan of a run of the case that sends no message."""
         # What is slowed down is told by the throughput, whatever the suite is judged by.
         policy = self.suite.policy.model_copy(update={"metric": "throughput"})
         name = f"drill-{self.suite.name}"
@@ -117,7 +117,7 @@ class DrillNight:
 
 
 def nights_needed(suite: Suite) -> int:
-    """Return how many nights have to lie before a verdict."""
+    """Return the number of nights that a verdict needs before it."""
     return max(suite.policy.min_history, FEWEST - 1)
 
 
@@ -165,7 +165,7 @@ def measure_night(
     on_event: OnEvent,
     refresh: Callable[[], None],
 ) -> None:
-    """Measure a night, unless it has been; one that was cut goes on.
+    """Measure a night, unless it has been; one that was cut continues.
 
     Raises: KeyboardInterrupt: after the gang has been ended on the nodes. UserError: it yielded no
     result; it is measured anew when the drill is resumed.

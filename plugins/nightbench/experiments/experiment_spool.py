@@ -1,4 +1,4 @@
-"""What all experiments store: their request, what must stay the same, and requests to stop.
+"""Files of all experiments: the request, what must stay the same, and requests to stop.
 
 run.json       the request and the identity; written before the first launch
 cancel.json    a request to stop, for the process that measures; removed when it is resumed
@@ -86,7 +86,7 @@ def resumable_request(folder: RunSpool, kind: str) -> Document:
 
 
 class MeasurementStopped(UserError):
-    """A person or a limit stopped it; what was measured so far stands."""
+    """A user or a limit stopped it; its measurements so far are kept."""
 
 
 def request_cancel(folder: RunSpool, reason: str) -> None:

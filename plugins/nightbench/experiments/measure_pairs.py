@@ -1,4 +1,4 @@
-"""Measures cases of a night beside a reference build: both launched in turn, on the same nodes.
+"""Measures cases of a night with a reference build: both launched in turn, on the same nodes.
 
 Each is a comparison of the night's runs, `<run_id>-ref<n>`, with the reference as A: a task that is
 tried again goes on after the last launch that has ended.

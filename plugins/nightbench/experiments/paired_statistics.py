@@ -25,7 +25,7 @@ _POWER = 0.9
 
 
 class PairedVerdict(StrEnum):
-    """What B is, compared with A."""
+    """The verdict on B compared with A."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -144,7 +144,7 @@ def percent(fraction: float) -> str:
 
 
 def rounds_for(deviation: float, min_effect: float, level: float = CONFIDENCE) -> int | None:
-    """Return how many rounds tell a difference of `min_effect`; None for more than a thousand.
+    """Return how many rounds resolve a difference of `min_effect`; None for more than a thousand.
 
     With so many, nine of ten comparisons of equal builds end as `same`, and nineteen of twenty with
     a difference of twice the effect end as `slower` or `faster`. The ratio that was seen has no
@@ -190,7 +190,7 @@ def family_level(cases: int) -> float:
 
 @dataclass(frozen=True)
 class CombinedEstimate:
-    """One figure for several cases, or why there is none."""
+    """One value for several cases, or why there is none."""
 
     estimate: RatioEstimate | None
     why_not: str | None = None

@@ -58,7 +58,7 @@ def request_of(spool: Spool, comparison_id: str, cases: Sequence[str]) -> Compar
 
 
 def refuse_unprofiled(line: str, catalog: Catalog) -> None:
-    """Refuse a line whose scripts are not ours to profile.
+    """Refuse a line that runs scripts of other programs.
 
     Raises:
         UserError: so.

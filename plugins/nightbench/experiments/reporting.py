@@ -65,7 +65,7 @@ class ComparisonReporter:
         self._now = (case, number, f"{case.case_id} round {of_round} {arm.upper()}")
 
     def launch_ended(self, case: ComparedCase, number: int, launch: Launch) -> None:
-        """Say what a launch brought."""
+        """Print the result of a launch."""
         if launch.status == "ok":
             brought = f"{figure(launch.throughput)} {case.unit}/s"
         else:
@@ -75,7 +75,7 @@ class ComparisonReporter:
         self.say(f"{case.case_id}: {label}: {brought}")
 
     def refresh(self) -> None:
-        """Say where the launch stands that has been going for a while."""
+        """Print the progress of a launch that has run for a while."""
         if self._now is None or time.monotonic() - self._said_s < _QUIET_S:
             return
         assert self._folder is not None
@@ -93,7 +93,7 @@ class ComparisonReporter:
         self.say(f"test {step['number']} ({step['kind']}): {step['version']} and {step['against']}")
 
     def step_ended(self, step: Document, state: SearchState) -> None:
-        """Say what a version is, and where the search stands."""
+        """Print the result of a version and the progress of the search."""
         self._now = None
         self.say(f"test {step['number']}: {step['version']} is {step['result']}: {step['why']}")
         self.say(state.sentence)

@@ -1,4 +1,4 @@
-"""What people may request: the checks of a request that need no node, and its row in the queue."""
+"""Requests of users: checks that need no node, and the row in the queue."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class LaunchOrder:
 
     @classmethod
     def seeded(cls, rounds: int, seed: int, case_id: str) -> LaunchOrder:
-        """Return an order whose first build is drawn, the same for the same seed and case."""
+        """Return an order with a random first build, the same for the same seed and case."""
         first = random.Random(f"{seed}/{case_id}").choice(list(Arm))
         return cls(rounds, first)
 

@@ -40,7 +40,7 @@ FAILURES_IN_A_ROW = 2
 
 
 class GangAction(StrEnum):
-    """What the controller does next in a repeat."""
+    """The controller's next action in a repeat."""
 
     WAIT = "wait"
     GO = "go"
@@ -308,7 +308,7 @@ def conclude_by_deadline(job: JobSpec, outcomes: Sequence[RepeatOutcome]) -> Con
 
 
 def is_too_late(job: JobSpec, outcomes: Sequence[RepeatOutcome], now: datetime) -> bool:
-    """Tell whether a repeat that is started now may run beyond the job's deadline.
+    """Return whether a repeat that is started now may run beyond the job's deadline.
 
     The longest repeat so far is the estimate for another one.
     """

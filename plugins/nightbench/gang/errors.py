@@ -15,7 +15,7 @@ class GangError(UserError):
 
 
 class Place(Protocol):
-    """What leads to one node: a transport, or the target of a login."""
+    """A way to one node: a transport, or the target of a login."""
 
     @property
     def node(self) -> str:
@@ -62,7 +62,7 @@ class NodeUnreachable(NodeError, code=ReasonCode.NODE_UNREACHABLE):
 
 
 class NotSsh(NodeError, code=ReasonCode.NOT_SSH):
-    """What listens on the port is not an SSH server."""
+    """The program on the port is not an SSH server."""
 
 
 class HostKeyRejected(NodeError, code=ReasonCode.HOST_KEY_REJECTED):
@@ -98,7 +98,7 @@ class DamagedAnswer(RemoteFailure):
 
 
 class AgentCrashed(RemoteFailure):
-    """agent.py ended with a traceback: a defect of it, or of what was shipped beside it."""
+    """agent.py ended with a traceback: a defect of it, or of what was shipped next to it."""
 
 
 class PodError(NodeError):

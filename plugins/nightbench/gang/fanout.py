@@ -101,7 +101,7 @@ class CommandSender:
         self._sending: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     def was_sent(self, verb: str) -> bool:
-        """Tell whether any node has received it."""
+        """Return whether any node has received it."""
         return any(known == verb for known, _ in self._sent)
 
     async def send(

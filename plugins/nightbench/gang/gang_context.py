@@ -1,4 +1,4 @@
-"""What the controller of a gang and its repeats share: its state, and what keeps agents alive."""
+"""Shared state of a gang's controller and its repeats, and the renewal of agents' leases."""
 
 import asyncio
 import time
@@ -107,7 +107,7 @@ class GangContext:
         return is_too_late(self.job, self.outcomes, self.today())
 
     async def raise_if_ended(self) -> None:
-        """Check whether this controller may go on.
+        """Check whether this controller may continue.
 
         Raises:
             Superseded: another controller has claimed a higher epoch on a node.

@@ -116,7 +116,7 @@ class NodeClient:
 
     @property
     def holds_lock(self) -> bool:
-        """Whether an agent that was not told to release the node was last seen to hold its lock."""
+        """Whether an agent that was not asked to release the node last had its lock."""
         return self.view.agent in SERVING and self.view.pid != self._released_pid
 
     async def claim_repeat(self, repeat: int) -> bool:

@@ -1,4 +1,4 @@
-"""What the results of all nodes make of a repeat, and what its processes wrote last. Pure."""
+"""Status of a repeat from the results of all nodes, and the last output of its processes. Pure."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence

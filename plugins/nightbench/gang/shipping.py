@@ -41,7 +41,7 @@ UV_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True)
 class Shipment:
-    """What the controller has to bring to the nodes of a cluster."""
+    """The files that the controller ships to the nodes of a cluster."""
 
     benchmarks: Path
     """The `benchmarks/` folder."""

@@ -57,7 +57,7 @@ class MissingWheels(GangError):
 
     @property
     def summary(self) -> str:
-        """What is missing, without the advice."""
+        """The missing wheels, without the advice."""
         shown, more = self.problems[:SHOWN_PROBLEMS], len(self.problems) - SHOWN_PROBLEMS
         return (
             f"the wheelhouse {self.folder} cannot serve Python {self.series} on {self.machine}: "
@@ -188,7 +188,7 @@ def _by_name(folder: Path, series: str, machine: str) -> Mapping[str, list[tuple
 
 
 def accepts_tag(tag: Tag, series: str, machine: str) -> bool:
-    """Tell whether CPython of a series on a Linux machine takes a tag; uv checks the libc."""
+    """Return whether CPython of a series on a Linux machine takes a tag; uv checks the libc."""
     major, minor = series.split(".")
     if tag.platform != "any" and not (
         "linux" in tag.platform and tag.platform.endswith(f"_{machine}")

@@ -63,7 +63,7 @@ def load(home: Home) -> Stack:
 
 @dataclass(frozen=True)
 class Logins:
-    """Addresses and logins for the person who owns the home; nobody else is shown them."""
+    """Addresses and logins, shown only to the owner of the home."""
 
     ui: str
     user: str

@@ -1,4 +1,4 @@
-"""Keepers: they restart services that have died or hang, and each other.
+"""Watchdogs: they restart services that died or hang, and each other.
 
 `up` leaves two keepers running. A keeper checks every few seconds that every service has its
 process, and every half a minute that Airflow reports its components as healthy; if not, it runs
@@ -29,7 +29,7 @@ BUSY = 3
 
 
 def keep(home: Home, services: tuple[str, ...]) -> None:
-    """Check the services for ever, and run `up` where one is missing or stays unhealthy."""
+    """Check the services forever, and run `up` if one is missing or stays unhealthy."""
     unhealthy: list[set[str]] = []  # the services that were, at each of the last checks
     checks, pause_s = 0, CHECK_S
     while True:

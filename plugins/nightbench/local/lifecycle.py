@@ -163,7 +163,7 @@ def _start_base(stack: Stack, backup: bool, on_nodes: Callable[[], None] | None)
 def migrate_warehouse(
     stack: Stack, backup: bool, database: str = postgres.WAREHOUSE
 ) -> Iterator[str]:
-    """Apply the warehouse's migrations; yield what was applied, and where the archive lies.
+    """Apply the warehouse's migrations; yield what was applied, and where the archive is.
 
     With `backup` it is archived first, where it holds tables that a migration may change.
 
@@ -292,7 +292,7 @@ def down(home: Home) -> Iterator[str]:
 
 
 def start_keepers(home: Home) -> Iterator[str]:
-    """Start the keepers that do not run; yield a line if there were any."""
+    """Start the watchdogs that do not run; yield a line if there were any."""
     missing = [name for name in KEEPERS if processes.read(home.run / f"{name}.pid") is None]
     # They run elsewhere: the project is that of the folder in which `up` was called.
     env = {**os.environ, "NIGHTBENCH_DAGS": str(dags_folder().absolute())}
@@ -303,12 +303,12 @@ def start_keepers(home: Home) -> Iterator[str]:
 
 
 def stop_keepers(home: Home) -> list[str]:
-    """End the keepers and an `up` that one of them runs; return the names of those that ran."""
+    """End the watchdogs and an `up` that one of them runs; return the names of those that ran."""
     return [name for name in KEEPERS if processes.stop(home.run / f"{name}.pid")]
 
 
 def keeper_command(home: Home) -> list[str]:
-    """Return the words that run a keeper."""
+    """Return the words that run a watchdog."""
     python = str(venv_bin() / "python")
     return [python, "-m", "nightbench.local.keeper", "--home", str(home.root)]
 

@@ -249,7 +249,7 @@ class LocalCluster:
         self._write("server.json", json.dumps(description, indent=1) + "\n")
 
     async def stop(self) -> None:
-        """Stop listening and close all connections; jobs go on, as under OpenSSH."""
+        """Stop listening and close all connections; jobs continue, as under OpenSSH."""
         for listener in self._listeners:
             listener.close()
         await asyncio.gather(*(listener.wait_closed() for listener in self._listeners))

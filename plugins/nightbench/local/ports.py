@@ -29,7 +29,7 @@ class Ports:
 
 
 def is_free(port: int, hosts: tuple[str, ...] = ("127.0.0.1",)) -> bool:
-    """Tell whether a server could listen on the port of all these addresses now."""
+    """Return whether a server could listen on the port of all these addresses now."""
     for host in hosts:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             # As servers do: a connection that is still closing does not make a port taken.
@@ -42,7 +42,7 @@ def is_free(port: int, hosts: tuple[str, ...] = ("127.0.0.1",)) -> bool:
 
 
 def is_listening(port: int, pids: Iterable[int]) -> bool:
-    """Tell whether one of these processes listens on the port of 127.0.0.1."""
+    """Return whether one of these processes listens on the port of 127.0.0.1."""
     for pid in pids:
         try:
             sockets = psutil.Process(pid).net_connections("tcp4")

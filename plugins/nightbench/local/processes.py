@@ -35,7 +35,7 @@ class Service:
     started_at: str
 
     def alive(self) -> bool:
-        """Tell whether this very process still runs."""
+        """Return whether this very process still runs."""
         return start_ticks(self.pid) == self.start_ticks
 
 

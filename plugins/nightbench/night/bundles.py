@@ -68,7 +68,7 @@ def build_bundle(folder: RunSpool) -> RunBundle:
 
 
 def check_context(plan: RunPlan, case: CasePlan, nodes: Iterable[Document]) -> CheckContext:
-    """What the results of a planned case are compared with; `nodes` are fingerprints."""
+    """Expectations for the results of a planned case; `nodes` are fingerprints."""
     limits = [gpu.get("power_limit_w") for node in nodes for gpu in node.get("gpus", ())]
     known = [limit for limit in limits if limit] if plan.cluster.device_kind == "gpu" else []
     return CheckContext.of(

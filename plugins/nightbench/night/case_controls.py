@@ -1,4 +1,4 @@
-"""Control measurements of a case's nodes, as one figure for each night.
+"""Control measurements of a case's nodes, as one value for each night.
 
 Read only for cases with a change, as evidence that affects no verdict. A warehouse that cannot be
 read raises: a change without controls would look as if none were measured.
@@ -22,7 +22,7 @@ Kind = tuple[str, str, str]
 def controls_of_cases(
     repository: CauseRepository, run: Run, case_ids: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    """Return case_id -> run_id -> figure of the controls (`figures`), for the last 180 nights.
+    """Return control values (`figures`) by case and run, for the last 180 nights.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
@@ -44,7 +44,7 @@ def controls_of_cases(
 
 
 def kinds(measured: Sequence[Row], nodes: Collection[str]) -> dict[Kind, float]:
-    """Return a night's control figures of some nodes together: for each kind the slowest node's.
+    """Return a night's control values of some nodes together: for each kind the slowest node's.
 
     A synchronous job is as fast as its slowest node. Kinds that one of the nodes lacks are left
     out, and so is an all-reduce between other nodes.
@@ -61,7 +61,7 @@ def kinds(measured: Sequence[Row], nodes: Collection[str]) -> dict[Kind, float]:
 
 
 def figures(nights: Mapping[str, Mapping[Kind, float]]) -> dict[str, float]:
-    """Return one figure for each night by run_id: the geometric mean over its kinds.
+    """Return one value for each night by run_id: the geometric mean over its kinds.
 
     Higher is better. The set of kinds must be the same on all nights: only kinds that most nights
     have count, and a night without one of them has no figure. Devices of a node (its GPUs) count

@@ -67,7 +67,7 @@ class ClusterHealth:
 
     @property
     def valid_controls(self) -> tuple[Control, ...]:
-        """The controls of nodes without foreign work, which would distort them."""
+        """The control measurements of nodes without foreign work, which would distort them."""
         return tuple(c for c in self.controls if not {*c.node.split("+")} & {*self.busy})
 
     @property

@@ -35,7 +35,7 @@ def keep_code(run: RunSpool, digest: str) -> None:
 
 
 def kept_shipment(run: RunSpool, digest: str, wheelhouse: str | None) -> Shipment:
-    """What a run ships to its nodes: the code that `keep_code` kept.
+    """The shipment of a run: the code that `keep_code` kept.
 
     Raises:
         UserError: the run has no code, or other code than planned.
@@ -47,7 +47,7 @@ def kept_shipment(run: RunSpool, digest: str, wheelhouse: str | None) -> Shipmen
 
 
 def shipment_of_now(digest: str | None, wheelhouse: str | None) -> Shipment:
-    """What this process ships although a file of it may change while it runs.
+    """The shipment of this process, even if one of its files changes while it runs.
 
     The digest is that of what there is now where None.
 

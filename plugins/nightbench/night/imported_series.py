@@ -1,4 +1,4 @@
-"""What the detector says of series that were just imported."""
+"""Changes that the detector finds in imported series."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ def judge_imported(
 def open_alerts(
     warehouse: Warehouse, series: Collection[ImportedSeries], min_change: float
 ) -> list[ImportedSeries]:
-    """Open an alert for each series that fell within its last 30 nights; returns the opened ones.
+    """Open and return an alert for each series that dropped within its last 30 nights.
 
     Their causes are found as after a night: a framework's version that changed with the fall.
 

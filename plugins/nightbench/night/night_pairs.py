@@ -1,4 +1,4 @@
-"""Which cases a night measures beside a reference build, and what came of it in the spool.
+"""Which cases a night measures with a reference build, and their results in the spool.
 
     <spool>/runs/<run_id>/pairs.json    what was measured, as the ingest loads it
 
@@ -39,7 +39,7 @@ def plan_pairs(
     night: NightPlan,
     past: Mapping[str, CaseHistory],
 ) -> tuple[PlannedPair, ...]:
-    """Return the cases of a night's plan that are measured beside their line's reference build.
+    """Return the cases of a night's plan that are measured with their line's reference build.
 
     Those whose nights vary most come first, and what the window has no time for is left out. Where
     the reference is another one than the last time, the one before is measured as well.
@@ -90,7 +90,7 @@ def save_pairs(run: RunSpool, pairs: Sequence[MeasuredPair]) -> None:
 
 
 def measured_pairs(run: RunSpool) -> tuple[MeasuredPair, ...]:
-    """Return what was measured beside reference builds in a run.
+    """Return a run's measurements with reference builds.
 
     Raises:
         UserError: this version does not read the file.

@@ -44,7 +44,7 @@ class PairedCase:
     """Of the reference: the machine's."""
 
     def after(self, verdict: Verdict) -> Verdict:
-        """Return a verdict whose sentence says what it was judged by, and what the machine did."""
+        """Return a verdict whose sentence names the basis of the verdict, and the node's change."""
         node = self.judged
         is_changed = node.kind in (VerdictKind.REGRESSED, VerdictKind.IMPROVED)
         return with_pairs(
@@ -53,7 +53,7 @@ class PairedCase:
 
 
 def rebased(nights: Iterable[PairNight]) -> dict[str, PairNight]:
-    """Return nights by run_id as if all were beside the newest reference.
+    """Return nights by run_id as if all had used the newest reference.
 
     A night that measured two references says how many times as fast one is as the other. What
     cannot be converted so is left out.
@@ -106,7 +106,7 @@ def paired_cases(
     histories: Histories,
     policy: RegressionPolicy,
 ) -> dict[str, PairedCase]:
-    """Return the cases that are judged by their ratio, by case_id, and store what the machine did.
+    """Return the cases that are judged by their ratio, by case_id, and store the node's changes.
 
     Those that were measured beside a reference tonight, and in enough comparable nights before.
 

@@ -172,7 +172,7 @@ def next_night(suite: Suite, cluster: Cluster, at: datetime) -> NightWindow:
 
 
 def open_now(cluster: Cluster, at: datetime) -> Span | None:
-    """Return until when a cluster may be measured on by whoever asks now; None: no limit.
+    """Return until when a cluster may be measured on now; None: no limit.
 
     Raises:
         UserError: its hours do not hold now; says when they do.

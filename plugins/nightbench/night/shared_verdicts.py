@@ -1,4 +1,4 @@
-"""Judges a night as one: what many of its series moved by together, and what is left of each."""
+"""Judges a night as a whole: changes that many series share, and each residual."""
 
 import math
 from collections import defaultdict
@@ -67,7 +67,7 @@ def judge_shared(
     placed: Placements,
     machines: Mapping[str, Sequence[HistoryPoint]],
 ) -> SharedVerdicts:
-    """Find the movements that cases of a nightly run share, and judge what is left of each.
+    """Find the changes that cases of a nightly run share, and judge the residual of each.
 
     A series that moved with others without showing it alone is `regressed` or `improved` by what
     they show together. `machines` are the nights of reference builds by case_id: controls of the
@@ -105,7 +105,7 @@ def find_shared(
     cases: Sequence[JudgedCase],
     policy: RegressionPolicy,
 ) -> SharedVerdicts:
-    """Find the movements that series share, and judge what is left of each. Pure.
+    """Find the changes that series share, and judge the residual of each. Pure.
 
     Args:
         rows: of the cases that have a value, by case_id.
@@ -165,7 +165,7 @@ def find_shared(
 def residual_parts(
     standing: Sequence[StandingMovement], rows: Mapping[str, NightRow]
 ) -> dict[int, float]:
-    """Return alert_id -> part of a standing movement that its members show tonight: 1 all of it.
+    """Return by alert the part of its shared change that members show tonight; 1: all of it.
 
     The median over the members: each one's distance tonight from its level before, as a part of its
     own step. A movement of which too few members have a value has none.

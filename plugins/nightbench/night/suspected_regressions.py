@@ -294,7 +294,7 @@ def request_confirmations(connection: Connection, plan: RunPlan) -> None:
 
 
 def smallest_effect(suspect: SuspectedRegression, min_change: float, *, has_two: bool) -> float:
-    """Return the fall that an interval has to lie beyond, as a ratio less one: .015 for 1.5 %.
+    """Return the drop that an interval must exceed, as a ratio less one: .015 for 1.5 %.
 
     Two builds in one round share the hour, so a small part of the fall is real as well, from the
     suite's smallest change on. One build against a level of earlier nights does not: half way

@@ -36,7 +36,7 @@ def device_of(fingerprints: Iterable[Mapping[str, Any]], kind: str) -> str | Non
 
 
 def peak_of(device: str | None, precision: str, cluster: Cluster) -> float | None:
-    """Return the dense peak of one device in FLOP/s; None where nobody has stated it."""
+    """Return the dense peak of one device in FLOP/s; None if it is unknown."""
     if precision in cluster.peak_flops:
         return cluster.peak_flops[precision]
     return known_peak_of(device, precision)

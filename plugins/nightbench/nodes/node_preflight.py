@@ -139,7 +139,7 @@ class Control:
 
     @property
     def median(self) -> float:
-        """Median of the values: the figure of the series."""
+        """Median of the values."""
         return statistics.median(self.values)
 
     @property
@@ -149,7 +149,7 @@ class Control:
 
 
 def controls_of(node: str, document: Mapping[str, Any] | None) -> tuple[Control, ...]:
-    """Return the controls in a node's preflight/1 document."""
+    """Return the control measurements in a node's preflight/1 document."""
     return tuple(
         from_document(Control, {**each, "node": node})
         for each in (document or {}).get("controls", ())
@@ -162,7 +162,7 @@ def all_reduce(
     metric: str = ALL_REDUCE,
     device: str = "network",
 ) -> Control | None:
-    """Return the control between nodes in GB/s; each round counts with its slowest rank.
+    """Return the control between nodes in GB/s; a round counts with its slowest rank.
 
     Each rank answers with `seconds` of its rounds and `bytes` of the reduced vector, and names the
     library that reduced it, if not TCP's sockets, as `backend`.

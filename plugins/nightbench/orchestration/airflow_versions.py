@@ -23,7 +23,7 @@ def installed() -> Version:
 
 
 def lacking(version: Version) -> list[str]:
-    """What Nightbench cannot do with this version of Airflow, each a sentence."""
+    """Limits of Nightbench with this version of Airflow, each a sentence."""
     return [what for since, what in _SINCE if version.release < since.release]
 
 

@@ -83,7 +83,7 @@ def get_connection(conn_id: str, named: str = "") -> PlainConnection:
 
 
 def not_found() -> tuple[type[BaseException], ...]:
-    """What Airflow raises for a Connection that is missing."""
+    """Airflow's exception for a missing Connection."""
     from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError
 
     return (AirflowNotFoundException, AirflowRuntimeError)

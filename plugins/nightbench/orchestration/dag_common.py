@@ -1,4 +1,4 @@
-"""What the DAGs share: assets, defaults, and what their tasks ask of Airflow."""
+"""Shared parts of the DAGs: assets, defaults, and requests of tasks to Airflow."""
 
 from __future__ import annotations
 

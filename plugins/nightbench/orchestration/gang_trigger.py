@@ -1,4 +1,4 @@
-"""The trigger that steers a gang from a triggerer, and ends the task itself."""
+"""The trigger that controls a gang from a triggerer, and ends the task itself."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _ending: set[asyncio.Task[None]] = set()
 
 
 class GangTrigger(BaseTrigger):
-    """Steers one gang through all its repeats.
+    """Controls one gang through all its repeats.
 
     A triggerer that is started again runs it again: finished repeats are found, a running one is
     watched further. Ended by a person (failed, cleared, marked success), it ends the gang.
@@ -82,7 +82,7 @@ class GangTrigger(BaseTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Steer the gang; one event, which ends the task."""
+        """Control the gang; one event, which ends the task."""
         from nightbench.gang import faults_of, reason_of
 
         logging.getLogger("asyncssh").setLevel(logging.WARNING)
@@ -266,7 +266,7 @@ class GangTrigger(BaseTrigger):
 
 
 def reason_of_defect(defect: Exception) -> Reason:
-    """Why a case failed whose gang could not be steered for a reason that nobody foresaw."""
+    """Why a case failed whose gang could not be controlled for an unexpected reason."""
     said = f"a defect of Nightbench, see the log of this task: {defect!r}"
     return Reason(ReasonCode.CONTROLLER_ERROR, observed=said)
 

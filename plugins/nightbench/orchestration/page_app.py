@@ -51,7 +51,7 @@ def open_triage(by: str) -> Iterator[Triage]:
 
 
 def open_acceptances() -> list[dict[str, Any]]:
-    """How the acceptance of every cluster that has one stands, by the files of today."""
+    """State of each cluster's acceptance, by today's files."""
     from nightbench.accept.states import standing
     from nightbench.config import find_clusters, load_catalog, locations
 
@@ -73,7 +73,7 @@ def open_acceptances() -> list[dict[str, Any]]:
 
 @contextmanager
 def open_desk(by: str) -> Iterator[ExperimentDesk]:
-    """What requests and cancels experiments in a person's name, with the rights of the triage."""
+    """Requests and cancels experiments for a user, with the rights of the triage."""
     with closing(connect(WAREHOUSE_TRIAGE)) as connection:
         yield ExperimentDesk(connection, by)
 
@@ -91,7 +91,7 @@ def profile_page_of(profile_id: str) -> str | None:
 
 
 def check_profile(line: str) -> None:
-    """Refuse to profile a framework line whose scripts are not ours."""
+    """Refuse to profile a framework line that runs scripts of other programs."""
     from nightbench.config import load_catalog
 
     refuse_unprofiled(line, load_catalog())

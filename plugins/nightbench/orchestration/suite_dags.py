@@ -246,7 +246,7 @@ def preflight(planned: list[dict[str, str]] | None) -> dict[str, Any]:
     doc_md="Measures cases in turn with the suite's reference build; a retry continues.",
 )
 def reference(**context: Any) -> dict[str, int]:
-    """Measure what the plan wants beside a reference build; skipped where that is nothing."""
+    """Measure the planned cases with a reference build; skipped if there are none."""
     from nightbench.experiments.measure_pairs import measure_pairs
     from nightbench.experiments.reporting import ComparisonReporter
     from nightbench.spool import open_spool

@@ -1,4 +1,4 @@
-"""What one case of a run brought, generation by generation, and how it ended."""
+"""Results of one case of a run, generation by generation, and how it ended."""
 
 from __future__ import annotations
 
@@ -110,11 +110,11 @@ class CaseStore:
         return datetime.fromtimestamp((self.folder / "job.json").stat().st_mtime, UTC)
 
     def progress(self) -> Document | None:
-        """Where the gang stands, as its controller said last; None where a power cut took it."""
+        """Progress of the gang, by its controller; None if a power cut destroyed it."""
         return unless_damaged(self.folder / "progress.json")
 
     def save_progress(self, document: Mapping[str, Any]) -> None:
-        """Say where the gang stands; `at` is added."""
+        """Store the gang's progress; `at` is added."""
         # Rewritten every second: what a power cut takes of it is soon said again.
         write_json(self.folder / "progress.json", {**document, "at": utc_now()}, lasting=False)
 

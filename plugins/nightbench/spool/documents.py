@@ -138,7 +138,7 @@ def unless_damaged(path: UPath) -> Document | None:
 
 
 def is_local(path: UPath) -> bool:
-    """Whether a path lies on a disk of this machine."""
+    """Whether a path is on a disk of this machine."""
     return path.protocol in ("", "file", "local")
 
 
@@ -150,7 +150,7 @@ def component(name: str, what: str) -> str:
 
 
 def entries(folder: UPath) -> Iterator[UPath]:
-    """What a folder holds, by name; nothing where there is no such folder."""
+    """Content of a folder, by name; empty if there is no such folder."""
     try:
         with _reached(folder):
             found = sorted(folder.iterdir(), key=lambda path: path.name)

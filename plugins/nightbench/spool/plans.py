@@ -1,4 +1,4 @@
-"""How the plan of a run lies in the spool: the run, its cases, its jobs and its cluster.
+"""The plan of a run in the spool: the run, its cases, its jobs and its cluster.
 
     <spool>/runs/<run_id>/run.json, planned.json   what the ingest needs to judge results
     <spool>/runs/<run_id>/cluster.json
@@ -137,7 +137,7 @@ def mark_ended(folder: RunSpool) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class PlannedJob:
-    """A job with what its controller must know of the cluster beside it."""
+    """A job with its controller's data about the cluster."""
 
     job: JobSpec
     known_hosts: str | None

@@ -41,7 +41,7 @@ class Uploads:
         self._root = root
 
     def path(self, sha256: str, name: str) -> UPath:
-        """Where a wheel lies, or would.
+        """Path of a wheel, stored or not.
 
         Raises:
             SpoolError: a name that is none of a file below the folder.
@@ -95,7 +95,7 @@ class Uploads:
         return found
 
     def save_note(self, name: str, document: Mapping[str, Any]) -> None:
-        """Note what a build brought, after its wheel is kept, or which commits a comparison has."""
+        """Store the result of a build, after its wheel is kept, or the commits of a comparison."""
         write_json(self._commit(name, "json"), document)
 
     def save_log(self, build: str, log: bytes) -> None:
@@ -214,11 +214,11 @@ class RunSpool:
         write_json(self.folder / "loaded.json", document)
 
     def steered(self) -> AbstractContextManager[None]:
-        """Say for as long as this lasts that this process steers the run; see `steering`."""
+        """Record, while this lasts, that this process controls the run; see `steering`."""
         return steering.steering(self.folder)
 
     def is_steered(self) -> bool | None:
-        """Whether a process lives that steers the run; None where none ever said so."""
+        """Whether the process that controls the run is alive; None if none was recorded."""
         return steering.is_steered(self.folder)
 
     def remove(self) -> None:

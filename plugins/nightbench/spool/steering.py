@@ -1,4 +1,4 @@
-"""Says which process steers a run: a lock of the kernel on a local disk, a lease elsewhere.
+"""Records which process controls a run: a lock of the kernel on a local disk, a lease elsewhere.
 
 The kernel's lock ends with its process. An object store has no locks: there the process writes
 `steering.json` again and again for as long as it lives, and one that has written nothing for
@@ -32,14 +32,14 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def steering(folder: UPath) -> Iterator[None]:
-    """Hold the right to steer a run for as long as this lasts; waits while another holds it."""
+    """Keep the right to control a run while this lasts; wait while another process has it."""
     held = _locked(Path(folder.path)) if is_local(folder) else _leased(folder / "steering.json")
     with held:
         yield
 
 
 def is_steered(folder: UPath) -> bool | None:
-    """Whether a process lives that steers a run; None where none ever said so."""
+    """Whether the process that controls a run is alive; None if none was recorded."""
     if not is_local(folder):
         lease = read_json(folder / "steering.json")
         return None if lease is None else _lives(lease)

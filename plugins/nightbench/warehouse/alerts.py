@@ -1,4 +1,4 @@
-"""Alerts: their life, what people do with them, and the messages that tell of them."""
+"""Alerts: their life, users' actions on them, and their messages."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ ItemKey = tuple[str, str, str]
 
 
 class MoveRefused(WarehouseRefused):
-    """There is no such alert, or a function of schema triage says that the move is not allowed."""
+    """There is no such alert, or a function of schema triage refuses the change."""
 
 
 class AlertRepository(Repository):
@@ -70,7 +70,7 @@ class AlertRepository(Repository):
         return self._change("resolve_by_run", alert_id, run_id, why)
 
     def reopen(self, alert_id: int, verdict: Verdict) -> bool:
-        """Open a dismissed alert again with a night's figures; return whether it was dismissed."""
+        """Open a dismissed alert again with a night's values; return whether it was dismissed."""
         return self._change("reopen_by_run", alert_id, *_night_of(verdict))
 
     def grow(self, alert_id: int, run_id: str) -> bool:
@@ -82,7 +82,7 @@ class AlertRepository(Repository):
         self._change("watch_alert", alert_id, suspect, run_id)
 
     def route(self, alert_id: int, owner: str, run_id: str) -> bool:
-        """Give a new alert its owner; return whether it had none, and nobody was ever assigned."""
+        """Give a new alert its owner; return whether it never had one."""
         return self._change("route_alert", alert_id, owner, run_id)
 
     def _change(self, name: str, alert_id: int, *given: Any) -> bool:
@@ -127,13 +127,13 @@ class AlertRepository(Repository):
             return self._store("alert_rank", ranks, "alert_id")
 
     def store_movements(self, rows: Sequence[Row]) -> int:
-        """Store the shared movements of a run; `members` is a JSON object."""
+        """Store the shared changes of a run; `members` is a JSON object."""
         stored = [row | {"members": Json(row["members"])} for row in rows]
         with self._transaction("store the shared movements"):
             return self._store("shared_movement", stored, "run_id factor name since")
 
     def movements(self, alert_ids: Sequence[int]) -> dict[int, Row]:
-        """The newest shared movement of each alert that has one: `sentence` and `members`."""
+        """The newest shared change of each alert that has one: `sentence` and `members`."""
         rows = self.read("movements_of_alerts", alert_ids=alert_ids)
         return {row["alert_id"]: row for row in rows}
 
@@ -196,7 +196,7 @@ class Triage(Repository):
         return self._call("snooze_alert", alert_id, until, self._by, why)
 
     def assign(self, alert_id: int, owner: str, why: str = "") -> str:
-        """Say whose a live alert is; an empty name: nobody's."""
+        """Set the owner of a live alert; an empty name removes the owner."""
         return self._call("assign_alert", alert_id, owner, self._by, why)
 
     def _call(self, name: str, alert_id: int, *given: Any) -> str:

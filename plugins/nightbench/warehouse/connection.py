@@ -36,7 +36,7 @@ def connect(
     lock_timeout_s: float = LOCK_TIMEOUT_S,
     role: str | None = None,
 ) -> Connection:
-    """Open a connection in autocommit mode: reads leave no transaction open behind them.
+    """Open a connection with autocommit: reads leave no transaction open.
 
     The target is a libpq connection string or URI, or its parts by keyword. `role` is taken on
     after logging in.

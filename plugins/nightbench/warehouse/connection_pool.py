@@ -16,7 +16,7 @@ LIVES_S = 60
 
 
 class ConnectionPool:
-    """Lends connections, each to one thread at a time; opens as many as are needed.
+    """Gives connections, each to one thread at a time; opens as many as are needed.
 
     To log in by SCRAM costs more than most reads.
     """
@@ -34,7 +34,7 @@ class ConnectionPool:
 
     @contextmanager
     def lend(self) -> Iterator[Connection]:
-        """Lend a connection that answers; one that something went wrong with is closed.
+        """Give a connection that answers; close one after an error.
 
         Raises:
             WarehouseUnavailable: there is none, and none can be opened.

@@ -1,4 +1,4 @@
-"""What the columns of views mean: comments that pass through them."""
+"""Meanings of the columns of views: comments that pass through them."""
 
 from psycopg2 import sql
 from psycopg2.extensions import cursor as Cursor

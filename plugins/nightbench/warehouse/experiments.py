@@ -80,7 +80,7 @@ class ExperimentRepository(Repository):
         return int(found[0]["experiment_id"]) if found else None
 
     def store(self, row: Mapping[str, Any]) -> None:
-        """Store an experiment of a terminal as it stands: new, or changed."""
+        """Store an experiment of a terminal as it is: new, or changed."""
         known = {k: document(v) if k in ("request", "result") and v else v for k, v in row.items()}
         with self._transaction(f"store {row['name']}"):
             self._store("experiment", [known], "name", keep=_REQUESTED)
@@ -128,7 +128,7 @@ class ExperimentRepository(Repository):
         why: str = "",
         result: Mapping[str, Any] | None = None,
     ) -> bool:
-        """End a running experiment, or put it back (`queued`); False if it is not ours."""
+        """End a running experiment, or put it back (`queued`); False if another process has it."""
         row = {
             "name": name,
             "dag_run_id": dag_run_id,

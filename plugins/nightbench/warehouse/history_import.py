@@ -37,7 +37,7 @@ Entry = tuple[Run, PlannedCase, Measurement]
 
 @dataclass(frozen=True)
 class ImportReport:
-    """What an import did."""
+    """The result of an import."""
 
     rows: int
     """Lines of the file."""

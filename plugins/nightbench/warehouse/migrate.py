@@ -55,7 +55,7 @@ _JUST_MADE = (
 
 
 def apply(dsn: str | Mapping[str, Any], folder: Path | None = None) -> list[str]:
-    """Bring a warehouse up to date; safe when two call at once, and free when nothing is new.
+    """Update a warehouse; safe when two call at once, and free when nothing is new.
 
     The login is nightbench_owner, or may take on that role.
 

@@ -75,7 +75,7 @@ class NightRepository(Repository):
         ]
 
     def last_result_at(self, cluster: str) -> datetime | None:
-        """Start of the newest run that brought a figure of a cluster."""
+        """Start of the newest run of a cluster that yielded a result."""
         row = self.first("cluster_heard", cluster=cluster)
         return row["at"] if row else None
 

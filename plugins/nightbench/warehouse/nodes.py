@@ -72,7 +72,7 @@ class NodeRepository(Repository):
     def control_baselines(
         self, cluster: str, before: datetime | None = None
     ) -> dict[tuple[str, str, str, str], float]:
-        """Series of a control (`Control.key`) -> median of its ten newest figures."""
+        """Series of a control measurement (`Control.key`) -> median of its ten newest values."""
         return {
             (row["node"], row["metric"], row["device"], row["backend"]): row["median"]
             for row in self.read("control_baselines", cluster=cluster, before=before)

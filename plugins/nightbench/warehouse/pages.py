@@ -1,4 +1,4 @@
-"""What the pages inside Airflow's UI read."""
+"""Reads of the pages inside Airflow's UI."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -30,7 +30,7 @@ NIGHTS = timedelta(days=14)
 
 
 class PageRepository(Repository):
-    """What the pages show; reads for one request. None as an argument does not constrain."""
+    """The content of the pages; reads for one request. None as an argument does not constrain."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
@@ -119,7 +119,7 @@ class PageRepository(Repository):
         return self.read("ui_node_nights", nights=NIGHTS_OF_NODES)
 
     def compare_sides(self, by: str) -> Sequence[Row]:
-        """What can be compared by some property, the newest first."""
+        """The values of a property that can be compared, newest first."""
         return self.read("ui_compare_sides", by=by, max_rows=SIDES)
 
 

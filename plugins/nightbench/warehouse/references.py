@@ -1,4 +1,4 @@
-"""The published figures and empty cells of the public benchmarks, from `sql/references/`."""
+"""The published values and empty cells of the public benchmarks, from `sql/references/`."""
 
 import csv
 import hashlib
@@ -28,7 +28,7 @@ def load_references(connection: Connection, folder: Path | None = None) -> int:
 
 
 def published_figures(document: str, figures: Collection[str]) -> list[dict[str, str]]:
-    """Return the cells of a public benchmark's figures, in its own words; some have no value."""
+    """Return the cells of a public benchmark's values, in its own words; some have no value."""
     texts = [(statements.SQL / "references" / name).read_text(encoding="utf-8") for name in FILES]
     rows = [row for text in texts for row in csv.DictReader(text.splitlines())]
     return [row for row in rows if row["source"] == document and row["figure"] in figures]

@@ -1,4 +1,4 @@
-"""Stores runs: what they plan, what they brought, and a site's older results."""
+"""Stores runs: what they plan, what they yielded, and a site's older results."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -142,7 +142,7 @@ class RunWriter(Repository):
             raise _RolledBack
 
     def load(self, bundle: RunBundle) -> bool:
-        """Store all that a run brought, quarantined results with their reasons.
+        """Store all that a run yielded, quarantined results with their reasons.
 
         Returns:
             True where anything was written, False where all of it was there already.
@@ -237,7 +237,7 @@ class RunWriter(Repository):
         return len(runs), changed
 
     def refresh_statistics(self) -> None:
-        """Tell PostgreSQL's planner what the tables of results hold; at most once a day."""
+        """Refresh PostgreSQL's statistics of the tables of results; at most once a day."""
         self.read("refresh_statistics")
 
     def drop_old_details(self, kept_days: int) -> list[str]:

@@ -62,7 +62,7 @@ class RunRepository(RunWriter):
         )
 
     def planned_cases(self, run_id: str) -> list[PlannedCase]:
-        """What a run means to measure, ordered by case."""
+        """The planned cases of a run, ordered by case."""
         return [
             PlannedCase(
                 case=Case.from_axes(row["axes"]),
@@ -82,7 +82,7 @@ class RunRepository(RunWriter):
         ]
 
     def measured(self, run_id: str, metric: MetricInfo = THROUGHPUT) -> list[MeasuredCase]:
-        """How each planned case of a run stands: measured, quarantined, failed or missing."""
+        """The state of each planned case of a run: measured, quarantined, failed or missing."""
         found = []
         for row in self.read("measured", run_id=run_id):
             status = CaseStatus(row["status"]) if row["status"] else None
@@ -107,7 +107,7 @@ class RunRepository(RunWriter):
         return str(row["error"]) if row else None
 
     def results(self, run_id: str | None = None, case_id: str | None = None) -> list[Row]:
-        """Every planned case of a run (the newest by default) with figures and verdict.
+        """Every planned case of a run (the newest by default) with values and verdict.
 
         A case that is named is the only one.
         """
@@ -129,6 +129,6 @@ class RunRepository(RunWriter):
         }
 
     def case_states(self, case_id: str, run_ids: Sequence[str]) -> dict[str, Row]:
-        """What a case was measured with in some runs, by run: build, code, nodes' fingerprints."""
+        """Build, code and nodes' fingerprints of a case in some runs, by run."""
         rows = self.read("case_states", case_id=case_id, run_ids=run_ids)
         return {row["run_id"]: row for row in rows}

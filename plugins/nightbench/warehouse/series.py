@@ -103,7 +103,7 @@ class SeriesRepository(Repository):
     def night_pairs(
         self, cluster: str, case_ids: Sequence[str], run_id: str, before: datetime
     ) -> dict[str, list[PairNight]]:
-        """Nights of series beside reference builds, by case, the newest first.
+        """Nights of series with reference builds, by case, the newest first.
 
         Those of nightly runs `before`, and of the run itself; of each run the reference first, and
         then the one before, where it measured both.
@@ -116,7 +116,7 @@ class SeriesRepository(Repository):
         return found
 
     def store_machine(self, run_id: str, case_id: str, kind: str, sentence: str) -> None:
-        """Store the verdict on the reference that a case of a run was measured beside."""
+        """Store the verdict on the reference that a case of a run was measured with."""
         row = {"run_id": run_id, "case_id": case_id, "kind": kind, "sentence": sentence}
         self._do(f"store the verdict on the reference of {case_id}", "store_machine", **row)
 
@@ -179,7 +179,7 @@ class SeriesRepository(Repository):
         return self.read("noisy_series", cluster=cluster)
 
     def store_drift(self, drift: Mapping[str, Any]) -> None:
-        """Store that a night found a series to creep; what stood of the series gives way.
+        """Store that a night found a drift of a series; it replaces the former one.
 
         The drift has the columns of `marts.fct_drift`.
         """
@@ -190,18 +190,18 @@ class SeriesRepository(Repository):
             self._store("drift", [row], "case_id cluster run_id", keep="at")
 
     def see_drift(self, drift: Mapping[str, Any]) -> bool:
-        """Give the drift that stands a night's figures; return whether they are new."""
+        """Update the live drift with a night's values; return whether they are new."""
         return self._do(f"follow the drift of {drift['case_id']}", "see_drift", **drift) > 0
 
     def end_drift(self, case_id: str, cluster: str, run_id: str, at: datetime) -> bool:
-        """Say that a run ended the drift of a series; return whether one stood."""
+        """Store that a run ended the drift of a series; return whether there was one."""
         row = {"case_id": case_id, "cluster": cluster, "run_id": run_id, "at": at}
         return self._do(f"end the drift of {case_id}", "end_drift", **row) > 0
 
     def drifts(
         self, *, suite: str | None = None, cluster: str | None = None, standing: bool = True
     ) -> list[Row]:
-        """Drifts of series, the largest fall first: rows of `marts.fct_drift`.
+        """Drifts of series, the largest drop first: rows of `marts.fct_drift`.
 
         `standing` are those that go on.
         """

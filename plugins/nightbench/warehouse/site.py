@@ -1,4 +1,4 @@
-"""What a site for everybody may show: reads that return nothing which no rule lets leave."""
+"""Reads for the public site: they return only data that a rule allows."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What lies in the folder `sql/`: texts by path, operational statements by name."""
+"""Content of the folder `sql/`: texts by path, operational statements by name."""
 
 from functools import cache
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the tables of suites show: newest results of their cases, and published figures."""
+"""Content of suites' tables: newest results of their cases, and published values."""
 
 from collections.abc import Collection, Sequence
 
@@ -22,7 +22,7 @@ class TableRepository(Repository):
         return {row["case_id"]: _result(row) for row in rows}
 
     def published(self, table: SuiteTable, workloads: Collection[str]) -> list[Published]:
-        """The published figures of some workloads that a table's cells stand beside.
+        """The published values of some workloads, for a table's cells.
 
         Of a framework that the table shows as published alone, those of all workloads.
         """

@@ -209,7 +209,7 @@ def text(value: str | None) -> str | None:
 
 
 def pair_row(run_id: str, pair: MeasuredPair) -> Row:
-    """What a case brought beside a reference build, for `raw.night_pair`."""
+    """Result of a case with a reference build, for `raw.night_pair`."""
     night, reference = pair.medians or (None, None)
     return {
         "run_id": run_id,

@@ -1,6 +1,6 @@
--- What does a larger batch bring? The newest median of each series, beside the next smaller batch
--- of otherwise equal work (each axis the same; `case_id` names those that differ from a default). Null
--- in `chosen` does not constrain.
+-- What is gained by a larger batch? The newest median of each series, compared with the next smaller
+-- batch of otherwise equal work. Each axis is the same; `case_id` names axes that differ from a
+-- default. Null in `chosen` does not constrain.
 with chosen as not materialized (
     select
         null::text as workload,

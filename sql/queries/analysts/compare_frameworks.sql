@@ -1,6 +1,6 @@
--- What differs between two framework lines? The newest medians of work that both have done on a
--- cluster, the largest difference first. All axes but the framework, and the kind of environment, are
--- the same. Null in `chosen`: every pair.
+-- What differs between two framework lines? The newest medians of work that both have measured on a
+-- cluster, the largest difference first. All axes are the same except the framework and the kind of
+-- environment. Null in `chosen`: every pair.
 with chosen as not materialized (
     select
         null::text as framework,

@@ -1,6 +1,6 @@
--- What does Deep Gradient Compression bring on a slow network? The newest medians of dense and
--- compressed exchange beside each other, for each limit of the links; all other axes are the same.
--- Null in `chosen` does not constrain.
+-- What is gained by Deep Gradient Compression on a slow network? The newest medians of dense and
+-- compressed exchange, for each limit of the links; all other axes are the same. Null in `chosen`
+-- does not constrain.
 with chosen as not materialized (
     select
         null::text as workload,

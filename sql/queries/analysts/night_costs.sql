@@ -1,6 +1,7 @@
--- What did each night cost, failed cases included? Hours of its cases, and of their nodes, from
--- preparing to the last repeat, and what they brought: figures, or hours that were lost and how. Cases
--- that ran at once count each. Null in `chosen` does not constrain; `run_kind` null is all but drills.
+-- What did each night cost, failed cases included? Hours of its cases and of their nodes, from
+-- preparing to the last repeat, and the results: measurements, or hours that were lost and how. Cases
+-- that ran at the same time count separately. Null in `chosen` does not constrain; `run_kind` null is
+-- all but drills.
 with chosen as not materialized (
     select
         now() - interval '14 days' as since,

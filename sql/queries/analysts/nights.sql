@@ -1,5 +1,5 @@
--- Which nights are complete, and what is missing? Each night that a schedule promised, and each
--- nightly run without one, newest first. Null in `chosen` does not constrain.
+-- Which nights are complete, and what is missing? Each scheduled night, and each nightly run without
+-- a schedule, newest first. Null in `chosen` does not constrain.
 with chosen as not materialized (
     select
         now() - interval '14 days' as since,

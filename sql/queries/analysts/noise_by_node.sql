@@ -1,6 +1,6 @@
--- How noisy is each node? Over the series that ran on it in consecutive runs, nightly or by hand: their
--- noise from run to run as a relative standard deviation, the median and the worst of them; the noisiest
--- node first. Null in `chosen` does not constrain.
+-- How noisy is each node? The noise from run to run of the series that ran on it in consecutive runs,
+-- nightly or manual. It is a relative standard deviation: the median and the worst of the series, the
+-- noisiest node first. Null in `chosen` does not constrain.
 with chosen as not materialized (
     select
         now() - interval '30 days' as since,

@@ -1,7 +1,7 @@
--- How noisy is each series? From night to night and within a night, as relative standard deviations,
--- the noisiest first, with the smallest slowdown that its newest verdict could have told. Steps of the
--- level do not count: differences between consecutive nights are taken, and their median. Null in
--- `chosen` does not constrain.
+-- How noisy is each series? The noise from night to night and within a night, as relative standard
+-- deviations, the noisiest first, with the minimum detectable slowdown of its newest verdict. Steps
+-- of the level do not count: the value is the median of differences between consecutive nights. Null
+-- in `chosen` does not constrain.
 with chosen as not materialized (
     select
         now() - interval '30 days' as since,

@@ -1,5 +1,6 @@
--- What was planned and not measured? Each series with a nightly plan in a period that brought no
--- figure: how often, and why the last time; the most often first. Null in `chosen` does not constrain.
+-- What was planned and not measured? Each series with a nightly plan in a period and without a
+-- result: how often, and the last reason; the most frequent first. Null in `chosen` does not
+-- constrain.
 with chosen as not materialized (
     select
         now() - interval '14 days' as since,

@@ -1,4 +1,4 @@
--- What regressed in a period, why, and where does it stand? The largest fall first. Null in `chosen`
+-- What regressed in a period, why, and what is its state? The largest drop first. Null in `chosen`
 -- does not constrain.
 with chosen as not materialized (
     select

@@ -1,5 +1,5 @@
--- How did a series go? Its nights, each beside the median of up to ten nights before it (14 days before
--- the period at most), with the version and driver that it was measured with, and what had changed since the
+-- How did a series develop? Its nights, each compared with the median of up to ten nights before it
+-- (at most 14 days before the period). Each has its version and driver, and the changes since the
 -- night before. Null in `chosen` does not constrain.
 with chosen as not materialized (
     select

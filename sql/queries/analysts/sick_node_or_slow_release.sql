@@ -1,7 +1,7 @@
--- Is a node sick, or is a release slow? In the newest nightly run of each suite and cluster, each
--- series is held against the median of its ten nights before; the changes are gathered by node and
--- by framework version. A sick node drags every line that runs on it; a slow release drags its own
--- line on every node, and says `is_new`. Null in `chosen`: every suite, every cluster, the newest run.
+-- Is a node unhealthy, or is a release slow? The newest nightly run of each suite and cluster
+-- compares each series with the median of its ten nights before. Changes are grouped by node and by
+-- framework version. An unhealthy node slows every line that runs on it; a slow release slows its own
+-- line on every node, and has `is_new`. Null in `chosen`: every suite, every cluster, the newest run.
 with chosen as not materialized (
     select
         null::text as suite,

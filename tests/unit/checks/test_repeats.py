@@ -171,7 +171,7 @@ SPOILED = {
             replace(r, transport=t) for r, t in zip(RANKS, ("nccl/ib", "nccl/socket"), strict=True)
         )),
         SUMMARY, set(),
-        "trainer-1: expected nccl/ib, found nccl/socket: InfiniBand fell back to sockets",
+        "trainer-1: expected nccl/ib; found nccl/socket: InfiniBand fell back to sockets",
     ),
     "loss_finite": (
         CONTEXT, rank(loss_window=(6.5, None, math.nan, 6.2)), SUMMARY, set(),
@@ -249,7 +249,7 @@ SPOILED = {
         ("gloo/socket/ib0", "gloo/socket/eth0", "another network interface"),
         ("nccl/ib", "gloo/socket/eth0", "own library was not used"),
         ("nccl/ib", None, "found nothing"),
-        ("nccl/ib", "nccl", "expected nccl/ib, found nccl"),
+        ("nccl/ib", "nccl", "expected nccl/ib; found nccl"),
     ],
 )
 def test_what_a_declared_transport_accepts(declared, found, why):

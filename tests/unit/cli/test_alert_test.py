@@ -47,7 +47,7 @@ def test_each_channel_gets_one_and_one_that_fails_is_said(place: Path) -> None:
 def test_a_suite_without_a_channel_is_told_so(place: Path) -> None:
     done = nightbench(place, "alert", "test", "trial")
     assert done.returncode == 1
-    assert "trial.yaml: the suite names no channel" in done.stderr
+    assert "trial.yaml: found no channel" in done.stderr
 
 
 def test_the_command_in_a_message_goes_as_far_as_the_node(place: Path) -> None:

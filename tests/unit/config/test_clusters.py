@@ -250,14 +250,18 @@ def test_the_state_folder_is_a_variable(cluster_file: Write, tmp_path: Path) -> 
         (
             "nodes:",
             "environments: {job_root: /local}\n" + SLURM,
-            ':2: environments.job_root: found "/local" beside `slurm`; expected none',
+            ':2: environments.job_root: found "/local" with `slurm`; expected none',
         ),
         (
             "nodes:",
             "lock: devices\n" + SLURM,
-            ':2: lock: found "devices" beside `slurm`; expected "node"',
+            ':2: lock: found "devices" with `slurm`; expected "node"',
         ),
-        ("nodes:", "known_hosts: gone\nnodes:", ':2: known_hosts: found "gone", which is not the'),
+        (
+            "nodes:",
+            "known_hosts: gone\nnodes:",
+            ':2: known_hosts: found "gone", which does not exi',
+        ),
         ("nodes:", "known_hosts: ${HOME}/x\nnodes:", ":2: known_hosts: found"),
         ("nodes:", "env: {HF_TOKEN: x}\nnodes:", ":2: env.HF_TOKEN: looks like a secret"),
         ("nodes:", "shared: yes\nnodes:", ':2: shared: found "yes"; expected true or false'),
@@ -321,7 +325,7 @@ def test_machines_of_all_nodes_or_of_none(cluster_file: Write) -> None:
     assert {node.machine for node in load_cluster(cluster_file(stated)).nodes} == {"aarch64"}
     more = ("nodes:\n", "nodes:\n  - {hosts: other, ssh_conn_id: ssh}\n")
     (found,) = complaints(cluster_file(stated, more))
-    assert "nodes[0]: found no machine, which other nodes have" in found
+    assert "nodes[0]: found no machine, but other nodes have one" in found
     wrong = ("ssh_conn_id: ssh_pair", "ssh_conn_id: ssh_pair\n    machine: arm64")
     assert 'found "arm64"; expected one of' in complaints(cluster_file(wrong))[0]
 
@@ -371,7 +375,7 @@ def test_a_machine_without_the_clusters_file_says_what_it_lacks(
     stored = without_paths(load_cluster(dags / "clusters" / "lab.yaml"))
     (dags / "clusters" / "lab.known_hosts").unlink()
     monkeypatch.setenv("NIGHTBENCH_DAGS", str(dags))
-    with pytest.raises(ConfigError, match=r"lab\.yaml:2: known_hosts: .*not there"):
+    with pytest.raises(ConfigError, match=r"lab\.yaml:2: known_hosts: .*does not exist"):
         on_this_machine(stored)
     monkeypatch.setenv("NIGHTBENCH_DAGS", str(tmp_path / "elsewhere"))
     with pytest.raises(UserError, match=r"elsewhere/clusters/lab\.yaml: not on .*NIGHTBENCH_DAGS"):

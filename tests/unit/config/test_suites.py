@@ -136,8 +136,8 @@ def test_a_window_must_meet_the_hours_of_the_cluster(
     cluster_file(("nodes:", "limits: {hours: 22:00-04:00 UTC}\nnodes:"))
     path = suite_file(("owner: tests", "owner: tests\nnight: {window: 08:00-12:00 UTC}"))
     assert complaints(path, catalog) == [
-        'dags/suites/trial.yaml:3: night.window: found "08:00-12:00 UTC", which never meets the '
-        "hours of cluster pair, 22:00-04:00 UTC"
+        'dags/suites/trial.yaml:3: night.window: found "08:00-12:00 UTC", which never overlaps the '
+        "hours of pair, 22:00-04:00 UTC"
     ]
 
 
@@ -213,7 +213,7 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
         (
             "owner: tests",
             "owner: tests\nprotocol:\n  repeats:\n    min: 3\n    confidence: 1%",
-            ":5: protocol.repeats.min: found 3; expected at least 5: the interval of fewer repeats",
+            ":5: protocol.repeats.min: found 3; expected at least 5: fewer repeats",
         ),
         (
             "owner: tests",
@@ -272,7 +272,7 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
         (
             "owner: tests",
             "owner: tests\nbuilds: {pytorch: {wheel: a.whl}}",
-            ':3: builds.pytorch.wheel: found "a.whl"; expected a wheel file',
+            ':3: builds.pytorch.wheel: found "a.whl"; expected an existing wheel',
         ),
         (
             "owner: tests",

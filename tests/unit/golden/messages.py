@@ -167,6 +167,18 @@ REASONS: dict[ReasonCode, tuple[str, str, str]] = {
     ReasonCode.FAULTS_IN_A_ROW: ("resnet50/g0", "2 faults", ""),
     ReasonCode.QUARANTINED: ("", "2026-09-12 01:00 UTC", ""),
     ReasonCode.NIGHT_MEASURED_ON: ("", "gpu01", ""),
+    ReasonCode.POD_UNSCHEDULABLE: ("", "0/4 nodes are available", "10 min"),
+    ReasonCode.POD_IMAGE: ("", "reg/torch: not found", ""),
+    ReasonCode.POD_NOT_STARTED: ("", "CreateContainerConfigError", ""),
+    ReasonCode.POD_OUT_OF_MEMORY: ("", "OOMKilled", ""),
+    ReasonCode.POD_EVICTED: ("", "the node was low on memory", ""),
+    ReasonCode.POD_PREEMPTED: ("", "by a pod of a higher priority", ""),
+    ReasonCode.POD_DELETED: ("", "by another client", ""),
+    ReasonCode.POD_ENDED: ("", "exit code 1", ""),
+    ReasonCode.MACHINE_LOST: ("", "NodeLost", ""),
+    ReasonCode.QUOTA_EXCEEDED: ("", "requests.cpu", ""),
+    ReasonCode.API_FORBIDDEN: ("", "cannot create pods", ""),
+    ReasonCode.API_REFUSED: ("", "422", ""),
 }
 """Code -> subject, observed and expected; codes without words of their own are left out."""
 

@@ -143,7 +143,7 @@ def test_old_logs_go_and_young_ones_stay(home: Home) -> None:
 def test_an_unknown_log_lists_those_there_are(home: Home) -> None:
     (home.logs / "postgres.log").write_text("one\ntwo\n")
     assert list(logfiles.logs(home, "postgres", lines=1)) == ["two"]
-    with pytest.raises(UserError, match="There are: postgres"):
+    with pytest.raises(UserError, match="Known services: postgres"):
         list(logfiles.logs(home, "nothing"))
 
 

@@ -64,7 +64,7 @@ def test_a_night_has_its_end_and_what_it_has_no_room_for(spool: Spool, tmp_path:
     cases, run = plan(spool, night=True)
     assert cases == [SINGLE]
     assert load_job(run, SINGLE, 0).job.deadline == NOW + timedelta(minutes=20)
-    with pytest.raises(UserError, match="not there"):
+    with pytest.raises(UserError, match="found no file"):
         load_job(run, PAIR, 0)
     left_out = {case.planned.case_id: case.left_out for case in read_plan(run).cases}
     assert left_out[SINGLE] is None
@@ -116,5 +116,5 @@ def test_the_night_is_waited_for(spool: Spool, tmp_path: Path) -> None:
     assert f"{begin:%H:%M}" == clock(timedelta(hours=2))
     assert night_start(RunRequest("short"), NOW, load_catalog()) is None
     files(tmp_path, night=f'window: "{hours(timedelta(hours=14), timedelta(hours=15))}"')
-    with pytest.raises(TooLateForNight, match="more than 3 h from now: this run comes too late"):
+    with pytest.raises(TooLateForNight, match="more than 3 h from now: this run is too late"):
         night_start(scheduled, NOW, load_catalog())

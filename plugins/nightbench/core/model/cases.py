@@ -1,4 +1,4 @@
-"""What is measured: a case with its axes, the protocol, the build of a framework."""
+"""The measured work: a case with its axes, the protocol, the build of a framework."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Case:
-    """What is measured: everything that changes the work done, and nothing else.
+    """A case: everything that changes the work, and nothing else.
 
     A key at its default never appears in `case_id`, and defaults never change, so that
     slugs are for ever (see `docs/adr/`).
@@ -122,7 +122,7 @@ class Case:
 
     @property
     def mode(self) -> str:
-        """What a line has to support for it: its strategy, then what is not the default.
+        """The features that a line must support for it: its strategy, then non-default axes.
 
         `single bf16 xla`, `collective shard2`; `staging.series` names modes by the same words.
         """

@@ -91,7 +91,7 @@ class Node:
 
 
 class NeighbourPolicy(v.StrictModel):
-    """What is done about foreign work on a node: processes that are not of the job."""
+    """Reaction to foreign work on a node: processes that are not of the job."""
 
     action: Literal["record", "wait", "refuse"] = "wait"
     """Before a launch: `record` only writes it down, `wait` waits and then fails, `refuse` fails at
@@ -115,7 +115,7 @@ ControlName = Annotated[str, v.among(_CONTROLS), v.Words(", ".join(f"`{x}`" for 
 
 
 class HealthPolicy(v.StrictModel):
-    """What a node must show before a night, and when it is left out."""
+    """Requirements on a node before a night, and when it is left out."""
 
     quarantine_after: v.Count = 3
     """Faults of a node in a row, after which it is left out until it is well."""

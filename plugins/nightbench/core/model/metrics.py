@@ -1,4 +1,4 @@
-"""Figures of a measurement that a suite can be judged by: unit, direction, why one is missing."""
+"""Metrics that a suite can be judged by: unit, direction, why a value is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A case of a night that is measured beside a reference build: planned, and as it came back."""
+"""A case of a night that is measured with a reference build: planned, and as it came back."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class MeasuredPair:
-    """What a case brought beside a reference build: both raw series, and their ratio."""
+    """Result of a case with a reference build: both raw series, and their ratio."""
 
     case_id: str
     reference: Build
@@ -74,7 +74,7 @@ class MeasuredPair:
 
 @dataclass(frozen=True)
 class PairNight:
-    """One night of a series beside one reference build, as its ratio is judged."""
+    """One night of a series next to one reference build, as its ratio is judged."""
 
     run_id: str
     reference: str

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 
 class ReasonCode(StrEnum):
-    """What happened, and what `core.sentences` says of it: where nothing, what was observed.
+    """The kind of an event, with its words for `core.sentences`; by default the observation.
 
     The codes up to `agent_error` are also `$defs/reason` of result/1.
     """
@@ -60,7 +60,7 @@ class ReasonCode(StrEnum):
     # Kubernetes says of a pod.
     POD_UNSCHEDULABLE = (
         "pod_unschedulable",
-        "no machine takes the pod within {expected}: {observed}",
+        "no Kubernetes node accepted the pod within {expected}: {observed}",
     )
     POD_IMAGE = "pod_image", "the image cannot be pulled: {observed}"
     POD_NOT_STARTED = "pod_not_started", "the pod does not start: {observed}"

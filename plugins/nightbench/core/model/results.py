@@ -1,4 +1,4 @@
-"""What came back: ranks, repeats, checks; the measurement, history and verdict made of them."""
+"""Results: ranks, repeats and checks; the measurement, history and verdict made of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Movement:
 
 @dataclass(frozen=True)
 class RankResult:
-    """What one process of a gang measured (a `processes[].summary` of result/1)."""
+    """The measurements of one process of a gang (a `processes[].summary` of result/1)."""
 
     name: str
     role: str
@@ -204,7 +204,7 @@ class RepeatSummary:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One expectation held against one result."""
+    """One expectation checked against one result."""
 
     subject: str
     """`repeat` or `measurement`."""
@@ -330,7 +330,7 @@ class HistoryPoint:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a run says about a series, with the evidence in one sentence."""
+    """The verdict of a run on a series, with the evidence in one sentence."""
 
     case_id: str
     cluster: str
@@ -376,5 +376,5 @@ class Verdict:
 
 
 def gain_of(change: float | None, metric: AlertMetric) -> float | None:
-    """Return a relative change, negative where it is for the worse: of joules, a rise is."""
+    """Return a relative change, negative if it is for the worse: for joules, an increase is."""
     return -change if change is not None and info_of(metric).lower_is_better else change

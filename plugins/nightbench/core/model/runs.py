@@ -109,7 +109,7 @@ class JobSpec:
 
     @property
     def from_log(self) -> bool:
-        """Whether figures are read from the log of a command."""
+        """Whether values are read from the log of a command."""
         return "command" in self.workload_params
 
     @property

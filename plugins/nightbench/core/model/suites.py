@@ -1,4 +1,4 @@
-"""What is asked for: suites with their policies, and the catalog that they choose from."""
+"""Suites with their policies, and the catalog that they choose from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words that everything is told in: strategies, kinds of runs and verdicts, states."""
+"""The words of messages and data: strategies, kinds of runs and verdicts, states."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ class RunKind(StrEnum):
 
 
 class VerdictKind(StrEnum):
-    """What a run says about a series."""
+    """The verdict of a run on a series."""
 
     OK = "ok"
     WATCHED = "watched"
@@ -48,7 +48,7 @@ class VerdictKind(StrEnum):
 
 
 class TrainingKind(StrEnum):
-    """What the losses of a run say about a series: whether it still trains as before."""
+    """The verdict of a run's losses: whether a series still trains as before."""
 
     SAME = "same"
     CHANGED = "changed"
