@@ -61,7 +61,7 @@ def on(fake: FakeKubernetes, work: Callable[[dict[str, PodTarget]], Awaitable[An
     return asyncio.run(run())
 
 
-def test_all_pods_run_and_are_deleted(fake: FakeKubernetes, job: JobSpec):
+def test_all_pods_run_and_are_deleted(fake: FakeKubernetes, job: JobSpec) -> None:
 
     async def work(targets: dict[str, PodTarget]) -> JobSpec:
         pods = GangPods(job, targets)
@@ -90,7 +90,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_a_refusal_has_its_reason(fake: FakeKubernetes, job: JobSpec, what: str):
+def test_a_refusal_has_its_reason(fake: FakeKubernetes, job: JobSpec, what: str) -> None:
     status, message, code = REFUSED[what]
     fake.refusal = (status, message)
     with pytest.raises(PodError) as refused:
@@ -107,7 +107,9 @@ NEVER = {
 
 
 @pytest.mark.parametrize("what", NEVER)
-def test_a_gang_starts_completely_or_not_at_all(fake: FakeKubernetes, job: JobSpec, what: str):
+def test_a_gang_starts_completely_or_not_at_all(
+    fake: FakeKubernetes, job: JobSpec, what: str
+) -> None:
     status, code = NEVER[what]
     fake.status_of = lambda pod: (
         status(pod) if pod["metadata"]["labels"][NODE] == "n2" else running(pod)
@@ -120,7 +122,9 @@ def test_a_gang_starts_completely_or_not_at_all(fake: FakeKubernetes, job: JobSp
 
 
 @pytest.mark.parametrize("protocol", ["v4.channel.k8s.io", "v5.channel.k8s.io"])
-def test_files_and_commands(fake: FakeKubernetes, job: JobSpec, tmp_path: Path, protocol: str):
+def test_files_and_commands(
+    fake: FakeKubernetes, job: JobSpec, tmp_path: Path, protocol: str
+) -> None:
     fake.protocol = protocol
     big = bytes(range(256)) * 10_000
 
@@ -157,7 +161,7 @@ def test_files_and_commands(fake: FakeKubernetes, job: JobSpec, tmp_path: Path, 
     on(fake, work)
 
 
-def test_a_pod_that_is_gone_is_told_from_a_lost_stream(fake: FakeKubernetes, job: JobSpec):
+def test_a_pod_that_is_gone_is_told_from_a_lost_stream(fake: FakeKubernetes, job: JobSpec) -> None:
 
     async def work(targets: dict[str, PodTarget]) -> None:
         await GangPods(job, targets).create()
@@ -210,7 +214,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("what", ENDS)
-def test_why_a_pod_ended(what: str):
+def test_why_a_pod_ended(what: str) -> None:
     pod, code = ENDS[what]
     assert state_of(pod).end is code
 
@@ -220,7 +224,7 @@ def pod_state(job: str, node: str, minute: int, machine: str | None) -> PodState
     return PodState(f"{job}-{node}", node, job, created, machine, None, False, "", None, "")
 
 
-def test_the_older_of_two_gangs_that_wait_goes_first():
+def test_the_older_of_two_gangs_that_wait_goes_first() -> None:
     old = [pod_state("old", "n1", 0, "m1"), pod_state("old", "n2", 0, None)]
     new = [pod_state("new", "n2", 1, "m2"), pod_state("new", "n1", 1, None)]
     both = [*old, *new]
@@ -231,7 +235,7 @@ def test_the_older_of_two_gangs_that_wait_goes_first():
     assert has_to_yield(apart, [*old, *apart], pinned=False) == "old"
 
 
-def test_the_preflight_names_what_is_denied_and_a_quota_that_is_full(fake: FakeKubernetes):
+def test_the_preflight_names_what_is_denied_and_a_quota_that_is_full(fake: FakeKubernetes) -> None:
     fake.denied = {"create pods/exec"}
     full = {"pods": "2"}
     fake.quotas = [{"metadata": {"name": "q"}, "status": {"hard": full, "used": full}}]
@@ -246,7 +250,7 @@ def test_the_preflight_names_what_is_denied_and_a_quota_that_is_full(fake: FakeK
     }
 
 
-def test_rights_are_no_wider_than_what_is_asked():
+def test_rights_are_no_wider_than_what_is_asked() -> None:
     role, binding, network = rights("pods", POLICY, "nightbench")
     assert [each["kind"] for each in (role, binding, network)] == [
         "Role",
@@ -257,7 +261,7 @@ def test_rights_are_no_wider_than_what_is_asked():
     assert granted == {(resource, verb) for _, resource, verbs in RULES for verb in verbs}
 
 
-def test_quantities_and_labels():
+def test_quantities_and_labels() -> None:
     assert [quantity(each) for each in ("2", "500m", "5Gi", "3k")] == [2, 0.5, 5 * 2**30, 3000]
     long = "x" * 80
     assert label_value("a.b-c") == "a.b-c"
