@@ -107,7 +107,7 @@ def compared(context: ExperimentContext, tmp_path: Path) -> Callable[..., dict[s
 def test_a_slower_build_fails_the_change(compared: Callable[..., dict[str, Any]]) -> None:
     row = compared(0.1, 0.2, profiled=True)
     assert (row["state"], conclusion(row)) == ("done", "failure")
-    assert "B is slower beside A" in comment(row)
+    assert "B is slower than A" in comment(row)
     (case,) = row["result"]["cases"]
     assert case["ratio"] == pytest.approx(0.1 / 0.2, abs=0.15)
     # The profile names what was slowed.

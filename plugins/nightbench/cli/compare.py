@@ -23,6 +23,7 @@ from nightbench.config.request_fields import described
 from nightbench.config.validate import checked
 from nightbench.core.errors import UserError
 from nightbench.core.run_plan import new_run_id
+from nightbench.core.sentences import compared
 from nightbench.experiments.paired_statistics import percent
 from nightbench.report.tables import figure
 
@@ -284,10 +285,8 @@ def _lines(document: Document) -> list[str]:
 
 def summary(document: Document) -> tuple[str, str]:
     """Return title and plain text of a message."""
-    title = (
-        f"Nightbench compare on {document['cluster']}: {document['b']['build_id']} is "
-        f"{document['verdict']} compared with {document['a']['build_id']}"
-    )
+    a, b = (document[arm]["build_id"] for arm in ("a", "b"))
+    title = f"Nightbench compare on {document['cluster']}: {compared(b, document['verdict'], a)}"
     rows = []
     for row in document["cases"]:
         ratio, interval, n, _ = _figures(row)

@@ -20,7 +20,7 @@ from nightbench.config import locations
 from nightbench.core.code_digest import layers
 from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
-from nightbench.core.model import Variant
+from nightbench.core.model.catalog import MACHINES
 from nightbench.core.own_files import own_folder
 from nightbench.local.home import uv_env
 
@@ -171,6 +171,6 @@ def _lock_settings(build: Mapping[str, Any]) -> str:
     newest = f"python_full_version < '{major}.{int(minor) + 1}'"
     places = [
         f"sys_platform == 'linux' and platform_machine == '{machine}' and {newest}"
-        for machine in build.get("machines", Variant.machines)
+        for machine in build.get("machines", MACHINES)
     ]
     return f"[tool.uv]\nenvironments = {jsonlib.dumps(places)}\n"

@@ -75,3 +75,11 @@ def percent(value: float | None, digits: int = 1, *, signed: bool = False) -> st
     if value is None:
         return "-"
     return f"{value * 100:{'+' if signed else ''}.{digits}f} %"
+
+
+_RELATIONS = {"faster": "faster than", "slower": "slower than", "same": "as fast as"}
+
+
+def compared(b: str, verdict: str, a: str) -> str:
+    """Return the verdict of a comparison as a sentence without its full stop."""
+    return f"{b} is {_RELATIONS.get(verdict, f'{verdict} compared with')} {a}"

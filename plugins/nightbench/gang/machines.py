@@ -4,7 +4,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from nightbench.core.model import Cluster, JobSpec, Variant
+from nightbench.core.model import Cluster, JobSpec
+from nightbench.core.model.catalog import MACHINES
 from nightbench.gang.errors import EnvironmentUnavailable, MachinesDiffer
 from nightbench.gang.node_access import connections, on_all
 from nightbench.gang.transport import Target, Transport
@@ -52,7 +53,7 @@ async def refuse_without_wheels(transport: Transport, job: JobSpec, benchmarks: 
     """
     build, machine = job.build, await transport.machine()
     text = (benchmarks / "frameworks" / build.line / "framework.json").read_text(encoding="utf-8")
-    able = json.loads(text)["variants"][build.variant].get("machines", Variant.machines)
+    able = json.loads(text)["variants"][build.variant].get("machines", MACHINES)
     if machine not in able:
         raise EnvironmentUnavailable.of(
             transport,

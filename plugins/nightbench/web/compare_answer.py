@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 from nightbench.config.compare_builds import MERGE_BASE
 from nightbench.core.budget import clock, duration
 from nightbench.core.model.experiments import LIVE, ExperimentKind
+from nightbench.core.sentences import compared
 
 Row = Mapping[str, Any]
 
@@ -94,7 +95,7 @@ def headline(
         elif row["profile"] == "done":
             causes.append(row["profile_why"].partition("\n")[0])
         text = "; ".join(filter(None, causes))
-        about = f"B is {result['verdict']} beside A{more.get(row['profile'], '')}"
+        about = compared("B", result["verdict"], "A") + more.get(row["profile"], "")
         return about + (f" ({text})" if text else "")
     if state == "held":
         return "The build comes from a fork: it waits until an op of Nightbench allows it"

@@ -152,7 +152,7 @@ def test_what_was_begun_with_other_rounds_or_code_is_not_taken_up(place: Path) -
     changed = dataclasses.replace(
         made, cases=(dataclasses.replace(case, jobs=other), *made.cases[1:])
     )
-    with pytest.raises(UserError, match="code changed since it was begun"):
+    with pytest.raises(UserError, match="code changed since it began"):
         comparison.store_comparison(changed, spool, REQUEST, "somebody")
     with pytest.raises(UserError, match="rounds changed since it was begun"):
         comparison.store_comparison(plan(place, rounds=4), spool, REQUEST, "somebody")
@@ -185,7 +185,7 @@ def test_a_cancellation_that_ends_what_prepares_a_node_is_no_fault_of_it(
 
     async def ready(*_: object) -> None: ...
 
-    async def away(*_: object) -> None:
+    async def away(*_: object, **more: object) -> None:
         raise RemoteFailure("n1", "127.0.0.2:22", "could not run `agent.py start` (exit 1)")
 
     monkeypatch.setattr(engine, "prepare", ready)
@@ -203,7 +203,7 @@ def test_a_cancellation_that_ends_what_starts_an_agent_fails_no_launch(
 
     async def prepared(*_: object) -> None: ...
 
-    async def ended(*_: object) -> None:
+    async def ended(*_: object, **more: object) -> None:
         request_cancel(folder, "cancelled by the user")
         raise RemoteFailure("n1", "127.0.0.2:22", "could not run `agent.py start` (exit 143)")
 
@@ -262,10 +262,10 @@ def test_a_complete_one_is_shown_and_told_again_without_a_node(
     assert "slower. B is 10 % slower than A" in done.stdout
     assert "0.9000" in done.stdout
     (message,) = told
-    assert "is slower beside" in message["title"]
+    assert "is slower than" in message["title"]
     for case in made.cases:
         assert f"{case.case_id}: slower, B / A 0.9000" in message["message"]
-    assert "was told" in done.stderr
+    assert "received the message" in done.stderr
     # A channel that is away changes no exit code, and its URL is told to nobody.
     away = nightbench(
         place, "compare", "--resume", NAME, "--channel", "json://127.0.0.1:9/secret-word"

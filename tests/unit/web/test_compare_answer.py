@@ -83,7 +83,7 @@ def test_a_result_shows_the_worst_case_first_with_interval_and_what_was_dropped(
     )
     lines = text.splitlines()
     assert lines[0] == MARK
-    assert lines[1] == "### Nightbench: B is slower beside A"
+    assert lines[1] == "### Nightbench: B is slower than A"
     cells = [line for line in lines if line.startswith("| ")]
     assert cells[1].startswith(
         "| two | **slower** | 0.9600 | 0.9500 to 0.9700 | 7 | a fall of 2.0%"
@@ -106,17 +106,17 @@ def test_a_verdict_waits_for_its_profile() -> None:
         assert "ada" not in comment(found)
         return conclusion(found), headline(found)
 
-    assert said("running") == ("pending", "B is same beside A; it is profiled")
-    assert said("queued") == ("pending", "B is same beside A; its profile waits in the queue")
-    assert said("cancelled", profile_why="late") == ("success", "B is same beside A")
+    assert said("running") == ("pending", "B is as fast as A; it is profiled")
+    assert said("queued") == ("pending", "B is as fast as A; its profile waits in the queue")
+    assert said("cancelled", profile_why="late") == ("success", "B is as fast as A")
     why = "a node of the cluster failed\nn1: /home/ada"
-    failed = "B is same beside A (no profile: a node of the cluster failed)"
+    failed = "B is as fast as A (no profile: a node of the cluster failed)"
     assert said("failed", profile_why=why) == ("success", failed)
     lacking = "no profile of two: B: process exited\ntwo: n1: /home/ada"
     early = "its budget of 100 s is used up"
     assert said("done", profile_why=lacking, why=early) == (
         "success",
-        f"B is same beside A ({early}; no profile of two: B: process exited)",
+        f"B is as fast as A ({early}; no profile of two: B: process exited)",
     )
 
 

@@ -140,6 +140,10 @@ class Role(v.StrictModel):
     """It gets a GPU of its own; as `measured` unless given."""
 
 
+MACHINES: tuple[Literal["x86_64"], ...] = ("x86_64",)
+"""CPU architectures of a lock that names none."""
+
+
 class Variant(v.StrictModel):
     """A build of a line for one kind of devices, with a lock `requirements-<variant>.lock`."""
 
@@ -171,7 +175,7 @@ class Variant(v.StrictModel):
     compute_capabilities: v.Many[v.Text] = ()
     """Compute capabilities of the GPUs that it works on, `8.0` say; any unless given. A node with
     another GPU is told so before anything is built."""
-    machines: v.Some[Literal["x86_64", "aarch64"]] = ("x86_64",)
+    machines: v.Some[Literal["x86_64", "aarch64"]] = MACHINES
     """CPU architectures that its lock has wheels for, as `uname -m` prints them."""
     size_bytes: v.Whole | None = None
     """Disk that its environment takes; the line's unless given."""
