@@ -25,7 +25,7 @@ from tests.unit.gang.simulation import FollowedByFiles
 
 from nightbench.core.model import JobSpec, Reason, ReasonCode
 from nightbench.gang.errors import NodeUnreachable, RemoteFailure
-from nightbench.gang.transport import Completed
+from nightbench.gang.process import Completed
 
 TICK_S = 0.25
 HANG_S = 30.0

@@ -12,7 +12,7 @@ from typing import Any
 
 from nightbench.core.model import Reason, ReasonCode
 from nightbench.gang.errors import NodeUnreachable
-from nightbench.gang.transport import Completed
+from nightbench.gang.process import Completed
 
 
 class FollowedByFiles:
