@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from nightbench.gang.errors import DamagedAnswer, Place, RemoteFailure
-from nightbench.gang.process import Process
+from nightbench.gang.process import RemoteProcess
 
 FILE_TIMEOUT_S = 30.0
 """For an operation on a small file, and for an answer; uploads have their own."""
@@ -30,7 +30,7 @@ class Conversation:
     def __init__(
         self,
         transport: Guard,
-        process: Process,
+        process: RemoteProcess,
         answer_s: float = FILE_TIMEOUT_S,
     ) -> None:
         self._transport = transport

@@ -305,7 +305,7 @@ class _Input:
 
 
 class PodProcess:
-    """A command in a pod; see `nightbench.gang.process.Process`."""
+    """A command in a pod; see `nightbench.gang.process.RemoteProcess`."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -25,7 +26,7 @@ class Writer(Protocol):
         """End the input."""
 
 
-class Process(Protocol):
+class RemoteProcess(Protocol):
     """A command on a node."""
 
     @property
@@ -49,3 +50,13 @@ class Process(Protocol):
 
     def close(self) -> None:
         """End it."""
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A command that ended on a node."""
+
+    exit: int
+    """Exit status; 128 + n for a death by signal n."""
+    stdout: bytes
+    stderr: bytes

@@ -14,7 +14,6 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 from weakref import WeakKeyDictionary
@@ -22,7 +21,7 @@ from weakref import WeakKeyDictionary
 from nightbench.core.model import SlurmPolicy
 from nightbench.gang.conversation import FILE_TIMEOUT_S, Conversation, as_document
 from nightbench.gang.errors import DiskFull, RemoteFailure, remote_failure
-from nightbench.gang.process import Process, Reader
+from nightbench.gang.process import Completed, Reader, RemoteProcess
 
 OnLine = Callable[[str], None]
 
@@ -61,16 +60,6 @@ class Target(Protocol):
 Pool = dict[Target, "Transport"]
 
 
-@dataclass(frozen=True)
-class Completed:
-    """A command that ended on a node."""
-
-    exit: int
-    """Exit status; 128 + n for a death by signal n."""
-    stdout: bytes
-    stderr: bytes
-
-
 class Transport(ABC):
     """Commands and files on one node.
 
@@ -95,7 +84,7 @@ class Transport(ABC):
     # --- what each kind of node has its own way of ------------------------------------------
 
     @abstractmethod
-    async def start(self, argv: Sequence[str]) -> Process:
+    async def start(self, argv: Sequence[str]) -> RemoteProcess:
         """Start a command whose output begins after `MARK`; the caller closes it."""
 
     @abstractmethod
@@ -205,7 +194,7 @@ class Transport(ABC):
     @contextlib.asynccontextmanager
     async def _process(
         self, argv: Sequence[str], env: Mapping[str, str] | None
-    ) -> AsyncIterator[Process]:
+    ) -> AsyncIterator[RemoteProcess]:
         # The environment goes into the command: sshd accepts only the variables that it lists.
         words = ["env", *(f"{k}={v}" for k, v in env.items()), *argv] if env else list(argv)
         async with self._sessions:
@@ -328,7 +317,7 @@ class _FollowChannel:
     def __init__(self, transport: Transport, python: str, agent: str) -> None:
         self._transport = transport
         self._argv = [python, agent, "follow"]
-        self._process: Process | None = None
+        self._process: RemoteProcess | None = None
         self._reading: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
@@ -355,7 +344,7 @@ class _FollowChannel:
             self._waiting.pop(number, None)
         raise ConnectionResetError("`agent.py follow` ended without an answer")
 
-    async def _read(self, process: Process) -> None:
+    async def _read(self, process: RemoteProcess) -> None:
         """Hand each answer to the request that waits for it, until the process ends."""
         begun = False
         while line := await process.stdout.readline():
@@ -399,7 +388,7 @@ async def _lines(stream: Reader, on_line: OnLine | None) -> bytes:
     return b"".join(collected)
 
 
-def _exit_of(process: Process) -> int:
+def _exit_of(process: RemoteProcess) -> int:
     """Return the exit status; raise if the connection was lost before it arrived."""
     code = process.returncode
     if code is None:

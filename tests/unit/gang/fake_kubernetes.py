@@ -147,6 +147,7 @@ class FakeKubernetes:
             ended.cancel()
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+            await asyncio.gather(process.wait(), ended, return_exceptions=True)
             return socket
         code = await process.wait()
         status: Document = {"status": "Success"}

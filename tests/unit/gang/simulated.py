@@ -23,7 +23,7 @@ from typing import Any
 
 from nightbench.core.model import JobSpec, Reason, ReasonCode
 from nightbench.gang.errors import NodeUnreachable, RemoteFailure
-from nightbench.gang.transport import Completed
+from nightbench.gang.process import Completed
 
 TICK_S = 0.25
 HANG_S = 30.0

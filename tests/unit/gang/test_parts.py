@@ -17,9 +17,9 @@ from nightbench.gang.decisions import NodeView, ProcessView
 from nightbench.gang.errors import AgentCrashed, PythonUnusable, faults_of, remote_failure
 from nightbench.gang.node_access import Agent, Layout, best_offset, more_precise
 from nightbench.gang.node_client import NodeClient
+from nightbench.gang.process import Completed
 from nightbench.gang.progress import ProgressDocument
 from nightbench.gang.shipping import pack
-from nightbench.gang.transport import Completed
 
 
 def test_the_offset_comes_from_the_shortest_round_trip():

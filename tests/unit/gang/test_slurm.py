@@ -14,6 +14,7 @@ from tests.unit.sleeping import sleeping_job
 from nightbench.core.model import Cluster, JobSpec, Node, ReasonCode, SlurmPolicy
 from nightbench.core.sentences import sentences
 from nightbench.gang.errors import Cancelled, GangError, RemoteFailure
+from nightbench.gang.process import Completed
 from nightbench.gang.slurm_launcher import (
     SlurmJob,
     SlurmLauncher,
@@ -23,7 +24,6 @@ from nightbench.gang.slurm_launcher import (
     script,
     submit_words,
 )
-from nightbench.gang.transport import Completed
 
 POLICY = SlurmPolicy(
     login="login",
