@@ -89,7 +89,7 @@ def test_a_bad_cell_says_what_was_expected(tmp_path, column, cell, expected):
         (HEADER, [GOOD + ",1", GOOD.replace("local", "")], r":3: column cluster: found nothing"),
         (HEADER, [GOOD, "", GOOD], r":4: column at: .* another time than line 2"),
         (HEADER, [], "found no rows"),
-        (HEADER, [GOOD.replace("local", '"local')], "no CSV"),
+        (HEADER, [GOOD.replace("local", '"local')], "invalid CSV"),
     ],
 )
 def test_a_bad_file(tmp_path, header, lines, message):

@@ -184,7 +184,7 @@ def test_a_process_that_died_between_storing_and_sending_leaves_nothing_untold(
 ) -> None:
     run = given.run(NIGHTS, suite="seeded")
     place.measure(run, FELL, ["json://127.0.0.1:1"])
-    with pytest.raises(UserError, match="no channel of suite seeded took the message"):
+    with pytest.raises(UserError, match="no channel of suite seeded accepted the message"):
         place.judge(run)
     noon = run.started_at.replace(hour=12, minute=30)
     assert "no channel of suite seeded" in place.notify_leftovers(noon)[1][0]

@@ -157,7 +157,7 @@ def test_a_message_that_no_channel_took_is_sent_by_the_next_try(
     run = given.run(NIGHTS, suite="seeded")
     spooled(spool, run, {FALLS: 90.0}, channels=["json://127.0.0.1:1"])
     ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
-    with pytest.raises(UserError, match=r"no channel of suite seeded took the message"):
+    with pytest.raises(UserError, match=r"no channel of suite seeded accepted the message"):
         judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
 
     spooled(spool, run, {FALLS: 90.0}, channels=[inbox.url])
