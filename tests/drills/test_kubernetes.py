@@ -150,3 +150,26 @@ def test_ctrl_c_leaves_no_pod(tmp_path: Path) -> None:
     running.communicate(timeout=LIMIT_S)
     assert outcome(here)["status"] == "cancelled"
     assert pods(here) == []
+
+
+def test_cancel_ends_a_run_of_another_terminal(tmp_path: Path) -> None:
+    here = place_of(tmp_path, slow_gang())
+    running = start(here)
+    wait_for_window(here)
+    done = here.run("cancel", here.newest().run_id)
+    assert done.returncode == 0, done.stderr
+    running.communicate(timeout=LIMIT_S)
+    assert outcome(here)["status"] == "cancelled"
+    assert pods(here) == []
+
+
+def test_cancel_deletes_the_pods_of_a_killed_run(tmp_path: Path) -> None:
+    here = place_of(tmp_path, slow_gang())
+    running = start(here)
+    wait_for_window(here)
+    running.kill()
+    running.communicate(timeout=LIMIT_S)
+    assert len(pods(here)) == 2
+    done = here.run("cancel", here.newest().run_id)
+    assert done.returncode == 0, done.stderr
+    assert pods(here) == []
