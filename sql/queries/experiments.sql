@@ -168,14 +168,15 @@ where
 returning experiment_id;
 
 -- name: runs_to_notify()
--- Runs of the last days with news that is still to be sent, and with suspects of which none waits.
+-- Runs with news that is still to be sent, and with suspects of which the last one ended not long
+-- ago. What no channel takes for longer waits for the daily upkeep.
 select distinct e.run_id
 from raw.experiment as e
 inner join staging.unnotified_alert as u on e.run_id = u.news
 where
     e.kind = 'confirm'
     and e.requested_by = 'nightbench'
-    and e.requested_at > now() - interval '3 days'
+    and e.ended_at > now() - interval '2 hours'
     -- None that was skipped at once: its run's message did not wait.
     and (e.state <> 'cancelled' or e.cancelled_by is not null)
     and not exists (

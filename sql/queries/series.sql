@@ -124,7 +124,20 @@ cross join
         (
             select n.*
             from night as n
-            where n.series_key = w.series_key and n.is_changed
+            where
+                n.series_key = w.series_key
+                and n.is_changed
+                -- Those before the newest reference prove nothing; the scan stops there.
+                and n.run_at > coalesce(
+                    (
+                        select u.run_at
+                        from night as u
+                        where u.series_key = w.series_key and not u.is_changed
+                        order by u.run_at desc
+                        limit 1
+                    ),
+                    '-infinity'
+                )
             order by n.run_at desc, n.run_key desc
             limit :max_changed
         )

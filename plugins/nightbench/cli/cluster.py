@@ -139,6 +139,8 @@ class _Scan:
 
     def run(self) -> bool:
         """Scan all hosts; return False if one did not answer or a key was refused."""
+        from nightbench.gang import SshTarget
+
         with tempfile.TemporaryDirectory(prefix="nightbench-scan-") as folder:
             working = Path(folder) / "known_hosts"
             working.write_text(self._text, encoding="utf-8")

@@ -14,12 +14,6 @@ from nightbench.config.builds import locked_staging, parse_untrusted_build, whee
 from nightbench.core.errors import UserError
 from nightbench.core.model import Build, Cluster
 
-FORMS = (
-    "LINE=VERSION, LINE=/PREFIX, LINE=WHEEL, LINE=https://…/WHEEL, LINE=upload:SHA256/WHEEL, "
-    "LINE=image:NAME@sha256:… or LINE=commit:REPOSITORY@COMMIT"
-)
-"""How a request names a build."""
-
 MOST_BYTES = 8 * 1024**3
 """Of a wheel: those of GPU lines have 1 to 3 GB."""
 
@@ -62,7 +56,7 @@ def planned_build(text: str, cluster: Cluster) -> Build:
                 f"hash of a commit, and as repository {names} (cluster {cluster.name})"
             )
         return Build(line, "", "index")
-    if (found := _UPLOAD.match(text) or _address(text, cluster)) is None:
+    if (found := _UPLOAD.fullmatch(text) or _address(text, cluster)) is None:
         return parse_untrusted_build(text, cluster)
     name = locations.wheels_folder() / found["name"]
     return Build(line, "", "index", wheel_version(name))
@@ -76,7 +70,7 @@ def committed(text: str) -> tuple[str, str] | None:
 
 def uploaded(text: str) -> tuple[str, str] | None:
     """Return digest and name of the wheel of a build that was sent; None of any other."""
-    found = _UPLOAD.match(text)
+    found = _UPLOAD.fullmatch(text)
     return found and (found["sha256"], found["name"])
 
 

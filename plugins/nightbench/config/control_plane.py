@@ -77,11 +77,6 @@ def how_to_start() -> str:
     return "Start it: nightbench up"
 
 
-def how_to_look() -> str:
-    """Return where a person sees what runs, as a sentence without its full stop."""
-    return "See: nightbench status"
-
-
 def how_to_install(extra: str) -> str:
     """Return the command that adds an extra of the package to this environment."""
     if CHECKOUT is None:

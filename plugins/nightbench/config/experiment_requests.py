@@ -33,9 +33,11 @@ class CompareRequest:
     """
 
     a: Annotated[Line, asked("Build A")]
-    """The reference: LINE=VERSION, LINE=FILE.whl, LINE=/PREFIX or LINE=image:NAME@sha256:…."""
+    """The reference: LINE=VERSION, LINE=/PREFIX, LINE=FILE.whl, LINE=https://…/FILE.whl,
+    LINE=upload:SHA256/FILE.whl, LINE=image:NAME@sha256:… or LINE=commit:REPOSITORY@COMMIT. If B is
+    a commit, A may be empty: then it is the commit where B left its branch."""
     b: Annotated[Line, asked("Build B")]
-    """The candidate, of the same line."""
+    """The candidate, of the same line and in the same forms."""
     suite: Annotated[Line, asked("Suite")]
     """Suite of the cases."""
     cluster: Annotated[Line | None, asked("Cluster")] = None

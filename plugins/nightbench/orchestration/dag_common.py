@@ -85,8 +85,8 @@ def form(request: Any, choices: Mapping[str, Mapping[str, Any]]) -> dict[str, Pa
         if either := schema.pop("anyOf", None):
             (kind,) = (each for each in either if each["type"] != "null")
             schema |= {**kind, "type": ["null", kind["type"]]}
-        elif schema.get("default") == []:
-            schema |= {"type": ["null", "array"], "default": None}
+        elif schema.get("default") in ([], ""):
+            schema |= {"type": ["null", schema["type"]], "default": None}
         schema |= choices.get(name, {})
         found[name] = Param(schema.pop("default", None), **schema)
     return found

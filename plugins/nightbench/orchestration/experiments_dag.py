@@ -94,7 +94,7 @@ def _form() -> dict[str, Param]:
             "rounds": {"type": ["null", "integer"], "default": None},
         },
     )
-    bisect = form(BisectRequest, {"good": text, "bad": text})
+    bisect = form(BisectRequest, {})
     return compare | {name: field for name, field in bisect.items() if name not in compare}
 
 
@@ -249,4 +249,9 @@ def send_messages() -> list[str]:
             problems.append(f"run {run_id}: {error}")
     if problems:
         raise AirflowException("\n".join(problems))
-    return run_ids
+    with user_errors_fail_task():
+        waiting = runs_to_notify(connect)
+    # A snoozed alert waits longer: verdicts are published for what was sent.
+    if not (sent := [run_id for run_id in run_ids if run_id not in waiting]):
+        raise AirflowSkipException("the messages wait for something else")
+    return sent

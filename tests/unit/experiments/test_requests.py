@@ -17,7 +17,7 @@ from typing import IO, Any
 import pytest
 
 from nightbench.accept import states
-from nightbench.config.compare_builds import fetch_wheel, planned_build
+from nightbench.config.compare_builds import fetch_wheel, planned_build, uploaded
 from nightbench.config.experiment_requests import BisectRequest, CompareRequest
 from nightbench.config.run_request import RunRequest
 from nightbench.core.errors import UserError, WarehouseUnavailable
@@ -375,3 +375,10 @@ def test_a_bisect_that_cannot_be_measured_is_not_queued(
     assert (row["kind"], row["cluster"], row["estimate_s"]) == ("bisect", "local", 4 * 3600.0)
     with pytest.raises(UserError, match=words):
         checked_bisect(replace(asked, **changed), away)
+
+
+@pytest.mark.parametrize("more", [".exe", " extra", "/../../x"])
+def test_what_follows_the_name_of_a_sent_wheel_is_refused(more: str) -> None:
+    sent = f"torch=upload:{'0' * 64}/torch-1.0-py3-none-any.whl"
+    assert uploaded(sent) == ("0" * 64, "torch-1.0-py3-none-any.whl")
+    assert uploaded(sent + more) is None

@@ -35,15 +35,18 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return heard
 
 
-def waiting(patch: pytest.MonkeyPatch, *run_ids: str) -> None:
-    """Runs whose messages wait no longer."""
-    patch.setattr("nightbench.experiments.confirm.runs_to_notify", lambda _: [*run_ids])
+def waiting(patch: pytest.MonkeyPatch, told: list[str], *run_ids: str) -> None:
+    """Runs whose messages wait no longer, until they are sent."""
+    patch.setattr(
+        "nightbench.experiments.confirm.runs_to_notify",
+        lambda _: [each for each in run_ids if each not in told],
+    )
 
 
 def test_a_message_that_is_refused_keeps_no_other_run_from_its_own(
     told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waiting(monkeypatch, "a", "bad", "late")
+    waiting(monkeypatch, told, "a", "bad", "late")
     with pytest.raises(AirflowException, match="run bad: no channel took it"):
         experiments_dag.send_messages.function()
     assert told == ["a", "late"]
@@ -52,9 +55,27 @@ def test_a_message_that_is_refused_keeps_no_other_run_from_its_own(
 def test_nothing_is_sent_where_no_night_waited(
     told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waiting(monkeypatch)
+    waiting(monkeypatch, told)
     with pytest.raises(AirflowSkipException):
         experiments_dag.send_messages.function()
+
+
+def test_a_run_whose_message_waits_for_something_else_publishes_nothing(
+    told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting(monkeypatch, [], "snoozed")
+    with pytest.raises(AirflowSkipException, match="something else"):
+        experiments_dag.send_messages.function()
+    waiting(monkeypatch, told, "a")
+    told.clear()
+    assert experiments_dag.send_messages.function() == ["a"]
+
+
+def test_each_field_of_the_form_may_stay_empty() -> None:
+    for name, param in experiments_dag._form().items():
+        if param.value in (None, "", []):
+            assert "null" in param.schema["type"], name
+        param.resolve(None if param.value is None else param.value)
 
 
 def test_an_event_that_a_person_made_names_no_runs() -> None:
