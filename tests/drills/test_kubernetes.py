@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(
 
 IMAGE = os.environ.get("NIGHTBENCH_DRILL_IMAGE", "localhost/base:1")
 ACCESS = ApiAccess("drill", path=os.environ.get("KUBECONFIG"))
-GANG = "sleep-fake-collective-2x1-bs2-smoke"
+ONE, GANG = (f"sleep-fake-{each}-bs2-smoke" for each in ("collective-1x1", "collective-2x1"))
 LIMIT_S = 300
 
 CLUSTER = """\
@@ -78,11 +78,11 @@ def delete(name: str) -> None:
     asyncio.run(ask())
 
 
-def slow_gang() -> str:
-    """The gang alone, with windows of some 30 s."""
+def slow_gang(devices: str = "2x1") -> str:
+    """One case alone, with windows of some 30 s."""
     head, gang, _ = TRIAL.split("  - workload")
     head = head.replace("measured_steps: 20", "measured_steps: 3000")
-    return f"{head}  - workload{gang}".replace("[1x1, 2x1]", "2x1").replace(
+    return f"{head}  - workload{gang}".replace("[1x1, 2x1]", devices).replace(
         "repeats: 2", "repeats: 3"
     )
 
@@ -93,11 +93,11 @@ def start(here: Terminal) -> subprocess.Popen[str]:
     return subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True)
 
 
-def wait_for_window(here: Terminal) -> None:
+def wait_for_window(here: Terminal, case_id: str = GANG) -> None:
     until_s = time.monotonic() + LIMIT_S
     while time.monotonic() < until_s:
         for run in here.spool.runs():
-            if (run.case(GANG, 0).progress() or {}).get("phase") == "window":
+            if (run.case(case_id, 0).progress() or {}).get("phase") == "window":
                 return
         time.sleep(0.2)
     pytest.fail("no window opened")
@@ -127,17 +127,22 @@ def test_a_missing_image_is_named(tmp_path: Path) -> None:
     assert pods(here) == []
 
 
-def test_a_pod_that_is_deleted_costs_one_repeat(tmp_path: Path) -> None:
-    here = place_of(tmp_path, slow_gang())
+LOST = {"follower": ("2x1", GANG, 1), "lead": ("2x1", GANG, 0), "alone": ("1x1", ONE, 0)}
+
+
+@pytest.mark.parametrize("which", LOST)
+def test_a_pod_that_is_deleted_costs_one_repeat(tmp_path: Path, which: str) -> None:
+    devices, case_id, place = LOST[which]
+    here = place_of(tmp_path, slow_gang(devices))
     running = start(here)
-    wait_for_window(here)
-    (victim,) = [pod.name for pod in pods(here) if pod.node == "pod2"]
+    wait_for_window(here, case_id)
+    victim = sorted((pod.node, pod.name) for pod in pods(here))[place][1]
     delete(victim)
     said, _ = running.communicate(timeout=LIMIT_S)
     assert running.returncode == 0, said
-    statuses = [repeat["status"] for repeat in outcome(here)["repeats"]]
+    statuses = [repeat["status"] for repeat in outcome(here, case_id)["repeats"]]
     assert statuses == ["failed", "ok", "ok"]
-    record = here.newest().case(GANG, 0).repeat(1) or {}
+    record = here.newest().case(case_id, 0).repeat(1) or {}
     assert record["reasons"][0]["code"] in {ReasonCode.POD_DELETED, ReasonCode.POD_ENDED}
     assert pods(here) == []
 

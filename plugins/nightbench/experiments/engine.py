@@ -52,12 +52,14 @@ from nightbench.experiments.rounds import Arm, Launch
 from nightbench.gang import (
     EnvironmentUnavailable,
     NodeError,
+    PodTarget,
     Shipment,
     Target,
     prepare,
     run_gang,
 )
 from nightbench.gang.case_runner import clean_up
+from nightbench.gang.pods import delete_pods_of
 from nightbench.night import cluster_preflight, run_preflight
 from nightbench.night.code_snapshot import shipment_of_now
 from nightbench.night.planning import case_histories, open_now
@@ -184,8 +186,12 @@ class _Measurement:
     after_launch: Callable[[], str | None]
 
     async def run(self) -> None:
-        """Measure all launches that are missing, after the environments of both builds are made."""
-        for case in self.plan.cases:
+        """Measure all launches that are missing, after the environments of both builds are made.
+
+        Pods exist only while a launch is measured, so it makes its own.
+        """
+        in_pods = any(isinstance(each, PodTarget) for each in self.context.targets.values())
+        for case in () if in_pods else self.plan.cases:
             ended = ended_launches(self.folder, case.case_id)
             following = rounds.progress(case.order, ended).next
             if following is not None:
@@ -237,6 +243,7 @@ class _Measurement:
         except NodeError as error:
             # Nor is it one of the node where `cancel` ends what starts an agent.
             status = "interrupted" if is_cancelled(self.folder) else "failed"
+            await delete_pods_of(job, self.context.targets, self.observer.gang_event)
             launch = Launch(of_round, arm, status, None, (error.reason,))
         except asyncio.CancelledError:
             await clean_up(job, self.context.targets, self.observer.gang_event)

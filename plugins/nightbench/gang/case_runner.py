@@ -15,7 +15,14 @@ from nightbench.core.placement import held_by
 from nightbench.core.summarize import throughput_of
 from nightbench.gang.cleanup import cancel
 from nightbench.gang.controller import run_gang
-from nightbench.gang.errors import Cancelled, EnvironmentUnavailable, faults_of, reason_of
+from nightbench.gang.errors import (
+    Cancelled,
+    EnvironmentUnavailable,
+    Superseded,
+    faults_of,
+    reason_of,
+)
+from nightbench.gang.pods import delete_pods_of
 from nightbench.gang.progress import GangEvent, OnEvent
 from nightbench.gang.provisioning import prepare
 from nightbench.gang.shipping import Shipment
@@ -148,12 +155,15 @@ async def _measure_case(
         measured = throughput_of(job.case)
         return await run_gang(job, targets, store, on_event, measured, shipment)
     except Cancelled as cancelled:
+        await delete_pods_of(job, targets, on_event)
         return CaseOutcome(CaseStatus.CANCELLED, cancelled.reasons)
     except UserError as error:
         # The next case may not need the node that failed.
         unavailable = isinstance(error, EnvironmentUnavailable)
         status = CaseStatus.UNAVAILABLE if unavailable else CaseStatus.FAILED
         reason = reason_of(error)
+        if not isinstance(error, Superseded):
+            await delete_pods_of(job, targets, on_event)
         _record(job, run, status, reason, faults_of(error))
         return CaseOutcome(status, (reason,))
     except asyncio.CancelledError:

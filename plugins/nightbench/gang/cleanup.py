@@ -20,9 +20,10 @@ from nightbench.core.model import (
     Reason,
     ReasonCode,
 )
-from nightbench.gang.errors import RemoteFailure
+from nightbench.gang.errors import NodeError, RemoteFailure
 from nightbench.gang.node_access import Agent, Layout, connections, on_all, read_document
 from nightbench.gang.node_client import EPOCH
+from nightbench.gang.pod_states import PodState
 from nightbench.gang.pod_transport import PodTarget
 from nightbench.gang.pods import delete_run, pods_of, pods_of_run, remove_orphans
 from nightbench.gang.progress import ignore
@@ -83,16 +84,18 @@ async def cancel(
 
     pods = pods_of(job, targets)
     try:
-        there = await pods.nodes() if pods is not None else {node.name for node in job.nodes}
+        there = set(await pods.running()) if pods is not None else {node.name for node in job.nodes}
         nodes = [node for node in job.nodes if node.name in there]
         async with connections(nodes, targets, job.job_id) as transports:
             return await _on_nodes(transports, on_node)
     finally:
-        if pods is not None:
-            await pods.delete()
-        # Also when a node does not answer: its processes end when the lease expires.
-        if store is not None:
-            await asyncio.to_thread(store.end, CaseStatus.CANCELLED, [_cancelled(reason)])
+        try:
+            if pods is not None:
+                await pods.delete()
+        finally:
+            # Also when a node does not answer: its processes end when the lease expires.
+            if store is not None:
+                await asyncio.to_thread(store.end, CaseStatus.CANCELLED, [_cancelled(reason)])
 
 
 async def cancel_run(
@@ -127,16 +130,13 @@ async def _cancel_pods(
 ) -> CancelReport:
     """End every job of a run in its pods, and delete those that no controller deletes."""
     first = next(iter(targets.values()))
-    stopped: dict[str, list[str]] = {}
-    killed: dict[str, list[int]] = {}
-    for pod in await pods_of_run(first, run_id):
-        if not pod.is_running or pod.node not in targets:
-            continue
+
+    async def on_pod(pod: PodState) -> tuple[list[str], list[int]]:
         transport = shared_transport(targets[pod.node].of_job(pod.job_id))
         try:
             layout = await Layout.of(transport, cluster.environments)
             folder = posixpath.join(layout.run(pod.job_id), pod.node)
-            ended = await _end(
+            return await _end(
                 transport,
                 [folder],
                 cluster.environments,
@@ -147,9 +147,21 @@ async def _cancel_pods(
             )
         finally:
             await transport.close()
-        stopped.setdefault(pod.node, []).extend(ended[0])
-        killed.setdefault(pod.node, []).extend(ended[1])
+
+    of_run = await pods_of_run(first, run_id)
+    running = [pod for pod in of_run if pod.is_running and pod.node in targets]
+    ended = await asyncio.gather(*map(on_pod, running), return_exceptions=True)
+    # The controller sees the cancellation, and deletes pods while others are still asked.
+    there = {pod.name for pod in await pods_of_run(first, run_id) if pod.end is None}
     await delete_run(first, run_id, CONTROLLER_ENDS_S)
+    stopped: dict[str, list[str]] = {}
+    killed: dict[str, list[int]] = {}
+    for pod, result in zip(running, ended, strict=True):
+        if not isinstance(result, BaseException):
+            stopped.setdefault(pod.node, []).extend(result[0])
+            killed.setdefault(pod.node, []).extend(result[1])
+        elif pod.name in there or not isinstance(result, NodeError):
+            raise result
     return CancelReport(stopped, killed)
 
 

@@ -58,7 +58,9 @@ async def run_gang(
             throughput_of=throughput_of,
             launcher=launcher_of(job, targets, on_event),
             pods=pods_of(job, targets, on_event),
-            prepare=partial(prepare, job, targets, shipment, on_event, store) if shipment else None,
+            prepare=partial(prepare, job, targets, shipment, on_event, store, replacing=True)
+            if shipment
+            else None,
         )
         return await GangController(gang).run()
 
@@ -85,7 +87,7 @@ class GangController:
     async def _run(self) -> CaseOutcome:
         gang = self._gang
         lease_s = gang.job.limits.lease_s
-        await on_all(retry_unreachable(client.open, lease_s) for client in gang.clients)
+        await gang.open()
         gang.epoch = await self._claim_epoch(lease_s)
         await gang.raise_if_superseded()
         await asyncio.to_thread(gang.store.save_epoch, gang.epoch)
@@ -192,10 +194,7 @@ class GangController:
                 gang.on_event(GangEvent("lost", f"could not be ended: {error}"))
         if gang.pods is not None:
             await gang.monitor.close()  # it would report each pod as lost
-            try:
-                await gang.pods.delete()
-            except NodeError as error:
-                gang.on_event(GangEvent("lost", f"pods could not be deleted: {error}"))
+            await gang.pods.delete_or_report()
 
     def _outcome(self, end: Conclusion) -> CaseOutcome:
         outcomes = self._gang.outcomes

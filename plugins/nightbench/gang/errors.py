@@ -101,6 +101,9 @@ class AgentCrashed(RemoteFailure):
     """agent.py ended with a traceback: a defect of it, or of what was shipped next to it."""
 
 
+_OF_REQUESTS = (ReasonCode.API_FORBIDDEN, ReasonCode.API_REFUSED, ReasonCode.QUOTA_EXCEEDED)
+
+
 class PodError(NodeError):
     """Kubernetes does not give a node its pod, or has taken it away; the message is its own."""
 
@@ -115,6 +118,11 @@ class PodError(NodeError):
     def of_code(cls, place: Place, message: str, code: ReasonCode, expected: str = "") -> Self:
         """Return the error of the pod of the node that a transport or a target leads to."""
         return cls(place.node, place.address, message, code, expected)
+
+    @property
+    def is_of_pod(self) -> bool:
+        """Whether it is about the pod itself, not about a request to the API server."""
+        return self.code not in _OF_REQUESTS
 
     @property
     def reason(self) -> Reason:

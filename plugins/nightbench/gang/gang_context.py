@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -11,8 +11,10 @@ from nightbench.core.model import JobSpec, reasons_from_json, reasons_to_json
 from nightbench.core.sentences import sentences
 from nightbench.gang.decisions import SERVING, is_too_late
 from nightbench.gang.errors import Cancelled, DeadlinePassed, NodeError, Superseded
-from nightbench.gang.fanout import NodeMonitor, call_each
+from nightbench.gang.fanout import NodeMonitor, call_each, retry_unreachable
+from nightbench.gang.node_access import on_all
 from nightbench.gang.node_client import NodeClient
+from nightbench.gang.pod_replacement import PodReplacement
 from nightbench.gang.pods import GangPods
 from nightbench.gang.progress import GangEvent, OnEvent, ProgressDocument, ignore
 from nightbench.gang.slurm_launcher import SlurmLauncher
@@ -49,13 +51,15 @@ class GangContext:
         self.job = job
         self.launcher = launcher
         self.pods = pods
-        self._prepare = prepare
         self.store = store
         self.on_event = on_event
         self.clock = clock
         self.clients = [
             NodeClient(job, node, transports[node.name], clock, launcher) for node in job.nodes
         ]
+        self._replacement = (
+            PodReplacement(self.clients, pods, prepare, on_event) if pods and prepare else None
+        )
         self.throughput_of = throughput_of
         self.today = today
         self.outcomes: list[RepeatOutcome] = []
@@ -148,28 +152,30 @@ class GangContext:
                 f"{epoch}; this one has epoch {self.epoch} and stops"
             )
 
-    async def replace_lost_pods(self) -> None:
+    async def open(self) -> None:
+        """Locate all job directories; pods that are lost or not prepared are prepared first.
+
+        Raises:
+            NodeError: a node cannot be reached, or was never prepared.
+        """
+        lease_s, closed = self.job.limits.lease_s, self.clients
+        if self._replacement is not None:
+            closed = await self._replacement.open(lease_s)
+        await on_all(retry_unreachable(client.open, lease_s) for client in closed)
+
+    async def lost_pods(self) -> set[str]:
+        """Return the nodes whose pod is lost, or is another one than this controller has opened."""
+        return await self._replacement.lost() if self._replacement is not None else set()
+
+    async def replace_pods(self, lost: Collection[str]) -> None:
         """Put a new pod in the place of each that is lost; the other nodes get its address.
 
         Raises:
             NodeError: Kubernetes gives none, or it cannot be prepared.
         """
-        if self.pods is None or self._prepare is None:
-            return
-        lost = await self.pods.lost()
-        if not lost:
-            return
-        self.on_event(GangEvent("pod", f"lost: {', '.join(sorted(lost))}; replaced"))
-        # Agents read their job once: those that are left start again and see the new address.
-        kept = [client for client in self.clients if client.name not in lost]
-        await call_each(kept, lambda client: client.release(self.epoch))
-        await self._prepare()
-        for client in self.clients:
-            if client.name in lost:
-                client.forget()
-                await client.open()
-                await client.claim_epoch(self.epoch)
-                self._aborted |= {(each.repeat, client.name) for each in self.outcomes}
+        if lost and self._replacement is not None:
+            new = await self._replacement.replace(lost, self.epoch, self.monitor.repeat)
+            self._aborted |= {(each.repeat, name) for each in self.outcomes for name in new}
 
     async def abort_returned_nodes(self) -> None:
         """Abort, on nodes that did not answer when a repeat was given up, that repeat.

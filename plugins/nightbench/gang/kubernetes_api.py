@@ -1,4 +1,4 @@
-"""Requests to the API server of Kubernetes, and its exec stream.
+"""Requests to the API server of Kubernetes.
 
 `kubernetes_asyncio` reads the credentials and opens the session; objects stay JSON documents, so
 that one version of it serves API servers from 1.20 to the newest. It is imported when a cluster
@@ -10,34 +10,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from nightbench.core.pod_manifests import CONTAINER
 from nightbench.gang.errors import GangError
+from nightbench.gang.pod_process import PROTOCOLS, PodProcess
 
 if TYPE_CHECKING:
-    import aiohttp
     from kubernetes_asyncio.client import ApiClient
+
+T = TypeVar("T")
 
 REQUEST_S = 30.0
 
 HEARTBEAT_S = 15.0
 """Interval of pings on an exec stream; one without an answer in half of it is lost."""
-
-PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
-"""Of the exec stream, the newest first; the fifth can end a command's input."""
-
-LINE_BYTES = 16 << 20
-"""Longest line that a command in a pod may print."""
-
-PIECE_BYTES = 1 << 16
-"""Bytes of input in one message."""
-
-STDIN, STDOUT, STDERR, STATUS, CLOSE = 0, 1, 2, 3, 255
-"""Channels: the first byte of each message."""
 
 Document = dict[str, Any]
 
@@ -53,7 +43,7 @@ class ApiRefused(Exception):
 
 
 class ApiUnreachable(Exception):
-    """No answer of the API server."""
+    """No answer of the API server, or only that it cannot answer now."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +67,11 @@ class ApiAccess:
 class KubernetesApi:
     """One session with an API server."""
 
-    def __init__(self, client: ApiClient) -> None:
+    def __init__(self, client: ApiClient, load: Callable[[], Awaitable[None]]) -> None:
+        """`load` reads the credentials again."""
         self._client = client
+        self._load = load
+        self._loading = asyncio.Lock()
         self.host = str(client.configuration.host)
         self.users = 0
 
@@ -95,9 +88,20 @@ class KubernetesApi:
             ApiRefused: the server refuses it.
             ApiUnreachable: the server does not answer.
         """
+        return await self._authorized(
+            lambda headers: self._request(method, path, query, body, headers)
+        )
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: Document | None,
+        headers: Mapping[str, str],
+    ) -> Document:
         import aiohttp
 
-        headers = await self._headers()
         session = self._client.rest_client.pool_manager
         try:
             async with session.request(
@@ -110,6 +114,8 @@ class KubernetesApi:
                 timeout=aiohttp.ClientTimeout(total=REQUEST_S),
             ) as answer:
                 text = await answer.text()
+                if answer.status == 429 or answer.status >= 500:
+                    raise ApiUnreachable(f"{self.host}: {answer.status} {_message(text)}")
                 if answer.status >= 400:
                     raise ApiRefused(answer.status, _message(text), f"{method} {path}")
                 document: Document = json.loads(text)
@@ -152,6 +158,11 @@ class KubernetesApi:
             ApiRefused: the server or the machine's kubelet refuses it.
             ApiUnreachable: the server does not answer.
         """
+        return await self._authorized(lambda headers: self._execute(namespace, pod, argv, headers))
+
+    async def _execute(
+        self, namespace: str, pod: str, argv: Sequence[str], headers: Mapping[str, str]
+    ) -> PodProcess:
         import aiohttp
         from yarl import URL
 
@@ -163,18 +174,41 @@ class KubernetesApi:
         try:
             socket = await session.ws_connect(
                 url,
-                headers=await self._headers(),
+                headers=headers,
                 protocols=PROTOCOLS,
                 heartbeat=HEARTBEAT_S,
                 max_msg_size=0,
                 proxy=self._client.configuration.proxy,
             )
         except aiohttp.WSServerHandshakeError as error:
-            raise ApiRefused(error.status, error.message, f"exec in pod {pod}") from error
+            # aiohttp drops the body of the answer, which names the right.
+            denied = f"create or get pods/exec in namespace {namespace}"
+            why = denied if error.status in (401, 403) else error.message
+            raise ApiRefused(error.status, why, f"exec in pod {pod}") from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             why = str(error) or type(error).__name__
             raise ApiUnreachable(f"{self.host}: {why}") from error
         return PodProcess(socket)
+
+    async def _authorized(self, send: Callable[[Mapping[str, str]], Awaitable[T]]) -> T:
+        """Send a request; once more with new credentials if the server rejects those in use."""
+        used = await self._headers()
+        try:
+            return await send(used)
+        except ApiRefused as refused:
+            if refused.status != 401 or not await self._renewed(used):
+                raise
+        return await send(await self._headers())
+
+    async def _renewed(self, used: Mapping[str, str]) -> bool:
+        """Return whether there are other credentials than those that were used."""
+        async with self._loading:
+            if await self._headers() == used:
+                try:
+                    await self._load()
+                except GangError as error:
+                    raise ApiUnreachable(str(error)) from error
+            return await self._headers() != used
 
     async def _headers(self) -> dict[str, str]:
         headers: dict[str, str] = {}
@@ -248,116 +282,31 @@ async def _open(access: ApiAccess) -> KubernetesApi:
     found = client.Configuration()
     found.connection_pool_maxsize = 0  # each exec stream has a connection of its own
     named = f"connection {access.conn_id}"
-    try:
-        if access.in_cluster:
-            config.load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]
-        elif access.text is not None:
-            await config.load_kube_config_from_dict(
-                json.loads(access.text), context=access.context, client_configuration=found
-            )
-        else:
-            await config.load_kube_config(
-                config_file=access.path,
-                context=access.context,
-                client_configuration=found,
-                persist_config=False,
-            )
-    except (config.ConfigException, OSError, ValueError, KeyError) as error:
-        raise GangError(
-            f"{named}: no credentials for Kubernetes: {error}. Give in_cluster, kube_config_path "
-            "or kube_config in its extra"
-        ) from error
+
+    async def load() -> None:
+        try:
+            if access.in_cluster:
+                config.load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]
+            elif access.text is not None:
+                await config.load_kube_config_from_dict(
+                    json.loads(access.text), context=access.context, client_configuration=found
+                )
+            else:
+                await config.load_kube_config(
+                    config_file=access.path,
+                    context=access.context,
+                    client_configuration=found,
+                    persist_config=False,
+                )
+        except (config.ConfigException, OSError, ValueError, KeyError) as error:
+            raise GangError(
+                f"{named}: no credentials for Kubernetes: {error}. Give in_cluster, "
+                "kube_config_path or kube_config in its extra"
+            ) from error
+
+    await load()
     if not found.verify_ssl:
         raise GangError(
             f"{named}: found insecure-skip-tls-verify; expected the server's certificate authority"
         )
-    return KubernetesApi(client.ApiClient(found))
-
-
-# --- a command in a pod -----------------------------------------------------------------------
-
-
-class _Input:
-    """Input of a command; sends in the order of writing."""
-
-    def __init__(self, process: PodProcess, can_end: bool) -> None:
-        self._process = process
-        self._can_end = can_end
-        self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
-
-    def write(self, data: bytes) -> None:
-        """Send bytes."""
-        if self._process.ended:
-            raise BrokenPipeError("the command has ended")
-        for begin in range(0, len(data), PIECE_BYTES):
-            self._pieces.put_nowait(bytes([STDIN]) + data[begin : begin + PIECE_BYTES])
-
-    def write_eof(self) -> None:
-        """End the input, if the protocol can do so (v5, since Kubernetes 1.30)."""
-        if self._can_end:
-            self._pieces.put_nowait(bytes([CLOSE, STDIN]))
-
-    async def send(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        """Send pieces until this is cancelled."""
-        with contextlib.suppress(ConnectionError):  # the reader reports it
-            while True:
-                await socket.send_bytes(await self._pieces.get())
-
-
-class PodProcess:
-    """A command in a pod; see `nightbench.gang.process.RemoteProcess`."""
-
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        self._socket = socket
-        self.stdin = _Input(self, socket.protocol == PROTOCOLS[0])
-        self.stdout = asyncio.StreamReader(LINE_BYTES)
-        self.stderr = asyncio.StreamReader(LINE_BYTES)
-        self.returncode: int | None = None
-        self.refusal: str | None = None
-        """Why the container's engine did not run the command."""
-        self._sending = asyncio.create_task(self.stdin.send(socket))
-        self._reading = asyncio.create_task(self._read())
-
-    @property
-    def ended(self) -> bool:
-        """Whether the stream has ended."""
-        return self._reading.done()
-
-    async def wait_closed(self) -> None:
-        """Wait for the end of the stream."""
-        await asyncio.shield(self._reading)
-
-    def close(self) -> None:
-        """End the stream; the command sees the end of its input."""
-        self._reading.cancel()
-
-    async def _read(self) -> None:
-        import aiohttp
-
-        outputs = {STDOUT: self.stdout, STDERR: self.stderr}
-        try:
-            async for message in self._socket:
-                if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
-                    continue
-                channel, content = message.data[0], message.data[1:]
-                if channel in outputs:
-                    outputs[channel].feed_data(content)
-                elif channel == STATUS:
-                    self._take_status(content)
-        finally:
-            self._sending.cancel()
-            for stream in outputs.values():
-                stream.feed_eof()
-            await self._socket.close()
-
-    def _take_status(self, content: bytes) -> None:
-        document = json.loads(content)
-        if document.get("status") == "Success":
-            self.returncode = 0
-            return
-        causes = (document.get("details") or {}).get("causes") or []
-        exits = [each["message"] for each in causes if each.get("reason") == "ExitCode"]
-        if exits:
-            self.returncode = int(exits[0])
-        else:
-            self.refusal = str(document.get("message"))
+    return KubernetesApi(client.ApiClient(found), load)

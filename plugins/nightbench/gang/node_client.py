@@ -131,6 +131,10 @@ class NodeClient:
             posixpath.join(repeat_dir(self._folder, repeat), "claim")
         )
 
+    async def has_begun(self, repeat: int) -> bool:
+        """Return whether the node has files of the repeat."""
+        return bool(await self.transport.listdir(repeat_dir(self._folder, repeat)))
+
     async def start_agent(self, *, sweep: bool) -> tuple[bool, list[int]]:
         """Start the agent; with `sweep`, end first what agents that have died left on the node.
 
@@ -252,7 +256,7 @@ class NodeClient:
 
     def note_error(self, error: NodeError) -> None:
         """Record in `view` why the node could not be polled."""
-        lost = error.reason if isinstance(error, PodError) else None
+        lost = error.reason if isinstance(error, PodError) and error.is_of_pod else None
         self.view = dataclasses.replace(self.view, last_error=error.message, lost=lost)
 
     def forget(self) -> None:

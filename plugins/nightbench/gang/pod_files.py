@@ -20,10 +20,6 @@ def answer(request: dict[str, Any]) -> Any:
     what = request["do"]
     if what == "exists":
         return os.path.exists(path)
-    if what == "isdir":
-        return os.path.isdir(path)
-    if what == "size":
-        return os.path.getsize(path)
     if what == "listdir":
         return sorted(os.listdir(path))
     if what == "mkdir":
@@ -34,8 +30,6 @@ def answer(request: dict[str, Any]) -> Any:
         return os.rename(path, request["to"])
     if what == "chmod":
         return os.chmod(path, request["mode"])
-    if what == "remove":
-        return os.remove(path)
     if what == "read":
         with open(path, "rb") as file:
             file.seek(request["begin"])

@@ -23,10 +23,10 @@ from nightbench.gang.kubernetes_api import (
     ApiRefused,
     ApiUnreachable,
     KubernetesApi,
-    PodProcess,
     acquire_api,
     release_api,
 )
+from nightbench.gang.pod_process import PodProcess
 from nightbench.gang.pod_states import PodState, code_of_refusal, state_of
 from nightbench.gang.transport import (
     BEGIN,
@@ -170,6 +170,8 @@ class PodTransport(Transport):
         if self._helper is not None:
             self._helper.close()
             self._helper = None
+        for channel in self._channels.values():
+            channel.end()
 
     async def disconnect(self) -> None:
         """Close the streams; processes in the pod keep running."""
@@ -217,7 +219,7 @@ class PodTransport(Transport):
             helper.stdin.write(base64.b64encode(_program()) + b"\n")
             while (line := await helper.stdout.readline()).rstrip() != MARK.encode():
                 if not line:
-                    said = await helper.stderr.read() or (helper.refusal or "").encode()
+                    said = await helper.stderr.read()
                     raise self.not_run(self._target.python, helper.returncode, said)
         except BaseException:
             helper.close()

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TypeVar
 
 from nightbench.core.model import JobSpec, ReasonCode
 from nightbench.core.pod_manifests import APP, GRACE_S, JOB, NAME, RUN, job_label, label_value, pod
-from nightbench.gang.errors import NodeUnreachable, PodError
+from nightbench.gang.errors import GangError, NodeError, NodeUnreachable, PodError
 from nightbench.gang.kubernetes_api import ApiRefused, ApiUnreachable, KubernetesApi, opened_api
 from nightbench.gang.pod_states import PodState, code_of_refusal, has_to_yield, state_of
 from nightbench.gang.pod_transport import PodTarget
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.transport import Target, shared_transport
 
+T = TypeVar("T")
+
 POLL_S = 1.0
 
 AWAY_S = 120.0
-"""Time for which the API server may be away while pods are awaited."""
+"""Time for which the API server may be away while pods are created, awaited or deleted."""
 
 END_S = GRACE_S + 30.0
 """Time in which deleted pods are gone."""
 
 ORPHAN_S = 2 * 3600.0
 """A younger pod may be one whose controller is just about to use it."""
+
+WAIT_MARGIN_S = 600.0
+"""A gang waits for its pods for `wait_s`; its own controller deletes them within so long."""
 
 _MARKED = "grep -lzs '^NIGHTBENCH_AGENT=' /proc/[0-9]*/environ"
 """Lists processes of jobs; exit code 1 where there is none."""
@@ -39,6 +46,15 @@ def pods_of(
     found = {node.name: targets.get(node.name) for node in job.nodes}
     pods = {name: each for name, each in found.items() if isinstance(each, PodTarget)}
     return GangPods(job, pods, on_event) if pods else None
+
+
+async def delete_pods_of(
+    job: JobSpec, targets: Mapping[str, Target], on_event: OnEvent = ignore
+) -> None:
+    """Delete the pods of a case that has ended, if it has any; an error of that is an event."""
+    pods = pods_of(job, targets, on_event)
+    if pods is not None:
+        await pods.delete_or_report()
 
 
 class GangPods:
@@ -61,25 +77,34 @@ class GangPods:
         Raises:
             PodError: Kubernetes does not give one of them; all have been deleted.
             NodeUnreachable: the API server does not answer.
+            asyncio.CancelledError: the pods stay.
         """
-        try:
-            async with self._api() as api:
-                running = await self._await_all(api)
-        except BaseException as error:
-            if not isinstance(error, NodeUnreachable):
-                await asyncio.shield(self.delete())
-            raise
+        async with self.deleted_on_error(), self._api() as api:
+            running = await self._await_all(api)
         nodes = [
             dataclasses.replace(node, data_address=running[node.name].address)
             for node in self._job.nodes
         ]
         return dataclasses.replace(self._job, nodes=tuple(nodes))
 
+    @asynccontextmanager
+    async def deleted_on_error(self) -> AsyncIterator[None]:
+        """Delete the pods if an error ends the context, unless a later attempt may use them."""
+        try:
+            yield
+        except NodeUnreachable:
+            raise
+        except Exception:
+            await asyncio.shield(self.delete_or_report())
+            raise
+
     async def _await_all(self, api: KubernetesApi) -> dict[str, PodState]:
         policy, clock = self._target.policy, asyncio.get_running_loop().time
         began_s = clock()
         known: set[str] | None = None
         """Pods that had ended before; one that ends from now on ends the case."""
+        created: set[str] = set()
+        """Pods that this created and did not delete."""
         said = rival = None
         while True:
             everyone = await self._all(api, {NAME: APP})
@@ -88,6 +113,9 @@ class GangPods:
             for each in mine:
                 if each.end is not None and each.name not in known and rival is None:
                     raise PodError.of_code(self._place(each.node), each.why, each.end)
+            if gone := sorted(created - {each.name for each in mine}):
+                place = self._place(self._job.nodes[0].name)
+                raise PodError.of_code(place, f"{gone[0]} is gone", ReasonCode.POD_DELETED)
             alive = {each.node: each for each in mine if each.end is None}
             waiting = [each for each in alive.values() if not each.is_running]
             if len(alive) == len(self._job.nodes) and not waiting:
@@ -102,8 +130,9 @@ class GangPods:
                 self._say(f"yields to {rival}, which waits for machines since before")
                 known |= {each.name for each in mine}
                 await self._delete(api, alive.values())
+                created.clear()
                 continue
-            await self._create_missing(api, mine, alive)
+            created |= await self._create_missing(api, mine, alive)
             waits = "; ".join(f"{each.node}: {each.waits}" for each in waiting if each.waits)
             if waits and waits != said:
                 said = waits
@@ -112,8 +141,9 @@ class GangPods:
 
     async def _create_missing(
         self, api: KubernetesApi, mine: Iterable[PodState], alive: Mapping[str, PodState]
-    ) -> None:
-        names = {each.name for each in mine}
+    ) -> set[str]:
+        """Create a pod for each node that has none; return their names."""
+        names, created = {each.name for each in mine}, set()
         # All gangs create in one order, the same in which they lock nodes.
         for node in sorted(self._job.nodes, key=lambda node: node.name):
             if node.name in alive:
@@ -123,13 +153,10 @@ class GangPods:
             while manifest["metadata"]["name"] in names:
                 attempt += 1
                 manifest = pod(self._job, node, policy, attempt, shared=shared)
-            try:
-                await api.create_pod(manifest)
-            except ApiRefused as refused:
-                code = code_of_refusal(refused.status, refused.message)
-                place = self._place(node.name)
-                raise PodError.of_code(place, refused.message, code) from refused
+            await self._answer(partial(api.create_pod, manifest), node.name)
+            created.add(manifest["metadata"]["name"])
             self._say(f"pod {manifest['metadata']['name']} created", node.name)
+        return created
 
     def _late(self, waiting: list[PodState], rival: str | None, wait_s: float) -> PodError:
         """Return the error for pods that do not all run in time."""
@@ -141,19 +168,15 @@ class GangPods:
         code = ReasonCode.POD_NOT_STARTED if first.machine else ReasonCode.POD_UNSCHEDULABLE
         return PodError.of_code(self._place(first.node), first.waits or "?", code, expected)
 
-    async def lost(self) -> set[str]:
-        """Return the nodes that have no pod that runs.
+    async def running(self) -> dict[str, str]:
+        """Return node -> name of its pod, for the nodes that have one that runs.
 
         Raises:
             NodeUnreachable: the API server does not answer.
         """
         async with self._api() as api:
             found = await self._all(api, {JOB: job_label(self._job.job_id)})
-        return {node.name for node in self._job.nodes} - {p.node for p in found if p.is_running}
-
-    async def nodes(self) -> set[str]:
-        """Return the nodes that have a pod that runs."""
-        return {node.name for node in self._job.nodes} - await self.lost()
+        return {pod.node: pod.name for pod in found if pod.is_running}
 
     async def delete(self) -> None:
         """Delete all pods of the job, and wait until they are gone.
@@ -165,31 +188,38 @@ class GangPods:
         async with self._api() as api:
             await self._delete(api, await self._all(api, {JOB: job_label(self._job.job_id)}))
 
-    async def _delete(self, api: KubernetesApi, pods: Iterable[PodState]) -> None:
+    async def delete_or_report(self) -> None:
+        """Delete all pods of the job; an error of that is an event."""
         try:
-            await delete_pods(api, self._target.policy.namespace, [each.name for each in pods])
-        except ApiRefused as refused:
-            code = code_of_refusal(refused.status, refused.message)
-            raise PodError.of_code(self._place(self._target.node), refused.message, code) from None
+            await self.delete()
+        except GangError as error:
+            self._say(f"pods could not be deleted: {error}")
+
+    async def _delete(self, api: KubernetesApi, pods: Iterable[PodState]) -> None:
+        names = [each.name for each in pods]
+        try:
+            await self._answer(partial(delete_pods, api, self._target.policy.namespace, names))
         except TimeoutError as late:
             raise NodeUnreachable.of(self._place(self._target.node), str(late)) from None
 
     async def _all(self, api: KubernetesApi, labels: Mapping[str, str]) -> list[PodState]:
-        """Return pods by labels; the server may be away for a while."""
+        found = await self._answer(partial(api.pods, self._target.policy.namespace, labels))
+        return [state_of(each) for each in found]
+
+    async def _answer(self, ask: Callable[[], Awaitable[T]], node: str | None = None) -> T:
+        """Return the answer to a request; the server may be away for a while."""
         clock = asyncio.get_running_loop().time
-        until_s = clock() + AWAY_S
+        until_s, place = clock() + AWAY_S, self._place(node or self._target.node)
         while True:
             try:
-                found = await api.pods(self._target.policy.namespace, labels)
-                return [state_of(each) for each in found]
+                return await ask()
             except ApiRefused as refused:
                 code = code_of_refusal(refused.status, refused.message)
-                place = self._place(self._target.node)
                 raise PodError.of_code(place, refused.message, code) from refused
             except ApiUnreachable as error:
                 if clock() > until_s:
                     why = f"no answer of the API server ({error})"
-                    raise NodeUnreachable.of(self._place(self._target.node), why) from error
+                    raise NodeUnreachable.of(place, why) from error
             await asyncio.sleep(POLL_S)
 
     @asynccontextmanager
@@ -301,14 +331,15 @@ async def remove_orphans(targets: Mapping[str, PodTarget]) -> dict[str, list[str
 async def _is_orphan(pod: PodState, target: PodTarget) -> bool:
     if pod.end is not None:
         return True
-    if datetime.now(UTC) - pod.created < timedelta(seconds=ORPHAN_S):
+    young_s = max(ORPHAN_S, target.policy.wait_s + WAIT_MARGIN_S)
+    if datetime.now(UTC) - pod.created < timedelta(seconds=young_s):
         return False
     if not pod.is_running:
         return True
     node = shared_transport(target.of_job(pod.job_id))
     try:
         marked = await node.run(["sh", "-c", _MARKED], timeout_s=30.0)
-    except NodeUnreachable:
+    except NodeError:  # its controller has deleted it meanwhile, or it may run a job
         return False
     finally:
         await node.close()

@@ -13,13 +13,12 @@ from nightbench.gang.errors import (
     Cancelled,
     EnvironmentUnavailable,
     GangError,
-    NodeUnreachable,
     RemoteFailure,
 )
 from nightbench.gang.installable_versions import source_options
 from nightbench.gang.machines import refuse_other_machines, refuse_without_wheels
 from nightbench.gang.node_access import Agent, connections, on_all, repeated_option
-from nightbench.gang.pods import pods_of
+from nightbench.gang.pods import delete_pods_of, pods_of
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, Shipped, ship, ship_agent
 from nightbench.gang.transport import OnLine, Target, Transport
@@ -41,11 +40,14 @@ async def prepare(
     shipment: Shipment,
     on_event: OnEvent = ignore,
     store: CaseStore | None = None,
+    *,
+    replacing: bool = False,
 ) -> None:
     """Prepare the gang's nodes for `run_gang`; doing it again costs little.
 
     Every node is reached before anything is changed on one. `cancel` writes the case's outcome
-    into `store`, which ends uploads and builds.
+    into `store`, which ends uploads and builds. If this is cancelled its pods are deleted, except
+    when `replacing` some of a gang: the next controller uses them.
 
     Raises:
         NodeError: the first node that failed, after all have been tried.
@@ -63,10 +65,19 @@ async def prepare(
             if store is not None:
                 await _raise_if_cancelled(store)
             raise
+    except asyncio.CancelledError:
+        await _end(preparing)
+        if not replacing:
+            await asyncio.shield(delete_pods_of(job, targets, on_event))
+        raise
     finally:
-        # Cancelled, it closes its connections; a build ends when its channel is closed.
-        preparing.cancel()
-        await asyncio.gather(preparing, return_exceptions=True)
+        await _end(preparing)
+
+
+async def _end(preparing: asyncio.Task[None]) -> None:
+    # Cancelled, it closes its connections; a build ends when its channel is closed.
+    preparing.cancel()
+    await asyncio.gather(preparing, return_exceptions=True)
 
 
 async def _raise_if_cancelled(store: CaseStore) -> None:
@@ -87,15 +98,12 @@ async def _prepare(
             f"{shipment.code_digest()[:12]}, planned with {job.code_digest[:12]}. Start a new run"
         )
     pods = pods_of(job, targets, on_event)
-    if pods is not None:
-        job = await pods.create()
-    try:
+    if pods is None:
         await _prepare_nodes(job, targets, shipment, on_event)
-    except BaseException as error:
-        # A node that does not answer may do so at the next attempt.
-        if pods is not None and not isinstance(error, NodeUnreachable):
-            await asyncio.shield(pods.delete())
-        raise
+        return
+    job = await pods.create()
+    async with pods.deleted_on_error():
+        await _prepare_nodes(job, targets, shipment, on_event)
 
 
 async def _prepare_nodes(

@@ -2,7 +2,7 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Coroutine, Mapping
+from collections.abc import Collection, Coroutine, Mapping
 from typing import Any
 
 from nightbench.core.documents import to_document
@@ -19,7 +19,7 @@ from nightbench.gang.decisions import (
     decide,
     unreachable,
 )
-from nightbench.gang.errors import DeadlinePassed, NodeError
+from nightbench.gang.errors import DeadlinePassed, NodeError, PodError, faults_of
 from nightbench.gang.fanout import FAST_POLL_S, SLOW_POLL_S, CommandSender, call_each
 from nightbench.gang.gang_context import AgentSupervisor, GangContext
 from nightbench.gang.node_access import more_precise
@@ -72,13 +72,19 @@ class RepeatController:
         gang.monitor.set_interval(FAST_POLL_S)
         gang.monitor.select_repeat(self.number)
         gang.progress.next_repeat()
-        started_at = utc_now()
+        started_at, begun = utc_now(), False
         try:
+            lost = await gang.lost_pods()
+            begun = await self._has_begun_without(lost)
+            if begun:
+                pod = next(client for client in gang.clients if client.name in lost)
+                why = f"before repeat {self.number} ended"
+                raise PodError.of_code(pod.transport, why, ReasonCode.POD_DELETED)
             # A repeat that an earlier controller has claimed goes on past the deadline.
-            resumed = await gang.lead.is_claimed(self.number)
+            resumed = not lost and await gang.lead.is_claimed(self.number)
             if not resumed:
                 self._check_deadline()
-                await gang.replace_lost_pods()
+                await gang.replace_pods(lost)
             await self._agents.start_all(self.number, optional=not resumed)
             await gang.abort_returned_nodes()
             await self._store_fingerprints()
@@ -87,9 +93,10 @@ class RepeatController:
             began_s, started_at = gang.clock(), utc_now()
             claimed = await gang.lead.claim_repeat(self.number)
         except NodeError as error:
-            if first:
+            if first and not begun:
                 raise
-            self._faults[error.node] = error.reason
+            if not isinstance(error, PodError) or faults_of(error):
+                self._faults[error.node] = error.reason
             failed = RepeatEnd("failed", (error.reason,), (), None, None)
             return await self._record(failed, {}, started_at)
         if not claimed:
@@ -117,6 +124,13 @@ class RepeatController:
         if outcome.failed:
             await gang.raise_if_cancelled()
         return outcome
+
+    async def _has_begun_without(self, lost: Collection[str]) -> bool:
+        """Return whether an earlier controller began the repeat, and has lost a pod of it."""
+        left = [client for client in self.gang.clients if client.name not in lost]
+        if not lost:
+            return False
+        return any((await call_each(left, lambda each: each.has_begun(self.number))).values())
 
     def _check_deadline(self) -> None:
         if self.gang.is_too_late():

@@ -369,6 +369,10 @@ class _FollowChannel:
     def close(self) -> None:
         if self._reading is not None:
             self._reading.cancel()
+        self.end()
+
+    def end(self) -> None:
+        """End the process; requests that wait for an answer fail, and the next starts another."""
         if self._process is not None:
             self._process.close()
 

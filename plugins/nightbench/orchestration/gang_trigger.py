@@ -162,6 +162,7 @@ class GangTrigger(BaseTrigger):
     async def _steer(self, store: CaseStore) -> CaseOutcome:
         from nightbench.core.summarize import throughput_of
         from nightbench.gang import Superseded, cancel, run_gang
+        from nightbench.gang.pods import delete_pods_of
         from nightbench.spool import CaseOutcome
 
         planned, targets = await self._look_up()
@@ -192,6 +193,10 @@ class GangTrigger(BaseTrigger):
             if known is not None:
                 return CaseOutcome.from_json(known)
             self.log.warning("The other triggerer has stopped writing progress: taking over again")
+        except Exception:
+            if self.last_try:
+                await delete_pods_of(planned.job, targets, self._on_event)
+            raise
         finally:
             logger.cancel()
             with suppress(asyncio.CancelledError):

@@ -219,6 +219,7 @@ class GangOperator(BaseOperator):
         outcome = store.outcome()
         if outcome is not None:
             return self._ended_before(outcome, state)
+        planned: PlannedJob | None = None
         try:
             planned = load_job(run, self.case_id, state.generation)
             if state.generation > 0:
@@ -231,12 +232,13 @@ class GangOperator(BaseOperator):
             store.save_progress({"state": "provisioning", "message": "preparing the nodes"})
             self._prepare(planned, store)
         except UserError as error:
-            self._failed(context, store, error)
+            self._failed(context, store, error, planned)
         except AirflowException:
             raise
         except Exception as defect:
             # Unforeseen: the case keeps it as its reason, Airflow the rest.
             if is_last_try(context):
+                self._delete_pods(planned)
                 store.end(CaseStatus.FAILED, [reason_of_defect(defect)])
             raise
         self.defer(
@@ -312,18 +314,40 @@ class GangOperator(BaseOperator):
 
         asyncio.run(prepare(job, targets, shipment, log_event, store=store))
 
-    def _failed(self, context: Context, store: CaseStore, error: UserError) -> NoReturn:
+    def _failed(
+        self, context: Context, store: CaseStore, error: UserError, planned: PlannedJob | None
+    ) -> NoReturn:
         from nightbench.gang import EnvironmentUnavailable, NodeUnreachable, faults_of, reason_of
         from nightbench.night.run_preflight import CaseUnplaced
 
         self.log.error("%s", error)
         if isinstance(error, NodeUnreachable) and not is_last_try(context):
             raise AirflowException(str(error)) from None
+        self._delete_pods(planned)
         away = isinstance(error, EnvironmentUnavailable)
         status = CaseStatus.UNAVAILABLE if away else CaseStatus.FAILED
         reasons = error.reasons if isinstance(error, CaseUnplaced) else (reason_of(error),)
         store.end(status, reasons, faults_of(error))
         raise AirflowFailException(str(error)) from None
+
+    def _delete_pods(self, planned: PlannedJob | None) -> None:
+        """Delete the pods of a case that has failed; an error of that is logged."""
+        from nightbench.config.clusters import on_this_machine
+        from nightbench.gang.pods import delete_pods_of
+        from nightbench.orchestration.ssh_targets import ssh_targets
+
+        if planned is None or planned.kubernetes is None:
+            return
+
+        def log_event(event: GangEvent) -> None:
+            self.log.info("%s", event)
+
+        try:
+            targets = ssh_targets(on_this_machine(planned.cluster))
+        except UserError as error:
+            self.log.error("the pods of %s may stay: %s", self.case_id, error)
+        else:
+            asyncio.run(delete_pods_of(planned.job, targets, log_event))
 
 
 def job_after_clear(run: RunSpool, planned: PlannedJob, now: datetime) -> PlannedJob:

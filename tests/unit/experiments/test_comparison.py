@@ -16,14 +16,14 @@ from tests.unit.cli.test_command import CLUSTER, SUITE, nightbench
 
 from nightbench.config import load_catalog, load_cluster, load_suite, parse_build
 from nightbench.core.errors import UserError
-from nightbench.core.model import JobSpec, Reason, ReasonCode
+from nightbench.core.model import JobSpec, KubernetesPolicy, Reason, ReasonCode
 from nightbench.experiments import comparison, engine
 from nightbench.experiments.comparison import ComparisonPlan
 from nightbench.experiments.engine import ExperimentContext, launch_job
 from nightbench.experiments.experiment_spool import request_cancel
 from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.experiments.rounds import Arm, Launch, progress
-from nightbench.gang import RemoteFailure, Shipment
+from nightbench.gang import ApiAccess, PodTarget, RemoteFailure, Shipment
 from nightbench.nodes import left_out_because
 from nightbench.spool import Spool
 
@@ -273,3 +273,34 @@ def test_a_complete_one_is_shown_and_told_again_without_a_node(
     assert away.returncode == 1
     assert "failed: " in away.stderr
     assert "secret-word" not in away.stderr + away.stdout
+
+
+def test_pods_are_prepared_for_a_launch_alone_and_deleted_if_it_fails(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, spool = plan(place), Spool(place / "home/spool")
+    steps: list[tuple[str, str]] = []
+
+    async def prepared(job: JobSpec, *_: object) -> None:
+        steps.append(("prepare", job.job_id))
+
+    async def away(job: JobSpec, *_: object, **more: object) -> None:
+        raise RemoteFailure("n1", "default/n1", "could not run `agent.py start` (exit 1)")
+
+    async def deleted(job: JobSpec, *_: object) -> None:
+        steps.append(("delete", job.job_id))
+
+    monkeypatch.setattr(engine, "prepare", prepared)
+    monkeypatch.setattr(engine, "run_gang", away)
+    monkeypatch.setattr(engine, "delete_pods_of", deleted)
+    catalog, shipment = load_catalog(REPO / "benchmarks"), Shipment(REPO / "benchmarks")
+    access = ApiAccess("kubernetes_default")
+    targets = {"n1": PodTarget("n1", access, KubernetesPolicy(images={"fake": "image"}), "python3")}
+    context = ExperimentContext(
+        made.suite, made.cluster, catalog, targets=targets, shipment=shipment
+    )
+    words = (made, spool, REQUEST, "somebody", context, ComparisonReporter(print))
+    asyncio.run(engine.run_comparison(*words))
+    jobs = [job for what, job in steps if what == "prepare"]
+    assert len(jobs) == len(set(jobs))
+    assert steps == [(what, job) for job in jobs for what in ("prepare", "delete")]

@@ -7,14 +7,15 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from nightbench.gang.kubernetes_api import PROTOCOLS, ApiAccess
+from nightbench.gang.kubernetes_api import ApiAccess
+from nightbench.gang.pod_process import PROTOCOLS
 
 Document = dict[str, Any]
 
@@ -55,11 +56,21 @@ class FakeKubernetes:
         self.quotas: list[Document] = []
         self.protocol = PROTOCOLS[1]
         self._serial = 0
+        self.token = "secret"
+        self.failures: dict[str, list[int]] = {}
+        """Method -> statuses of its next answers."""
+        self.asked: set[tuple[str, str]] = set()
+        """Verb and resource of all requests of the namespace."""
+        self.before_exec: Callable[[str], None] = lambda pod: None
+        self.exec_error: tuple[int, str] | None = None
+        """Status and message with which commands are refused."""
+        self.cannot_run = ""
+        """Message of the container's engine, instead of a command that runs."""
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[ApiAccess]:
         """Serve; yield how it is reached."""
-        app = web.Application()
+        app = web.Application(middlewares=[self._guard])
         space = "/api/v1/namespaces/default"
         app.router.add_get("/version", self._version)
         app.router.add_get(f"{space}/pods", self._list)
@@ -82,6 +93,25 @@ class FakeKubernetes:
         finally:
             await runner.cleanup()
 
+    @web.middleware
+    async def _guard(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        if request.headers.get("authorization") != f"Bearer {self.token}":
+            return _json({"kind": "Status", "message": "Unauthorized"}, 401)
+        _, _, named = request.path.partition("/namespaces/default/")
+        if named:
+            resource = "pods/exec" if named.endswith("/exec") else named.partition("/")[0]
+            verbs = {"GET": "list", "POST": "create", "DELETE": "delete"}
+            verb = "get" if resource == "pods/exec" else verbs[request.method]
+            self.asked.add((verb, resource))
+        if self.failures.get(request.method) and not named.endswith("/exec"):
+            status = self.failures[request.method].pop(0)
+            return _json({"kind": "Status", "message": "not now"}, status)
+        return await handler(request)
+
     async def _version(self, request: web.Request) -> web.Response:
         return _json({"gitVersion": "v1.20.2"})
 
@@ -91,7 +121,6 @@ class FakeKubernetes:
         return _json({"items": found})
 
     async def _create(self, request: web.Request) -> web.Response:
-        assert request.headers["authorization"] == "Bearer secret"
         pod = await request.json()
         if self.refusal is not None:
             status, message = self.refusal
@@ -123,10 +152,19 @@ class FakeKubernetes:
         return _json({"status": {"allowed": allowed}}, 201)
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:
+        self.before_exec(request.match_info["name"])
+        if self.exec_error is not None:
+            status, message = self.exec_error
+            return _json({"kind": "Status", "message": message}, status)
         if request.match_info["name"] not in self.pods:
             return _json({"kind": "Status", "message": "not found"}, 404)
         socket = web.WebSocketResponse(protocols=[self.protocol])
         await socket.prepare(request)
+        if self.cannot_run:
+            refused = {"status": "Failure", "message": self.cannot_run}
+            await socket.send_bytes(b"\x03" + json.dumps(refused).encode())
+            await socket.close()
+            return socket
         process = await asyncio.create_subprocess_exec(
             *request.query.getall("command"),
             stdin=asyncio.subprocess.PIPE,

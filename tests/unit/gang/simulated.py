@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nightbench.core.model import JobSpec, Reason, ReasonCode
-from nightbench.gang.errors import NodeUnreachable, RemoteFailure
+from nightbench.gang.errors import NodeUnreachable, PodError, RemoteFailure
 from nightbench.gang.process import Completed
 
 TICK_S = 0.25
@@ -130,6 +130,8 @@ class SimNode:
         """Cut: an access gets no answer at all."""
         self.refused = False
         """Cut: an access fails at once."""
+        self.gone = False
+        """It was a pod, and is deleted."""
         self.deaf = False
         """The agent is told nothing."""
         self.busy = False
@@ -504,6 +506,8 @@ class SimTransport:
         if it.silent or not it.up:
             await asyncio.sleep(HANG_S)
             raise NodeUnreachable(self.node, self.address, "no answer")
+        if it.gone:
+            raise PodError.of_code(self, "it is gone", ReasonCode.POD_DELETED)
         if it.refused:
             raise NodeUnreachable(self.node, self.address, "the cable is cut")
         answer = act()

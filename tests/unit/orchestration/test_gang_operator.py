@@ -7,11 +7,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from tests.unit.orchestration.task_context import context
 from tests.unit.short_suite import NOW, OPEN, RUN, SINGLE, files, plan, short_spool
 
 from nightbench.core.errors import UserError
+from nightbench.core.model import JobSpec, KubernetesPolicy
+from nightbench.gang import NodeUnreachable
 from nightbench.orchestration.operators import GangOperator, GenerationState, job_after_clear
 from nightbench.spool import Spool
 from nightbench.spool.plans import load_job, save_job
@@ -109,3 +111,42 @@ def test_a_defect_ends_the_case_on_the_last_try(
     assert outcome["status"] == "failed"
     assert "a defect of Nightbench" in outcome["reasons"][0]["observed"]
     assert "data_filter" in outcome["reasons"][0]["observed"]
+
+
+@pytest.mark.parametrize("away", [True, False])
+def test_pods_of_a_case_that_could_not_be_prepared_are_deleted(
+    spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: bool
+) -> None:
+    files(tmp_path)
+    _, run = plan(spool)
+    save_job(
+        run,
+        dataclasses.replace(
+            load_job(run, SINGLE, 0), kubernetes=KubernetesPolicy(images={"fake": "image"})
+        ),
+    )
+    deleted = []
+
+    def prepare(*_: object) -> None:
+        raise NodeUnreachable("node-a", "default/node-a", "the stream was lost")
+
+    async def delete(job: JobSpec, *_: object) -> None:
+        deleted.append(job.job_id)
+
+    def targets(*_: object) -> dict[str, object]:
+        if away:
+            raise UserError("no such Connection")
+        return {}
+
+    monkeypatch.setattr(GangOperator, "_prepare", prepare)
+    monkeypatch.setattr("nightbench.orchestration.ssh_targets.ssh_targets", targets)
+    monkeypatch.setattr("nightbench.gang.pods.delete_pods_of", delete)
+    case, tonight = GangOperator(task_id="measure", nightbench_run=RUN, case_id=SINGLE), context()
+    with pytest.raises(AirflowException):
+        case.execute(tonight)
+    assert deleted == [], "a retry uses them"
+    tonight["ti"].try_number = 2
+    with pytest.raises(AirflowFailException, match="the stream was lost"):
+        case.execute(tonight)
+    assert len(deleted) == int(not away)
+    assert (run.case(SINGLE).outcome() or {})["status"] == "failed"

@@ -12,8 +12,10 @@ import pytest
 from tests.unit.short_suite import RUN, SINGLE, files, plan, short_spool
 
 from nightbench.core.errors import UserError
+from nightbench.core.model import JobSpec
 from nightbench.orchestration.gang_trigger import GangTrigger
 from nightbench.spool import RunSpool, Spool
+from nightbench.spool.plans import load_job
 
 
 @pytest.fixture
@@ -138,3 +140,28 @@ def test_a_cancelled_trigger_ends_its_gang_where_a_person_ended_the_task(
     found = asyncio.run(cancelled())
 
     assert (found or {}).get("status") == ("cancelled" if message else None)
+
+
+@pytest.mark.parametrize("last_try", [True, False])
+def test_pods_of_a_case_that_cannot_be_controlled_are_deleted_on_the_last_try(
+    spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last_try: bool
+) -> None:
+    files(tmp_path)
+    _, run = plan(spool)
+    deleted = []
+
+    async def look_up(self: GangTrigger) -> Any:
+        return load_job(run, SINGLE, 0), {}
+
+    async def away(*_: object, **more: object) -> None:
+        raise UserError("node-a: no answer")
+
+    async def delete(job: JobSpec, *_: object) -> None:
+        deleted.append(job.job_id)
+
+    monkeypatch.setattr(GangTrigger, "_look_up", look_up)
+    monkeypatch.setattr("nightbench.gang.run_gang", away)
+    monkeypatch.setattr("nightbench.gang.pods.delete_pods_of", delete)
+    trigger = GangTrigger(RUN, SINGLE, 0, last_try=last_try)
+    asyncio.run(anext(trigger.run()))
+    assert len(deleted) == int(last_try)
