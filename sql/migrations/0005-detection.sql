@@ -100,7 +100,8 @@ create table raw.detector_grade (
     is_news boolean not null default false,
     primary key (run_id, measure)
 );
-comment on table raw.detector_grade is 'How well a suite''s detector did in the 90 days up to a night';
+comment on table raw.detector_grade is
+'How well a suite''s detector did in the 90 days up to a night';
 comment on column raw.detector_grade.measure is 'Size class of injected slowdowns, or false alarms';
 comment on column raw.detector_grade.trials is
 'Injected slowdowns without spoiled ones, or nights of copies without a change';
@@ -113,6 +114,7 @@ comment on column raw.detector_grade.is_news is 'The grade before was good enoug
 comment on column raw.detector_grade.run_id is 'Run of the night';
 comment on column raw.detector_grade.low is 'Lower end of the 95 % interval of rate';
 comment on column raw.detector_grade.high is 'Upper end of the 95 % interval of rate';
-comment on column raw.detector_grade.spoiled is 'Slowdowns that do not count: the real series changed';
+comment on column raw.detector_grade.spoiled is
+'Slowdowns that do not count: the real series changed';
 comment on column raw.detector_grade.limit_value is
 'Limit that the suite sets for rate; null where it sets none';
