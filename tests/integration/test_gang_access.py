@@ -95,7 +95,7 @@ async def test_a_key_that_the_jump_host_refuses(servers):
     gate, _, node, _ = servers
     wrong = gate.target(client_keys=(str(node.folder / "client"),))
     message = await refusal(node.target(jump=(wrong,)), LoginRefused)
-    assert f"jump host {gate.host}:{gate.port}: login refused" in message
+    assert f"jump host {gate.host}:{gate.port} before it: login refused" in message
 
 
 async def test_a_jump_host_that_does_not_pass_on(servers):
