@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
 
 from nightbench.config.compare_builds import MERGE_BASE, committed
-from nightbench.config.request_fields import Line, Names, Short, Switch, asked, asked_of
+from nightbench.config.request_fields import Line, Names, Short, Switch, option, options_of
 from nightbench.config.validate import checked
 from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
@@ -21,8 +21,8 @@ LEAST_ROUNDS = 3
 """A t interval of two values covers anything."""
 MOST_ROUNDS = 1000
 
-_Rounds = Annotated[int, asked("Rounds", "How", ge=LEAST_ROUNDS, le=MOST_ROUNDS, strict=True)]
-_MinEffect = Annotated[float, asked("Smallest effect", "How", ge=0.0001, le=0.5, strict=True)]
+_Rounds = Annotated[int, option("Rounds", "How", ge=LEAST_ROUNDS, le=MOST_ROUNDS, strict=True)]
+_MinEffect = Annotated[float, option("Smallest effect", "How", ge=0.0001, le=0.5, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -32,37 +32,37 @@ class CompareRequest:
     Values are checked where they are read (`from_params`): a bisect has rounds of its own.
     """
 
-    a: Annotated[Line, asked("Build A")]
+    a: Annotated[Line, option("Build A")]
     """The reference: LINE=VERSION, LINE=/PREFIX, LINE=FILE.whl, LINE=https://…/FILE.whl,
     LINE=upload:SHA256/FILE.whl, LINE=image:NAME@sha256:… or LINE=commit:REPOSITORY@COMMIT. If B is
     a commit, A may be empty: then it is the commit where B left its branch."""
-    b: Annotated[Line, asked("Build B")]
+    b: Annotated[Line, option("Build B")]
     """The candidate, of the same line and in the same forms."""
-    suite: Annotated[Line, asked("Suite")]
+    suite: Annotated[Line, option("Suite")]
     """Suite of the cases."""
-    cluster: Annotated[Line | None, asked("Cluster")] = None
+    cluster: Annotated[Line | None, option("Cluster")] = None
     """Cluster to run on [default: the suite's own]."""
-    cases: Annotated[Names, asked("Cases")] = ()
+    cases: Annotated[Names, option("Cases")] = ()
     """Cases of the suite, by name [default: all of the line]."""
     rounds: _Rounds = 7
     """Rounds of each case: a launch of A and of B."""
     min_effect: _MinEffect = 0.01
     """The smallest effect that matters; 0.01 is 1 %."""
     budget_s: Annotated[
-        float | None, asked("Seconds at most", "How", ge=60, le=48 * 3600, strict=True)
+        float | None, option("Seconds at most", "How", ge=60, le=48 * 3600, strict=True)
     ] = None
     """Limit of the measuring time [default: as long as the rounds take]."""
-    priority: Annotated[Literal["high", "normal", "low"], asked("Priority", "How")] = "normal"
+    priority: Annotated[Literal["high", "normal", "low"], option("Priority", "How")] = "normal"
     """Place among the requests that wait for the same cluster."""
-    note: Annotated[Line, asked("Note", "Why")] = ""
+    note: Annotated[Line, option("Note", "Why")] = ""
     """A sentence for people."""
-    change_url: Annotated[Line, asked("URL of the change", "Why")] = ""
+    change_url: Annotated[Line, option("URL of the change", "Why")] = ""
     """A newer request for the same change replaces this one."""
-    change_commit: Annotated[Short, asked("Commit of the change", "Why")] = ""
+    change_commit: Annotated[Short, option("Commit of the change", "Why")] = ""
     """Hash of the commit that is compared."""
-    profile: Annotated[Switch, asked("Profile", "How")] = False
+    profile: Annotated[Switch, option("Profile", "How")] = False
     """Launch both builds once more under a profiler."""
-    fork: Annotated[Switch, asked("From a fork", "Why")] = False
+    fork: Annotated[Switch, option("From a fork", "Why")] = False
     """The build comes from outside: the request waits until an op allows it."""
     seed: int = 1
     frameworks: str = ""
@@ -78,8 +78,8 @@ class CompareRequest:
         Raises:
             UserError: a field is unknown or missing, or holds what it cannot.
         """
-        if unknown := sorted(set(params) - set(asked_of(cls))):
-            raise UserError(f"{unknown[0][:80]}: {one_of(unknown[0], asked_of(cls))}")
+        if unknown := sorted(set(params) - set(options_of(cls))):
+            raise UserError(f"{unknown[0][:80]}: {one_of(unknown[0], options_of(cls))}")
         known = dict(params)
         if not known.get("a") and (of := committed(str(known.get("b", "")))):
             known["a"] = f"{known['b'].partition('=')[0]}=commit:{of[0]}@{MERGE_BASE}"
@@ -98,29 +98,29 @@ class BisectRequest:
     """Versions to search, and limits; the alert names what is empty."""
 
     case_id: str = ""
-    suite: Annotated[Line, asked("Suite")] = ""
+    suite: Annotated[Line, option("Suite")] = ""
     """Suite of the case."""
-    cluster: Annotated[Line | None, asked("Cluster")] = None
+    cluster: Annotated[Line | None, option("Cluster")] = None
     """Cluster to run on [default: the suite's own]."""
-    good: Annotated[Line, asked("Good version", "Bisect")] = ""
+    good: Annotated[Line, option("Good version", "Bisect")] = ""
     """The last fast version."""
-    bad: Annotated[Line, asked("Bad version", "Bisect")] = ""
+    bad: Annotated[Line, option("Bad version", "Bisect")] = ""
     """A slower version."""
-    versions: Annotated[Names, asked("Versions", "Bisect")] = ()
+    versions: Annotated[Names, option("Versions", "Bisect")] = ()
     """Versions between both to search [default: all that a node offers]."""
     # From the first step on all versions that are searched, ascending, with good and bad.
     line: str = ""
     """Known once the nodes have been examined."""
-    budget_s: Annotated[float, asked("Seconds at most", "How", gt=0, strict=True)] = 4 * 3600.0
+    budget_s: Annotated[float, option("Seconds at most", "How", gt=0, strict=True)] = 4 * 3600.0
     """Limit of the measuring time, over all calls."""
-    most_tests: Annotated[int, asked("Tests at most", "Bisect", ge=1, strict=True)] = 20
+    most_tests: Annotated[int, option("Tests at most", "Bisect", ge=1, strict=True)] = 20
     """Limit of the number of versions that are tested."""
     rounds: _Rounds = 5
     """Rounds of each test."""
     min_effect: _MinEffect = 0.01
     """The smallest drop to search for; 0.01 is 1 %."""
     seed: int = 1
-    alert_id: Annotated[int | None, asked("Alert", "Bisect", ge=1, strict=True)] = None
+    alert_id: Annotated[int | None, option("Alert", "Bisect", ge=1, strict=True)] = None
     """An alert whose framework version changed; it names what else is empty."""
     outside_hours: bool = False
     left_out: dict[str, tuple[Reason, ...]] = field(default_factory=dict)

@@ -13,7 +13,7 @@ MOST_NAMES = 2000
 """Entries of one field: a suite has no more cases."""
 
 
-def asked(title: str, section: str | None = None, **limits: Any) -> Any:
+def option(title: str, section: str | None = None, **limits: Any) -> Any:
     """A field that people may set, with its title and its section in a form; `limits` of `Field`.
 
     `of_person` reads it; a field without a title is the program's.
@@ -22,7 +22,7 @@ def asked(title: str, section: str | None = None, **limits: Any) -> Any:
     return Field(title=title, json_schema_extra=extra, **limits)
 
 
-def asked_of(request: Any) -> dict[str, FieldInfo]:
+def options_of(request: Any) -> dict[str, FieldInfo]:
     """Return the fields of a request that people may set, by name."""
     return {name: field for name, field in fields_of(request).items() if field.title}
 
@@ -40,7 +40,7 @@ def schema_of(request: Any, required: Sequence[str]) -> dict[str, Any]:
         "type": "object",
         "properties": {
             name: {"anyOf": [known[name], empty], "description": field.description}
-            for name, field in asked_of(request).items()
+            for name, field in options_of(request).items()
         },
         "required": [*required],
         "additionalProperties": False,
@@ -49,7 +49,7 @@ def schema_of(request: Any, required: Sequence[str]) -> dict[str, Any]:
 
 def given(request: Any, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return those params that are fields of a request which people may set."""
-    return {name: params[name] for name in asked_of(request) if name in params}
+    return {name: params[name] for name in options_of(request) if name in params}
 
 
 def _line(longest: int) -> Callable[[str], str]:

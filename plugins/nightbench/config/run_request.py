@@ -17,7 +17,7 @@ from nightbench.config.case_checks import refusal_on
 from nightbench.config.catalog import load_catalog
 from nightbench.config.clusters import cluster_of
 from nightbench.config.locations import suite_file
-from nightbench.config.request_fields import Names, Pairs, SuiteName, Switch, Text, asked
+from nightbench.config.request_fields import Names, Pairs, SuiteName, Switch, Text, option
 from nightbench.config.source import display
 from nightbench.config.suites import suite_and_cluster
 from nightbench.config.validate import checked
@@ -49,35 +49,35 @@ class RunRequest:
     Reader, form and checks of a request come from here: the docstrings describe its fields.
     """
 
-    suite: Annotated[SuiteName, asked("Suite")]
+    suite: Annotated[SuiteName, option("Suite")]
     """Name of the suite that is measured: a file of suites/."""
-    cluster: Annotated[Text, asked("Cluster")] = None
+    cluster: Annotated[Text, option("Cluster")] = None
     """Name of the cluster that measures [default: the suite's own]."""
-    frameworks: Annotated[Names, asked("Frameworks", "Which cases")] = ()
+    frameworks: Annotated[Names, option("Frameworks", "Which cases")] = ()
     """Framework lines to include [default: all]."""
-    workloads: Annotated[Names, asked("Workloads", "Which cases")] = ()
+    workloads: Annotated[Names, option("Workloads", "Which cases")] = ()
     """Workloads to include [default: all]."""
-    strategies: Annotated[Names, asked("Strategies", "Which cases")] = ()
+    strategies: Annotated[Names, option("Strategies", "Which cases")] = ()
     """Strategies to include [default: all]."""
-    cases: Annotated[Names, asked("Cases", "Which cases")] = ()
+    cases: Annotated[Names, option("Cases", "Which cases")] = ()
     """Cases of the suite to include, by name [default: all]."""
-    builds: Annotated[Pairs, asked("Builds", "How")] = ()
+    builds: Annotated[Pairs, option("Builds", "How")] = ()
     """Other builds of lines: LINE=VERSION, LINE=/path/file.whl or LINE=/prefix on the nodes."""
-    repeats: Annotated[int | None, asked("Repeats", "How", ge=1, le=MOST_REPEATS, strict=True)] = (
+    repeats: Annotated[int | None, option("Repeats", "How", ge=1, le=MOST_REPEATS, strict=True)] = (
         None
     )
     """Fresh launches of each case [default: the suite's own]."""
-    scale: Annotated[Text, asked("Scale", "How")] = None
+    scale: Annotated[Text, option("Scale", "How")] = None
     """Size of the workloads [default: the suite's own]."""
-    night: Annotated[Switch, asked("As in a night", "When")] = False
+    night: Annotated[Switch, option("As in a night", "When")] = False
     """Keep to the hours, the budget and the order of the suite's nights."""
-    outside_hours: Annotated[Switch, asked("Outside the hours", "When")] = False
+    outside_hours: Annotated[Switch, option("Outside the hours", "When")] = False
     """Also measure outside the cluster's allowed hours."""
-    untried: Annotated[Switch, asked("Untried modes", "How")] = False
+    untried: Annotated[Switch, option("Untried modes", "How")] = False
     """Also measure configurations that have not been tried on such devices; results are marked."""
-    stand_ins: Annotated[Pairs, asked("Stand-ins", "How")] = ()
+    stand_ins: Annotated[Pairs, option("Stand-ins", "How")] = ()
     """LINE=OTHER: OTHER runs the cases of a line that the nodes cannot install."""
-    run_kind: Annotated[_RunKind, asked("Kind of run", "How")] = RunKind.ON_DEMAND
+    run_kind: Annotated[_RunKind, option("Kind of run", "How")] = RunKind.ON_DEMAND
     """Only `nightly` feeds baselines; `drill` never shows among the latest."""
 
     def __post_init__(self) -> None:

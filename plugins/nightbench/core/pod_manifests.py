@@ -18,7 +18,7 @@ MOUNT = "/nightbench"
 """Home of the pods' user; a claim that is mounted here outlives the pod."""
 
 GRACE_S = 30
-"""Time in which an agent that is told to end has ended its processes."""
+"""Time in which an agent ends its processes after a request to stop."""
 
 NAME = "app.kubernetes.io/name"
 APP = "nightbench"

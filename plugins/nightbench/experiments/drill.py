@@ -168,7 +168,7 @@ def measure_night(
     """Measure a night, unless it has been; one that was cut continues.
 
     Raises: KeyboardInterrupt: after the gang has been ended on the nodes. UserError: it yielded no
-    result; it is measured anew when the drill is resumed.
+    result; it is measured again when the drill is resumed.
     """
     folder = drill.night(number)
     if folder.has_ended:
@@ -177,7 +177,7 @@ def measure_night(
     store_plan(plan, Spool(drill.folder.folder))
     (end,) = case_runner.measure_cases(plan.jobs, folder, targets, shipment, on_event, refresh)
     if end.status is not CaseStatus.OK:
-        # The night is not over: it is measured anew when the drill is resumed.
+        # The night is not over: it is measured again when the drill is resumed.
         raise UserError(
             f"night {number}: {plan.jobs[0].case.case_id} {end.status}: {end.why}. Fix this, then "
             f"continue: nightbench drill --resume {drill.drill_id}"

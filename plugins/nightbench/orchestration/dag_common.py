@@ -14,7 +14,7 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRuntimeError
 from pydantic import TypeAdapter
 
-from nightbench.config.request_fields import asked_of
+from nightbench.config.request_fields import options_of
 from nightbench.core.errors import UserError
 from nightbench.orchestration.connections import connect
 
@@ -79,7 +79,7 @@ def form(request: Any, choices: Mapping[str, Mapping[str, Any]]) -> dict[str, Pa
     """
     schemas = TypeAdapter(request).json_schema()["properties"]
     found: dict[str, Param] = {}
-    for name, field in asked_of(request).items():
+    for name, field in options_of(request).items():
         schema = {**schemas[name], "description": field.description}
         # None is what an empty field of a form has, also where several names may stand.
         if either := schema.pop("anyOf", None):
@@ -114,7 +114,7 @@ def user_errors_fail_task(*, for_good: bool = False) -> Iterator[None]:
 
     Raises:
         AirflowException: in place of the `UserError`; Airflow retries it.
-        AirflowFailException: the same `for_good`, where no retry mends what a person asked for.
+        AirflowFailException: the same `for_good`, if no retry fixes what a user asked for.
     """
     try:
         yield

@@ -38,7 +38,7 @@ class PageUser:
     may_change: bool
     """True where pages show buttons; `PageAccess.trigger` enforces the right."""
     may_approve: bool = False
-    """True where they may allow a fork's build, and cancel what others have asked for."""
+    """True if they may allow a fork's build, and cancel what others have requested."""
 
 
 @dataclass(frozen=True)
