@@ -16,7 +16,6 @@ from nightbench.warehouse.statements import SQL
 CLOSED = ("resolved", "dismissed")
 
 
-@pytest.mark.slow
 def test_every_query_and_a_night_have_their_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert benchmark.main(["--series", "3", "--nights", "12"]) == 0
 
@@ -37,7 +36,6 @@ def test_every_query_and_a_night_have_their_line(capsys: pytest.CaptureFixture[s
     assert {"load_night_row_by_row", "judge_night_with_alerts"} <= by_name.keys()
 
 
-@pytest.mark.slow
 def test_a_statement_without_parameters_here_is_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

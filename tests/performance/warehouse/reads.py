@@ -19,6 +19,7 @@ from tests.performance.warehouse.history import SUITES, History
 
 from nightbench.core.errors import UserError
 from nightbench.detection import NIGHTS_READ
+from nightbench.detection.training import PROVED_NIGHTS
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.statements import SQL, queries
 
@@ -189,6 +190,7 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
         "night": at.date(),
         "kinds": ["nightly"],
         "max_nights": NIGHTS_READ,
+        "max_changed": PROVED_NIGHTS,
         "nights": 28,
         "max_points": 180,
         "max_rows": 200,
