@@ -101,7 +101,7 @@ def modes_of_cases(
     histories: Mapping[str, Sequence[HistoryPoint]],
     placed: Mapping[str, Mapping[str, Sequence[str]]],
 ) -> dict[str, Modes]:
-    """Return the series whose nodes are modes, with their nights before this one, by case_id.
+    """Return the node modes of each series that has them, with its earlier nights, by case_id.
 
     Args:
         run: the run that is judged.

@@ -110,7 +110,7 @@ def absent_figures(rows: Sequence[Row]) -> list[str]:
 
 
 def printed_figures(rows: Sequence[Row]) -> list[str]:
-    """Return what scripts not of ours printed themselves, a sentence for each case."""
+    """Return the values that training scripts printed themselves, one sentence for each case."""
     return [
         f"{row['case_id']} printed itself: {', '.join(f'{k} {v:.10g}' for k, v in said.items())}."
         for row in rows
@@ -163,7 +163,7 @@ def version_rows(report: RunReport) -> list[tuple[str, str, str, str]]:
 
 
 def caveats(report: RunReport) -> list[str]:
-    """Return what a reader has to know before comparing figures, a sentence each."""
+    """Return what limits a comparison of the values, one sentence for each reason."""
     rows, measured = report.rows, [row for row in report.rows if _counts(row)]
     said = []
     synthetic = [row for row in measured if row["data"] == "synthetic"]

@@ -102,7 +102,7 @@ class ComparisonApi(ExperimentApi):
         return Response(compare_answer.junit(row), media_type="application/xml", headers=HEADERS)
 
     def build_log(self, request_id: int, arm: Literal["a", "b"]) -> Response:
-        """What the build of a commit said; its end, where it is long."""
+        """Return the build log of a commit; only the end of a long one."""
         row, _ = self._known(request_id)
         uploads = self._spool().uploads
         builds = uploads.note(row["name"]) or {}

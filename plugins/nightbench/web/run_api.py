@@ -159,7 +159,7 @@ class CaseApi:
         return RepeatSteps(items=items, sentence=_why_no_steps(items, launch))
 
     def telemetry(self, run_id: str, case_id: str, generation: int, repeat: int) -> RepeatTelemetry:
-        """What was sampled on the nodes during a repeat."""
+        """Return the samples of the nodes during a repeat."""
         files = RepeatFiles(self._spool(), run_id, case_id, generation, repeat)
         samples = files.samples()
         items = telemetry(samples)

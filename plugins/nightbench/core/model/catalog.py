@@ -1,4 +1,4 @@
-"""What suites choose from: framework lines with their builds, as `framework.json` says it."""
+"""Framework lines and their builds, as `framework.json` describes them; suites select them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nightbench.core.model.words import Strategy
 
 @dataclass(frozen=True)
 class Untried:
-    """Why nobody has run what a line is written for: it is measured where that is asked for."""
+    """A configuration that a line supports and that was never run; measured only on request."""
 
     why: str
 
