@@ -102,7 +102,7 @@ def _complain_of_absent(document: Document, *expected: str) -> None:
     folder = document.path.parent
     for name in expected:
         if not (folder / name).is_file():
-            said = f"found no {name} in {display(folder)}; expected it beside this file"
+            said = f"found no {name} in {display(folder)}; expected it in the folder of this file"
             document.complain((), said)
 
 

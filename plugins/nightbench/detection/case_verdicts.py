@@ -169,7 +169,7 @@ def _lacking(
 ) -> tuple[VerdictKind, str] | None:
     """Return the verdict on a case without a value that can be judged; None for all others."""
     if measurement is None:
-        return VerdictKind.MISSING, "Planned, but the run brought no result."
+        return VerdictKind.MISSING, "Planned, but the run has no result."
     if measurement.status is CaseStatus.CANCELLED:
         return VerdictKind.MISSING, _why(measurement.reasons)
     if measurement.status is CaseStatus.UNAVAILABLE:

@@ -248,7 +248,7 @@ class SiteWriter:
             self._put(
                 f"published/{source}",
                 "published.html",
-                f"{source}: published figures beside ours",
+                f"{source}: published and measured values",
                 {
                     "schema": "nightbench.site.published/1",
                     "cells": [
@@ -262,7 +262,7 @@ class SiteWriter:
         self._put(
             "published",
             "published_list.html",
-            "Public tables beside ours",
+            "Published tables and measured values",
             {"schema": "nightbench.site.published_list/1", "documents": listed},
             documents=listed,
         )

@@ -197,7 +197,7 @@ def _skip_without_arrays(workload: str) -> None:
         if not isinstance(value, np.ndarray):
             pytest.skip(
                 f"{workload}/data.py: found {type(value).__name__} for the weights {name}; the "
-                "kit tests NumPy's arrays, drawn from its RandomState"
+                "kit tests NumPy arrays from its RandomState"
             )
 
 

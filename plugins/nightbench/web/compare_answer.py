@@ -158,7 +158,7 @@ def comment(
     parts = [MARK, title, "", " ".join(facts)]
     document = row["result"]
     if row["state"] == "failed":
-        parts += ["", "What was said in full stands in Nightbench, for those who may read there."]
+        parts += ["", "Users with access to Nightbench find the full message there."]
     if document is not None:
         parts += ["", *_table(document), "", *_notes(document), *_profile(row)]
     elif row["state"] in ("held", "queued", "running"):
@@ -180,7 +180,7 @@ def _table(document: Row) -> list[str]:
         lines.append(
             f"| {_plain(case['case_id'])} | **{case['verdict']}** | {_ratio(case)} | "
             f"{_interval(case)} | {case['n']} | "
-            f"{'-' if fall is None else f'a fall of {fall:.1%}'} |"
+            f"{'-' if fall is None else f'a drop of {fall:.1%}'} |"
         )
     if both := document["combined"]:
         lines.append(
