@@ -129,9 +129,7 @@ def test_a_damaged_file_of_a_case_costs_the_least(
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("folder", ["runs", "runs/s-2/cases", "comparisons", "uploads", "dag_runs"])
-def test_a_folder_that_is_none_of_ours_is_passed_over(
-    spool: Spool, folder: str, name: str
-) -> None:
+def test_a_folder_that_is_none_of_ours_is_passed_over(spool: Spool, folder: str, name: str) -> None:
     (Path(spool.root.path) / folder / name / "g0").mkdir(parents=True)
     read_as_many(spool)
     assert [run.run_id for run in spool.runs()] == [*RUNS]
