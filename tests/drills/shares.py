@@ -27,6 +27,8 @@ ELSEWHERE = {
     "test_compose.py": "a container engine",
     "test_containers.py": "a container engine",
     "test_kubernetes.py": "Kubernetes",
+    "test_kubernetes_airflow.py": "Kubernetes",
+    "test_kubernetes_faults.py": "Kubernetes",
     "test_slurm.py": "Slurm",
 }
 """File -> what it needs that no share waits for; `make drills` runs it."""

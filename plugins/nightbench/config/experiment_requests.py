@@ -119,6 +119,8 @@ class BisectRequest:
     """Rounds of each test."""
     min_effect: _MinEffect = 0.01
     """The smallest drop to search for; 0.01 is 1 %."""
+    metric: Annotated[Literal["throughput", "training"], option("Metric", "Bisect")] = "throughput"
+    """Search for the version that is slower, or that trains differently; an alert has its own."""
     seed: int = 1
     alert_id: Annotated[int | None, option("Alert", "Bisect", ge=1, strict=True)] = None
     """An alert whose framework version changed; it names what else is empty."""

@@ -35,6 +35,20 @@ def training_losses(trainers: Sequence[RankResult]) -> dict[str, float] | None:
     return means | {"steps": steps, "mean_of": counted}
 
 
+def loss_curve(trainers: Sequence[RankResult]) -> tuple[float, ...]:
+    """Return the mean loss over trainers of the first step and of each step of the window.
+
+    Empty if a trainer recorded none.
+    """
+    curves = [(rank.loss_first, *rank.loss_window) for rank in trainers]
+    known = [
+        [math.nan if loss is None else loss for loss in curve] for curve in curves if len(curve) > 1
+    ]
+    if not known or len(known) < len(curves):
+        return ()
+    return tuple(statistics.fmean(losses) for losses in zip(*known, strict=False))
+
+
 def losses_of_repeats(counted: Sequence[RepeatSummary]) -> dict[str, tuple[float, float]] | None:
     """Return the lowest and highest of each value that all repeats have; None without one."""
     told = [repeat.losses for repeat in counted if repeat.losses]

@@ -99,6 +99,10 @@ class TrainingVerdict:
     value: float | None = None
     baseline: float | None = None
     """The figure that differs, tonight and before; None where none does."""
+    difference: str = ""
+    """The same as words: `first loss 6.848 -> 7.318 since 2.14.0`."""
+    speed: float | None = None
+    """Relative change of the throughput, from the median of the nights before."""
 
     @property
     def change(self) -> float | None:
@@ -266,13 +270,17 @@ class _Comparison:
             evidence = (
                 f"{self._nights(since=True)} allow {low - allowed:.6g} to {high + allowed:.6g}"
             )
+        difference = (
+            f"{FIGURES[figure]} {_shown(baseline, value)} -> {_shown(value, baseline)}"
+            f"{self._version()}"
+        )
         return TrainingVerdict(
             TrainingKind.CHANGED,
-            f"Training changed: {FIGURES[figure]} {_shown(baseline, value)} -> "
-            f"{_shown(value, baseline)}{self._version()}. {evidence}.",
+            f"Training changed: {difference}. {evidence}.",
             self._is_proved,
             value,
             baseline,
+            difference,
         )
 
     def _nights(self, *, since: bool = False) -> str:
@@ -284,7 +292,7 @@ class _Comparison:
         """Return the change of version that came with the change, as a part of a sentence."""
         newest = max(self.reference, key=lambda night: night.at)
         if differ(newest.version, self.tonight.version):
-            return f", version {newest.version} -> {self.tonight.version}"
+            return f" since {self.tonight.version}"
         return ""
 
     def _same(self, known: Sequence[str]) -> str:
@@ -376,6 +384,7 @@ def _odd_one(
         True,
         first,
         agreed,
+        f"first loss {_shown(first, agreed)}, {_shown(agreed, first)} on {names}",
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from nightbench.checks import CheckContext, check_repeats
 from nightbench.core.errors import WarehouseUnavailable
+from nightbench.core.losses import loss_curve
 from nightbench.core.model import (
     CaseStatus,
     Catalog,
@@ -27,6 +28,7 @@ from nightbench.core.model import (
 )
 from nightbench.core.run_plan import CasePlan
 from nightbench.core.summarize import repeat_record, summarize_repeat
+from nightbench.detection.paired_training import LaunchLosses
 from nightbench.experiments import rounds
 from nightbench.experiments.comparison import (
     ComparedCase,
@@ -284,7 +286,12 @@ class _Measurement:
             refused = [summary.problem]
         if refused or summary.throughput is None:
             return Launch(of_round, arm, "failed", None, tuple(refused))
-        return Launch(of_round, arm, "ok", summary.throughput)
+        losses = None
+        if summary.losses is not None:
+            figures = {name: (value, value) for name, value in summary.losses.items()}
+            trainers = [rank for rank in record.ranks if rank.measured]
+            losses = LaunchLosses(figures, loss_curve(trainers))
+        return Launch(of_round, arm, "ok", summary.throughput, losses=losses)
 
 
 def launch_job(folder: RunSpool, case: ComparedCase, arm: Arm, number: int) -> JobSpec:

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from nightbench.core.model import Reason
 from nightbench.core.sentences import sentences
+from nightbench.detection.paired_training import LaunchLosses
 
 SPARE_ROUNDS = 3
 """Dropped rounds of a case that are measured again."""
@@ -46,6 +47,7 @@ class Launch:
     throughput: float | None = None
     """Units of work per second; None unless ok."""
     reasons: tuple[Reason, ...] = ()
+    losses: LaunchLosses | None = None
 
     @property
     def why(self) -> str:

@@ -160,7 +160,7 @@ def judge_run(
         opened = (*opened, *follow_training(warehouse, plan, current, judged.trainings))
         _store_movements(warehouse, plan.run, judged.movements, shared)
         explain_alerts(warehouse.causes, plan.run, plan.policy.clear_change)
-        if confirms and metric == "throughput":
+        if confirms:
             confirm_suspects(connection, plan)
         notifier = Notifier.of(resolve, base_url)
         deliveries = notify(warehouse, plan, notifier)

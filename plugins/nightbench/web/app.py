@@ -222,6 +222,7 @@ def _reads(
         ("morning", shared(ui.morning)),
         ("series", shared(ui.series_list)),
         ("series/{cluster}/{case_id:path}", shared(ui.series)),
+        ("losses/{cluster}/{case_id:path}", shared(ui.losses)),
         ("axes", shared(ui.axis_values)),
         ("trust", shared(health.trust)),
         ("nodes", shared(health.nodes)),
