@@ -88,7 +88,7 @@ def test_a_single_bit_alerts_after_five_equal_nights(judge, reader: Warehouse) -
 def test_another_version_may_round_otherwise_but_not_train_otherwise(judge) -> None:
     for night in range(5):
         judge(night, AS_EVER)
-    rounded = [loss * (1 + 1e-6) for loss in AS_EVER]
+    rounded = [loss * (1 + 5e-7) for loss in AS_EVER]
     assert judge(5, rounded, version="1.1").training is TrainingKind.SAME
     assert judge(6, HALF_A_BATCH, version="1.2").training is TrainingKind.CHANGED
 

@@ -84,7 +84,7 @@ def test_a_bit_that_a_person_accepted_ends_the_comparison_to_the_last_bit() -> N
 
 @pytest.mark.parametrize(
     ("change", "kind"),
-    [(1e-6, TrainingKind.SAME), (1e-3, TrainingKind.CHANGED)],
+    [(5e-7, TrainingKind.SAME), (2e-6, TrainingKind.CHANGED)],
 )
 @pytest.mark.parametrize("what", ["version", "build_id", "fingerprint_id"])
 def test_rounding_is_allowed_with_another_version_build_or_node(
