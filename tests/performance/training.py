@@ -61,6 +61,8 @@ class NoEffect(Exception):
 def train(given: argparse.Namespace, workload: str, python: str, change: Change) -> Trained:
     """Train a workload in a changed copy of benchmarks/."""
     line, servers = given.line, given.servers
+    if servers and (change.trainer or change.ranks > 1):
+        raise NoEffect  # Other code trains with servers.
     ranks = 2 if servers else change.ranks
     with tempfile.TemporaryDirectory(prefix="nightbench-training-") as made:
         code = Path(made) / "code"
@@ -220,7 +222,7 @@ class Table:
                 seen += [(version, losses)] if losses else []
             print(f"{self.workload}: {alerts(seen, traits)} alerts in {NIGHTS} nights", flush=True)
         for name, change in FAULTS.items() if "faults" in given.rows else ():
-            if change.precision != "fp32" or precision == "fp32":
+            if name in (given.only or FAULTS) and precision == "fp32":
                 self.row(name, change)
 
 
@@ -233,6 +235,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--workloads", nargs="*", default=WORKLOADS)
     parser.add_argument("--precisions", nargs="*", default=["fp32"])
     parser.add_argument("--batch-size", type=int, default=4)
+    parser.add_argument("--only", nargs="*", choices=FAULTS, help="these faults")
     parser.add_argument("--servers", type=int, default=0, help="asynchronous ones, of 2 trainers")
     rows = ("conditions", "versions", "faults")
     parser.add_argument("--rows", nargs="*", default=rows, choices=rows)
