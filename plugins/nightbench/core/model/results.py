@@ -77,6 +77,8 @@ class RankResult(Figures):
     None where they are not counted."""
     skipped_updates: int | None = None
     """Steps of the window that left out their update, for an overflow; None without loss scale."""
+    conditions: Mapping[str, str] | None = None
+    """CPUs, and the variables that decide in which order its kernels add."""
     expert_tokens: Sequence[Sequence[int]] | None = None
     """Tokens of a batch after the window by layer and expert; None where nothing is told of it."""
     reported: Mapping[str, float] | None = None
@@ -125,7 +127,7 @@ _AS_WRITTEN = (
 )
 _PERHAPS_WRITTEN = (
     *("gradients_arrive", "sent_bytes_per_step", "data_wait_s", "expert_tokens"),
-    *("flops_per_step", "skipped_updates", "reported"),
+    *("flops_per_step", "skipped_updates", "conditions", "reported"),
 )
 """Fields of a `RankResult` that a summary holds under the same name, or may lack."""
 
