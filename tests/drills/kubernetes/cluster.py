@@ -246,7 +246,10 @@ class Kubernetes:
             "cgroupDriver": "cgroupfs",
             "cgroupRoot": f"/{self._cgroup(name)}",
             "failSwapOn": False,
+            # However full this machine's disk is: an image that is deleted cannot be fetched.
             "evictionHard": {"nodefs.available": "1%", "imagefs.available": "1%"},
+            "imageGCHighThresholdPercent": 100,
+            "imageGCLowThresholdPercent": 99,
         }
         (disk / "kubelet.json").write_text(json.dumps(kubelet))
         self.start(f"containerd-{name}")
