@@ -106,9 +106,10 @@ def compare(lab: Lab, cluster: Kubernetes, options: argparse.Namespace) -> None:
                 asyncio.run(measure(field, job, of_job, options.polls, found[kind]))
         for kind, times in found.items():
             for what, values in dataclasses.asdict(times).items():
-                least, most = min(values), max(values)
-                seen = f"{least:.3f} to {most:.3f}, {len(values)} values"
-                say(f"{count} nodes, {kind}: {WORDS[what]}", statistics.median(values), "s", seen)
+                scale, unit = (1000, "ms") if what == "poll" else (1, "s")
+                scaled = [scale * value for value in values]
+                seen = f"{min(scaled):.2f} to {max(scaled):.2f}, {len(values)} values"
+                say(f"{count} nodes, {kind}: {WORDS[what]}", statistics.median(scaled), unit, seen)
 
 
 WORDS = {
