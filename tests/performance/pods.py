@@ -15,13 +15,10 @@ import statistics
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 
-from tests.contained import folder_of_server
 from tests.drills.host import PYTHON
-from tests.drills.hosts import Lab
 from tests.drills.kubernetes import build
-from tests.drills.kubernetes.cluster import IMAGE, Kubernetes
+from tests.drills.kubernetes.cluster import IMAGE, Kubernetes, started
 from tests.performance.ground import Ground, say
 from tests.shipped import shipped
 
@@ -87,8 +84,9 @@ def job_of(field: Ground, run_id: str, names: list[str], hosts: Mapping[str, str
     return dataclasses.replace(job, environments=EnvironmentPolicy(python=PYTHON))
 
 
-def compare(lab: Lab, cluster: Kubernetes, options: argparse.Namespace) -> None:
+def compare(cluster: Kubernetes, options: argparse.Namespace) -> None:
     """Measure both kinds of nodes in turns, and print medians."""
+    lab = cluster.lab
     field = Ground(lab.folder, (), {}, Shipment(shipped(lab.folder)), Spool(lab.folder / "spool"))
     access = ApiAccess("figures", path=str(cluster.kubeconfig))
     counts = [int(each) for each in options.nodes.split(",")]
@@ -129,10 +127,8 @@ def main(words: list[str]) -> int:
     if lacking := build.missing():
         print(lacking, file=sys.stderr)
         return 2
-    build.build()
-    folder: Path = folder_of_server("nbkube-")
-    with Lab(folder) as lab, Kubernetes(lab) as cluster:
-        compare(lab, cluster, options)
+    with started() as cluster:
+        compare(cluster, options)
     return 0
 
 

@@ -138,7 +138,8 @@ def _described() -> list[str]:
 def _version() -> str:
     """Return the version of the source: the archive's name ends with it."""
     (archive,) = BUILD.glob("kubernetes_*.orig.tar.gz")
-    return re.findall(r"[\d.]+", archive.name.removesuffix(".orig.tar.gz"))[-1]
+    found: list[str] = re.findall(r"[\d.]+", archive.name.removesuffix(".orig.tar.gz"))
+    return found[-1]
 
 
 def _go(*words: str) -> None:
