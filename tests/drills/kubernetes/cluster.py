@@ -27,7 +27,7 @@ from typing import TypeVar
 
 from tests.contained import folder_of_server
 from tests.drills.host import Host, sh, tool
-from tests.drills.hosts import Lab
+from tests.drills.hosts import LOCKS, Lab
 from tests.drills.kubernetes.build import BASE, BIN, BUILD, CNI, build
 from tests.drills.kubernetes.image import write_image
 from tests.integration.openssh import end
@@ -80,6 +80,9 @@ class Kubernetes:
 
     def __enter__(self) -> Kubernetes:
         self.folder.mkdir()
+        for left in Path("/sys/fs/cgroup").glob("*/nbkube-*"):
+            if not (LOCKS / f"{left.name.split('-')[1]}.lock").exists():  # of a killed drill
+                _remove_cgroups(left)
         sh("ssh-keygen", "-q", "-t", "rsa", "-m", "PEM", "-N", "", "-f", f"{self.folder}/account")
         (self.folder / "tokens").write_text(f'{TOKEN},admin,admin,"system:masters"\n')
         try:
