@@ -67,8 +67,7 @@ class BuildLock:
 
     def holder(self) -> dict[str, Any]:
         """Return the holder's description of itself."""
-        found = read_json(os.path.join(self._path, "holder.json"))
-        return found if isinstance(found, dict) else {}
+        return read_json(os.path.join(self._path, "holder.json")) or {}
 
     def mine(self) -> bool:
         """Return whether this process still holds it: after a suspend another may have it."""

@@ -142,7 +142,7 @@ def remove_of(python: str, job: str, node: str) -> list[str]:
         node: the node.
     """
     settings = read_json(os.path.join(os.path.dirname(os.path.dirname(python)), SETTINGS))
-    if not isinstance(settings, dict):
+    if settings is None:
         return []
     labels = ["{}={}".format(JOB_LABEL, job), "{}={}".format(NODE_LABEL, node)]
     return _remove(settings["engine"], labels, None)

@@ -73,13 +73,22 @@ def write_json(path: str, document: Any, durable: bool = False) -> None:
     write_text(path, json.dumps(document, separators=(",", ":")) + "\n", durable)
 
 
+_CLOSED = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.ELOOP)
+"""What a file that is absent or closed to this user gives; a disk that fails gives another."""
+
+
 def read_json(path: str) -> Any:
-    """Return a JSON document; None where the file is absent or not complete JSON."""
+    """Return a JSON object; None where the file is absent, may not be read, or holds none."""
     try:
         with open(path) as handle:
-            return json.load(handle)
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+            found = json.load(handle)
+    except OSError as error:
+        if error.errno not in _CLOSED:
+            raise
         return None
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def read_text(path: str) -> str | None:

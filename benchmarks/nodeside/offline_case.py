@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import signal
 import sys
@@ -52,7 +53,7 @@ class OfflineCase:
         self._folder = folder
         self._where = where
         document = read_json(os.path.join(folder, "job.json"))
-        if not isinstance(document, dict):
+        if document is None:
             raise AgentError(
                 "no readable job.json in {}".format(folder), "export the plan into a new folder"
             )
@@ -124,7 +125,7 @@ class OfflineCase:
         """Commands of an earlier call are ignored from here on."""
         control = os.path.join(self._node_folder, "control")
         os.makedirs(control, exist_ok=True)
-        known = [int(name[6:]) for name in os.listdir(control) if name.startswith("epoch-")]
+        known = [int(name[6:]) for name in os.listdir(control) if re.match(r"epoch-\d+$", name)]
         self._epoch = max(self._epoch, *known, 0) + 1
         os.mkdir(os.path.join(control, "epoch-{:04d}".format(self._epoch)))
 
@@ -136,7 +137,7 @@ class OfflineCase:
             os.unlink(self._record_path(number))
         repeats = os.path.join(self._node_folder, "repeats")
         for name in os.listdir(repeats) if os.path.isdir(repeats) else ():
-            if int(name) > kept:
+            if name.isdigit() and int(name) > kept:
                 shutil.rmtree(os.path.join(repeats, name))
 
     def _stop(self) -> None:
@@ -210,8 +211,7 @@ class OfflineCase:
         return read_json(os.path.join(self._node_folder, "agent.json")) or {}
 
     def _result(self, number: int) -> dict[str, Any] | None:
-        found = read_json(self._path(number, "result.json"))
-        return found if isinstance(found, dict) else None
+        return read_json(self._path(number, "result.json"))
 
     def _path(self, number: int, *names: str) -> str:
         return os.path.join(self._node_folder, "repeats", "{:03d}".format(number), *names)
