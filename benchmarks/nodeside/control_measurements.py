@@ -10,8 +10,8 @@ import subprocess
 import time
 from typing import Any, Mapping, Sequence
 
-from nodeside.doctor import environments
 from nodeside.files import AgentError, read_json
+from nodeside.root_folder import environments
 
 VALUES = 7
 _BUDGET_S = 1.2
