@@ -33,7 +33,10 @@ def test_the_alert_says_what_changed_since_when_and_why(changed, reader: Warehou
         "Training changed: sleep on fake, first loss 2 -> 2.1 since 2.14.0; throughput +82.0%. "
         "5 nights since "
     )
-    assert (alert["cause"], alert["cause_suspect"]) == ("framework_version", "fake 2.13.0 -> 2.14.0")
+    assert (alert["cause"], alert["cause_suspect"]) == (
+        "framework_version",
+        "fake 2.13.0 -> 2.14.0",
+    )
     nights = reader.runs.find()
     assert [alert["first_bad_run_id"], alert["last_good_run_id"]] == [
         each["run_id"] for each in nights[:2]
@@ -66,7 +69,7 @@ def test_the_page_has_tonight_over_the_last_good_night(
 ) -> None:
     judge(6, HALF_A_BATCH, version="2.14.0")
     app = page_client(warehouse, Spool(tmp_path), monkeypatch)
-    found = app.get(f"/api/losses/lab/{STEADY.case_id}").json()
+    found = app.get(f"/api/losses/local/{STEADY.case_id}").json()
     tonight, good = found["curves"]
     assert (tonight["role"], good["role"]) == ("tonight", "good")
     assert (tonight["framework_version"], good["framework_version"]) == ("2.14.0", "2.13.0")
@@ -80,4 +83,4 @@ def test_a_series_without_losses_has_no_curve(
     warehouse: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = page_client(warehouse, Spool(tmp_path), monkeypatch)
-    assert app.get("/api/losses/lab/none").json() == {"steps": [], "curves": []}
+    assert app.get("/api/losses/local/none").json() == {"steps": [], "curves": []}
