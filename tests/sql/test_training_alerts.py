@@ -84,3 +84,27 @@ def test_a_series_without_losses_has_no_curve(
 ) -> None:
     app = page_client(warehouse, Spool(tmp_path), monkeypatch)
     assert app.get("/api/losses/local/none").json() == {"steps": [], "curves": []}
+
+
+def test_what_trains_differently_is_in_no_table_before_a_user_accepts_it(
+    changed, reader: Warehouse, warehouse: Database, connection: Connection
+) -> None:
+    overview = {"workload": "sleep"}
+    compared = {"by": "framework", "one": "fake", "other": "fake", "search": None, "shown": None}
+
+    def newest() -> list[float]:
+        rules = json.dumps([{"suite": "seeded", "frameworks": [], "workloads": [], "nodes": True}])
+        keys = [row["series_key"] for row in reader.series.read("site_series", rules=rules)]
+        (site,) = reader.series.read("site_points", series_keys=keys, rules=rules)
+        (pair,) = (
+            row
+            for row in reader.series.read("ui_compare", **compared, max_rows=9, skipped=0)
+            if row["case_id"]
+        )
+        (export,) = reader.series.read("export_metrics", suite=None, cluster=None, case_id=None)
+        return [round(each) for each in (site["median"][-1], pair["one"], export["throughput"])]
+
+    assert newest() == [100, 100, 100]
+    (alert,) = [each for each in reader.alerts.find() if each["metric"] == "training"]
+    Triage(connection, "ada").move(alert["alert_id"], "dismissed", "new sampler", "intended")
+    assert newest() == [182, 182, 182]
