@@ -250,7 +250,7 @@ def _parser() -> argparse.ArgumentParser:
 
     verb = verbs.add_parser("image", help="find or pull the image that a line runs in")
     verb.add_argument("--root", required=True)
-    verb.add_argument("--job-root", help="where the state of jobs lies, if not below the root")
+    verb.add_argument("--job-root", help="folder for the state of jobs, if not below the root")
     verb.add_argument("--line", required=True)
     verb.add_argument("--image", required=True)
     verb.add_argument("--engine", required=True, help="program with the command line of docker")
@@ -293,7 +293,7 @@ def _parser() -> argparse.ArgumentParser:
 
     verb = verbs.add_parser("preflight", help="print preflight/1: what matters before a night")
     verb.add_argument("--root", required=True)
-    verb.add_argument("--job-root", help="where the state of jobs lies, if not below the root")
+    verb.add_argument("--job-root", help="folder for the state of jobs, if not below the root")
     verb.add_argument("--lock-dir")
     verb.add_argument("--cpus", type=_cores, default=[], help="cores that jobs use: 0,1; all")
     verb.add_argument(
@@ -325,10 +325,12 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument(
         "--python", default=sys.executable, help="interpreter that has the framework; this one"
     )
-    verb.add_argument("--case", help="this case alone; all of them unless given")
+    verb.add_argument("--case", help="case to run [default: all]")
     verb.set_defaults(run=_run)
 
-    verb = verbs.add_parser("compare", help="what a bundle measured here, beside its original")
+    verb = verbs.add_parser(
+        "compare", help="compare the medians of a bundle with the original ones"
+    )
     verb.add_argument("dir", help="the folder in what `nightbench export --format bundle` wrote")
     verb.set_defaults(run=_compare)
 
@@ -342,7 +344,7 @@ def _parser() -> argparse.ArgumentParser:
     verb = verbs.add_parser("clean", help="remove old jobs, environments and code")
     verb.add_argument("--root", required=True)
     verb.add_argument("--lock-dir")
-    verb.add_argument("--job-root", help="where the state of jobs lies, if not below the root")
+    verb.add_argument("--job-root", help="folder for the state of jobs, if not below the root")
     verb.add_argument("--keep-days", type=float, required=True)
     verb.add_argument("--keep-code", action="append", default=[])
     verb.set_defaults(run=_clean)
@@ -380,7 +382,7 @@ def main() -> int:
         return 1
     except KeyboardInterrupt:
         print(
-            "\ninterrupted; all processes have been ended, and the next call goes on",
+            "\ninterrupted; all processes have been ended; the next call resumes",
             file=sys.stderr,
         )
         return 130

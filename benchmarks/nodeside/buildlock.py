@@ -143,7 +143,7 @@ def both_locks(
                 waiting = "another node builds it: process {pid} of {user} on {host} since {since}"
             else:
                 holder = node.holder() or {}
-                waiting = "the node is held by {job_id} of {user} since {since}"
+                waiting = "the node is locked by {job_id} of {user} since {since}"
             if holder and (waiting, holder.get("pid")) != shown:
                 shown = (waiting, holder.get("pid"))
                 known = collections.defaultdict(lambda: "?", holder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from nightbench.core.documents import from_document
 from nightbench.core.model.experiments import ExperimentKind
 from nightbench.night.suspected_regressions import SuspectedRegression
 from nightbench.spool import Spool
-from nightbench.warehouse import Warehouse
+from nightbench.warehouse import Triage, Warehouse
+from nightbench.warehouse.connection import Connection
 
 __all__ = ["judge"]
 
@@ -89,7 +91,6 @@ def test_a_series_without_losses_has_no_curve(
 def test_what_trains_differently_is_in_no_table_before_a_user_accepts_it(
     changed, reader: Warehouse, warehouse: Database, connection: Connection
 ) -> None:
-    overview = {"workload": "sleep"}
     compared = {"by": "framework", "one": "fake", "other": "fake", "search": None, "shown": None}
 
     def newest() -> list[float]:
@@ -99,10 +100,10 @@ def test_what_trains_differently_is_in_no_table_before_a_user_accepts_it(
         (pair,) = (
             row
             for row in reader.series.read("ui_compare", **compared, max_rows=9, skipped=0)
-            if row["case_id"]
+            if row["one_case_id"]
         )
         (export,) = reader.series.read("export_metrics", suite=None, cluster=None, case_id=None)
-        return [round(each) for each in (site["median"][-1], pair["one"], export["throughput"])]
+        return [round(each) for each in (site["median"][-1], pair["one_throughput"], export["throughput"])]
 
     assert newest() == [100, 100, 100]
     (alert,) = [each for each in reader.alerts.find() if each["metric"] == "training"]

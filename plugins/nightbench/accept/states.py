@@ -142,7 +142,7 @@ def accepting_catalog(connect: Connect) -> Catalog:
                 with opened(connect) as warehouse:
                     modes = warehouse.acceptance.modes(cluster.name)
             except (WarehouseUnavailable, WarehouseRefused) as error:
-                log.warning("untried modes stay untried, acceptances are unknown: %s", error)
+                log.warning("acceptances are unknown; configurations stay untried: %s", error)
                 modes = []
             found[cluster.name] = accepted_modes(modes, cluster, catalog)
         return found[cluster.name]

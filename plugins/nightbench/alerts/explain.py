@@ -264,7 +264,7 @@ def _change(alert: Row) -> float | None:
 
 
 def is_of_others(moved: str, bad: NightFacts, line: str) -> bool:
-    """Return whether what moved together is nothing that a series of a line ran on that night."""
+    """Return whether a shared change concerns nothing that a series of a line used that night."""
     factor, _, name = moved.partition(" ")
     if factor == FactorKind.NODE:
         return bool(bad.nodes) and name not in bad.nodes

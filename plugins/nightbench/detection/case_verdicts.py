@@ -101,7 +101,7 @@ def modes_of_cases(
     histories: Mapping[str, Sequence[HistoryPoint]],
     placed: Mapping[str, Mapping[str, Sequence[str]]],
 ) -> dict[str, Modes]:
-    """Return the series whose nodes are modes, with their nights before this one, by case_id.
+    """Return the node modes of each series that has them, with its earlier nights, by case_id.
 
     Args:
         run: the run that is judged.
@@ -169,7 +169,7 @@ def _lacking(
 ) -> tuple[VerdictKind, str] | None:
     """Return the verdict on a case without a value that can be judged; None for all others."""
     if measurement is None:
-        return VerdictKind.MISSING, "Planned, but the run brought no result."
+        return VerdictKind.MISSING, "Planned, but the run has no result."
     if measurement.status is CaseStatus.CANCELLED:
         return VerdictKind.MISSING, _why(measurement.reasons)
     if measurement.status is CaseStatus.UNAVAILABLE:

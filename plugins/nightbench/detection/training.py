@@ -226,7 +226,7 @@ class _Comparison:
             and self._tolerance(figure) is not None
         ]
         if not known:
-            return _not_comparable("tonight and the earlier nights share no figure")
+            return _not_comparable("tonight and the earlier nights have no metric in common")
         for figure in known:
             found, seen = self._ends(figure)
             if not _is_within(found, seen, self._tolerance(figure) or 0.0):

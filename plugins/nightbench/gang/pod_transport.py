@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, cast
 from nightbench.core.model import KubernetesPolicy, ReasonCode, SlurmPolicy
 from nightbench.core.pod_manifests import JOB, NODE, job_label, label_value
 from nightbench.gang import pod_files
-from nightbench.gang.conversation import FILE_TIMEOUT_S, as_document
+from nightbench.gang.conversation import FILE_TIMEOUT_S, as_document, time_limit
 from nightbench.gang.errors import NodeUnreachable, PodError, RemoteFailure
 from nightbench.gang.kubernetes_api import (
     ApiAccess,
@@ -101,13 +101,8 @@ class PodTransport(Transport):
     ) -> AsyncIterator[None]:
         """Turn the errors of an operation into a `NodeError`."""
         try:
-            async with asyncio.timeout(timeout_s):
+            async with time_limit(self, self._drop, what, timeout_s):
                 yield
-        except TimeoutError as error:
-            self._drop()
-            raise NodeUnreachable.of(
-                self, f"no answer within {timeout_s:.0f} s to: {what}"
-            ) from error
         except ApiUnreachable as error:
             self._drop()
             raise NodeUnreachable.of(self, f"no answer of the API server ({error})") from error

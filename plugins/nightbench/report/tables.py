@@ -34,7 +34,7 @@ _COLOURS = {
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """Return a row's cells for people: figures to four digits, a dash where there is none."""
+    """Return the cells of a row as text: values to four digits, a dash if there is none."""
     return (
         str(row["case_id"]),
         figure(row["throughput"]),
@@ -75,7 +75,7 @@ def change(row: Row) -> str:
 
 
 def live(row: Row) -> list[str]:
-    """Return what is live beside the verdict of one night: build, mode, alert, drift, noise."""
+    """Return marks to print after a verdict: private build, untried configuration, alert, drift."""
     marks = {"private build": row["private_build"], "untried configuration": row["untried"]}
     said = [mark for mark, holds in marks.items() if holds]
     if row["alert_id"] is not None:

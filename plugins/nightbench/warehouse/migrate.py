@@ -174,8 +174,9 @@ def _apply_locked(connection: Connection, folder: Path) -> list[str]:
                 cursor.execute("comment on schema marts is %s", (f"{_PURPOSE}\n{digest}",))
     except psycopg2.errors.DependentObjectsStillExist as error:
         raise WarehouseRefused(
-            "Views of staging and marts have to be made anew, but somebody's objects rest on "
-            f"them: {error.diag.message_detail}. Drop those, migrate, and make them again."
+            "Views of staging and marts must be created again, but objects outside of Nightbench "
+            f"depend on them: {error.diag.message_detail}. Drop those, migrate, and create them "
+            "again."
         ) from error
     except psycopg2.ProgrammingError as error:
         raise WarehouseRefused(

@@ -1,9 +1,9 @@
-"""What a requested comparison says: a comment for a change, JUnit XML, one word for a status. Pure.
+"""The result of a comparison as a comment on a change, as JUnit XML and as one word of a status.
 
-Every function takes a row of `marts.fct_experiment` with the fields of its request; `result` is
-what `nightbench compare --json` prints. Markdown is for GitHub and GitLab: what people wrote is
-escaped. All of it may be read by everybody: of nodes, folders and people nothing is said; `why` and
-the page in Airflow have that.
+The functions are pure. Each one gets a row of `marts.fct_experiment` with the fields of its
+request; `result` is the document that `nightbench compare --json` prints. The Markdown suits GitHub
+and GitLab; text of users is escaped. The answers may be public, so they name no nodes, folders or
+people; `why` and the page in Airflow do.
 """
 
 import math
@@ -140,9 +140,9 @@ def _short(text: str) -> str:
 
 
 def told_fall(case: Row, min_effect: float) -> float | None:
-    """Return the smallest fall that would have been `slower`, with an interval as wide as this one.
+    """Return the smallest drop that an interval of this width would have reported as `slower`.
 
-    None where there are too few rounds for an interval.
+    None if there are too few rounds for an interval.
     """
     if case["low"] is None or case["high"] is None:
         return None
@@ -170,7 +170,7 @@ def comment(
     parts = [MARK, title, "", " ".join(facts)]
     document = row["result"]
     if row["state"] == "failed":
-        parts += ["", "What was said in full stands in Nightbench, for those who may read there."]
+        parts += ["", "Users with access to Nightbench find the full message there."]
     if document is not None:
         parts += ["", *_table(document), "", *_notes(document), *_profile(row)]
     elif row["state"] in ("held", "queued", "running"):
@@ -193,7 +193,7 @@ def _table(document: Row) -> list[str]:
             f"| {_plain(case['case_id'])} | **{case['verdict']}** | {_training(case)} | "
             f"{_ratio(case)} | "
             f"{_interval(case)} | {case['n']} | "
-            f"{'-' if fall is None else f'a fall of {fall:.1%}'} |"
+            f"{'-' if fall is None else f'a drop of {fall:.1%}'} |"
         )
     if both := document["combined"]:
         lines.append(

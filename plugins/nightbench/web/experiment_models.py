@@ -1,4 +1,4 @@
-"""What the JSON API answers about experiments: comparisons of builds, bisects, confirmations."""
+"""Answers of the JSON API about experiments: comparisons of builds, bisects, confirmations."""
 
 from datetime import datetime
 from typing import Literal
@@ -93,7 +93,7 @@ class RequestedComparisons(ApiModel):
 
 
 class ComparisonEstimate(ApiModel):
-    """What a request would wait and take; nothing was queued."""
+    """Estimated waiting time and duration of a request; nothing was queued."""
 
     cluster: str
     cases: list[str]
@@ -104,14 +104,14 @@ class ComparisonEstimate(ApiModel):
 
 
 class MeasuredByPerson(ApiModel):
-    """What the experiments of one person have measured in the last 24 hours."""
+    """Measuring time of one person's experiments in the last 24 hours."""
 
     person: str
     spent_s: float
 
 
 class ClusterBudget(ApiModel):
-    """What experiments have measured on a cluster in the last 24 hours, and may."""
+    """Measuring time of experiments on a cluster in the last 24 hours, and its limits."""
 
     cluster: str
     spent_s: float
@@ -122,7 +122,7 @@ class ClusterBudget(ApiModel):
 
 
 class ComparisonBudgets(ApiModel):
-    """Of all clusters on which experiments wait, run, or have measured in the last 24 hours."""
+    """All clusters on which experiments wait, run, or have measured in the last 24 hours."""
 
     items: list[ClusterBudget]
 
@@ -167,7 +167,7 @@ class ComparedTraining(ApiModel):
 
 
 class ComparisonCase(ApiModel):
-    """What a comparison found for a case."""
+    """Result of a comparison for one case."""
 
     case_id: str
     unit: str | None
@@ -260,7 +260,7 @@ class BisectSearch(ApiModel):
 
 
 class SearchedVersion(ApiModel):
-    """Where a version of a search stands."""
+    """State of one version in a bisect."""
 
     version: str
     standing: Literal["good", "bad", "unsure", "skipped", "first_bad", "suspect", "untested"]

@@ -63,7 +63,7 @@ class UiApi:
         self._repository = repository
 
     def morning(self, days: Annotated[int, Query(ge=1, le=31)] = 1) -> Morning:
-        """What is new in the last days, what ran, and what did not."""
+        """Return the new alerts, the runs and the missing results of the last days."""
         now = datetime.now(UTC)
         since = now - timedelta(days=days)
         with self._repository() as repository:

@@ -86,7 +86,7 @@ def test_a_result_shows_the_worst_case_first_with_interval_and_what_was_dropped(
     assert lines[1] == "### Nightbench: B is slower than A"
     cells = [line for line in lines if line.startswith("| ")]
     assert cells[1].startswith(
-        "| two | **slower** | - | 0.9600 | 0.9500 to 0.9700 | 7 | a fall of 2.0%"
+        "| two | **slower** | - | 0.9600 | 0.9500 to 0.9700 | 7 | a drop of 2.0%"
     )
     assert "- two: 2 launches of B dropped: process exited" in text
     assert "[Request 12](https://x/12)" in text

@@ -1,4 +1,4 @@
-"""What suites choose from: framework lines with their builds, as `framework.json` says it."""
+"""Framework lines and their builds, as `framework.json` describes them; suites select them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nightbench.core.model.words import Strategy
 
 @dataclass(frozen=True)
 class Untried:
-    """Why nobody has run what a line is written for: it is measured where that is asked for."""
+    """A configuration that a line supports and that was never run; measured only on request."""
 
     why: str
 
@@ -39,7 +39,7 @@ def _support(value: Any) -> Any:
     if not all(map(_is_answer, value.values() if by_kind else [value])):
         raise ValueError(
             f"found {describe(value)}; expected true, the reason why not, "
-            '{"untried": "why nobody has run it"}, or one of these for each device kind: '
+            '{"untried": "why it was never run"}, or one of these for each device kind: '
             '{"gpu": true, "cpu": "why not"}'
         )
     return {kind: _answer(each) for kind, each in value.items()} if by_kind else _answer(value)
@@ -95,7 +95,7 @@ _COUNTS = ("nodes", "pservers", "trainers")
 _Support = Annotated[
     Any,
     v.written(_support),
-    v.Words("true, the reason why not, or `untried` with why nobody has run it"),
+    v.Words("true, the reason why not, or `untried` with why it was never run"),
 ]
 _Kind = Annotated[str, v.among(("cpu", "gpu")), v.Words("device kind")]
 _Axis = Annotated[str, v.among(LINE_AXES), v.Words("axis")]

@@ -17,7 +17,7 @@ PinnedImage = Annotated[
     str,
     v.fits(
         PINNED,
-        "its digest, NAME@sha256:…, or the id sha256:… of an image that lies on the nodes: a tag "
+        "its digest, NAME@sha256:…, or the id sha256:… of an image on the nodes: a tag "
         "may name another one tomorrow",
     ),
     v.Words("image with its digest"),

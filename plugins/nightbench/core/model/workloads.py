@@ -84,19 +84,19 @@ class Experts(v.StrictModel):
 
 
 class Stages(v.StrictModel):
-    """What the first and the last stage have beside layers (`shards`), and what they take."""
+    """Modules of the first and the last stage in addition to layers (`shards`), and their input."""
 
     first: v.Some[v.Text]
     """Modules of the first stage."""
     last: v.Some[v.Text]
-    """Modules of the last one."""
+    """Modules of the last stage."""
     parameters: v.Text = "0"
     """Formula of the parameters in the modules of either, as in `cost`: the lesser, where they
     differ."""
     input: v.Text
-    """What of a batch the first takes."""
+    """The part of a batch that the first stage reads."""
     target: v.Text
-    """What of a batch the last one's loss takes."""
+    """The part of a batch that the loss of the last stage reads."""
 
 
 class WorkloadInfo(v.StrictModel):
