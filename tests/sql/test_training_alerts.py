@@ -103,7 +103,10 @@ def test_what_trains_differently_is_in_no_table_before_a_user_accepts_it(
             if row["one_case_id"]
         )
         (export,) = reader.series.read("export_metrics", suite=None, cluster=None, case_id=None)
-        return [round(each) for each in (site["median"][-1], pair["one_throughput"], export["throughput"])]
+        return [
+            round(each)
+            for each in (site["median"][-1], pair["one_throughput"], export["throughput"])
+        ]
 
     assert newest() == [100, 100, 100]
     (alert,) = [each for each in reader.alerts.find() if each["metric"] == "training"]
