@@ -877,6 +877,13 @@ newest as (
                 and n.run_at <= w.until
                 and n.run_kind not in ('drill', 'confirm', 'acceptance')
                 and (not n.is_private_build or :by in ('build', 'run'))
+                and (
+                    :by not in ('framework', 'cluster')
+                    or not exists (
+                        select from staging.changed_training as t
+                        where t.series_key = n.series_key and n.run_at >= t.since
+                    )
+                )
                 and case :by
                     when 'version' then s.framework || ' ' || n.framework_version = w.side
                     when 'build' then b.build_id = w.side

@@ -5,34 +5,23 @@ The rules of nights decide: the launches of A are the nights before, those of B 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from nightbench.core.losses import MEAN_STEPS
+from nightbench.core.losses import MEAN_STEPS, LaunchLosses
 from nightbench.core.model import TrainingKind
 from nightbench.core.run_plan import CasePlan
 from nightbench.core.summarize import asynchronous
 from nightbench.detection.training import (
     PROVED_NIGHTS,
     SPREADS,
-    Range,
     TrainingNight,
     TrainingTraits,
     judge_training,
 )
 
 _AT = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True)
-class LaunchLosses:
-    """Losses of a launch, or of the launches of a night."""
-
-    figures: Mapping[str, Range]
-    """As `TrainingNight.losses`."""
-    curve: tuple[float, ...] = ()
-    """Loss of the first step, and of each step of the window."""
 
 
 @dataclass(frozen=True)

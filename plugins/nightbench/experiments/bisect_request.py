@@ -198,7 +198,9 @@ def read_state(folder: RunSpool) -> SearchState:
         if s["status"] == "ended"
     ]
     request = request_of(folder)
-    return search_state(request.versions, ended, TRAINING if request.metric == "training" else SPEED)
+    return search_state(
+        request.versions, ended, TRAINING if request.metric == "training" else SPEED
+    )
 
 
 def bisect_document(folder: RunSpool, state: str = "running", stopped: str = "") -> Document:

@@ -10,9 +10,10 @@ import dataclasses
 
 from nightbench.config.experiment_requests import LEAST_ROUNDS
 from nightbench.core.documents import from_document
+from nightbench.core.losses import LaunchLosses
 from nightbench.core.model import Build, TrainingKind
 from nightbench.core.model.alerts import Confirmation, ConfirmationResult
-from nightbench.detection.paired_training import LaunchLosses, PairedTraining, compare_training
+from nightbench.detection.paired_training import PairedTraining, compare_training
 from nightbench.experiments import paired_statistics
 from nightbench.experiments.experiment_spool import Document
 from nightbench.experiments.rounds import Arm
@@ -46,7 +47,7 @@ def confirmation(
         what = (
             f"Nothing of the framework changed since the last good night, so "
             f"{_label(suspect.bad, suspect.bad_version)} was measured again against "
-            f"{'the losses of that night' if suspect.trained else level}"
+            f"{'the losses of the last good nights' if suspect.trained else level}"
         )
     else:
         good, bad = builds

@@ -15,7 +15,7 @@ from typing import Any
 
 from nightbench.checks import CheckContext, check_repeats
 from nightbench.core.errors import WarehouseUnavailable
-from nightbench.core.losses import loss_curve
+from nightbench.core.losses import LaunchLosses, loss_curve
 from nightbench.core.model import (
     CaseStatus,
     Catalog,
@@ -28,7 +28,6 @@ from nightbench.core.model import (
 )
 from nightbench.core.run_plan import CasePlan
 from nightbench.core.summarize import repeat_record, summarize_repeat
-from nightbench.detection.paired_training import LaunchLosses
 from nightbench.experiments import rounds
 from nightbench.experiments.comparison import (
     ComparedCase,

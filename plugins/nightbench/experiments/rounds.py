@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from nightbench.core.losses import LaunchLosses
 from nightbench.core.model import Reason
 from nightbench.core.sentences import sentences
-from nightbench.detection.paired_training import LaunchLosses
 
 SPARE_ROUNDS = 3
 """Dropped rounds of a case that are measured again."""

@@ -206,9 +206,7 @@ def _open(known: SearchState, following: SearchStep, steps_left: int) -> SearchS
     return replace(known, sentence=sentence, next=following, steps_left=steps_left)
 
 
-def _nothing_to_find(
-    good: str, bad: str, result: VersionResult, words: SearchWords
-) -> SearchState:
+def _nothing_to_find(good: str, bad: str, result: VersionResult, words: SearchWords) -> SearchState:
     if result is VersionResult.GOOD:
         sentence = f"{bad} {words.not_reproduced} {good}: no version is the cause"
         return SearchState((good, bad), sentence, end=SearchEnd.NOT_REPRODUCED)

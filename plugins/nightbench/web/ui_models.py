@@ -346,7 +346,7 @@ class SeriesLosses(ApiModel):
     """Losses of a series step by step."""
 
     steps: list[int]
-    """Numbers of the steps, from 1; those between the first step and the window are not recorded."""
+    """Numbers of the steps, from 1: the first step, then those of the window."""
     curves: list[LossCurve]
     """Tonight first; empty if no losses are stored."""
 

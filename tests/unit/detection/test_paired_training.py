@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from nightbench.core.losses import LaunchLosses
 from nightbench.core.model import TrainingKind
-from nightbench.detection.paired_training import LaunchLosses, PairedTraining, compare_training
+from nightbench.detection.paired_training import PairedTraining, compare_training
 from nightbench.detection.training import TrainingTraits
 
 FP32 = TrainingTraits("fp32")
