@@ -23,7 +23,7 @@ from markdown_it import MarkdownIt
 
 REPO = Path(__file__).resolve().parent.parent
 FILES = re.compile(
-    r"(README|CHANGELOG|CONTRIBUTING|SECURITY|docs/[^/]+|(benchmarks|tests|sql/\w+)/README)\.md"
+    r"(README|CHANGELOG|CONTRIBUTING|SECURITY|docs/(reference/)?[^/]+|(benchmarks|tests|sql/\w+)/README)\.md"
     r"|(plugins|benchmarks)/.+\.py|tests/unit/golden/messages\.txt"
     r"|plugins/nightbench/web/ui/src/.+\.tsx?|(dags|plugins/nightbench/cli/template)/.+\.yaml"
 )
@@ -47,7 +47,7 @@ Finding = tuple[str, int, str, str]
 
 def faults(sentence: str) -> Iterator[str]:
     """Yield the rules that a sentence breaks."""
-    if (length := len(re.findall(r"\w\S*", sentence))) > LONGEST:
+    if (length := len(re.findall(r"\b(?!Code\b)\w\S*", sentence))) > LONGEST:
         yield f"{length} words, at most {LONGEST}"
     if "unless given" in sentence:
         yield '"unless given": write "[default: X]"'

@@ -114,9 +114,9 @@ comment on view marts.roofline is
 'One row per series and run, as marts.fct_measurement: what a step is bound by, and the control '
 'measurements of the same run that say so';
 comment on column marts.roofline.bound is
-'input, compute, memory or network: a wait for input of a tenth of a step, else the largest of the '
-'other shares where it is a half or more; null with its reason in absent';
-comment on column marts.roofline.absent is 'Why no bound is told; null where one is';
+'input, compute, memory or network. input: a step waits for a tenth of its time or longer; else '
+'the largest other share, if it is a half or more. Null: see absent';
+comment on column marts.roofline.absent is 'Why no bound is known; null if one is';
 comment on column marts.roofline.step_s is 'Seconds of a step: global_batch_size / throughput';
 comment on column marts.roofline.input_share is
 'Wait for a batch over the step; 0 for synthetic data, null where it was not measured';

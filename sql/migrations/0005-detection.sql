@@ -66,9 +66,9 @@ comment on table raw.drift is
 'When a series was found to creep, and when it had crept on; at most one stands for each series';
 comment on column raw.drift.at is 'When the night began that said so first';
 comment on column raw.drift.level is
-'Median of the last nights then: how far it has crept since is held against it';
+'Median of the last nights at that time; a later drift is measured from it';
 comment on column raw.drift.is_news is
-'It fell by the suite''s limit or more, so somebody is told';
+'It dropped by the suite''s limit or more, so a message is sent';
 comment on column raw.drift.change is
 'Relative change over its nights, as the night of seen_run_id has it';
 comment on column raw.drift.error is 'Standard error of change';
@@ -81,7 +81,7 @@ comment on column raw.drift.case_id is 'With cluster the series';
 comment on column raw.drift.cluster is 'With case_id the series';
 comment on column raw.drift.run_id is 'Run of the night that said so first';
 comment on column raw.drift.seen_run_id is 'Run of the last night that still crept';
-comment on column raw.drift.over_run_id is 'Run of the night that ended it; null while it stands';
+comment on column raw.drift.over_run_id is 'Run of the night that ended it; null while it lasts';
 
 -- The detector grades itself on synthetic series. Nothing here is a measurement, a verdict on a
 -- real series, or an alert.

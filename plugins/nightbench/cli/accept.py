@@ -126,7 +126,7 @@ def document(state: ModeState) -> dict[str, Any]:
 _COLOURS = {
     "passed": "green",
     "failed": "red",
-    "not told": "yellow",
+    "not reported": "yellow",
     "due": "yellow",
     "skipped": "dim",
 }
