@@ -1,4 +1,4 @@
--- Grain: one row per series and run, as marts.fct_measurement: what a step is bound by. Shares of a
+-- Grain: one row per series and run, as marts.fct_measurement: what limits a step. Shares of a
 -- step that the devices' own speed in the same run accounts for:
 --   input    the wait for a batch, as measured
 --   compute  model FLOPs by the rate of the matrix product, which is in fp32; of other precisions
@@ -111,8 +111,8 @@ select
 from shares;
 
 comment on view marts.roofline is
-'One row per series and run, as marts.fct_measurement: what a step is bound by, and the control '
-'measurements of the same run that say so';
+'One row per series and run, as marts.fct_measurement: the limit of a step, and the control '
+'measurements of the same run that show it';
 comment on column marts.roofline.bound is
 'input, compute, memory or network. input: a step waits for a tenth of its time or longer; else '
 'the largest other share, if it is a half or more. Null: see absent';

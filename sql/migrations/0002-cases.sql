@@ -148,17 +148,18 @@ comment on column raw."case".shard is
 'Devices that share a copy of what shard_stage splits; 1: every device holds all';
 comment on column raw."case".shard_stage is
 'Split parts: 1 optimiser states, 2 gradients as well, 3 parameters as well; null: nothing';
-comment on column raw."case".tensor is 'Devices that split each matrix; 1: every device has all';
-comment on column raw."case".pipeline is 'Devices that split the layers; 1: every device has all';
+comment on column raw."case".tensor is 'Devices that split each matrix; 1: matrices are not split';
+comment on column raw."case".pipeline is 'Devices that split the layers; 1: layers are not split';
 comment on column raw."case".schedule is
 'Order in which the parts of a batch go through a pipeline, such as 1f1b; null: there is none';
 comment on column raw."case".micro_batches is
 'Parts of the batch of a step that are computed one after another';
 comment on column raw."case".recompute is
 'Part of a layer that is computed again for its backward: none, selective or full';
-comment on column raw."case".context is 'Devices that split each sequence; 1: every device has all';
+comment on column raw."case".context is
+'Devices that split each sequence; 1: sequences are not split';
 comment on column raw."case".expert is
-'Devices that split the experts of each layer; 1: every device has all';
+'Devices that split the experts of each layer; 1: experts are not split';
 comment on column raw."case".state_precision is
 'Precision of the stored states of the optimiser: fp32 or bf16';
 comment on column raw."case".tuning is

@@ -40,13 +40,13 @@ comment on column raw.alert.case_id is 'With cluster the series';
 comment on column raw.alert.cluster is 'With case_id the series';
 comment on column raw.alert.kind is 'The verdict';
 comment on column raw.alert.state is 'open and acknowledged are live';
-comment on column raw.alert.sentence is 'The evidence, of the latest run that said the same';
+comment on column raw.alert.sentence is 'The evidence of the latest run with the same cause';
 comment on column raw.alert.value is 'The judged value at that time; see metric';
 comment on column raw.alert.baseline is 'Value that it was compared with';
 comment on column raw.alert.change is 'value / baseline - 1';
 comment on column raw.alert.opened_run_id is 'Run that opened it';
 comment on column raw.alert.opened_at is 'When';
-comment on column raw.alert.last_run_id is 'Latest run that said the same';
+comment on column raw.alert.last_run_id is 'Latest run with the same verdict';
 comment on column raw.alert.resolved_run_id is
 'Run that confirmed the recovery; on a dismissed alert: its event is over';
 comment on column raw.alert.closed_at is 'When it was resolved or dismissed; null while it lives';

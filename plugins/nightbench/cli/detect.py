@@ -73,8 +73,8 @@ def detect(
         given = ["--lower-is-better"] * lower_is_better + ["--min-change"] * (smallest > 0)
         if given:
             raise UserError(
-                f"--stream: found {' and '.join(given)} with it; expected it alone, since it "
-                "answers with every change, increase or drop"
+                f"--stream: found {' and '.join(given)} too; expected --stream alone, because "
+                "it prints every change, increases and drops"
             )
         answer_stream(sys.stdin, sys.stdout)
         return
