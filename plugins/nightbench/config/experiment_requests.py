@@ -63,7 +63,7 @@ class CompareRequest:
     profile: Annotated[Switch, option("Profile", "How")] = False
     """Launch both builds once more under a profiler."""
     fork: Annotated[Switch, option("From a fork", "Why")] = False
-    """The build comes from outside: the request waits until an op allows it."""
+    """The build comes from outside: the request waits until an operator allows it."""
     seed: int = 1
     frameworks: str = ""
     workloads: str = ""

@@ -142,7 +142,7 @@ def _own_cluster(
 
 
 MOST_NAMES = 500
-"""Case_ids that are offered; a list that is longer helps nobody in a form."""
+"""Number of case_ids that a form offers; a longer list does not help."""
 
 
 def case_names(dags: Path, suites: Iterable[str]) -> list[str]:

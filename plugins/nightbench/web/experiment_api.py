@@ -184,7 +184,8 @@ class ExperimentApi:
         user: PageUser = request.state.nightbench_user
         if action in ("cancel", "profile") and not _is_theirs(row, user):
             raise Refused(
-                f"{row['name']} was requested by {row['requested_by']}: an op may {action} it."
+                f"{row['name']} was requested by {row['requested_by']}: "
+                f"an operator may {action} it."
             )
         if action == "profile":
             try:
