@@ -82,8 +82,9 @@ def _strings(path: str, node: ast.AST) -> list[str]:
     """Return the sentences of a help text, or the first one of a public docstring."""
     commands = path.startswith("plugins/nightbench/cli/")
     if commands and isinstance(node, ast.keyword) and node.arg == "help":
-        parts = [each.value for each in ast.walk(node.value) if isinstance(each, ast.Constant)]
-        return [each for _, each in sentences("".join(map(str, parts)))]
+        parts = [str(each.value) for each in ast.walk(node.value) if isinstance(each, ast.Constant)]
+        # A word alone is the name of a field whose text is the help.
+        return [each for _, each in sentences("".join(p for p in parts if not p.isidentifier()))]
     if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         return []
     found = [each for _, each in sentences(ast.get_docstring(node) or "")]

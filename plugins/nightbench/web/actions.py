@@ -75,7 +75,7 @@ class Move(Explained):
 
 
 class Dismissal(Move):
-    """A move to the state dismissed."""
+    """A change to the state dismissed."""
 
     reason: Annotated[
         Literal["false_alarm", "intended", "wont_fix"],
