@@ -128,7 +128,9 @@ class Action:
 ACTIONS = {
     action.name: action
     for action in (
-        Action("acknowledge", "Acknowledge", "You are working on it.", ("open",), Move, "acknowledged"),
+        Action(
+            "acknowledge", "Acknowledge", "You are working on it.", ("open",), Move, "acknowledged"
+        ),
         Action(
             "resolve",
             "Resolve",
