@@ -30,6 +30,7 @@ def judge(spool: Spool, warehouse: Database, given: Given, inbox: Inbox):
         throughput: float = 100.0,
         version: str = "1.0",
         policy: RegressionPolicy | None = None,
+        confirms: bool = False,
     ) -> Verdict:
         run = given.run(night, suite="seeded")
         spooled(
@@ -42,7 +43,9 @@ def judge(spool: Spool, warehouse: Database, given: Given, inbox: Inbox):
             losses={STEADY: losses},
         )
         ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
-        (verdict,) = judge_run(spool, run.run_id, lambda: connect(warehouse.loader)).verdicts
+        (verdict,) = judge_run(
+            spool, run.run_id, lambda: connect(warehouse.loader), confirms=confirms
+        ).verdicts
         return verdict
 
     return judge

@@ -14,7 +14,7 @@ from nightbench.accept.cells import SUITE, ModeCell, acceptance_suite, mode_cell
 from nightbench.accept.controls import peak_remarks, short_controls
 from nightbench.accept.states import ModeState, mode_states
 from nightbench.core.capabilities import untried_because
-from nightbench.core.errors import UserError
+from nightbench.core.errors import ItemErrors, UserError
 from nightbench.core.model import CaseStatus, Catalog, Cluster, JobSpec, RunKind
 from nightbench.core.run_plan import make_plan, new_run_id
 from nightbench.core.sentences import sentences
@@ -116,7 +116,7 @@ def chosen_cells(
     known = dict.fromkeys(cell.mode for cell in cells if cell.case)
     for mode in modes:
         if mode not in known:
-            raise UserError(f"mode: found {mode}; expected one of {', '.join(known)}")
+            raise UserError(f"configuration: found {mode}; expected one of {', '.join(known)}")
     return [
         cell
         for cell in cells
@@ -128,9 +128,12 @@ def chosen_cells(
 def _load_interrupted(cluster: str, spool: Spool, connect: Connect) -> None:
     """Load what an interrupted acceptance of a cluster measured before its process died.
 
+    One that cannot be loaded is named in the log.
+
     Raises:
-        UserError: another process measures one, or the warehouse is away.
+        UserError: another process measures one.
     """
+    errors = ItemErrors()
     for run in spool.runs():
         document = run.run() or {}
         ours = document.get("run_kind") == RunKind.ACCEPTANCE and document["cluster"] == cluster
@@ -141,8 +144,9 @@ def _load_interrupted(cluster: str, spool: Spool, connect: Connect) -> None:
                 f"cluster {cluster}: {run.run_id} is measured by another process right now. Wait "
                 f"for it, or end it: nightbench cancel {run.run_id}"
             )
-        mark_ended(run)
-        ingest_run(spool, run.run_id, connect)
+        with errors.of(f"run {run.run_id} is not loaded"):
+            mark_ended(run)
+            ingest_run(spool, run.run_id, connect)
 
 
 async def examine(context: AcceptanceContext, cells: Iterable[ModeCell]) -> ClusterHealth:

@@ -11,7 +11,7 @@ import typer
 
 from nightbench.cli import common, dag_run
 from nightbench.cli.common import say, warn
-from nightbench.core.errors import UserError, WarehouseUnavailable
+from nightbench.core.errors import ItemErrors, UserError, WarehouseUnavailable
 from nightbench.core.model import CaseStatus, Reason, ReasonCode
 from nightbench.local.airflow_api import AirflowApi, AirflowUnavailable
 from nightbench.spool import RunSpool, Spool
@@ -66,7 +66,7 @@ def cancel(
         api.run_again(dag_id, dag_run_id, dag_run.LOADING)
         say(f"Airflow loads what was measured; then: nightbench results --run {found.run_id}")
     elif not measured_elsewhere:  # else by the direct run itself
-        say(f"What was measured: nightbench results --run {found.run_id}")
+        say(f"To see the measured cases: nightbench results --run {found.run_id}")
 
 
 def _steering(dag_run_id: str) -> AirflowApi | None:
@@ -110,7 +110,10 @@ def _find(spool: Spool, name: str | None) -> RunSpool:
         if found is None:
             raise dag_run.unknown_run(spool, name)
         return found
-    going = [each for each in spool.runs() if _goes_on(each)]
+    going, errors = [], ItemErrors()
+    for each in spool.runs():
+        with errors.of(f"run {each.run_id}"):
+            going += [each] if _goes_on(each) else []
     if len(going) != 1:
         names = ", ".join(each.run_id for each in going) or "none"
         raise UserError(f"RUN: found none; expected one that has not ended: {names}")

@@ -96,6 +96,10 @@ class TrainingVerdict:
     value: float | None = None
     baseline: float | None = None
     """The figure that differs, tonight and before; None where none does."""
+    difference: str = ""
+    """The same as words: `first loss 6.848 -> 7.318 since 2.14.0`."""
+    speed: float | None = None
+    """Relative change of the throughput, from the median of the nights before."""
 
     @property
     def change(self) -> float | None:
@@ -220,7 +224,7 @@ class _Comparison:
             and self._tolerance(figure) is not None
         ]
         if not known:
-            return _not_comparable("tonight and the earlier nights share no figure")
+            return _not_comparable("tonight and the earlier nights have no metric in common")
         for figure in known:
             found, seen = self._ends(figure)
             if not _is_within(found, seen, self._tolerance(figure) or 0.0):
@@ -262,13 +266,17 @@ class _Comparison:
             if allowed
             else "with the same version, nodes and threads had the same losses to the last bit"
         )
+        difference = (
+            f"{FIGURES[figure]} {_shown(baseline, value)} -> {_shown(value, baseline)}"
+            f"{self._version()}"
+        )
         return TrainingVerdict(
             TrainingKind.CHANGED,
-            f"Training changed: {FIGURES[figure]} {_shown(baseline, value)} -> "
-            f"{_shown(value, baseline)}{self._version()}. {evidence}.",
+            f"Training changed: {difference}. {evidence}.",
             self._is_proved,
             value,
             baseline,
+            difference,
         )
 
     def _nights(self, *, since: bool = False) -> str:
@@ -280,7 +288,7 @@ class _Comparison:
         """Return the change of version that came with the change, as a part of a sentence."""
         newest = max(self.reference, key=lambda night: night.at)
         if differ(newest.version, self.tonight.version):
-            return f", version {newest.version} -> {self.tonight.version}"
+            return f" since {self.tonight.version}"
         return ""
 
     def _same(self, known: Sequence[str]) -> str:
@@ -362,6 +370,7 @@ def _odd_one(
         True,
         first,
         agreed,
+        f"first loss {_shown(first, agreed)}, {_shown(agreed, first)} on {names}",
     )
 
 

@@ -97,4 +97,4 @@ def measured_pairs(run: RunSpool) -> tuple[MeasuredPair, ...]:
     """
     path = run.folder / "pairs.json"
     with of_this_version(path):
-        return tuple(from_document(MeasuredPair, each) for each in read_json(path) or ())
+        return tuple(from_document(MeasuredPair, each) for each in read_json(path, list) or ())

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError, AirflowSkipException
 from nightbench.config import locations
 from nightbench.config.control_plane import MARK
 from nightbench.config.locations import find_clusters
-from nightbench.core.errors import UserError
+from nightbench.core.errors import ItemErrors, UserError
 from nightbench.core.sentences import KEPT_DAYS
 from nightbench.orchestration.connections import channel_url, connect
 from nightbench.orchestration.dag_common import (
@@ -36,17 +36,21 @@ DAILY_AT = time(12, 30, tzinfo=UTC)
 DOC = """\
 ### Upkeep
 
-Every quarter of an hour `check_deadlines` compares each suite with a schedule with what came of its
-nights. A night that has brought nothing by its deadline (`night.deadline` of the suite; by default
-an hour after the night's end) is reported once, to the suite's channels: no run, a run that is not
-finished, one that was not judged, or a whole cluster that is silent. What comes late ends it. A
-suite whose DAG is paused promises nothing. `nightbench nights` lists all nights.
+Every 15 minutes `check_deadlines` looks for missing nights of each suite with a schedule. The
+deadline is `night.deadline` of the suite [default: one hour after the end of the night]. A night
+without a judged result at its deadline is reported once to the suite's channels. Reasons are: there
+is no run, the run is not finished or not judged, or the whole cluster is silent. The report ends
+when a late result arrives. A suite whose DAG is paused has no deadlines. `nightbench nights` lists
+all nights.
 
-Once a day at 12:30 UTC, and when a person triggers it, the DAG also loads runs that wait in the
-spool, removes loaded runs, staged wheels, task logs, and steps in the warehouse after their time,
-ends orphaned processes of Nightbench on the nodes and removes environments that nothing has used
-for long. Only processes with Nightbench's mark are ended. It sends the messages about alerts that
-no night has sent.
+Once a day at 12:30 UTC, and when it is triggered, the DAG also does the following:
+
+- It loads runs that wait in the spool.
+- After their retention time, it removes loaded runs, staged wheels, task logs, and steps in the
+  warehouse.
+- It ends orphaned processes of Nightbench on the nodes, and no others.
+- It removes environments that no run has used for a long time.
+- It sends the alert messages that no night has sent.
 """
 
 log = logging.getLogger(__name__)
@@ -188,16 +192,17 @@ def drop_old_details(**context: Any) -> list[str]:
 def expire_logs(folder: Path, days: float) -> int:
     """Remove logs of tasks and the DAG processor without a write in `days`; return how many."""
     limit = datetime.now(UTC).timestamp() - days * DAY_S
-    removed = 0
+    removed, errors = 0, ItemErrors()
     for path in sorted(folder.rglob("*"), key=lambda p: len(p.parts), reverse=True):
-        if path.is_symlink():
-            continue
-        if path.is_dir():
-            if path.stat().st_mtime < limit and not any(path.iterdir()):
-                path.rmdir()
-        elif path.suffix == ".log" and path.stat().st_mtime < limit:
-            path.unlink(missing_ok=True)
-            removed += 1
+        with errors.of(f"{path} is not removed"):
+            if path.is_symlink() or path.stat().st_mtime >= limit:
+                continue
+            if path.is_dir():
+                if not any(path.iterdir()):
+                    path.rmdir()
+            elif path.suffix == ".log":
+                path.unlink(missing_ok=True)
+                removed += 1
     return removed
 
 

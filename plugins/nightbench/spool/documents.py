@@ -11,6 +11,7 @@ from typing import IO, Any
 
 from upath import UPath
 
+from nightbench.core.complaints import describe
 from nightbench.core.errors import UserError
 from nightbench.core.model import SLUG
 from nightbench.core.whole_files import beside
@@ -25,17 +26,21 @@ class SpoolError(UserError):
     """A document that cannot be read or written, or a name that is no path component."""
 
 
+class DamagedDocument(SpoolError):
+    """A file whose content is not the document that was written; reading again does not help."""
+
+
 @contextmanager
 def of_this_version(path: UPath) -> Iterator[None]:
     """Turn what a plan of another version lacks, or has too much, into a sentence.
 
     Raises:
-        SpoolError: a field is missing, unknown, or holds what this version does not know.
+        DamagedDocument: a field is missing, unknown, or holds what this version does not know.
     """
     try:
         yield
-    except (TypeError, KeyError, ValueError) as error:
-        raise SpoolError(
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise DamagedDocument(
             f"{path}: planned by another version of Nightbench and not readable by this one "
             f"({type(error).__name__}: {error}). Start a new run"
         ) from error
@@ -109,22 +114,31 @@ def read_bytes(path: UPath) -> bytes | None:
         return None
 
 
-def read_json(path: UPath) -> Any | None:
+def read_json(path: UPath, kind: type[dict[str, Any]] | type[list[Any]] = dict) -> Any | None:
     """The document, or None where there is none.
 
     Raises:
-        SpoolError: the file is not JSON.
+        SpoolError: the file cannot be read.
+        DamagedDocument: it is not JSON, or JSON of another kind.
     """
-    content = read_bytes(path)
-    if content is None:
-        return None
     try:
-        return json.loads(content)
-    except ValueError as error:
-        raise SpoolError(
+        content = read_bytes(path)
+        if content is None:
+            return None
+        document = json.loads(content)
+    except IsADirectoryError as error:
+        raise DamagedDocument(f"{path}: found a folder; expected a JSON document") from error
+    except OSError as error:
+        raise SpoolError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise DamagedDocument(
             f"{path}: not a JSON document ({error}). Remove the file: its content is measured or "
             "fetched again if possible."
         ) from error
+    if not isinstance(document, kind):
+        found = describe(document)
+        raise DamagedDocument(f"{path}: found {found}; expected {describe(kind())} of JSON")
+    return document
 
 
 def unless_damaged(path: UPath) -> Document | None:

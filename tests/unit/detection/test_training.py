@@ -98,8 +98,7 @@ def test_the_sentence_says_how_much_and_since_which_version() -> None:
     tonight = night(5, {"first": 7.318}, version="2.14.0")
     verdict = judge_training(tonight, FIVE, FP32)
     assert verdict.sentence.startswith(
-        "Training changed: first loss 6.8 -> 7.318, version 2.13.0 -> 2.14.0. "
-        "5 nights since 2026-01-01 allow "
+        "Training changed: first loss 6.8 -> 7.318 since 2.14.0. 5 nights since 2026-01-01 allow "
     )
     assert verdict.change == pytest.approx(0.0762, abs=1e-4)
 
