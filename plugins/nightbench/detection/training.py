@@ -8,7 +8,6 @@ sets and versions change them by rounding.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -191,14 +190,12 @@ def _comparable(
     compared among windows of one length, and the mean among means of as many steps.
     """
     needs = {"again": "steps", "mean": "mean_of"}.get(figure)
-    found = []
-    for night in nights:
-        losses = night.losses or {}
-        if figure not in losses:
-            continue
-        if needs is None or losses.get(needs) == (tonight.losses or {}).get(needs):
-            found.append(losses[figure])
-    return found
+    return [
+        losses[figure]
+        for losses in (night.losses or {} for night in nights)
+        if figure in losses
+        and (needs is None or losses.get(needs) == (tonight.losses or {}).get(needs))
+    ]
 
 
 @dataclass(frozen=True)
@@ -226,8 +223,9 @@ class _Comparison:
         if not known:
             return _not_comparable("tonight and the earlier nights have no metric in common")
         for figure in known:
-            found, seen = self._ends(figure)
-            if not _is_within(found, seen, self._tolerance(figure) or 0.0):
+            (low, high), seen = self._ends(figure)
+            allowed = self._tolerance(figure) or 0.0
+            if not seen[0] - allowed <= low <= high <= seen[1] + allowed:
                 return self._changed(figure)
         return TrainingVerdict(TrainingKind.SAME, self._same(known), self._is_proved)
 
@@ -266,10 +264,10 @@ class _Comparison:
             if allowed
             else "with the same version, nodes and threads had the same losses to the last bit"
         )
-        difference = (
-            f"{FIGURES[figure]} {_shown(baseline, value)} -> {_shown(value, baseline)}"
-            f"{self._version()}"
-        )
+        difference = f"{FIGURES[figure]} {_shown(baseline, value)} -> {_shown(value, baseline)}"
+        newest = max(self.reference, key=lambda night: night.at)
+        if differ(newest.version, self.tonight.version):
+            difference += f" since {self.tonight.version}"
         return TrainingVerdict(
             TrainingKind.CHANGED,
             f"Training changed: {difference}. {evidence}.",
@@ -284,25 +282,12 @@ class _Comparison:
         first = min(night.at for night in self.reference)
         return f"{count} night{'s' if count > 1 else ''}" + f" since {first:%Y-%m-%d}" * since
 
-    def _version(self) -> str:
-        """Return the change of version that came with the change, as a part of a sentence."""
-        newest = max(self.reference, key=lambda night: night.at)
-        if differ(newest.version, self.tonight.version):
-            return f" since {self.tonight.version}"
-        return ""
-
     def _same(self, known: Sequence[str]) -> str:
         if self.is_exact and all(found == seen for found, seen in map(self._ends, known)):
             equal = f"all losses equal those of {self._nights()} to the last bit"
             return f"Training is the same: {equal}."
         words = ", ".join(FIGURES[figure] for figure in known)
         return f"Training is the same as in {self._nights()}, within rounding and spread: {words}."
-
-
-def _is_within(found: Range, seen: Range, tolerance: float) -> bool:
-    if not all(map(math.isfinite, (*found, *seen))):
-        return False
-    return seen[0] - tolerance <= found[0] and found[1] <= seen[1] + tolerance
 
 
 def _shown(value: float, other: float) -> str:
