@@ -32,7 +32,7 @@ def summary(name: str, path: str, options: Mapping[str, Any], warmup: int) -> Di
     }
     if not any(figures.values()):
         raise LogError(
-            "{}: {} lines state {}, and none a figure after {} steps of warm-up{}; give "
+            "{}: {} lines state {}, and no value after {} steps of warm-up{}; give "
             "--warmup 0 to read them{}".format(
                 path,
                 len(reading.records),
@@ -66,11 +66,9 @@ def summary(name: str, path: str, options: Mapping[str, Any], warmup: int) -> Di
 def _notes(reading: Reading, measured: List[Record]) -> Iterator[str]:
     """Say whose the figures are, and of what, where that is not the training of the whole job."""
     if reading.processes:
-        yield "the figures are those of {}: a share, if each states its own".format(
-            reading.processes
-        )
+        yield "the values are those of {}; each may state only its share".format(reading.processes)
     if any(record.whole for record in measured):
-        yield "the figures are means over the whole training, with its warm-up"
+        yield "the values are means over the whole training, warm-up included"
     if reading.earlier:
         yield "not read: {}".format(reading.earlier)
 

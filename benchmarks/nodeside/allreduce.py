@@ -151,7 +151,7 @@ def _connect(peer: tuple[str, int]) -> socket.socket:
             if time.monotonic() > deadline:
                 raise AgentError(
                     "cannot reach {}:{}: {}".format(peer[0], peer[1], error),
-                    "look whether a firewall stands between the nodes' data addresses",
+                    "check for a firewall between the nodes' data addresses",
                 ) from error
         time.sleep(0.1)
 

@@ -18,8 +18,9 @@ import threading
 import time
 from typing import Any, Callable, Iterator
 
-from nodeside.files import make_once, read_json, read_text, utc_now, write_json
+from nodeside.files import boot_id, make_once, read_json, utc_now, write_json
 from nodeside.locks import NodeLock, holder_document, lock_path
+from nodeside.processes import stat_of
 
 BEAT_S = 5.0
 STALE_S = 60.0
@@ -142,7 +143,7 @@ def both_locks(
                 waiting = "another node builds it: process {pid} of {user} on {host} since {since}"
             else:
                 holder = node.holder() or {}
-                waiting = "the node is held by {job_id} of {user} since {since}"
+                waiting = "the node is locked by {job_id} of {user} since {since}"
             if holder and (waiting, holder.get("pid")) != shown:
                 shown = (waiting, holder.get("pid"))
                 known = collections.defaultdict(lambda: "?", holder)
@@ -167,13 +168,9 @@ def _kernel() -> str:
         namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
         namespace = ""
-    return "{} {}".format(read_text("/proc/sys/kernel/random/boot_id"), namespace)
+    return "{} {}".format(boot_id(), namespace)
 
 
 def _start_of(pid: int) -> str:
     """Return a process's start in kernel ticks: pids are reused, this pair is not."""
-    try:
-        with open("/proc/{}/stat".format(pid)) as handle:
-            return handle.read().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
+    return b"".join(stat_of(pid)[19:20]).decode()

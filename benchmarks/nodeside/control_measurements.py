@@ -10,8 +10,8 @@ import subprocess
 import time
 from typing import Any, Mapping, Sequence
 
-from nodeside.doctor import environments
 from nodeside.files import AgentError, read_json
+from nodeside.root_folder import environments
 
 VALUES = 7
 _BUDGET_S = 1.2
@@ -116,7 +116,9 @@ def become_rank(
     """
     found = _script_of(kind, code, root, prefixes)
     if found is None:
-        raise AgentError("no framework line on this node has a script of controls for " + kind)
+        raise AgentError(
+            "no framework line on this node has a script of control measurements for " + kind
+        )
     os.execv(found[0], [*found, *words])
 
 
@@ -156,13 +158,13 @@ def run_script(
             timeout=timeout_s,
         )
     except subprocess.TimeoutExpired as late:
-        why = "the controls of {} took longer than {:g} s".format(script, timeout_s)
+        why = "the control measurements of {} took longer than {:g} s".format(script, timeout_s)
         return _last_list(late.stdout or b""), why
     except OSError as error:
         return [], "cannot run {}: {}".format(python, error.strerror)
     if done.returncode != 0:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        why = "the controls of {} failed: {}".format(script, " ".join(said)[:300])
+        why = "the control measurements of {} failed: {}".format(script, " ".join(said)[:300])
         return _last_list(done.stdout), why
     return _last_list(done.stdout, whole=True), None
 

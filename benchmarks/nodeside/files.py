@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -104,6 +105,19 @@ def read_text(path: str) -> str | None:
             return handle.read().strip()
     except OSError:
         return None
+
+
+def file_digest(path: str) -> str:
+    """Return the sha256 of a file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    total = hashlib.sha256()
+    with open(path, "rb") as handle:
+        for piece in iter(lambda: handle.read(1 << 20), b""):
+            total.update(piece)
+    return total.hexdigest()
 
 
 def boot_id() -> str | None:

@@ -11,7 +11,6 @@ A second call continues with the next repeat; a repeat that was interrupted is l
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -21,7 +20,7 @@ import time
 from typing import Any, Mapping, Sequence
 
 from nodeside import agent_start
-from nodeside.files import AgentError, read_json, utc_now, write_json, write_text
+from nodeside.files import AgentError, file_digest, read_json, utc_now, write_json, write_text
 
 SCHEMA = "nightbench.export/1"
 POLL_S = 0.2
@@ -225,10 +224,7 @@ class OfflineCase:
         names = ["job.json"] + ["repeats/{:03d}.json".format(number) for number in numbers]
         names.append("nodes/{}/fingerprint.json".format(self._node))
         names += ["nodes/{}/repeats/{:03d}/result.json".format(self._node, n) for n in numbers]
-        digests = {}
-        for name in names:
-            with open(os.path.join(self._folder, name), "rb") as stream:
-                digests[name] = hashlib.sha256(stream.read()).hexdigest()
+        digests = {name: file_digest(os.path.join(self._folder, name)) for name in names}
         document = {"schema": SCHEMA, "job_id": self._document["job_id"], "files": digests}
         write_json(
             os.path.join(self._folder, "measured.json"),

@@ -53,9 +53,9 @@ def test_a_case_that_failed_shows_its_log_and_what_changed(
     log = page.get_by_role("region", name="Log of trainer-0")
     expect(log).to_contain_text("told to die", timeout=60_000)
     expect(page.get_by_role("region", name="Traceback")).to_contain_text("told to die")
-    checks = page.get_by_role("table", name="Checks that were not met")
+    checks = page.get_by_role("table", name="Failed checks")
     expect(checks).to_contain_text("case ended well")
-    changes = page.get_by_role("table", name="What changed since the last good run")
+    changes = page.get_by_role("table", name="Changes since the last good run")
     expect(changes).to_contain_text("definition of the case")
     shoot(page, "case-failed")
     assert found == []
@@ -64,7 +64,7 @@ def test_a_case_that_failed_shows_its_log_and_what_changed(
 def test_a_viewer_cannot_have_it_measured_again(page: Page, live: Live, dag_run: str) -> None:
     page.goto(case_page(live, live.run_of(dag_run).run_id))
     expect(page.get_by_text("Whoever may trigger the DAG")).to_be_visible(timeout=60_000)
-    expect(page.get_by_role("button", name="Measure it again…")).to_have_count(0)
+    expect(page.get_by_role("button", name="Measure again…")).to_have_count(0)
     # What the button would send.
     answer = page.request.post(
         address(live, "/api/v2/dags/on_demand/dagRuns"),
@@ -76,11 +76,11 @@ def test_a_viewer_cannot_have_it_measured_again(page: Page, live: Live, dag_run:
 def test_it_is_measured_again_where_it_is_seen(admin: Page, live: Live, dag_run: str) -> None:
     found = watched(admin, live)
     admin.goto(case_page(live, live.run_of(dag_run).run_id))
-    admin.get_by_role("button", name="Measure it again…").click(timeout=60_000)
-    form = admin.get_by_role("form", name="Measure it again")
+    admin.get_by_role("button", name="Measure again…").click(timeout=60_000)
+    form = admin.get_by_role("form", name="Measure again")
     form.get_by_label("Repeats").fill("1")
     shoot(admin, "again")
-    expect(form).to_contain_text("with the scale and builds that the run was asked for")
+    expect(form).to_contain_text("with the scale and builds of the original request")
     # Where Airflow does not say what they were, the suite's own are not taken for them.
     admin.route("**/dags/on_demand/dagRuns/*", lambda route: route.fulfill(status=404))
     form.get_by_role("button", name="Trigger").click()

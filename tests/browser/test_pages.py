@@ -54,7 +54,7 @@ def test_the_morning_is_a_page_of_airflow_s_own(
     page: Page, live: Live, dag_run: str, alert_id: int
 ) -> None:
     page.get_by_role("link", name="Benchmarks").first.click()
-    expect(page.get_by_role("heading", name="What is new")).to_be_visible(timeout=60_000)
+    expect(page.get_by_role("heading", name="New results")).to_be_visible(timeout=60_000)
     expect(page).to_have_url(re.compile(f"{HOME}$"))
     expect(page.locator("iframe")).to_have_count(0)
     expect(page.get_by_text("1 new alert")).to_be_visible()
@@ -65,7 +65,7 @@ def test_the_morning_is_a_page_of_airflow_s_own(
     suites.get_by_role("link", name="good on local").click()
     run_id = live.run_of(dag_run).run_id
     expect(page.get_by_role("heading", name=f"Run {run_id}")).to_be_visible()
-    page.get_by_role("link", name="The run in Airflow").click()
+    page.get_by_role("link", name="Run in Airflow").click()
     expect(page).to_have_url(re.compile("/dags/on_demand/runs/"))
 
 
@@ -75,7 +75,7 @@ def test_the_dashboard_says_what_is_new(page: Page, live: Live, alert_id: int) -
     expect(card).to_contain_text("1 new alert", timeout=60_000)
     shoot(page, "dashboard")
     card.get_by_role("link", name="Benchmarks").click()
-    expect(page.get_by_role("heading", name="What is new")).to_be_visible()
+    expect(page.get_by_role("heading", name="New results")).to_be_visible()
 
 
 def test_the_tab_of_a_dag_run_shows_its_results(page: Page, live: Live, dag_run: str) -> None:
@@ -120,11 +120,11 @@ def test_two_sides_are_compared(page: Page, live: Live, dag_run: str, alert_id: 
         )
         connection.commit()
     page.goto(address(live, f"{HOME}/compare?by=run"))
-    form = page.get_by_role("form", name="What to compare")
+    form = page.get_by_role("form", name="Sides to compare")
     form.get_by_label("One").fill(run_id, timeout=60_000)
     form.get_by_label("With").fill(run_id)
     page.keyboard.press("Enter")
-    pairs = page.get_by_role("table", name="Pairs of equal work")
+    pairs = page.get_by_role("table", name="Pairs with equal work")
     expect(pairs.get_by_role("row")).to_have_count(1 + 2)
     expect(pairs).to_contain_text("1.000")
     expect(pairs.get_by_text("printed: mfu_percent 43.5", exact=True)).to_have_count(2 * 2)
@@ -143,13 +143,13 @@ def test_a_comparison_of_two_builds_shows_its_rounds(page: Page, live: Live) -> 
     name = "ab-20261121T010203-9f3a"
     compared(live.spool, name, [0.9, 0.92, 0.91], by=HOSTILE)
     page.goto(address(live, f"{HOME}/experiments"))
-    expect(page.get_by_role("heading", name="Nothing waits")).to_be_visible(timeout=60_000)
+    expect(page.get_by_role("heading", name="No waiting experiment")).to_be_visible(timeout=60_000)
     page.goto(address(live, f"{HOME}/experiments/{name}"))
     expect(page.get_by_role("heading", name=f"compare {name}")).to_be_visible(timeout=60_000)
     expect(page.get_by_text(HOSTILE).first).to_be_visible()
     rounds = page.get_by_role("table", name=f"Rounds of {CASE}")
     expect(rounds.get_by_role("row")).to_have_count(1 + 3)
-    plot = page.get_by_role("group", name=re.compile("^B against A in 3 rounds"))
+    plot = page.get_by_role("group", name=re.compile("^B compared with A in 3 rounds"))
     plot.focus()
     page.keyboard.press("End")
     expect(page.get_by_text(re.compile("round 3: −9.0 %; all so far"))).to_be_visible()
@@ -180,7 +180,7 @@ def test_the_address_holds_what_is_chosen(page: Page, live: Live, dag_run: str) 
     expect(page.get_by_role("link", name="all series")).to_be_visible()
     page.get_by_role("textbox", name="Search series").fill("no such series")
     page.keyboard.press("Enter")
-    expect(page.get_by_text("No series fits this choice.")).to_be_visible()
+    expect(page.get_by_text("No series matches these filters.")).to_be_visible()
     page.go_back()
     expect(series).to_contain_text(CASE)
     # The zoom of a plot too.
@@ -214,7 +214,7 @@ def test_a_published_table_has_its_figures(page: Page, live: Live, dag_run: str)
 
 def test_nodes_say_how_full_the_night_was(page: Page, live: Live, dag_run: str) -> None:
     page.goto(address(live, f"{HOME}/nodes"))
-    load = page.get_by_role("table", name="How full the last night was")
+    load = page.get_by_role("table", name="Load of the nodes in the last night")
     expect(load).to_contain_text("good: ", timeout=60_000)
     expect(page.get_by_text("No Nightbench job is using or waiting for a node")).to_be_visible()
     expect(page.get_by_role("heading", name="Detector quality on local")).to_be_visible()
@@ -229,7 +229,7 @@ def test_pages_fit_a_narrow_screen_in_airflow_s_colours(
     for path in (*PAGES, f"{HOME}/alerts", f"{HOME}/alerts/{alert_id}"):
         page.goto(address(live, path))
         expect(page.get_by_role("heading", level=1)).to_be_visible(timeout=60_000)
-        expect(page.get_by_role("status", name="Reading")).to_have_count(0)
+        expect(page.get_by_role("status", name="Loading")).to_have_count(0)
         content = page.get_by_test_id("main-content")
         wide = content.evaluate("element => element.scrollWidth - element.clientWidth")
         assert wide <= 0, path
@@ -250,5 +250,5 @@ def test_an_address_is_never_markup(page: Page, live: Live, dag_run: str, path: 
     query = urlencode(dict.fromkeys(("search", "case", "cluster", "state", "days"), HOSTILE))
     page.goto(address(live, f"{HOME}/{path}?{query}"))
     expect(page.get_by_role("navigation", name="Benchmarks")).to_be_visible(timeout=60_000)
-    expect(page.get_by_role("status", name="Reading")).to_have_count(0)
+    expect(page.get_by_role("status", name="Loading")).to_have_count(0)
     assert page.locator("img[src=x]").count() == 0

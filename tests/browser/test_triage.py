@@ -53,7 +53,7 @@ def test_a_viewer_sees_an_alert_and_moves_none(page: Page, live: Live, alert_id:
     page.goto(address(live, f"/plugin/benchmarks/alerts/{alert_id}"))
     expect(page.get_by_role("heading", name=f"Alert {alert_id}")).to_be_visible(timeout=60_000)
     expect(page.get_by_role("table", name="History of this alert")).to_be_visible()
-    expect(page.get_by_role("region", name="What to do")).to_have_count(0)
+    expect(page.get_by_role("region", name="Actions")).to_have_count(0)
     before = alerts(live)
     # With all that a page of ours could send.
     answer = page.request.post(
@@ -69,7 +69,7 @@ def test_an_alert_is_acknowledged_where_it_is_seen(admin: Page, live: Live, aler
     admin.get_by_role("link", name="Benchmarks").first.click()
     admin.get_by_role("link", name=f"Alert {alert_id}", exact=True).click(timeout=60_000)
     expect(admin.get_by_role("heading", name=f"Alert {alert_id}")).to_be_visible()
-    todo = admin.get_by_role("region", name="What to do")
+    todo = admin.get_by_role("region", name="Actions")
     todo.get_by_role("button", name="Acknowledge").click()
     form = todo.get_by_role("form", name="Acknowledge")
     form.get_by_label("Why").fill(HOSTILE)
@@ -95,7 +95,7 @@ def test_a_refused_change_is_told_where_it_was_asked_for(
     admin: Page, live: Live, alert_id: int
 ) -> None:
     admin.goto(address(live, f"/plugin/benchmarks/alerts/{alert_id}"))
-    todo = admin.get_by_role("region", name="What to do")
+    todo = admin.get_by_role("region", name="Actions")
     todo.get_by_role("button", name="Snooze").click(timeout=60_000)
     todo.get_by_role("textbox", name=re.compile("^Until")).fill("yesterday")
     todo.get_by_role("form").get_by_role("button", name="Snooze").click()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 pytest.register_assert_rewrite("tests.drills.gangs")
 
 from tests.drills.hosts import Lab, missing  # noqa: E402 - what is registered comes first
+from tests.drills.kubernetes import build  # noqa: E402 - as above
+from tests.drills.kubernetes.cluster import IMAGE, started  # noqa: E402 - as above
+from tests.drills.kubernetes.pods import Reached  # noqa: E402 - as above
 from tests.drills.shares import ELSEWHERE, SHARES, share_of  # noqa: E402 - as above
 from tests.shipped import shipped  # noqa: E402 - as above
 
@@ -57,3 +61,21 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     """An empty lab; hosts are made with `lab.host(name)`."""
     with Lab(tmp_path / "lab") as lab:
         yield lab
+
+
+@pytest.fixture(scope="session")
+def kubernetes() -> Iterator[Reached]:
+    """The cluster that KUBECONFIG names; otherwise one that is built and started here."""
+    pytest.importorskip("kubernetes_asyncio")
+    given = os.environ.get("KUBECONFIG")
+    if given:
+        yield Reached(given, os.environ.get("NIGHTBENCH_DRILL_IMAGE", IMAGE))
+        return
+    if lacking := build.missing():
+        pytest.skip(lacking)
+    try:
+        build.build()
+    except build.NoKubernetes as error:
+        pytest.skip(f"no Kubernetes can be built: {error}")
+    with started() as cluster:
+        yield Reached(str(cluster.kubeconfig), own=cluster)

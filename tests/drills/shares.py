@@ -28,6 +28,8 @@ ELSEWHERE = {
     "test_compose.py": "a container engine",
     "test_containers.py": "a container engine",
     "test_kubernetes.py": "Kubernetes",
+    "test_kubernetes_airflow.py": "Kubernetes",
+    "test_kubernetes_faults.py": "Kubernetes",
     "test_night.py": "sixteen minutes",
     "test_slurm.py": "Slurm",
 }

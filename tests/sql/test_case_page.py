@@ -217,7 +217,7 @@ def test_samples_of_nodes_are_shown_by_metric(
     assert metrics["n1", "GPU 0", "SM clock"]["largest"] == 1410.0
     # A figure that the device does not report is no metric.
     assert ("n1", "GPU 0", "power") not in metrics
-    assert found["sentences"][0].startswith("GPU figures were not recorded on n2")
+    assert found["sentences"][0].startswith("GPU metrics were not recorded on n2")
     assert found["sentences"][1] == "n1, GPU 0 was throttled: 0x0000000000000004"
     gone = app.get(f"/api/runs/{runs[1]}/{CASE}/repeats/0/1/telemetry").json()
     assert gone["items"] == []

@@ -86,7 +86,8 @@ class Faults:
         if self.fault("nan_loss"):
             known = losses[: self._warmup_steps]
             losses = known + [float("nan")] * (len(losses) - len(known))
-        return losses
+        factor = self.fault("loss_factor", 1.0)
+        return [loss * factor for loss in losses]
 
     def on_end(self):
         """Injects the faults after rank.json is written."""
@@ -103,13 +104,13 @@ class Faults:
         if number == self.fault("hang_at_step"):
             time.sleep(3600)
         if number == self.fault("eat_at_step", 3 if self.fault("eat_memory") else None):
-            print("fake: told to take all memory at step {}".format(number), flush=True)
+            print("fake: injected fault: take all memory at step {}".format(number), flush=True)
             eaten = []
             while True:
                 eaten.append(os.urandom(2**20) * 16)  # random: no page of it is shared or zero
 
     def _die(self, where):
-        print("fake: told to die at {}".format(where), flush=True)
+        print("fake: injected fault: die at {}".format(where), flush=True)
         if self.fault("die_raise"):
             if self.fault("die_signal") is not None:  # as a framework that crashes on its way out
                 atexit.register(os.kill, os.getpid(), self.fault("die_signal"))

@@ -173,7 +173,7 @@ def measure(device, where, options):
 def main():
     """Prints the list; the error says why there is none, or no more."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("values", type=int, help="measurements of each control")
+    parser.add_argument("values", type=int, help="values of each control measurement")
     parser.add_argument("--device", default="cuda", help="torch's name of the devices (cuda)")
     parser.add_argument("--side", type=int, default=4096, help="of the square matrices (4096)")
     parser.add_argument("--copy-bytes", type=int, default=512 * 2**20, help="copied (512 MiB)")

@@ -56,7 +56,9 @@ def _sent(name, args, found):
         own = sizes[dist.distributed_c10d._resolve_process_group(group).rank()]
         return rows.nbytes * (sum(sizes) - own) // max(1, sum(sizes))
     if name not in RING:
-        raise RuntimeError("found the collective {}; nobody has said what it sends".format(name))
+        raise RuntimeError(
+            "found the collective {}; expected one with a known number of sent bytes".format(name)
+        )
     whole, ranks = max(_bytes(each) for each in (*args, found)), _ranks(args)
     return RING[name] * whole * (ranks - 1) // ranks
 

@@ -116,7 +116,7 @@ def chosen_cells(
     known = dict.fromkeys(cell.mode for cell in cells if cell.case)
     for mode in modes:
         if mode not in known:
-            raise UserError(f"mode: found {mode}; expected one of {', '.join(known)}")
+            raise UserError(f"configuration: found {mode}; expected one of {', '.join(known)}")
     return [
         cell
         for cell in cells

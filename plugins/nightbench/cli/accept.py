@@ -126,7 +126,7 @@ def document(state: ModeState) -> dict[str, Any]:
 _COLOURS = {
     "passed": "green",
     "failed": "red",
-    "not told": "yellow",
+    "not reported": "yellow",
     "due": "yellow",
     "skipped": "dim",
 }
@@ -153,5 +153,5 @@ def show(states: Sequence[ModeState], cluster: Cluster) -> None:
     if due:
         usual = common.history(cluster.name)
         known = [usual[case.case_id] for case in due if case.case_id in usual]
-        about = f"about {duration(sum(known))}" if known else "no history yet to estimate it from"
+        about = f"about {duration(sum(known))}" if known else "no estimate: there is no history yet"
         warn(f"{len(due)} must be retested: {about}, {len(due) - len(known)} without a history")

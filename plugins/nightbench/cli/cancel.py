@@ -66,7 +66,7 @@ def cancel(
         api.run_again(dag_id, dag_run_id, dag_run.LOADING)
         say(f"Airflow loads what was measured; then: nightbench results --run {found.run_id}")
     elif not measured_elsewhere:  # else by the direct run itself
-        say(f"What was measured: nightbench results --run {found.run_id}")
+        say(f"To see the measured cases: nightbench results --run {found.run_id}")
 
 
 def _steering(dag_run_id: str) -> AirflowApi | None:

@@ -49,7 +49,7 @@ def _measure_plan(chosen: Chosen, plan: RunPlan) -> bool:
     targets = common.reach(chosen.cluster)
     folder = plans.store_plan(plan, common.spool())
     run_id = plan.run.run_id
-    say(f"run {run_id}: {len(plan.jobs)} cases on {chosen.cluster.name}, over SSH, no scheduler")
+    say(f"run {run_id}: {len(plan.jobs)} cases on {chosen.cluster.name}, without a scheduler")
     interrupted = False
     wheelhouse = chosen.cluster.environments.wheelhouse
     shipment = shipment_of_now(plan.run.code_digest, wheelhouse)

@@ -272,7 +272,7 @@ def _show(
     say(f"Current: {'; '.join(sorted(current))}.")
     if not found.labelled:
         say(
-            "Nobody has labelled an alert of these series, so precision and recall are unknown. "
+            "No alert of these series has a label, so precision and recall are unknown. "
             "`nightbench alert ack`, `resolve` and `dismiss` label alerts."
         )
     if found.proposed is None:

@@ -102,8 +102,8 @@ def _draw(filled: Sequence[tuple[SuiteTable, list[Cell]]], folder: Path) -> None
             raise UserError(
                 f"--figures: {folder} cannot be written: {error.strerror}; expected a folder"
             ) from error
-        drawn = ", ".join(map(str, paths)) or f"no figure of {each.name}: it has no value yet"
-        warn(f"figure: {drawn}")
+        drawn = ", ".join(map(str, paths)) or f"no diagram of {each.name}: it has no value yet"
+        warn(f"diagram: {drawn}")
 
 
 def _show_published(named: str, only: list[str]) -> None:

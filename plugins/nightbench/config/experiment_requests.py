@@ -63,7 +63,7 @@ class CompareRequest:
     profile: Annotated[Switch, option("Profile", "How")] = False
     """Launch both builds once more under a profiler."""
     fork: Annotated[Switch, option("From a fork", "Why")] = False
-    """The build comes from outside: the request waits until an op allows it."""
+    """The build comes from outside: the request waits until an operator allows it."""
     seed: int = 1
     frameworks: str = ""
     workloads: str = ""
@@ -119,6 +119,8 @@ class BisectRequest:
     """Rounds of each test."""
     min_effect: _MinEffect = 0.01
     """The smallest drop to search for; 0.01 is 1 %."""
+    metric: Annotated[Literal["throughput", "training"], option("Metric", "Bisect")] = "throughput"
+    """Search for the version that is slower, or that trains differently; an alert has its own."""
     seed: int = 1
     alert_id: Annotated[int | None, option("Alert", "Bisect", ge=1, strict=True)] = None
     """An alert whose framework version changed; it names what else is empty."""

@@ -119,6 +119,12 @@ def checked(kind: type[T], values: Mapping[str, Any]) -> T:
         raise UserError(f"{key_path(wrong.key)}: {said}") from None
 
 
+def alike(file: BaseModel, kind: type[Any]) -> dict[str, Any]:
+    """Return the values of a section that a dataclass of the program has under the same names."""
+    names = {each.name for each in dataclasses.fields(kind)} & type(file).model_fields.keys()
+    return {name: getattr(file, name) for name in names}
+
+
 def _complaint(model: type[Any], at: Key, error: dict[str, Any]) -> Complaint:
     location = tuple(part for part in error["loc"] if part != "[key]")
     key = (*at, *location)

@@ -201,7 +201,7 @@ def _wrong_data(case: Case, workload: WorkloadInfo) -> str | None:
         DATA_PLACEHOLDER in word for word in (*command["argv"], *command["env"].values())
     ):
         said = f"expected {DATA_PLACEHOLDER} in its `argv` or `env`, or {SYNTHETIC}"
-        return f"{case.workload} is not told where the data {case.data} lie: {said}"
+        return f"{case.workload} does not get the path of the data {case.data}: {said}"
     return None
 
 
@@ -236,7 +236,7 @@ def _rounded_away(case: Case, workload: WorkloadInfo) -> Refusal | None:
         said = f"{found}, whose optimizer is {optimizer}; expected one that Adam trains"
         return Refusal("state_precision", said)
     if 1 - beta2 < 2**-8:
-        said = f"a mean of squares cannot fall by a factor of {beta2} in 8 bits: {found}; expected "
+        said = f"8 bits cannot store a mean of squares times {beta2}: {found}; expected "
         return Refusal("state_precision", f"{said}beta2 of at most {1 - 2**-8:.3f}")
     return None
 
@@ -278,7 +278,8 @@ def untried_because(
     build, due = builds.get(case.framework), accepted[case.framework, case.mode]
     if build is not None and (build.source != "index" or build.version is not None):
         due = "this build is another"
-    return due and f"{why}; the acceptance of cluster {cluster.name} passed it, and is due: {due}"
+    passed = f"it passed the acceptance test of cluster {cluster.name}"
+    return due and f"{why}; {passed}, but must be retested: {due}"
 
 
 def _value(case: Case, axis: str, workload: WorkloadInfo) -> str | None:

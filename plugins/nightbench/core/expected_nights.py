@@ -90,7 +90,7 @@ class ExpectedNight:
 def expected_nights(
     timetable: NightSchedule, after: datetime, to: datetime
 ) -> Iterator[ExpectedNight]:
-    """Return the nights of a suite that are due after one moment and up to another.
+    """Return the nights of a suite whose start times are after `after` and not after `to`.
 
     A time of the schedule whose night begins more than `LONGEST_WAIT` later is none: such a run
     skips itself. Where hours or a budget end the night, its deadline is `GRACE` later; where

@@ -1,6 +1,6 @@
-"""Folders that belong to Nightbench itself: `dags`, `benchmarks`, `sql`.
+"""Folders that belong to Nightbench itself: `dags`, `benchmarks`, `sql`, `docs`.
 
-A checkout has them beside `plugins/`; a wheel brings copies inside the package (pyproject.toml).
+A checkout has them next to `plugins/`; a wheel has copies inside the package (pyproject.toml).
 """
 
 from pathlib import Path
@@ -13,5 +13,5 @@ CHECKOUT = None if _INSTALLED.is_dir() else PACKAGE.parents[1]
 
 
 def own_folder(name: str) -> Path:
-    """Return one of the folders, absolute; nothing says that it is there."""
+    """Return the absolute path of one of the folders; it may be missing."""
     return (CHECKOUT or _INSTALLED) / name

@@ -46,7 +46,7 @@ METRICS = (
     Metric(
         "nightbench_reported",
         "reported",
-        "What a script not of ours printed itself, by its own formula, as printed.",
+        "Value that a training script printed itself, by its own formula, as printed.",
     ),
     Metric(
         "nightbench_measured_timestamp_seconds",

@@ -113,7 +113,7 @@ class Change:
 
 @dataclass(frozen=True)
 class NightExamined:
-    """What the last night of a series shows."""
+    """Changes and odds that the last night of a series shows."""
 
     changes: list[Change]
     """At most one drop and one increase, the highest score first."""
@@ -122,7 +122,7 @@ class NightExamined:
     past: LevelEstimate
     fall_odds: float
     rise_odds: float
-    """Largest log odds of a fall and of a rise; `UNLIKELY` or more."""
+    """Largest log odds of a drop and of an increase; `UNLIKELY` or more."""
 
 
 def changes_of_last_night(
@@ -211,7 +211,7 @@ def _search(
         return odds[first]
 
     def doubt(evidence: Evidence) -> float:
-        """Return what dates a change: a stay is no likelier because it has lasted longer."""
+        """Return the log odds against a change; the length of an excursion is ignored."""
         return odds_of_no_stay(evidence) - float(prior[evidence.before.first])
 
     for first in _screened(scores, prior):

@@ -24,10 +24,10 @@ _STARTS_AWAY = math.log(0.2)
 
 @dataclass(frozen=True)
 class Excursions:
-    """Earlier stays at another level that ended.
+    """Past excursions: a series ran at another level for some nights and came back.
 
-    A single night is no excursion but a slow night: it says nothing about the length of a later
-    stay.
+    A single night is a slow night and no excursion: it says nothing about the length of a later
+    excursion.
     """
 
     count: int

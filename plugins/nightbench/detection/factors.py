@@ -1,4 +1,4 @@
-"""What series have in common, the rows of a night, and the changes that they share."""
+"""Factors that series share, the rows of a night, and shared changes."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ APART = 5
 
 
 class FactorKind(StrEnum):
-    """What series have in common."""
+    """Kinds of properties that several series can share."""
 
     CLUSTER = "cluster"
     NODE = "node"
@@ -24,7 +24,7 @@ class FactorKind(StrEnum):
 
 @dataclass(frozen=True, order=True)
 class Factor:
-    """A property that series share, by which they may move together."""
+    """A property that series share and that can change them together."""
 
     kind: FactorKind
     name: str
@@ -52,7 +52,7 @@ class NightRow:
 
 @dataclass(frozen=True)
 class SharedChange:
-    """What the series of a factor moved by together."""
+    """A change that several series of one factor show from the same night."""
 
     factor: Factor
     since: date
@@ -62,13 +62,13 @@ class SharedChange:
     high: float
     """90 % interval of `change`."""
     members: Mapping[str, float]
-    """Name of each series that moved with it -> its own relative change."""
+    """Name of each series that changed -> its own relative change."""
     series: int
     """Series of the factor that have nights on both sides."""
     controls: tuple[int, int]
-    """Controls that moved with it, and all of them."""
+    """Number of control measurements that changed, and number of all."""
     score: float
-    """Log odds of the common's change, as of `Change`."""
+    """Log odds of the shared change, as in `Change`."""
     versions: tuple[str | None, str | None] = (None, None)
     """Of a line, before and since."""
     new_nodes: bool = False
@@ -84,7 +84,7 @@ class SharedChange:
         return factor == self.factor and abs((since - self.since).days) <= APART
 
     def touches(self, row: NightRow, point: HistoryPoint) -> bool:
-        """Return whether a night of a member lies since the change, and on its node."""
+        """Return whether a night of a member is not before the change, and ran on its node."""
         is_there = self.factor.kind is not FactorKind.NODE or self.factor.name in row.on(
             point.run_id
         )
@@ -92,7 +92,7 @@ class SharedChange:
 
     @property
     def subject(self) -> str:
-        """What moved: `build 3.4.0 of paddle3`, `node gpu03`."""
+        """Name of the changed factor: `build 3.4.0 of paddle3`, `node gpu03`."""
         old, new = self.versions
         if self.factor.kind is FactorKind.LINE:
             is_new = bool(old and new and old != new)

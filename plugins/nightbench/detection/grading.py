@@ -82,7 +82,7 @@ class Trials:
 
 @dataclass(frozen=True)
 class Grade:
-    """One figure of a detector's grade."""
+    """One metric of a detector's grade."""
 
     measure: str
     """A size class, or `FALSE_ALARMS`."""

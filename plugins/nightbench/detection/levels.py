@@ -66,7 +66,7 @@ class LevelEstimate:
 
     @property
     def distances(self) -> Floats:
-        """Distance of each night from the level of its time; visits are no levels."""
+        """Distance of each night from the level of its time; an excursion is no level."""
         present = self.values - median(self.values[self.base :])
         return np.where(np.isnan(self.aligned), present, self.aligned)
 

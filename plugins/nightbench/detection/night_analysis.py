@@ -1,4 +1,4 @@
-"""What is computed of one night, apart from its points and from the words of its verdict."""
+"""Analysis of one night: numbers in, numbers out, without points and without sentences."""
 
 import math
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Window:
 
 @dataclass(frozen=True)
 class NightNumbers:
-    """What a night is judged by."""
+    """Numbers by which a night is judged."""
 
     comparable: Window | None
     """Tonight's segment; None where its nights are too few."""
@@ -54,7 +54,7 @@ class Level:
 
 @dataclass(frozen=True)
 class NightAnalysis:
-    """What was found."""
+    """Result of `analyse_night`."""
 
     smallest: float | None = None
     change: Change | None = None

@@ -42,7 +42,7 @@ class Modes:
 
 
 def modes_of(points: Sequence[HistoryPoint], nodes: Mapping[str, Sequence[str]]) -> Modes | None:
-    """Return a series by its modes; None where nodes make none.
+    """Return the node modes of a series; None if its levels do not depend on the nodes.
 
     Args:
         points: comparable nights, oldest first.

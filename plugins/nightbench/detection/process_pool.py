@@ -1,4 +1,4 @@
-"""Calls a function on many items in processes beside this one.
+"""Calls a function on many items in several child processes.
 
 They are programs of their own, which read tasks from a pipe. A process of `multiprocessing` would
 import the main program of an Airflow task again, and a daemonic process, as which Celery runs it,

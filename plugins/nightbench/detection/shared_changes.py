@@ -123,12 +123,12 @@ class _Candidate:
 
     @property
     def moved(self) -> Mask:
-        """Which of the rows moved with it."""
+        """Whether each row takes part in the change."""
         return self.groups.moved > 0.5
 
     @property
     def members(self) -> set[int]:
-        """Rows that moved with it."""
+        """Rows that take part in the change."""
         return set(map(int, self.rows[self.moved]))
 
 
@@ -197,7 +197,7 @@ class _Night:
         return fit_of_step(values, steps, self._matrix.noise[rows], first - since)
 
     def subtract(self, found: _Candidate) -> None:
-        """Subtract a change from the series that moved with it."""
+        """Subtract a change from the series that take part in it."""
         rows, steps = found.rows[found.moved], found.groups.steps[found.moved]
         self._stale = self._matrix.subtract(found.factor, rows, steps, found.start.first)
         self._told[rows] = -np.inf

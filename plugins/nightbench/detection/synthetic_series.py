@@ -51,7 +51,7 @@ LARGEST = 0.5
 
 @dataclass(frozen=True)
 class SizeClass:
-    """Slowdowns of one size, or of sizes drawn uniformly from a range."""
+    """Slowdowns of one size, or of random sizes, uniform in a range."""
 
     name: str
     low: float

@@ -48,12 +48,12 @@ SMALLEST_GROUP = 3
 
 @dataclass(frozen=True)
 class TwoGroups:
-    """Series that moved with a common step, and those that did not."""
+    """A split of series into those with a common step and those without."""
 
     moved: Floats
-    """Probability of each series that it moved with it."""
+    """Probability that each series has the common step."""
     steps: Floats
-    """Each one's step if it did, shrunk towards the common one by its error."""
+    """Step of each series if it has the common one, shrunk towards that one by its error."""
     step: float
     """The common step."""
     gain: float
@@ -65,7 +65,7 @@ class TwoGroups:
 def two_groups(
     steps: Floats, errors: Floats, starts: Sequence[float], told: Mask
 ) -> list[TwoGroups]:
-    """Return which series moved together, by expectation and maximisation, from several starts.
+    """Return which series changed together, by expectation maximisation from several starts.
 
     Args:
         steps: starts by series, as logarithms.

@@ -140,7 +140,7 @@ def load_or_create_secrets(home: Home) -> Secrets:
         return made
     mode = path.stat().st_mode & 0o777
     if mode & 0o077:
-        raise UserError(f"{path}: found mode {mode:o}; expected 600. Run: chmod 600 {path}")
+        raise UserError(f"{path}: found permissions {mode:o}; expected 600. Run: chmod 600 {path}")
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
         read = Secrets(**known)

@@ -299,7 +299,7 @@ def start_keepers(home: Home) -> Iterator[str]:
     for name in missing:
         processes.start(home, name, keeper_command(home), env=env, cwd=home.root)
     if missing:
-        yield "keepers: they restart services that die or hang, until nightbench down"
+        yield "watchdogs: they restart services that die or hang, until nightbench down"
 
 
 def stop_keepers(home: Home) -> list[str]:

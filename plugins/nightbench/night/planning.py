@@ -213,8 +213,8 @@ def night_start(request: RunRequest, now: datetime, catalog: Catalog) -> datetim
         hours = LONGEST_WAIT.total_seconds() / 3600
         raise TooLateForNight(
             f"suite {suite.name} on cluster {cluster.name}: the next night begins at "
-            f"{clock(window.start)}, more than {hours:.0f} h from now: this run is too late for "
-            "its night, or the suite's schedule does not match its hours"
+            f"{clock(window.start)}, more than {hours:.0f} h from now. Either this run is too late "
+            "for its night, or the suite's schedule does not match its hours"
         )
     return window.start
 
@@ -272,8 +272,8 @@ def plan_run(
     if most_cases is not None and len(plan.jobs) > most_cases:
         raise UserError(
             f"suite {suite.name}: found {len(plan.jobs):,} cases to measure; expected "
-            f"{most_cases:,} at most, the tasks that Airflow accepts for one run ([core] "
-            "max_map_length): raise it for all of Airflow's processes, or select fewer cases"
+            f"{most_cases:,} at most, Airflow's limit of tasks in one run ([core] "
+            "max_map_length). Raise it for all of Airflow's processes, or select fewer cases"
         )
     folder = store_plan(plan, spool)
     keep_code(folder, catalog.code_digest)
@@ -304,6 +304,7 @@ def _log_night(night: NightPlan) -> None:
         if pair.left_out is None:
             log.info("%s, about %s", beside(pair), duration(pair.seconds))
         else:
-            log.warning("not beside its reference: %s: %s", pair.case_id, sentence(pair.left_out))
+            why = sentence(pair.left_out)
+            log.warning("not compared with its reference: %s: %s", pair.case_id, why)
     if night.window.end is not None:
         log.info("the night ends at %s (%s)", clock(night.window.end), night.window.why)

@@ -78,7 +78,7 @@ def _count(
             "GPUs",
             f"{len(have)}",
             f"{expected}",
-            "search `dmesg` for Xid errors; a GPU that fell off the bus returns after a reboot",
+            "search `dmesg` for Xid errors; a GPU lost from the bus returns after a reboot",
         )
     elif cluster.health.expected_devices is not None and len(have) > (expected or 0):
         yield warn(
@@ -214,7 +214,7 @@ def links(document: Document, cluster: Cluster, node: Node) -> Iterator[Finding]
             "link",
             f"no interface {node.interface} (there are {have})",
             f"{node.interface}, as the YAML says",
-            "correct `interface`, or bring it up",
+            "correct `interface`, or set it up",
         )
         return
     address = node.data_address or node.host

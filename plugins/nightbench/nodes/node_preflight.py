@@ -162,7 +162,7 @@ def all_reduce(
     metric: str = ALL_REDUCE,
     device: str = "network",
 ) -> Control | None:
-    """Return the control between nodes in GB/s; a round counts with its slowest rank.
+    """Return the all-reduce control measurement in GB/s; the slowest rank times each round.
 
     Each rank answers with `seconds` of its rounds and `bytes` of the reduced vector, and names the
     library that reduced it, if not TCP's sockets, as `backend`.

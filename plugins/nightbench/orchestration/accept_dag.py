@@ -70,13 +70,13 @@ def _acceptance_form(clusters: list[str]) -> dict[str, Param]:
             type="string",
             enum=clusters,
             title="Cluster",
-            description="Where: a file of dags/clusters.",
+            description="The cluster to test: a file of dags/clusters.",
         ),
         "lines": optional_names(
-            "Lines", "Only these framework lines. Empty: all.", examples=list(lines)
+            "Lines", "Framework lines to include. Empty: all.", examples=list(lines)
         ),
         "modes": optional_names(
-            "Configurations", "Only these configurations, such as `single bf16`. Empty: all."
+            "Configurations", "Configurations to include, such as `single bf16`. Empty: all."
         ),
         "again": switch("Again", "Also retest configurations that passed."),
         "untried": switch(

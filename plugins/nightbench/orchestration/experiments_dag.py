@@ -49,11 +49,13 @@ DOC = """\
 ### Comparisons of builds, bisects, confirmations
 
 **Trigger** requests a comparison of two builds, or a bisect of versions, and puts it into the
-queue, as `POST /nightbench/api/comparisons` does. Every five minutes, at once after a form, and at
-once after a night with suspected regressions, the next experiment of each cluster is measured:
-what a night requests goes first, then the higher priority, then the person who measured least, then
-the oldest. A task that was ended continues when it is cleared, or in the next DAG run. The message
-of a night is sent when its suspects were measured, no later than `policy.confirm` of its suite.
+queue, as `POST /nightbench/api/comparisons` does.
+
+The DAG measures the next experiment of each cluster. It runs every five minutes, after each request
+by form, and after each night with suspected regressions. The order is: requests of a night, higher
+priority, the user who measured least, the oldest request. A task that was ended continues when it
+is cleared, or in the next DAG run. The message of a night is sent when its suspects have been
+measured again, at the latest after `policy.confirm` of its suite.
 """
 
 log = logging.getLogger(__name__)

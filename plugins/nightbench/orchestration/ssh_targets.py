@@ -184,9 +184,9 @@ class _Endpoint:
         raise UserError(
             f"node {self.node} ({self.host}:{port}) of cluster {cluster.name}: no host key is "
             "known. Set known_hosts in the cluster's YAML and fill that file with `nightbench "
-            f"cluster scan {cluster.name}`; or print it with `ssh-keyscan -p {port} {self.host}`, "
-            "compare it with the host's console, then put it into such a file, or as host_key "
-            f"(`ssh-ed25519 AAAA…`) into the extra of connection {conn_id}"
+            f"cluster scan {cluster.name}`. Or print the key with `ssh-keyscan -p {port} "
+            f"{self.host}` and compare it with the host's console. Then put it into that file, or "
+            f"as host_key (`ssh-ed25519 AAAA…`) into the extra of connection {conn_id}"
         )
 
 

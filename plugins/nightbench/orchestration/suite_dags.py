@@ -52,15 +52,16 @@ NIGHTLY_DOC = """\
 
 Measures every case of the suite `{name}` on the cluster `{cluster}` at `{schedule}` (UTC).
 
-1. **plan** waits for the night to begin, decides which cases it has room for, and stores that
-   before anything is launched. What is left out is listed and comes first in the next night.
-2. **preflight** examines the nodes. Cases are moved off unhealthy ones, where others are left.
-3. **measure** holds one task for each case, {at_once}: the nodes are prepared, then the gang is
-   launched over SSH and watched until it has ended everywhere. A retry does not launch a failed
-   case again; clear its task to measure it anew. A skipped one had no room in the night.
-4. **reference** measures cases a second time, in turn with the suite's reference build, if it
-   names one and the night has time left. Else it is skipped.
-5. **ingest** checks and loads whatever came back; `nightbench_verdicts` judges it.
+1. **plan** waits until the night begins, selects the cases that fit into it, and stores this plan
+   before any launch. Cases that do not fit are listed and come first in the next night.
+2. **preflight** checks the nodes. Cases on unhealthy nodes are moved to healthy ones, if there are
+   any.
+3. **measure** has one task for each case, {at_once}. The task prepares the nodes, launches the gang
+   over SSH and watches it until it has ended on all nodes. A retry does not launch a failed case
+   again; clear its task to measure it again. A case is skipped if the night has no time left.
+4. **reference** measures cases a second time, in turn with the suite's reference build. It is
+   skipped if the suite names none or the night has no time left.
+5. **ingest** checks and loads the results; `nightbench_verdicts` judges them.
 
 Results: *Benchmarks* in the navigation, or the tab *Results* of a run.
 """
@@ -266,7 +267,7 @@ def reference(**context: Any) -> dict[str, int]:
         found = measured(work, reporter.refresh)
     for pair in found:
         if pair.why:
-            log.warning("%s beside %s: %s", pair.case_id, pair.reference.build_id, pair.why)
+            log.warning("%s compared with %s: %s", pair.case_id, pair.reference.build_id, pair.why)
     return {"measured": sum(bool(pair.pairs) for pair in found), "planned": len(found)}
 
 

@@ -37,17 +37,21 @@ DAILY_AT = time(12, 30, tzinfo=UTC)
 DOC = """\
 ### Upkeep
 
-Every quarter of an hour `check_deadlines` compares each suite with a schedule with what came of its
-nights. A night that has brought nothing by its deadline (`night.deadline` of the suite; by default
-an hour after the night's end) is reported once, to the suite's channels: no run, a run that is not
-finished, one that was not judged, or a whole cluster that is silent. What comes late ends it. A
-suite whose DAG is paused promises nothing. `nightbench nights` lists all nights.
+Every 15 minutes `check_deadlines` looks for missing nights of each suite with a schedule. The
+deadline is `night.deadline` of the suite [default: one hour after the end of the night]. A night
+without a judged result at its deadline is reported once to the suite's channels. Reasons are: there
+is no run, the run is not finished or not judged, or the whole cluster is silent. The report ends
+when a late result arrives. A suite whose DAG is paused has no deadlines. `nightbench nights` lists
+all nights.
 
-Once a day at 12:30 UTC, and when a person triggers it, the DAG also loads runs that wait in the
-spool, removes loaded runs, staged wheels, task logs, and steps in the warehouse after their time,
-ends orphaned processes of Nightbench on the nodes and removes environments that nothing has used
-for long. Only processes with Nightbench's mark are ended. It sends the messages about alerts that
-no night has sent.
+Once a day at 12:30 UTC, and when it is triggered, the DAG also does the following:
+
+- It loads runs that wait in the spool.
+- After their retention time, it removes loaded runs, staged wheels, task logs, and steps in the
+  warehouse.
+- It ends orphaned processes of Nightbench on the nodes, and no others.
+- It removes environments that no run has used for a long time.
+- It sends the alert messages that no night has sent.
 """
 
 log = logging.getLogger(__name__)

@@ -34,13 +34,13 @@ DOC = """\
 ### Verdicts and alerts
 
 Runs when new medians have been loaded. Every planned case gets a verdict: ok, regressed,
-watched, improved, insufficient_data, failed, unavailable or missing. What is new is sent once to
-the channels that the suite names; the reports of each run, HTML and Markdown, lie in the spool
-below `reports/`.
+watched, improved, insufficient_data, failed, unavailable or missing. New alerts are sent once to
+the channels of the suite. The reports of each run, HTML and Markdown, are in the spool below
+`reports/`.
 
-Then, and when a night's suspects were measured again, `publish` writes what changed of the site
-that `nightbench publish` writes, into the folder or object store that the setting `site` names;
-without the setting the task is skipped. The key `publish` of a suite says what the site shows.
+Then, and when suspects of a night were measured again, `publish` updates the public site, as
+`nightbench publish` does. The setting `site` names its folder or object store; without it the task
+is skipped. The key `publish` of a suite selects what the site shows.
 """
 
 log = logging.getLogger(__name__)

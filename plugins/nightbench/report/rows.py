@@ -27,7 +27,7 @@ FIELDS: dict[str, str] = {
     "python": "version of the Python that ran it; all if ranks differ; null where nothing ran",
     "build_id": "which build of the line",
     "private_build": "true where the build was named for this run and is not the suite's own",
-    "untried": "why nobody had run this mode on such devices before; null where it was tried",
+    "untried": "why this configuration counts as untried on such devices; null if it was tried",
     "workload": "what was trained",
     "strategy": "single, collective or parameter_server",
     "nodes": "nodes",
@@ -40,8 +40,8 @@ FIELDS: dict[str, str] = {
     "precision": "fp32, tf32, bf16 or fp16",
     "scale": "size of the workload",
     "data": "what was fed to the model",
-    "status": "ok, failed, cancelled, unavailable, missing, or left_out where the night had no "
-    "room for it; waiting, running while it goes on",
+    "status": "ok, failed, cancelled, unavailable, missing, or left_out if the night had no time "
+    "for it; waiting or running before it ends",
     "throughput": "median over the good repeats, in units per second; null where there is none",
     "unit": "unit of work",
     "n": "repeats that count",
@@ -55,8 +55,8 @@ FIELDS: dict[str, str] = {
     "baseline_case_id": "the baseline case",
     "time_to_first_step_s": "from process start to the end of the first step, seconds",
     "peak_resident_bytes": "largest resident memory of a trainer",
-    "peak_allocator_bytes": "most device memory that the allocator of a trainer held; null where "
-    "none counts it",
+    "peak_allocator_bytes": "largest device memory that the allocator of a trainer had reserved; "
+    "null if no allocator counts it",
     "sent_bytes_per_step": "bytes that a trainer sends in a step, where the line counts them "
     "(PyTorch); null elsewhere",
     "data_wait_s": "seconds that a step waited for its batch, median of the repeats; null for "
@@ -70,8 +70,8 @@ FIELDS: dict[str, str] = {
     "peak_flops": "dense peak of all devices together at the precision of the case, FLOP/s",
     "mfu": "model_flops_per_s / peak_flops; null where either is unknown",
     "mfu_absent": "why there is no mfu",
-    "reported": "what a script not of ours printed itself, such as its own MFU: figures by name, "
-    "as printed, median of the repeats; null elsewhere",
+    "reported": "values that the training script printed itself, such as its own MFU: by name, as "
+    "printed, median of the repeats; null if none",
     "power_w": "mean power of all devices in the windows, W: of GPUs, or of CPU packages",
     "joules_per_unit": "energy of the devices for a unit of work, J: power / throughput, median of "
     "the repeats",
@@ -81,22 +81,22 @@ FIELDS: dict[str, str] = {
     "verdict_sentence": "the verdict's evidence",
     "training": "same, changed or not_comparable: whether it trained as before",
     "training_sentence": "the evidence for training",
-    "metric": "column that was judged, of which are baseline and changes; null before judging",
-    "baseline": "median of the nights that it is held against; null without a history",
-    "change": "judged figure / baseline - 1: of this run's own",
-    "level_change": "relative change of the level, which one night may lie outside of",
+    "metric": "column that was judged; baseline and changes refer to it; null before judging",
+    "baseline": "median of the earlier nights for comparison; null without a history",
+    "change": "judged value of this run / baseline - 1",
+    "level_change": "relative change of the level over several nights",
     "change_low": "90 % interval of level_change: from",
     "change_high": "and to",
-    "smallest_slowdown": "relative fall that the series would tell within a week in nine of ten "
-    "cases; null before judging and for short histories",
+    "smallest_slowdown": "minimum detectable slowdown: a lasting drop of this size is reported "
+    "within a week in nine of ten cases; null before judging and for short histories",
     "nightly_version": "framework version of the newest night before it; null without one",
     "alert_id": "the live alert of the series, which a later run may have opened; null without one",
     "alert_verdict": "what that alert is about: regressed, failed, unavailable or missing",
     "alert_change": "relative change that it reports; null where it is about a missing value",
-    "drift": "relative change of a series that creeps now; null where it does not",
-    "drift_since": "the night from which it creeps",
-    "noisy": "why the series alerts no more, since it varies too much; null for all others",
-    "quarantined": "true where a check refused the figure",
+    "drift": "relative change of a series that drifts slowly; null if it does not",
+    "drift_since": "the first night of the drift",
+    "noisy": "why the series is too noisy to open alerts; null for all others",
+    "quarantined": "true if a check rejected the value",
     "error": "end of the traceback of the last repeat that failed, or of its output; null where "
     "none did",
     "reasons": "why it failed, was quarantined or left out: a list of {code, node, subject, "

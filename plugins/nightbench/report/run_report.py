@@ -110,7 +110,7 @@ def absent_figures(rows: Sequence[Row]) -> list[str]:
 
 
 def printed_figures(rows: Sequence[Row]) -> list[str]:
-    """Return what scripts not of ours printed themselves, a sentence for each case."""
+    """Return the values that training scripts printed themselves, one sentence for each case."""
     return [
         f"{row['case_id']} printed itself: {', '.join(f'{k} {v:.10g}' for k, v in said.items())}."
         for row in rows
@@ -163,14 +163,14 @@ def version_rows(report: RunReport) -> list[tuple[str, str, str, str]]:
 
 
 def caveats(report: RunReport) -> list[str]:
-    """Return what a reader has to know before comparing figures, a sentence each."""
+    """Return what limits a comparison of the values, one sentence for each reason."""
     rows, measured = report.rows, [row for row in report.rows if _counts(row)]
     said = []
     synthetic = [row for row in measured if row["data"] == "synthetic"]
     if synthetic:
         said.append(
             f"{len(synthetic)} of {len(measured)} measured cases trained on synthetic data, "
-            "without reading or decoding any: not to be held against published figures of real "
+            "without reading or decoding any: do not compare them with published values for real "
             "data."
         )
     small = sorted({str(row["scale"]) for row in measured if row["scale"] != FULL})
@@ -180,7 +180,7 @@ def caveats(report: RunReport) -> list[str]:
         )
     if report.plan is not None and report.plan.cluster.shared:
         said.append(
-            f"The nodes of {report.run.cluster} are shared: other work may have run beside a case."
+            f"The nodes of {report.run.cluster} are shared: other jobs may have disturbed a case."
         )
     few = [row for row in measured if row["n"] < FEW_REPEATS]
     if few:
@@ -188,12 +188,12 @@ def caveats(report: RunReport) -> list[str]:
             f"{len(few)} cases have fewer than {FEW_REPEATS} repeats: their intervals say little."
         )
     if len({row["precision"] for row in measured}) > 1:
-        said.append("Cases of different precision stand side by side: do not rank them.")
+        said.append("The table has cases of different precision: do not rank them.")
     private = [row["case_id"] for row in rows if row["private_build"]]
     if private:
         said.append(f"Private builds, which are no part of any history: {', '.join(private)}.")
     untried = {row["untried"] for row in measured if row["untried"]}
-    said += [f"Some modes were never run on such devices before: {why}." for why in untried]
+    said += [f"Some configurations are untried on such devices: {why}." for why in untried]
     for row in rows:
         if row["quarantined"]:
             reasons = "; ".join(sentence(each) for each in reasons_from_json(row["reasons"]))

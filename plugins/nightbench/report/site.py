@@ -1,4 +1,4 @@
-"""The site for everybody: pages, JSON beside them and a feed, of what `publish:` lets leave."""
+"""The public site: pages, a JSON file for each page, and a feed; `publish:` selects the content."""
 
 import json
 import math
@@ -71,7 +71,7 @@ def published_suites() -> list[Suite]:
 
 
 class SiteWriter:
-    """Writes the site of some suites; `url` is where it will stand, for the feed."""
+    """Writes the site of some suites; the feed needs `url`, the address of the site."""
 
     def __init__(
         self, suites: Sequence[Suite], stored: SiteRepository, folder: SiteFolder, url: str = ""
@@ -248,7 +248,7 @@ class SiteWriter:
             self._put(
                 f"published/{source}",
                 "published.html",
-                f"{source}: published figures beside ours",
+                f"{source}: published and measured values",
                 {
                     "schema": "nightbench.site.published/1",
                     "cells": [
@@ -262,7 +262,7 @@ class SiteWriter:
         self._put(
             "published",
             "published_list.html",
-            "Public tables beside ours",
+            "Published tables and measured values",
             {"schema": "nightbench.site.published_list/1", "documents": listed},
             documents=listed,
         )

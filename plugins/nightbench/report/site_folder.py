@@ -46,7 +46,7 @@ class SiteFolder:
 
     @property
     def said(self) -> str:
-        """What was done, in words."""
+        """A summary of the files that were written and removed."""
         return (
             f"{self.written:,} of {len(self._new):,} files written "
             f"({self.bytes_written / 1e6:,.1f} MB), {self.removed:,} removed"

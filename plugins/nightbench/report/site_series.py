@@ -215,7 +215,7 @@ def version_key(text: str) -> list[tuple[int, int | str]]:
 
 
 def five_digits(value: float | None) -> float | None:
-    """Return a figure to five significant digits."""
+    """Return a value rounded to five significant digits."""
     return None if value is None else float(f"{value:.5g}")
 
 
@@ -259,7 +259,7 @@ def reference_document(row: Row) -> dict[str, Any]:
 
 
 def our_figure(row: Row) -> dict[str, Any]:
-    """Return our figure beside a published one as JSON."""
+    """Return the measured median that matches a published value, as JSON."""
     return {
         "page": f"s/{row['cluster']}/{row['case_id']}.html",
         "value": five_digits(row["measured_value"]),

@@ -15,7 +15,7 @@ from nightbench.core.sentences import percent, sentence, sentences
 
 Row = Mapping[str, Any]
 
-_RATIOS = ("n", "spread", "speed-up", "efficiency", "change", "catches")
+_RATIOS = ("n", "spread", "speed-up", "efficiency", "change", "detectable")
 _FIGURES = ("throughput", *_RATIOS)
 COLUMNS = ("case", "throughput", "unit", *_RATIOS, "verdict")
 _ENDLESS = 1000
@@ -34,7 +34,7 @@ _COLOURS = {
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """Return a row's cells for people: figures to four digits, a dash where there is none."""
+    """Return the cells of a row as text: values to four digits, a dash if there is none."""
     return (
         str(row["case_id"]),
         figure(row["throughput"]),
@@ -75,7 +75,7 @@ def change(row: Row) -> str:
 
 
 def live(row: Row) -> list[str]:
-    """Return what is live beside the verdict of one night: build, mode, alert, drift, noise."""
+    """Return marks to print after a verdict: private build, untried configuration, alert, drift."""
     marks = {"private build": row["private_build"], "untried configuration": row["untried"]}
     said = [mark for mark, holds in marks.items() if holds]
     if row["alert_id"] is not None:
@@ -125,12 +125,12 @@ class ResultsTable:
             return
         yield Text(self._title, style="bold")
         for row in self._rows:
-            case, throughput, n, spread, speedup, efficiency, moved, catches, word = _short(row)
+            case, throughput, n, spread, speedup, efficiency, moved, detectable, word = _short(row)
             figures = f"{throughput}  n {n}  spread {spread}  speed-up {speedup} at {efficiency}"
             if moved != "-":
                 figures += f"  change {moved}"
-            if catches != "-":
-                figures += f"  catches {catches}"
+            if detectable != "-":
+                figures += f"  detectable {detectable}"
             yield Text(case)
             said = Text("  " if row["throughput"] is None else f"  {figures}  ")
             yield said.append(word, style=_colour(row))

@@ -92,7 +92,7 @@ def _renew(path: UPath, mine: str, ended: threading.Event) -> None:
     while not ended.wait(RENEW_S):
         try:
             if not _is_mine(path, mine):
-                log.error("%s: another process steers this run now: this one was silent", path)
+                log.error("%s: another process has taken over this run: this one was silent", path)
                 return
             write_json(path, _lease(mine))
         except (SpoolError, OSError) as error:

@@ -1,1 +1,1 @@
-"""Tests of framework lines and workloads by pytest: ours, and those of a project of one's own."""
+"""pytest tests of framework lines and workloads, for Nightbench's own and for a project's."""

@@ -1,10 +1,10 @@
-"""What every line and workload must show, as tests of pytest.
+"""pytest tests that every framework line and workload must pass.
 
-In a file of a project's tests, `test_benchmarks.py` say:
+A project imports them in a test file, for example `test_benchmarks.py`:
 
     from nightbench.testkit.cell_tests import *  # noqa: F403
 
-Lines, workloads and model files that Nightbench brings itself are left out there.
+There, the lines, workloads and model files of Nightbench itself are not tested.
 """
 
 import functools
@@ -97,7 +97,7 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str
 
 @pytest.fixture(scope="module")
 def first_step(interpreter: Callable[[str], str]) -> FirstStep:
-    """What first_step.py prints of a line and a workload."""
+    """Return a function that runs first_step.py for a line and a workload and reads its output."""
 
     @functools.cache
     def call(line: str, workload: str, *words: str) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def _skip_without_arrays(workload: str) -> None:
         if not isinstance(value, np.ndarray):
             pytest.skip(
                 f"{workload}/data.py: found {type(value).__name__} for the weights {name}; the "
-                "kit tests NumPy's arrays, drawn from its RandomState"
+                "kit tests NumPy arrays from its RandomState"
             )
 
 

@@ -225,7 +225,7 @@ def load_module(path: Path) -> Any:
 
 
 def free_ports(count: int) -> list[int]:
-    """So many ports that nobody had a moment ago."""
+    """Return that many TCP ports that were free a moment ago."""
     with ExitStack() as held:
         sockets = [held.enter_context(socket.create_server(("", 0))) for _ in range(count)]
         return [each.getsockname()[1] for each in sockets]

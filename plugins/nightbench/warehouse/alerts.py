@@ -129,7 +129,7 @@ class AlertRepository(Repository):
     def store_movements(self, rows: Sequence[Row]) -> int:
         """Store the shared changes of a run; `members` is a JSON object."""
         stored = [row | {"members": Json(row["members"])} for row in rows]
-        with self._transaction("store the shared movements"):
+        with self._transaction("store the shared changes"):
             return self._store("shared_movement", stored, "run_id factor name since")
 
     def movements(self, alert_ids: Sequence[int]) -> dict[int, Row]:

@@ -33,9 +33,6 @@ OWNER = "nightbench_owner"
 SCHEMAS = ("staging", "marts")
 """Folders of `sql/` with a file for each view."""
 
-GONE: set[tuple[str, str]] = set()
-"""Views of released versions that this one has no more."""
-
 _NO_NAMES = re.compile(r"--.*|'(?:[^']|'')*'")
 """Comments and texts, in which a view may be spoken of that is not needed."""
 _NAME = re.compile(r"\b\w+\.\w+")
@@ -149,7 +146,7 @@ def _apply_locked(connection: Connection, folder: Path) -> list[str]:
     digest = _digest(texts)
     if not pending and _mark(connection) == digest:
         return []
-    if unknown := set(_existing(connection)) - {tuple(view.split("/")) for view in texts} - GONE:
+    if unknown := set(_existing(connection)) - {tuple(view.split("/")) for view in texts}:
         raise WarehouseRefused(
             f"{statements.SQL} has no file for {', '.join(sorted(map('.'.join, unknown)))}, which "
             "the warehouse has: a file is missing, or a newer version made it. A view of your own "
@@ -174,8 +171,9 @@ def _apply_locked(connection: Connection, folder: Path) -> list[str]:
                 cursor.execute("comment on schema marts is %s", (f"{_PURPOSE}\n{digest}",))
     except psycopg2.errors.DependentObjectsStillExist as error:
         raise WarehouseRefused(
-            "Views of staging and marts have to be made anew, but somebody's objects rest on "
-            f"them: {error.diag.message_detail}. Drop those, migrate, and make them again."
+            "Views of staging and marts must be created again, but objects outside of Nightbench "
+            f"depend on them: {error.diag.message_detail}. Drop those, migrate, and create them "
+            "again."
         ) from error
     except psycopg2.ProgrammingError as error:
         raise WarehouseRefused(

@@ -44,18 +44,18 @@ class Action:
 ACTIONS = {
     action.name: action
     for action in (
-        Action("acknowledge", "Acknowledge", "You look at it.", ("open",), "acknowledged"),
+        Action("acknowledge", "Acknowledge", "You are working on it.", ("open",), "acknowledged"),
         Action(
             "resolve",
             "Resolve",
-            "It is fixed; a fall that goes on is reported again.",
+            "The cause is fixed. If the drop continues, it is reported again.",
             LIVE,
             "resolved",
         ),
         Action(
             "dismiss",
             "Dismiss",
-            "Closes it for good: it says no more until the series falls further.",
+            "Close the alert. The series opens a new one only if it drops further.",
             LIVE,
             "dismissed",
             "reason",
@@ -63,14 +63,19 @@ ACTIONS = {
         Action(
             "reopen",
             "Reopen",
-            "Open again, with its history.",
+            "Open the alert again, with its history.",
             ("acknowledged", "resolved", "dismissed"),
             "open",
         ),
         Action(
-            "snooze", "Snooze", "No message before; then it is reported again.", LIVE, "", "until"
+            "snooze",
+            "Snooze",
+            "Send no message until this date; then report it again.",
+            LIVE,
+            "",
+            "until",
         ),
-        Action("assign", "Assign", "Say whose it is; empty: nobody's.", LIVE, "", "owner"),
+        Action("assign", "Assign", "Set the owner. Empty: no owner.", LIVE, "", "owner"),
     )
 }
 
@@ -129,7 +134,7 @@ def parse_change(action: Action, given: Mapping[str, object], now: datetime) -> 
         return lambda triage, alert_id: triage.snooze(alert_id, until, why)
     if action.name == "assign":
         if "owner" not in given:
-            raise BadInput('owner: expected a name, or "" for nobody')
+            raise BadInput('owner: expected a name, or "" for no owner')
         owner = _text(given, "owner", OWNER_CHARACTERS)
         return lambda triage, alert_id: triage.assign(alert_id, owner, why)
     reason = _reason(_text(given, "reason", 80)) if action.field == "reason" else None

@@ -1,4 +1,4 @@
-"""What the JSON API answers about alerts, the detector and nodes."""
+"""Answers of the JSON API about alerts, the detector and nodes."""
 
 from datetime import datetime
 
@@ -155,7 +155,7 @@ class Trust(ApiModel):
 
 
 class NodeHealth(ApiModel):
-    """Where a node stands, and what was last found on it."""
+    """State of a node, and the findings of its last preflight."""
 
     cluster: str
     node: str
@@ -174,7 +174,7 @@ class NodeHealth(ApiModel):
 
 
 class ControlMedian(ApiModel):
-    """The newest control measurement of a node, beside up to ten before it."""
+    """The newest control measurement of a node, and the median of up to ten before it."""
 
     cluster: str
     node: str
@@ -230,16 +230,16 @@ class NodeActivities(ApiModel):
 
 
 class ClusterAcceptance(ApiModel):
-    """How the modes that were tried on a cluster stand."""
+    """Numbers of configurations that passed a cluster's acceptance test and that need a retest."""
 
     cluster: str
     passed: int
     failed: int
-    not_told: int
+    not_reported: int
     due: int
-    """What was tried, and has another build, driver or version since."""
+    """Tested configurations whose build, driver or version has changed since."""
     reasons: list[str]
-    """Why they are due, each once."""
+    """Why they must be retested, each reason once."""
     last_run_id: str
     last_at: datetime
 
@@ -251,7 +251,7 @@ class ClusterAcceptances(ApiModel):
 
 
 class NodeUse(ApiModel):
-    """What a node spent on a suite in the last night."""
+    """Time that a node spent on a suite in the last night."""
 
     cluster: str
     node: str
@@ -260,13 +260,13 @@ class NodeUse(ApiModel):
     cases: int
     used_s: float
     planned_s: float
-    """What its cases usually take: median of the good ones of two weeks before."""
+    """Usual duration of its cases: median of the good ones of the two weeks before."""
     busy_s: float
     """In which the node had any case of any suite: cases that share it at once count once."""
 
 
 class NodeNights(ApiModel):
-    """What a node did in each of the last nights, oldest first; one element a night."""
+    """Cases, faults and quarantine of a node in the last nights, oldest first."""
 
     cluster: str
     node: str

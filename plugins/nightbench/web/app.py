@@ -23,6 +23,7 @@ from nightbench.web.alert_models import AlertDetail, AlertList
 from nightbench.web.answer_cache import AnswerCache, SharedAnswers
 from nightbench.web.compare_api import CompareApi, ComparedPairs, Overview, PublishedCells
 from nightbench.web.comparison_api import ComparisonApi
+from nightbench.web.documentation import documentation
 from nightbench.web.errors import ApiError, BadInput, status_of
 from nightbench.web.experiment_api import Comparing, OpenExperiments
 from nightbench.web.experiment_models import (
@@ -200,6 +201,7 @@ def create_app(
         status=201,
     )
     app.add_api_route("/static/{name}", _code(), methods=["GET"])
+    app.add_api_route("/help/{name:path}", documentation, methods=["GET"])
     app.add_exception_handler(UserError, _user_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
@@ -220,6 +222,7 @@ def _reads(
         ("morning", shared(ui.morning)),
         ("series", shared(ui.series_list)),
         ("series/{cluster}/{case_id:path}", shared(ui.series)),
+        ("losses/{cluster}/{case_id:path}", shared(ui.losses)),
         ("axes", shared(ui.axis_values)),
         ("trust", shared(health.trust)),
         ("nodes", shared(health.nodes)),

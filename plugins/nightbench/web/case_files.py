@@ -1,4 +1,4 @@
-"""What the spool still has of a repeat: samples of its nodes, and the ends of its logs."""
+"""Files of a repeat that the spool still has: samples of its nodes, and the ends of its logs."""
 
 import re
 from collections.abc import Mapping, Sequence

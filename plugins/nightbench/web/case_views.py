@@ -107,8 +107,8 @@ def missing_telemetry(samples: Mapping[str, Sequence[Sample]]) -> list[str]:
     ]
     if without:
         said.append(
-            f"GPU figures were not recorded on {', '.join(without)}: there is no nvidia-smi, or it "
-            "said nothing."
+            f"GPU metrics were not recorded on {', '.join(without)}: nvidia-smi is missing or "
+            "printed nothing."
         )
     for node, given in sorted(samples.items()):
         said += [f"{node}, GPU {index} was throttled: {what}" for index, what in _throttles(given)]

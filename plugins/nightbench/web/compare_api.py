@@ -1,4 +1,4 @@
-"""The JSON API of the pages, and its answers: comparisons, published figures beside ours."""
+"""The JSON API of the pages Compare and Published, and its answers."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal, get_args
@@ -120,7 +120,7 @@ class ComparedPairs(ApiModel):
 
 
 class ComparedSides(ApiModel):
-    """What can be compared, the newest first."""
+    """Versions, builds, lines, clusters or runs that can be compared, the newest first."""
 
     items: list[str]
 
@@ -134,13 +134,13 @@ class ProposedSides(ApiModel):
 
 
 class PublishedTable(ApiModel):
-    """A figure or table of a public benchmark's document."""
+    """A diagram or table in the document of a public benchmark."""
 
     source_document: str
     figure: str | None
     cells: int
     measured: int
-    """Cells with a median of ours beside."""
+    """Cells with a matching measured median."""
     empty: int
     """Cells that the original leaves empty."""
 
@@ -152,7 +152,7 @@ class PublishedTables(ApiModel):
 
 
 class PublishedCell(ApiModel):
-    """A published value, beside a median of ours that matches it on every axis that it states."""
+    """A published value, and the measured median that matches it on every axis that it states."""
 
     reference_id: str
     workload: str
@@ -188,7 +188,7 @@ class PublishedCell(ApiModel):
 
 
 class PublishedCells(ApiModel):
-    """The cells of one figure."""
+    """The cells of one published diagram or table."""
 
     items: list[PublishedCell]
 
@@ -242,12 +242,12 @@ class CompareApi:
         )
 
     def sides(self, by: By) -> ComparedSides:
-        """What can be compared by a property."""
+        """Return the values of a property that can be compared."""
         with self._repository() as repository:
             return ComparedSides(items=[row["side"] for row in repository.compare_sides(by)])
 
     def proposal(self) -> ProposedSides:
-        """What is compared where nothing was chosen, by version."""
+        """Return the two versions that are compared if the user has selected none."""
         with self._repository() as repository:
             return ProposedSides.of(
                 repository.first("ui_compare_proposal") or {"one": None, "other": None}
@@ -267,12 +267,12 @@ class CompareApi:
             return Curves.of(items=repository.read("ui_curves", workload=workload))
 
     def tables(self) -> PublishedTables:
-        """The figures and tables of the public benchmarks' documents."""
+        """Return the diagrams and tables of the public benchmarks' documents."""
         with self._repository() as repository:
             return PublishedTables.of(items=repository.read("ui_published_figures"))
 
     def cells(self, source_document: str, figure: str = "", format: Format = "json") -> Any:
-        """The cells of one figure, each beside the medians that match it."""
+        """Return the cells of one diagram or table, each with the medians that match it."""
         with self._repository() as repository:
             rows = repository.read(
                 "ui_published", source_document=source_document, figure=figure or None

@@ -102,13 +102,13 @@ class ComparisonApi(ExperimentApi):
         return Response(compare_answer.junit(row), media_type="application/xml", headers=HEADERS)
 
     def build_log(self, request_id: int, arm: Literal["a", "b"]) -> Response:
-        """What the build of a commit said; its end, where it is long."""
+        """Return the build log of a commit; only the end of a long one."""
         row, _ = self._known(request_id)
         uploads = self._spool().uploads
         builds = uploads.note(row["name"]) or {}
         log = uploads.log(builds[arm]["build"]) if arm in builds else None
         if log is None:
-            raise NotFound(f"Of build {arm.upper()} of comparison {request_id} there is no log.")
+            raise NotFound(f"Build {arm.upper()} of comparison {request_id} has no log.")
         return Response(log, media_type="text/plain; charset=utf-8", headers=HEADERS)
 
     def profile_page(self, request_id: int) -> Response:
@@ -117,7 +117,7 @@ class ComparisonApi(ExperimentApi):
         profile = compare_answer.profile_of(row)
         page = self._comparing.profile_page(profile["id"]) if profile else None
         if page is None:
-            raise NotFound(f"Of comparison {request_id} there is no profile.")
+            raise NotFound(f"Comparison {request_id} has no profile.")
         return Response(page, media_type="text/html; charset=utf-8", headers=PAGE_HEADERS)
 
     def _checked(self, request: Request) -> Row:

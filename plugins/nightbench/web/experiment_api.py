@@ -64,7 +64,7 @@ OpenExperiments = Callable[[], ExperimentFiles]
 
 @dataclass(frozen=True)
 class Comparing:
-    """What the API asks of the rooms above it."""
+    """Functions that the API needs from packages that it cannot import."""
 
     check: Callable[[Mapping[str, Any]], Row]
     """Body of a request -> row for the queue; raises `UserError` if it cannot be measured."""
@@ -133,7 +133,7 @@ class ExperimentApi:
         return json_response(detail.model_dump())
 
     def budgets(self) -> JSONResponse:
-        """What experiments have measured in the last 24 hours, and the clusters' budgets."""
+        """Return the measuring time of experiments in 24 hours, and the clusters' budgets."""
         with self._repository() as repository:
             spent = repository.experiments.spent()
             live = repository.experiments.find(states=LIVE)
@@ -159,7 +159,7 @@ class ExperimentApi:
         return json_response(ComparisonBudgets(items=items).model_dump())
 
     def cancel(self, request: Request, request_id: int) -> JSONResponse:
-        """End an experiment, now or after the launch that goes on."""
+        """Cancel an experiment: now, or after the current launch."""
         return self._move(request, request_id, "cancel")
 
     def allow(self, request: Request, request_id: int) -> JSONResponse:
@@ -184,7 +184,8 @@ class ExperimentApi:
         user: PageUser = request.state.nightbench_user
         if action in ("cancel", "profile") and not _is_theirs(row, user):
             raise Refused(
-                f"{row['name']} was requested by {row['requested_by']}: an op may {action} it."
+                f"{row['name']} was requested by {row['requested_by']}: "
+                f"an operator may {action} it."
             )
         if action == "profile":
             try:
@@ -365,7 +366,7 @@ def _of_files(name: str, files: Row) -> Row:
 
 
 def searched(search: BisectSearch) -> list[SearchedVersion]:
-    """Return where each version stands: by its own last test, else by those around it."""
+    """Return the state of each version: from its own last test, else from its neighbours."""
     said: dict[str, Any] = {search.good: "good"}
     for test in search.tests:
         if test.result is not None:

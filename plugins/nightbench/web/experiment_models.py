@@ -1,4 +1,4 @@
-"""What the JSON API answers about experiments: comparisons of builds, bisects, confirmations."""
+"""Answers of the JSON API about experiments: comparisons of builds, bisects, confirmations."""
 
 from datetime import datetime
 from typing import Literal
@@ -77,7 +77,8 @@ class RequestedComparison(ExperimentItem):
     comparison_id: str
     """Its name."""
     conclusion: str
-    """pending, success, failure (B is slower), neutral or error: for the status of a commit."""
+    """For the status of a commit: pending, success, failure (B is slower, or trains differently),
+    neutral or error."""
     a: str
     b: str
     rounds: int
@@ -92,7 +93,7 @@ class RequestedComparisons(ApiModel):
 
 
 class ComparisonEstimate(ApiModel):
-    """What a request would wait and take; nothing was queued."""
+    """Estimated waiting time and duration of a request; nothing was queued."""
 
     cluster: str
     cases: list[str]
@@ -103,14 +104,14 @@ class ComparisonEstimate(ApiModel):
 
 
 class MeasuredByPerson(ApiModel):
-    """What the experiments of one person have measured in the last 24 hours."""
+    """Measuring time of one person's experiments in the last 24 hours."""
 
     person: str
     spent_s: float
 
 
 class ClusterBudget(ApiModel):
-    """What experiments have measured on a cluster in the last 24 hours, and may."""
+    """Measuring time of experiments on a cluster in the last 24 hours, and its limits."""
 
     cluster: str
     spent_s: float
@@ -121,7 +122,7 @@ class ClusterBudget(ApiModel):
 
 
 class ComparisonBudgets(ApiModel):
-    """Of all clusters on which experiments wait, run, or have measured in the last 24 hours."""
+    """All clusters on which experiments wait, run, or have measured in the last 24 hours."""
 
     items: list[ClusterBudget]
 
@@ -155,8 +156,18 @@ class DroppedLaunch(ApiModel):
     why: str
 
 
+class ComparedTraining(ApiModel):
+    """Whether B trains as A."""
+
+    kind: str
+    """same, changed or not_comparable."""
+    sentence: str
+    step: int | None
+    """The first step, from 1, whose loss differs."""
+
+
 class ComparisonCase(ApiModel):
-    """What a comparison found for a case."""
+    """Result of a comparison for one case."""
 
     case_id: str
     unit: str | None
@@ -166,6 +177,8 @@ class ComparisonCase(ApiModel):
     """Confidence of the intervals: higher where several cases are judged together."""
     verdict: str | None
     sentence: str | None
+    training: ComparedTraining | None
+    """Null until the comparison has a result."""
     ratio: float | None
     low: float | None
     high: float | None
@@ -247,7 +260,7 @@ class BisectSearch(ApiModel):
 
 
 class SearchedVersion(ApiModel):
-    """Where a version of a search stands."""
+    """State of one version in a bisect."""
 
     version: str
     standing: Literal["good", "bad", "unsure", "skipped", "first_bad", "suspect", "untested"]

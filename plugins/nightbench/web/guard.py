@@ -82,7 +82,7 @@ def _refuse_foreign(headers: Mapping[str, str], base_url: str) -> None:
 
 
 def refuse_unmeant(headers: Mapping[str, str], base_url: str) -> None:
-    """Check that whoever is logged in meant to send a change.
+    """Check that the user who is logged in meant to send a change.
 
     Raises:
         Refused: it came by a cookie from elsewhere, or without `HEADER`.

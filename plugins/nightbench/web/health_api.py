@@ -39,7 +39,7 @@ class HealthApi:
     cache: AnswerCache[ClusterAcceptances]
 
     def acceptance(self) -> ClusterAcceptances:
-        """What of the clusters' acceptance holds, and what is due again and why."""
+        """Return the numbers of valid accepted configurations, and why others need a retest."""
         return self.cache.get(
             "acceptance", "", lambda: ClusterAcceptances.of(items=self.acceptances())
         )
@@ -55,7 +55,7 @@ class HealthApi:
             )
 
     def activity(self) -> NodeActivities:
-        """What holds nodes now, and what waits for them."""
+        """Return the jobs that use nodes now, and those that wait for them."""
         with self.repository() as repository:
             unloaded = repository.read("ui_unloaded_runs", since=datetime.now(UTC) - UNDER_WAY)
         return NodeActivities(items=list(node_activity(self.spool(), unloaded)))

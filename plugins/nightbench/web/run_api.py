@@ -104,7 +104,7 @@ def _sentences(row: Row) -> list[str]:
     if row["status"] == "ok" and row["quarantined"]:
         return [sentence(reason) for reason in reasons_from_json(row["quarantine_reasons"])]
     said = row["verdict_sentence"] or sentences(reasons_from_json(row["reasons"]))
-    untried = f"Untried mode: {row['untried']}." if row["untried"] else ""
+    untried = f"Untried configuration: {row['untried']}." if row["untried"] else ""
     training = row["training_sentence"] or ""
     return [each for each in (said, "" if training in said else training, untried) if each]
 
@@ -159,7 +159,7 @@ class CaseApi:
         return RepeatSteps(items=items, sentence=_why_no_steps(items, launch))
 
     def telemetry(self, run_id: str, case_id: str, generation: int, repeat: int) -> RepeatTelemetry:
-        """What was sampled on the nodes during a repeat."""
+        """Return the samples of the nodes during a repeat."""
         files = RepeatFiles(self._spool(), run_id, case_id, generation, repeat)
         samples = files.samples()
         items = telemetry(samples)
@@ -194,11 +194,11 @@ def _why_no_steps(items: Sequence[Any], launch: Row) -> str | None:
     """Return why the step times of a repeat are not here, or not all of them."""
     if items:
         hidden = sum(not each.seconds for each in items)
-        return f"Steps of the {hidden} fastest processes are not drawn." if hidden else None
+        return f"Steps of the {hidden} fastest processes are not plotted." if hidden else None
     if launch["steps"]:
         return (
-            "The step times of this repeat have been dropped: they are "
-            f"{kept_unless('detail_days')}. The figures of the repeat are kept for ever."
+            "The step times of this repeat have been removed: they are "
+            f"{kept_unless('detail_days')}. The results of the repeat are kept without a limit."
         )
     return "No process of this repeat reported step times."
 

@@ -1,4 +1,4 @@
-"""What the JSON API answers about runs, their cases and the repeats of these."""
+"""Answers of the JSON API about runs, their cases and the repeats of these."""
 
 from datetime import datetime
 
@@ -25,7 +25,7 @@ class RunPage(ApiModel):
 
 
 class RunCase(Utilisation):
-    """What came of a planned case in a run."""
+    """Result of a planned case in a run."""
 
     case_id: str
     cluster: str
@@ -119,7 +119,7 @@ class FailedCheck(ApiModel):
 
 
 class CaseChange(ApiModel):
-    """What a run did not have in common with the last good one before it."""
+    """A difference between a run and the last good run before it."""
 
     field: str
     before: str
@@ -207,7 +207,7 @@ class RepeatSteps(ApiModel):
 
 
 class TelemetryMetric(ApiModel):
-    """Samples of one figure of a node or of one of its GPUs."""
+    """Samples of one metric of a node or of one of its GPUs."""
 
     node: str
     device: str
@@ -223,7 +223,7 @@ class TelemetryMetric(ApiModel):
 
 
 class RepeatTelemetry(ApiModel):
-    """What was sampled on the nodes during a repeat."""
+    """Samples of the nodes during a repeat."""
 
     items: list[TelemetryMetric]
     sentences: list[str]

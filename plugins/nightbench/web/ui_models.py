@@ -1,8 +1,8 @@
-"""What the JSON API of the pages answers. TypeScript has the same types: `make ui`."""
+"""Answers of the JSON API of the pages. TypeScript has the same types: `make ui`."""
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,7 +19,7 @@ class ApiModel(BaseModel):
 
 
 class Utilisation(ApiModel):
-    """What a median took of its devices; null where it is not known."""
+    """Use of the devices while a median was measured; null if not known."""
 
     tflops_per_device: float | None
     """Model TFLOP/s."""
@@ -47,7 +47,7 @@ class Utilisation(ApiModel):
 
 
 class AlertCore(ApiModel):
-    """What every answer says of an alert."""
+    """Fields of an alert that every answer has."""
 
     alert_id: int
     verdict: str
@@ -55,7 +55,7 @@ class AlertCore(ApiModel):
     owner: str | None
     sentence: str
     metric: str
-    """Figure that was judged, by its column in `marts.fct_measurement`."""
+    """Metric that was judged, by its column in `marts.fct_measurement`."""
     change: float | None
     """Relative, of tonight's value."""
     level_change: float | None
@@ -86,7 +86,7 @@ class AlertHead(AlertCore):
 
 
 class MorningAlert(AlertHead):
-    """An alert that somebody still has to look at; of several with one cause the worst."""
+    """An alert that still needs a user; the worst one, if several have one cause."""
 
     is_new: bool
     """Opened since the time that was asked for."""
@@ -125,7 +125,7 @@ class SuiteRun(RunHead):
 
 
 class MissingNight(ApiModel):
-    """A night that a schedule promised and that brought no result."""
+    """A scheduled night without a result."""
 
     suite: str
     cluster: str
@@ -174,7 +174,7 @@ class DriftingSeries(ApiModel):
 
 
 class Morning(ApiModel):
-    """What is new, what ran, and what did not."""
+    """New alerts, runs and missing results."""
 
     at: datetime
     since: datetime
@@ -224,7 +224,7 @@ class SeriesRow(Utilisation):
     judged_at: datetime | None
     judged_run_id: str | None
     metric: str | None
-    """Figure that was judged, by its column in `marts.fct_measurement`."""
+    """Metric that was judged, by its column in `marts.fct_measurement`."""
     change: float | None
     level_change: float | None
     change_low: float | None
@@ -259,7 +259,7 @@ class SeriesPage(ApiModel):
 
 
 class AxisValues(ApiModel):
-    """What series can be filtered by."""
+    """Values by which series can be filtered."""
 
     items: list[AxisValue]
 
@@ -290,7 +290,7 @@ class SeriesPoint(Utilisation):
     verdict: str | None
     sentence: str | None
     metric: str | None
-    """Figure that was judged, by its column in `marts.fct_measurement`."""
+    """Metric that was judged, by its column in `marts.fct_measurement`."""
     baseline: float | None
     """Of the throughput; null where another figure was judged."""
     change: float | None
@@ -310,7 +310,7 @@ class SeriesAlert(AlertCore):
 
 
 class PublishedFigure(ApiModel):
-    """A figure of the public benchmarks for the series' cell, measured on other hardware."""
+    """A published benchmark value for the same cell as the series, measured on other hardware."""
 
     reference_id: str
     source_document: str
@@ -325,13 +325,39 @@ class PublishedFigure(ApiModel):
     is_unit_doubtful: bool
 
 
+class LossCurve(ApiModel):
+    """Losses of a case in one run."""
+
+    role: Literal["tonight", "good", "line"]
+    """The newest night, the last one before it that trained as before, or another line tonight."""
+    run_id: str
+    started_at: datetime
+    case_id: str
+    framework: str
+    framework_version: str | None
+    training: str | None
+    """Of tonight whether it trained as before: same, changed or not_comparable."""
+    training_sentence: str | None
+    losses: list[float | None]
+    """Of the first step, then of each step of the window."""
+
+
+class SeriesLosses(ApiModel):
+    """Losses of a series step by step."""
+
+    steps: list[int]
+    """Numbers of the steps, from 1: the first step, then those of the window."""
+    curves: list[LossCurve]
+    """Tonight first; empty if no losses are stored."""
+
+
 class Roofline(ApiModel):
-    """What a step is bound by, see `marts.roofline`."""
+    """The resource that limits a step, see `marts.roofline`."""
 
     bound: str | None
     """input, compute, memory or network."""
     absent: str | None
-    """Why no bound is told."""
+    """Why no bound is known."""
     input_share: float | None
     """Shares of a step; null where they are not known."""
     compute_share: float | None

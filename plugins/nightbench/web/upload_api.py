@@ -1,4 +1,4 @@
-"""The API that takes wheels for comparisons; they are stored, and looked at by nobody here."""
+"""The API that receives wheels for comparisons; it stores them without examining them."""
 
 import hashlib
 import tempfile
@@ -35,7 +35,7 @@ class UploadedWheel(ApiModel):
 
 
 class UploadApi:
-    """Handler of the API that takes wheels."""
+    """Handler of the API that receives wheels."""
 
     def __init__(self, spool: OpenSpool, base_url: str) -> None:
         self._spool = spool

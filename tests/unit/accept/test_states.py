@@ -198,10 +198,10 @@ def test_what_was_accepted_is_planned_until_it_is_due_and_never_for_another_buil
     assert refusal_of(bf16, accepting(None), GPUS, {}) is not None
     again = refusal_of(single, accepting("another driver than 550.54"), GPUS, {})
     assert again is not None
-    assert "cluster pair passed it, and is due: another driver than 550.54" in again.message
+    assert "cluster pair, but must be retested: another driver than 550.54" in again.message
     wheel = {"pytorch": Build("pytorch", source="wheel", digest="ab" * 32)}
     marked = untried_because(single, GPUS, accepting(None), wheel)
-    assert str(marked).endswith("is due: this build is another")
+    assert str(marked).endswith("must be retested: this build is another")
 
 
 def test_many_devices_wait_for_few_and_what_failed_there_makes_the_mode_due(
@@ -264,7 +264,7 @@ def test_a_cluster_says_what_of_its_acceptance_is_due_and_why(catalog: Catalog) 
         PAIR,
         catalog,
     )
-    assert (found["passed"], found["failed"], found["not_told"], found["due"]) == (1, 1, 0, 1)
+    assert (found["passed"], found["failed"], found["not_reported"], found["due"]) == (1, 1, 0, 1)
     assert found["reasons"] == ["pytorch: another driver than 550.54"]
     assert (found["last_run_id"], found["last_at"]) == ("r2", later)
 

@@ -15,10 +15,10 @@ from nightbench.core.own_files import CHECKOUT
 
 FOLDERS = {
     "plugins/": "",
-    **{f"{name}/": f"nightbench/_files/{name}/" for name in ("benchmarks", "dags", "sql")},
+    **{f"{name}/": f"nightbench/_files/{name}/" for name in ("benchmarks", "dags", "sql", "docs")},
 }
 Run = subprocess.CompletedProcess[str]
-LEFT_OUT = ("plugins/nightbench/web/ui/", "plugins/.airflowignore")
+LEFT_OUT = ("plugins/nightbench/web/ui/", "plugins/.airflowignore", "docs/images/")
 
 
 @pytest.fixture(scope="module")

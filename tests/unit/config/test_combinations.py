@@ -158,7 +158,7 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ),
         (
             *("pytorch", "bert_base", {**RANKS, **ROUNDED}),
-            "cannot fall by a factor of 0.999 in 8 bits: found bf16 with bert_base; expected beta2",
+            "8 bits cannot store a mean of squares times 0.999: found bf16 with bert_base",
         ),
         (
             *("pytorch", "resnet50_v1.5", {**RANKS, **ROUNDED}),

@@ -200,7 +200,11 @@ def test_a_command_is_told_where_data_lie(suite_file, dags, with_commands):
     [
         ("imagenet", "{data}", "cluster pair has no data imagenet (it has sample, synthetic)"),
         ("sample", "{data}", "found sample, which is for workloads of `benchmarks`"),
-        ("imagenet", "/data", "mine is not told where the data imagenet lie: expected {data} in"),
+        (
+            "imagenet",
+            "/data",
+            "mine does not get the path of the data imagenet: expected {data} in",
+        ),
     ],
 )
 def test_data_that_a_command_would_not_read_are_refused(

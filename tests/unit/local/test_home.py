@@ -114,7 +114,7 @@ def test_secrets_do_not_show_in_their_repr(home: Home) -> None:
 def test_secrets_that_others_may_read_are_refused(home: Home) -> None:
     homes.load_or_create_secrets(home)
     home.secrets_file.chmod(0o640)
-    with pytest.raises(UserError, match=r"found mode 640; expected 600. Run: chmod 600"):
+    with pytest.raises(UserError, match=r"found permissions 640; expected 600. Run: chmod 600"):
         homes.load_or_create_secrets(home)
 
 

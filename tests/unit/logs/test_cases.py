@@ -85,8 +85,7 @@ SKIPPED_PREFIX = {"step_s": 1.5, "lines": 60, "warmup_lines": 20, "steps": "step
             {
                 "throughput": 1000,
                 "notes": [
-                    "the figures are those of '0', one of 4 processes: a share, if each "
-                    "states its own"
+                    "the values are those of '0', one of 4 processes; each may state only its share"
                 ],
             },
         ),

@@ -44,7 +44,7 @@ def _check(trainer: Trainer, run: Training, text: str, tmp_path: Any, **options:
         return None  # It may be too short to forget the steps before.
     if len(written) == 1 and trainer.format == "mlperf":
         found = summary(trainer.format, str(file), given_options, run.warmup)
-        assert found["notes"] == ["the figures are means over the whole training, with its warm-up"]
+        assert found["notes"] == ["the values are means over the whole training, warm-up included"]
         return None
     if not clean:
         with pytest.raises(reading.LogError, match=r"--warmup 0|states a step"):

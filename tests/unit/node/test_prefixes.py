@@ -36,7 +36,7 @@ def test_one_that_is_not_there(tmp_path: Path) -> None:
 def test_what_others_may_write_is_not_run(site: Path, tmp_path: Path, part: str) -> None:
     (tmp_path / part).chmod(0o777)
     assert prefix(str(site))["problem"] == (
-        f"{tmp_path / part}: found mode 777; expected that others may not write"
+        f"{tmp_path / part}: found permissions 777; expected none to write for others"
     )
 
 
@@ -58,4 +58,4 @@ def test_what_belongs_to_another_user_is_not_run(site: Path, tmp_path: Path, par
 def test_a_group_that_may_write_is_named(site: Path) -> None:
     os.chown(site, -1, NOBODY)
     site.chmod(0o775)
-    assert f"found mode 775 of group {NOBODY}" in prefix(str(site))["problem"]
+    assert f"found permissions 775 of group {NOBODY}" in prefix(str(site))["problem"]

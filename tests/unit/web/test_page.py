@@ -105,6 +105,25 @@ def test_no_other_file_is_read(name: str) -> None:
     assert client(Rows([])).get(f"/static/{name}").status_code == 404
 
 
+def test_help_icons_lead_to_documentation_with_anchors_and_without_images() -> None:
+    app = client(Rows([]))
+    pages = (STATIC.parent / "ui/src").glob("*.tsx")
+    links = {each for page in pages for each in re.findall(r'page="(.+?)"', page.read_text())}
+    assert links
+    for link in links:
+        name, _, anchor = link.partition("#")
+        answer = app.get(f"/help/{name}")
+        assert answer.status_code == 200, link
+        assert f'id="{anchor}"' in answer.text or not anchor, link
+        assert "<img" not in answer.text
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize("name", ["no.md", "conf.py", "..%2FREADME.md", "adr/..%2Fpages.md"])
+def test_only_pages_of_the_documentation_are_read(name: str) -> None:
+    assert client(Rows([])).get(f"/help/{name}").status_code == 404
+
+
 def test_every_page_is_a_chunk_of_its_own() -> None:
     entry = (STATIC / ENTRY).read_text(encoding="utf-8")
     named = set(re.findall(r'import\("\./([\w-]+\.js)"\)', entry))

@@ -58,8 +58,8 @@ def name(value: str, info: ValidationInfo) -> str:
         )
     if _OTHER_CODE.match(value):
         raise ValueError(
-            "brings other code into the processes that measure than the build that is named; put "
-            "it into an environment of the site's own (environments.paths), or into `builds`"
+            "loads other code into the measured processes than the named build; put it into an "
+            "environment of the site (environments.paths), or into `builds`"
         )
     if _NODE.match(value):
         raise ValueError(
@@ -81,8 +81,8 @@ def value(found: Any) -> Any:
         raise ValueError(f"found {len(found)} characters; expected no more than {_LONGEST}")
     if _SECRET_VALUE.search(found):
         raise ValueError(
-            "its value looks like a secret (a key, a token, or a URL with a password), and files "
-            "are no place for one (the environment is stored with every run); put it into the "
-            "environment of the nodes or an Airflow Connection"
+            "its value looks like a secret (a key, a token, or a URL with a password). The "
+            "environment is stored with every run, so a secret must not be in a file. Put it into "
+            "the environment of the nodes or an Airflow Connection"
         )
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
@@ -24,8 +24,24 @@ class Movement:
     """The most that the optimiser's steps allow; None where it sets no bound."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Values that a rank reports; a repeat has the largest of its ranks, a case those of its repeats."""
+
+    time_to_first_step_s: float | None = None
+    peak_resident_bytes: int | None = None
+    peak_allocator_bytes: int | None = None
+    sent_bytes_per_step: int | None = None
+    """Gradients of a rank in a step, where the trainer itself exchanges them (compression)."""
+    data_wait_s: float | None = None
+    """Seconds that a step waits for its batch, mean over the window; None for synthetic data."""
+
+
+FIGURES = tuple(each.name for each in fields(Figures))
+
+
 @dataclass(frozen=True)
-class RankResult:
+class RankResult(Figures):
     """The measurements of one process of a gang (a `processes[].summary` of result/1)."""
 
     name: str
@@ -45,7 +61,6 @@ class RankResult:
     step_seconds: tuple[float, ...] = ()
     step_end_s: tuple[float, ...] = ()
     """End of every step of warm-up, window and drain on the node's monotonic clock."""
-    time_to_first_step_s: float | None = None
     loss_first: float | None = None
     """Loss of the first step: of the untrained weights."""
     loss_window: tuple[float, ...] = ()
@@ -57,21 +72,17 @@ class RankResult:
     gradients_arrive: bool | None = None
     """Whether what it sent, while no other trainer did, changed what it pulled; None: not asked."""
     parameters: int | None = None
-    peak_resident_bytes: int | None = None
-    peak_allocator_bytes: int | None = None
-    sent_bytes_per_step: int | None = None
-    """Gradients that it sent in a step, where the trainer itself exchanges them (compression)."""
-    data_wait_s: float | None = None
-    """Seconds that a step waited for its batch, mean over the window; None for synthetic data."""
     flops_per_step: float | None = None
     """FLOPs of matrix products and convolutions in a step of its own, as its framework counts them;
     None where they are not counted."""
     skipped_updates: int | None = None
     """Steps of the window that left out their update, for an overflow; None without loss scale."""
+    conditions: Mapping[str, str] | None = None
+    """CPUs, and the variables that decide in which order its kernels add."""
     expert_tokens: Sequence[Sequence[int]] | None = None
     """Tokens of a batch after the window by layer and expert; None where nothing is told of it."""
     reported: Mapping[str, float] | None = None
-    """What a script not of ours printed: name -> median over its window, as printed."""
+    """Values that a training script printed: name -> median over its window, as printed."""
     precision: str | None = None
     transport: str | None = None
     modes: Mapping[str, str] = field(default_factory=dict)
@@ -116,7 +127,7 @@ _AS_WRITTEN = (
 )
 _PERHAPS_WRITTEN = (
     *("gradients_arrive", "sent_bytes_per_step", "data_wait_s", "expert_tokens"),
-    *("flops_per_step", "skipped_updates", "reported"),
+    *("flops_per_step", "skipped_updates", "conditions", "reported"),
 )
 """Fields of a `RankResult` that a summary holds under the same name, or may lack."""
 
@@ -166,7 +177,7 @@ class RepeatRecord:
 
 
 @dataclass(frozen=True)
-class RepeatSummary:
+class RepeatSummary(Figures):
     """The numbers of one repeat."""
 
     repeat: int
@@ -176,18 +187,11 @@ class RepeatSummary:
     """Length of the interval that was counted."""
     samples: float | None
     step_throughput: float | None
-    """The same figure from the independently recorded step times."""
+    """The same value from the independently recorded step times."""
     overlap: float | None = None
     """Asynchronous only: common interval / shortest window."""
     drift: float | None = None
     """Median step of the window's last third / first third - 1."""
-    time_to_first_step_s: float | None = None
-    peak_resident_bytes: int | None = None
-    peak_allocator_bytes: int | None = None
-    sent_bytes_per_step: int | None = None
-    """The largest rank's."""
-    data_wait_s: float | None = None
-    """Of a step of the rank that waited longest; None for synthetic data."""
     power_w: float | None = None
     """Mean power of all devices in the windows, W."""
     power_absent: str | None = None
@@ -197,7 +201,7 @@ class RepeatSummary:
     losses: Mapping[str, float] | None = None
     """What `core.training` compares: figure -> mean of the trainers; None where one lacks it."""
     reported: Mapping[str, float] | None = None
-    """What scripts not of ours printed: name -> median of the ranks, as printed."""
+    """Values that training scripts printed: name -> median of the ranks, as printed."""
     problem: Reason | None = None
     """Why there is no throughput, or why it does not count."""
 
@@ -232,7 +236,7 @@ class CheckResult:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(Figures):
     """The median over the good repeats of a case in a run."""
 
     run_id: str
@@ -256,12 +260,6 @@ class Measurement:
     framework_version: str | None = None
     python: str | None = None
     """Version of the Python that ran the framework; "3.11.7 and 3.13.5" if its ranks differ."""
-    time_to_first_step_s: float | None = None
-    peak_resident_bytes: int | None = None
-    peak_allocator_bytes: int | None = None
-    sent_bytes_per_step: int | None = None
-    data_wait_s: float | None = None
-    """Median of the repeats; None for synthetic data."""
     power_w: float | None = None
     """Mean power of all devices in the windows, W: median of the repeats."""
     joules_per_unit: float | None = None
@@ -283,8 +281,8 @@ class Measurement:
     mfu_absent: str | None = None
     """Why there is no mfu; None where there is one, and where there is no median."""
     reported: Mapping[str, float] | None = None
-    """What a script not of ours printed itself, such as its own MFU: name -> median of the repeats,
-    as printed. Never judged, nor mixed with the figures above."""
+    """Values that a training script printed itself, such as its own MFU: name -> median of the
+    repeats, as printed. Never judged, nor mixed with the values above."""
     losses: Mapping[str, tuple[float, float]] | None = None
     """Figure of `core.training` -> lowest and highest of the repeats that count."""
     definition_digest: str = ""
@@ -344,7 +342,8 @@ class Verdict:
     history: int = 0
     """Nights that the verdict rests on."""
     smallest_slowdown: float | None = None
-    """Relative fall that the series would tell within a week in nine of ten cases."""
+    """Minimum detectable slowdown: a lasting drop of this size is reported within a week in nine of
+    ten cases."""
     level_change: float | None = None
     """Estimate of the relative change that `low` and `high` enclose; one night may lie outside."""
     low: float | None = None
@@ -358,7 +357,7 @@ class Verdict:
     last_good_run_id: str | None = None
     """The last run before it; of a failed or missing case the last one with a value."""
     metric: AlertMetric = "throughput"
-    """Figure that was judged: of it are `value` and `baseline`."""
+    """Metric that was judged: `value` and `baseline` refer to it."""
     training: TrainingKind | None = None
     """Whether the case trained as before; None where nothing was trained, or the suite is off."""
     training_sentence: str | None = None

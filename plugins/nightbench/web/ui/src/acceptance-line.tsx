@@ -1,4 +1,4 @@
-// How the acceptance of a cluster stands, in a line; nothing where it has none.
+// The acceptance test of a cluster in one line; nothing if there was none.
 import { Text } from "@chakra-ui/react";
 
 import { useApi } from "./api";
@@ -16,11 +16,11 @@ export function AcceptanceLine({ cluster }: { cluster: string }) {
         if (!its) return null;
         return (
           <Text mb={2}>
-            <Link to={routes.run(its.last_run_id)}>Acceptance</Link> {ago(its.last_at)}:{" "}
-            {count(its.passed, "mode")} passed
+            <Link to={routes.run(its.last_run_id)}>Acceptance test</Link> {ago(its.last_at)}:{" "}
+            {count(its.passed, "configuration")} passed
             {its.failed > 0 && `, ${its.failed} failed`}
-            {its.not_told > 0 && `, ${its.not_told} not told`}
-            {its.due > 0 && `, ${its.due} due again (${its.reasons.join("; ")}): nightbench accept ${cluster}`}.
+            {its.not_reported > 0 && `, ${its.not_reported} not reported`}
+            {its.due > 0 && `, ${its.due} must be retested (${its.reasons.join("; ")}): nightbench accept ${cluster}`}.
           </Text>
         );
       }}

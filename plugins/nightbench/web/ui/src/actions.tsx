@@ -82,14 +82,14 @@ function ActionForm({
         <Flex direction="column" gap={3} mt={2}>
           <Extra action={action} alert={alert} />
           <Field.Root>
-            <Field.Label>Why, with the address of a report if there is one</Field.Label>
+            <Field.Label>Reason, with a link to the report if there is one</Field.Label>
             <Textarea name="why" size="sm" rows={2} maxLength={2000} />
           </Field.Root>
           {alert.group.length > 0 && (
             <Checkbox.Root checked={isWhole} onCheckedChange={({ checked }) => setWhole(checked === true)}>
               <Checkbox.HiddenInput />
               <Checkbox.Control />
-              <Checkbox.Label>the whole group: {alert.group.length} alerts of this cause</Checkbox.Label>
+              <Checkbox.Label>for all {alert.group.length} alerts of this cause</Checkbox.Label>
             </Checkbox.Root>
           )}
           <Button type="submit" size="sm" alignSelf="start" loading={isSending}>
@@ -106,7 +106,7 @@ export function Actions({ alert, onDone }: { alert: AlertDetail; onDone: () => v
   const action = alert.actions.find((each) => each.name === open);
   if (!alert.actions.length) return null;
   return (
-    <Box as="section" aria-label="What to do" my={4}>
+    <Box as="section" aria-label="Actions" my={4}>
       <Flex gap={2} wrap="wrap">
         {alert.actions.map((each) => (
           <Button

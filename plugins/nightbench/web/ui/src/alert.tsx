@@ -1,4 +1,4 @@
-// One alert: figures, cause with its evidence, the series, what people did, and what can be done.
+// One alert: values, cause with its evidence, the series, the actions of users, and a form for each action.
 import { Heading, List, Text } from "@chakra-ui/react";
 import { useState } from "react";
 import { useParams } from "react-router-dom";
@@ -38,13 +38,13 @@ function ratio(value: number | null, low: number | null, high: number | null): s
 
 const EVENT_COLUMNS: Column<AlertEvent>[] = [
   { name: "When (UTC)", cell: (event) => moment(event.at) },
-  { name: "Who", cell: (event) => <bdi>{event.by_whom}</bdi> },
+  { name: "User", cell: (event) => <bdi>{event.by_whom}</bdi> },
   {
-    name: "What",
+    name: "Event",
     cell: (event) =>
       event.what === "moved" ? `${event.from_state} → ${event.to_state}` : words(event.what),
   },
-  { name: "Why", cell: (event) => <Written text={event.why} /> },
+  { name: "Reason", cell: (event) => <Written text={event.why} /> },
   { name: "Run", cell: (event) => <RunLink runId={event.run_id} /> },
 ];
 
@@ -65,22 +65,22 @@ const MEMBER_COLUMNS: Column<AlertRow>[] = [
 const TEST_COLUMNS: Column<BisectTest>[] = [
   { name: "Test", cell: (test) => `${test.number} (${test.kind})` },
   { name: "Version", cell: (test) => test.version },
-  { name: "Against", cell: (test) => test.against },
+  { name: "Compared with", cell: (test) => test.against },
   { name: "Result", cell: (test) => test.result || test.status },
   { name: "Ratio", isNumber: true, cell: (test) => ratio(test.ratio, test.low, test.high) },
   { name: "Pairs", isNumber: true, cell: (test) => test.rounds ?? "–" },
-  { name: "Why", cell: (test) => <bdi>{test.why}</bdi> },
+  { name: "Reason", cell: (test) => <bdi>{test.why}</bdi> },
 ];
 
 function Bisect({ bisect }: { bisect: BisectSearch }) {
   return (
-    <Section title="Which version did it">
+    <Section title="First slow version">
       <Text>
         {bisect.sentence || `${bisect.line} ${bisect.good} to ${bisect.bad}: ${bisect.state}`}
       </Text>
       <Text color="fg.muted">
         <Link to={routes.experiment(bisect.name)}>Bisect {bisect.name}</Link> of {bisect.versions.length} versions of {bisect.line}, {bisect.state},
-        {bisect.started_at && `begun ${moment(bisect.started_at)} UTC`}; {Math.round(bisect.spent_s / 60)} of{" "}
+        {bisect.started_at && `started ${moment(bisect.started_at)} UTC`}; {Math.round(bisect.spent_s / 60)} of{" "}
         {Math.round(bisect.budget_s / 60)} minutes used. {bisect.notes.join(" ")}
       </Text>
       {bisect.tests.length > 0 && (
@@ -99,16 +99,15 @@ function History({ alert }: { alert: AlertDetail }) {
   const path = `series/${encodeURIComponent(alert.cluster)}/${encodeURIComponent(alert.case_id)}`;
   const answer = useApi<SeriesHistory>(path);
   return (
-    <Section title="The series">
+    <Section title="History of the series">
       <Text>
-        <Link to={routes.series(alert.case_id, alert.cluster)}>Its page</Link>
+        <Link to={routes.series(alert.case_id, alert.cluster)}>Page of the series</Link>
       </Text>
       <Answered answer={answer}>{(series) => (
           <>
             {series.noisy && (
               <Note status="warning">
-                This series is noisy since {moment(series.noisy.since_at)} UTC and opens no alert of a
-                fall: {series.noisy.sentence}
+                Noisy since {moment(series.noisy.since_at)} UTC, so a drop opens no alert: {series.noisy.sentence}
               </Note>
             )}
             <Plot series={series} />
@@ -139,7 +138,7 @@ function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
           <State name={alert.severity} /> {alert.severity_because}
         </Fact>
         <Fact name="Owner">
-          <bdi>{alert.owner || "nobody"}</bdi>
+          <bdi>{alert.owner || "none"}</bdi>
         </Fact>
         {alert.value !== null && <Fact name="Measured">{judged(alert.value, alert.metric, alert.unit)}</Fact>}
         {alert.baseline !== null && <Fact name="Baseline">{judged(alert.baseline, alert.metric, alert.unit)}</Fact>}
@@ -170,7 +169,7 @@ function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
       </Facts>
       <Actions alert={alert} onDone={onDone} />
       {alert.cause && (
-        <Section title="Why">
+        <Section title="Cause">
           <Text>
             <strong>
               {words(alert.cause)}
@@ -187,18 +186,18 @@ function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
       )}
       {alert.cause === "framework_version" && alert.actions.length > 0 && !alert.bisects.length && (
         <Text mt={2}>
-          <Link to="/dags/nightbench_experiments/trigger">Find the first bad version</Link> between the last
-          good one and this one
+          <Link to="/dags/nightbench_experiments/trigger">Find the first slow version</Link> between the last
+          good run and this run
         </Text>
       )}
       {alert.confirmation_sentence && (
-        <Section title="Measured again">
+        <Section title="Repeated measurement">
           <Text>
             <Confirmation alert={alert} /> {alert.confirmation_sentence}
           </Text>
           {alert.confirmation_ratio !== null && (
             <Text color="fg.muted">
-              {alert.confirmation_rounds} pairs that counted; ratio{" "}
+              {alert.confirmation_rounds} valid pairs; ratio{" "}
               {ratio(alert.confirmation_ratio, alert.confirmation_low, alert.confirmation_high)}
             </Text>
           )}
@@ -208,9 +207,9 @@ function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
         <Bisect key={bisect.name} bisect={bisect} />
       ))}
       {alert.group.length > 0 && (
-        <Section title={`All of this cause: ${alert.group.length} series`}>
+        <Section title={`Alerts with the same cause: ${alert.group.length}`}>
           <DataTable
-            label="Alerts of this cause"
+            label="Alerts with the same cause"
             columns={MEMBER_COLUMNS}
             rows={alert.group}
             rowKey={(member) => String(member.alert_id)}
@@ -218,7 +217,7 @@ function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
         </Section>
       )}
       <History alert={alert} />
-      <Section title="History">
+      <Section title="History of the alert">
         <DataTable
           label="History of this alert"
           columns={EVENT_COLUMNS}

@@ -11,6 +11,7 @@ import {
   Change,
   Choice,
   Confirmation,
+  Help,
   Link,
   Note,
   State,
@@ -30,7 +31,7 @@ function Bisect({ bisect }: { bisect: BisectSearch }) {
   if (bisect.first_bad) {
     return (
       <Text fontSize="xs">
-        bisect: {bisect.line} {bisect.first_bad} did it
+        bisect: {bisect.line} {bisect.first_bad} is the first slow version
       </Text>
     );
   }
@@ -56,7 +57,7 @@ const COLUMNS: Column<AlertGroupRow>[] = [
     ),
   },
   {
-    name: "What",
+    name: "Change",
     cell: ({ head }) => (
       <Box>
         <State name={head.verdict} /> <Confirmation alert={head} />
@@ -73,7 +74,7 @@ const COLUMNS: Column<AlertGroupRow>[] = [
         <Link to={routes.series(head.case_id, head.cluster)}>{head.case_id}</Link>
         <Text color="fg.muted" fontSize="xs">
           on {head.cluster}
-          {alerts > 1 && `, and ${alerts - 1} more with it`}
+          {alerts > 1 && `, and ${alerts - 1} more with the same cause`}
         </Text>
       </Box>
     ),
@@ -108,7 +109,7 @@ const COLUMNS: Column<AlertGroupRow>[] = [
         <AlertState alert={head} />
       ),
   },
-  { name: "Owner", cell: ({ head }) => <bdi>{head.owner || "nobody"}</bdi> },
+  { name: "Owner", cell: ({ head }) => <bdi>{head.owner || "none"}</bdi> },
   {
     name: "Onset",
     cell: ({ head }) => (
@@ -185,16 +186,22 @@ export function Alerts() {
                 rows={found.items}
                 rowKey={({ head }) => String(head.alert_id)}
               />
-              <Text color="fg.muted" fontSize="xs" mt={2}>
-                High: no figure any more, a loss of 10 % for certain (the near end of its interval), or
-                five series that fall together. Low: not confirmed when it was measured again, or less
-                than 3 % for certain and alone. Medium: the others.
-              </Text>
+              <Help page="alerts.md#severity">
+                <Text>
+                  High: the series has no result any more or trains differently, the whole interval is a drop of
+                  more than 10 %, or at least five series dropped together.
+                </Text>
+                <Text>
+                  Low: a repeated measurement did not confirm the drop, or the drop of a single series may be less
+                  than 3 %.
+                </Text>
+                <Text>Medium: all other alerts.</Text>
+              </Help>
             </>
           ) : (
             <Note>
-              No {query.get("state") ? "" : "live "}alert fits this choice.{" "}
-              <Link to={`${routes.alerts()}?state=all`}>All that there ever were</Link>
+              No {query.get("state") ? "" : "live "}alert matches these filters.{" "}
+              <Link to={`${routes.alerts()}?state=all`}>Show all alerts, closed ones included</Link>
             </Note>
           )
         }

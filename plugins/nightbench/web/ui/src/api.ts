@@ -12,7 +12,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Address of something below Airflow's own, which may itself lie below a path. */
+/** Address below Airflow's own, which may have a path itself. */
 export function address(path: string): string {
   return new URL(path, document.baseURI).href;
 }
@@ -71,7 +71,7 @@ function take<T>(url: string): Promise<T> | undefined {
   return answer;
 }
 
-/** What the API answers; `reload` changes to ask again, an empty path asks nothing. */
+/** The answer of the API; `reload` changes to ask again, an empty path asks nothing. */
 export function useApi<T>(path: string, query: Query = {}, reload = 0): Answer<T> {
   const url = path && apiAddress(path, query);
   const [answer, setAnswer] = useState<{ url: string; data?: T; error?: Error }>({ url: "" });

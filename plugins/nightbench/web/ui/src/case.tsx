@@ -50,7 +50,7 @@ function Figures({ detail }: { detail: CaseDetail }) {
         </Fact>
       )}
       {found.smallest_slowdown !== null && (
-        <Fact name="Smallest slowdown it would tell">{percent(found.smallest_slowdown)}</Fact>
+        <Fact name="Minimum detectable slowdown">{percent(found.smallest_slowdown)}</Fact>
       )}
       {found.speedup !== null && (
         <Fact name="Speed-up, efficiency">{`${found.speedup.toFixed(2)}, ${percent(found.efficiency, 0)}`}</Fact>
@@ -64,16 +64,16 @@ function Figures({ detail }: { detail: CaseDetail }) {
 }
 
 const CHANGE_COLUMNS: Column<CaseChange>[] = [
-  { name: "What", cell: (row) => row.field },
-  { name: "Then", cell: (row) => <bdi>{row.before}</bdi> },
-  { name: "In this run", cell: (row) => <bdi>{row.since}</bdi> },
-  { name: "On", cell: (row) => row.nodes.join(", ") || "the run" },
+  { name: "Field", cell: (row) => row.field },
+  { name: "Last good run", cell: (row) => <bdi>{row.before}</bdi> },
+  { name: "This run", cell: (row) => <bdi>{row.since}</bdi> },
+  { name: "Node", cell: (row) => row.nodes.join(", ") || "whole run" },
 ];
 
 function Changes({ detail }: { detail: CaseDetail }) {
   const { good, changes } = detail;
   return (
-    <Section title="What changed since the last good run">
+    <Section title="Changes since the last good run">
       {good && (
         <Text>
           <Link to={routes.case(good.run_id, detail.case.case_id)}>{good.run_id}</Link> of{" "}
@@ -84,13 +84,13 @@ function Changes({ detail }: { detail: CaseDetail }) {
       )}
       {detail.changes_sentence && <Text color="fg.muted">{detail.changes_sentence}</Text>}
       <DataTable
-        label="What changed since the last good run"
+        label="Changes since the last good run"
         columns={CHANGE_COLUMNS}
         rows={changes}
         rowKey={(row) => `${row.field} ${row.before} ${row.since}`}
         none={
           good && (
-            <Text>Nothing that was recorded: version, build, benchmark code and nodes are the same.</Text>
+            <Text>No recorded change: version, build, benchmark code and nodes are the same.</Text>
           )
         }
       />
@@ -101,7 +101,7 @@ function Changes({ detail }: { detail: CaseDetail }) {
 const nameOf = (each: RepeatResult) => (each.generation ? `${each.generation}.${each.repeat}` : `${each.repeat}`);
 
 const WAITED: Column<RepeatResult> = {
-  name: "Waited for data, ms",
+  name: "Wait for data, ms",
   isNumber: true,
   cell: (each) => figure(each.data_wait_s === null ? null : 1000 * each.data_wait_s),
 };
@@ -145,7 +145,7 @@ function repeatColumns(
     ...(repeats.some((each) => each.data_wait_s !== null) ? [WAITED] : []),
     ...(repeats.some((each) => each.power_w !== null) ? [POWER] : []),
     { name: "Drift", isNumber: true, cell: (each) => percent(each.drift) },
-    { name: "First step after, s", isNumber: true, cell: (each) => figure(each.time_to_first_step_s) },
+    { name: "Time to first step, s", isNumber: true, cell: (each) => figure(each.time_to_first_step_s) },
     {
       name: "Memory, MB",
       isNumber: true,
@@ -160,7 +160,7 @@ function repeatColumns(
       cell: (each) => `${figure(each.loss_first)} → ${figure(each.loss_median)}`,
     },
     {
-      name: "Because",
+      name: "Reason",
       cell: (each) => (
         <Box>
           <Sentences of={each.sentences} />
@@ -173,15 +173,15 @@ function repeatColumns(
 const CHECK_COLUMNS: Column<FailedCheck>[] = [
   { name: "Check", cell: (check) => words(check.check_name) },
   {
-    name: "Of",
+    name: "Checked value",
     cell: (check) =>
       check.repeat === 0
-        ? "the median"
+        ? "median"
         : `repeat ${check.generation ? `${check.generation}.` : ""}${check.repeat}`,
   },
   {
-    name: "Means",
-    cell: (check) => (check.severity === "fail" ? <State name="quarantined" /> : "a warning"),
+    name: "Effect",
+    cell: (check) => (check.severity === "fail" ? <State name="quarantined" /> : "warning"),
   },
   { name: "Found", cell: (check) => <bdi>{check.observed}</bdi> },
   { name: "Expected", cell: (check) => <bdi>{check.expected}</bdi> },
@@ -193,12 +193,12 @@ function Checks({ detail }: { detail: CaseDetail }) {
     <Section title="Checks">
       <Text>
         {met || failed.length
-          ? `${count(met, "check")} met, ${failed.length} not.`
-          : "Nothing came that could be checked."}
+          ? `${count(met, "check")} passed, ${failed.length} failed.`
+          : "No results arrived, so nothing was checked."}
       </Text>
       {failed.length > 0 && (
         <DataTable
-          label="Checks that were not met"
+          label="Failed checks"
           columns={CHECK_COLUMNS}
           rows={failed}
           rowKey={(check) =>
@@ -248,7 +248,7 @@ function Shown({ detail }: { detail: CaseDetail }) {
   const [query, choose] = useChoices({ replace: true, preventScrollReset: true });
   const { run, case: found, repeats } = detail;
   const chosen = (name: string) => query.get(name) ?? "";
-  // A launch that failed explains a case; else the last one stands for the others.
+  // A launch that failed explains a case; otherwise the last launch is shown.
   const failed = repeats.findLast((each) => !["ok", "disturbed"].includes(each.status));
   const open = repeats.find((each) => nameOf(each) === chosen("repeat")) ?? failed ?? repeats.at(-1);
   const parts = [run.run_id, found.case_id].map(encodeURIComponent).join("/");
@@ -260,11 +260,11 @@ function Shown({ detail }: { detail: CaseDetail }) {
       <Text>
         In run <Link to={routes.run(run.run_id)}>{run.run_id}</Link>: suite {run.suite} on {run.cluster},
         started {moment(run.started_at)} UTC.{" "}
-        <Link to={routes.series(found.case_id, found.cluster)}>Its series</Link>
+        <Link to={routes.series(found.case_id, found.cluster)}>Page of the series</Link>
         {run.dag_id && run.dag_run_id && (
           <>
             {" · "}
-            <Link to={routes.dagRun(run.dag_id, run.dag_run_id)}>The run in Airflow</Link>
+            <Link to={routes.dagRun(run.dag_id, run.dag_run_id)}>Run in Airflow</Link>
           </>
         )}
       </Text>
@@ -281,7 +281,7 @@ function Shown({ detail }: { detail: CaseDetail }) {
             rowKey={(each) => `${each.generation} ${each.repeat}`}
           />
         ) : (
-          <Text color="fg.muted">No launch of it has been stored.</Text>
+          <Text color="fg.muted">No launch of this case is stored.</Text>
         )}
       </Section>
       {open && (
@@ -294,14 +294,14 @@ function Shown({ detail }: { detail: CaseDetail }) {
         />
       )}
       <Checks detail={detail} />
-      <Section title="The nodes as they were found">
+      <Section title="Hardware and software of the nodes">
         {detail.fingerprints.length ? (
           detail.fingerprints.map((each) => <Fingerprint key={each.node} found={each} />)
         ) : (
-          <Text color="fg.muted">No fingerprint came back with this case.</Text>
+          <Text color="fg.muted">This case has no node fingerprint.</Text>
         )}
       </Section>
-      <Section title="Again">
+      <Section title="Measure again">
         {detail.commands.map(({ purpose, command }) => (
           <CommandLine key={purpose} purpose={purpose} command={command} />
         ))}
@@ -309,7 +309,7 @@ function Shown({ detail }: { detail: CaseDetail }) {
           !run.is_imported && <Rerun run={run} caseId={found.case_id} />
         ) : (
           <Text color="fg.muted" fontSize="sm">
-            Whoever may trigger the DAG on_demand has a button here that measures it again.
+            Users with permission to trigger the DAG on_demand see a button here that measures the case again.
           </Text>
         )}
       </Section>

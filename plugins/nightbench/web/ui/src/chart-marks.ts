@@ -6,15 +6,15 @@ import { day } from "./format";
 export type Event = {
   at: number;
   label: string;
-  /** More than fits beside a line. */
+  /** A detail that does not fit next to a line. */
   detail?: string;
   kind: "alert" | "version" | "other";
 };
 
-/** A published figure in the series' own unit. */
+/** A published value in the unit of the series. */
 export type Reference = { value: number; label: string };
 
-/** The published figures that a series can be held against, in its own unit. */
+/** The published values to compare a series with, in its unit. */
 export function references(series: SeriesHistory): Reference[] {
   const newest = series.points.findLast(counts)?.throughput;
   const found = new Map<string, Reference>();
@@ -81,7 +81,7 @@ export function events(series: SeriesHistory): Event[] {
 
 /**
  * Labels of marks at places on an axis, sorted: those that would cover each other are one, which names
- * an alert first. Within a gap of the end of the axis a label stands before its mark.
+ * an alert first. Near the end of the axis a label is to the left of its mark.
  */
 export function mergeLabels<T extends { x: number; label: string; kind: Event["kind"] }>(
   marks: T[],
@@ -112,7 +112,7 @@ export function byDay(changes: Event[]): { at: number; events: Event[] }[] {
   return [...found.values()].map((those) => ({ at: those[0]?.at ?? 0, events: those }));
 }
 
-/** What changed on a day. */
+/** The changes of a day. */
 export function describe({ at, events }: { at: number; events: Event[] }): string {
   const said = events.map(
     (event) =>
@@ -128,7 +128,7 @@ function quantile(sorted: number[], share: number): number {
   return low + (high - low) * (at - Math.floor(at));
 }
 
-/** Where the newest median of a range lies, and the first one of each alert that is not closed. */
+/** Places of the newest median of a range and of the first one of each open alert. */
 export function mustShow(series: SeriesHistory, low: number, high: number): number[] {
   const inside = series.points.filter(
     (point) => counts(point) && seconds(point.started_at) >= low && seconds(point.started_at) <= high,
@@ -142,7 +142,7 @@ export function mustShow(series: SeriesHistory, low: number, high: number): numb
     .filter((value): value is number => value !== null);
 }
 
-/** A range that single outliers do not widen, these are marked at its edge; `shown` lie inside. */
+/** A range that single outliers do not widen, outliers are marked at its edge; `shown` are inside. */
 export function robustRange(values: number[], shown: number[] = []): [number, number] {
   if (!values.length) return [0, 1];
   const sorted = [...values].sort((one, other) => one - other);

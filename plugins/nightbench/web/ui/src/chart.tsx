@@ -15,7 +15,7 @@ const LABEL_GAP = 70;
 export type Line = {
   name: string;
   values: (number | null)[];
-  /** Drawn behind the others, without weight. */
+  /** Plotted behind the others in a thin line. */
   isMuted?: boolean;
   /** A colour of the theme [default: blue]. */
   ink?: string;
@@ -48,7 +48,7 @@ function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--chakra-colors-${name}`);
 }
 
-/** Counts how often the colour mode has changed. */
+/** Counts the changes between light and dark. */
 function useColourMode(): number {
   const [changes, setChanges] = useState(0);
   useEffect(() => {
@@ -92,7 +92,7 @@ type Drawn = {
   symbols: Symbol[];
 };
 
-/** What lies behind the lines: parts of both axes. */
+/** The background of the lines: parts of both axes. */
 function behind({ bands, stripe }: Drawn) {
   return (u: uPlot) => {
     const { ctx, bbox } = u;
@@ -112,7 +112,7 @@ function behind({ bands, stripe }: Drawn) {
   };
 }
 
-/** What lies before the lines: levels, events with their labels, intervals, symbols. */
+/** The foreground of the lines: levels, events with their labels, intervals, symbols. */
 function before({ x, lines, whiskers, levels, marks, symbols }: Drawn, chosen: () => number | undefined) {
   return (u: uPlot) => {
     const { ctx, bbox } = u;
@@ -189,7 +189,7 @@ export function Chart({
 }: {
   label: string;
   x: number[];
-  /** The first is read out; symbols lie on it. */
+  /** The first is read out; symbols are on it. */
   lines: Line[];
   /** Shaded parts of the x axis. */
   bands?: Range[];

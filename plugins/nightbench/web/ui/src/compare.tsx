@@ -123,7 +123,7 @@ function Ratios({ pairs, other }: { pairs: ComparedPair[]; other: string }) {
 
 function columns(one: string, other: string): Column<ComparedPair>[] {
   return [
-    { name: "Work", cell: (pair) => <Work pair={pair} /> },
+    { name: "Case", cell: (pair) => <Work pair={pair} /> },
     ...(["one", "other"] as const).map((side): Column<ComparedPair> => ({
       name: side === "other" ? other : one === other ? `${one} (one)` : one,
       isNumber: true,
@@ -166,16 +166,16 @@ function Pairs({ query, set }: { query: URLSearchParams; set: (changed: Record<s
   const [one, other] = [query.get("one") ?? "", query.get("other") ?? ""];
   const asked = Object.fromEntries(query);
   const answer = useApi<ComparedPairs>(one && other ? "compare" : "", asked);
-  if (!one || !other) return <Note>Choose two sides to compare.</Note>;
+  if (!one || !other) return <Note>Select two values to compare.</Note>;
   const standing = query.get("standing") ?? "";
   return (
     <Answered answer={answer}>
       {(found) => (
         <>
-          <Flex role="group" aria-label="How the pairs stand" gap={2} wrap="wrap" mb={2}>
+          <Flex role="group" aria-label="Result of the pairs" gap={2} wrap="wrap" mb={2}>
             {(
               [
-                ["", found.faster + found.slower + found.unclear, "pairs of equal work"],
+                ["", found.faster + found.slower + found.unclear, "pairs with equal work"],
                 ["slower", found.slower, `clearly slower with ${other}`],
                 ["faster", found.faster, `clearly faster with ${other}`],
                 ["unclear", found.unclear, "unclear"],
@@ -204,13 +204,12 @@ function Pairs({ query, set }: { query: URLSearchParams; set: (changed: Record<s
           {found.items.length ? (
             <>
               <Text color="fg.muted" mb={2}>
-                Newest medians, clear differences first. Above 1 {other} is faster; a difference is clear if its
-                interval excludes 1.{" "}
+                Newest medians, clear differences first. Ratio above 1: {other} is faster. Clear: the interval excludes 1.{" "}
                 <Download address={apiAddress("compare", { ...asked, format: "csv" })} file="compare.csv" />
               </Text>
               <Ratios pairs={found.items} other={other} />
               <DataTable
-                label="Pairs of equal work"
+                label="Pairs with equal work"
                 columns={columns(one, other)}
                 rows={found.items}
                 rowKey={(pair) =>
@@ -225,7 +224,7 @@ function Pairs({ query, set }: { query: URLSearchParams; set: (changed: Record<s
               />
             </>
           ) : (
-            <Note>{standing ? "No such pair." : "No equal work was measured on both sides."}</Note>
+            <Note>{standing ? "No pair has this result." : "The two sides have no case in common."}</Note>
           )}
         </>
       )}
@@ -262,12 +261,12 @@ export function Compare() {
       </Heading>
       <Text color="fg.muted">
         {isPublished
-          ? "Public benchmarks, with the newest medians of equal work."
-          : "Stored medians, which may be weeks apart."}{" "}
-        To launch two builds in turn on the same nodes: <Link to={routes.experiments()}>experiments</Link>.
+          ? "Published benchmark values next to the newest medians with equal work."
+          : "Newest stored medians; their dates may differ by weeks."}{" "}
+        To measure two builds in turn on the same nodes, use <Link to={routes.experiments()}>Experiments</Link>.
         {query !== address && " Preselected: the two newest versions of the framework that changed most."}
       </Text>
-      <form key={`${by} ${query.get("one")} ${query.get("other")} ${query.get("search")}`} onSubmit={send} aria-label="What to compare">
+      <form key={`${by} ${query.get("one")} ${query.get("other")} ${query.get("search")}`} onSubmit={send} aria-label="Sides to compare">
         <Flex gap={3} wrap="wrap" align="end" my={3}>
           <Field.Root w="auto">
             <Field.Label>By</Field.Label>
@@ -284,7 +283,7 @@ export function Compare() {
             <>
               {(["one", "other"] as const).map((side) => (
                 <Field.Root key={side} w="auto" required>
-                  <Field.Label>{side === "one" ? "One" : "With"}</Field.Label>
+                  <Field.Label>{side === "one" ? "Baseline" : "Compared with it"}</Field.Label>
                   <Input name={side} size="sm" w="18em" maxW="100%" list="sides" defaultValue={query.get(side) ?? ""} autoComplete="off" />
                 </Field.Root>
               ))}

@@ -12,7 +12,7 @@ export type Curve = {
   values: (number | null)[];
   /** The point farthest right. */
   last: CurvePoint;
-  /** Of the ideal, at the last point; null but over devices. */
+  /** Share of the ideal at the last point; null if not over devices. */
   share: number | null;
 };
 export type CurvePanel = {
@@ -32,7 +32,7 @@ function scaled(points: CurvePoint[]): Map<number, number> {
   return new Map(points.map(({ x, throughput }) => [x, (throughput / first.throughput) * first.x]));
 }
 
-/** What divides the panels of an axis, such as "h100, bf16". */
+/** The property that divides the panels of an axis, such as "h100, bf16". */
 function titles(groups: CurvePoint[][]): string[] {
   const works = groups.map(([first]) => ({ cluster: first!.cluster, ...first!.work }));
   const keys = [...new Set(works.flatMap((work) => Object.keys(work)))];

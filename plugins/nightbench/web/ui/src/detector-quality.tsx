@@ -132,7 +132,7 @@ export function DetectorQuality({ cluster, trust }: { cluster: string; trust: Tr
             rows={bySuite(grades)}
             rowKey={(row) => row.name}
           />
-          <Help>
+          <Help page="detector-tools.md#grade-the-detector">
             <Text>
               Once a week the detector judges synthetic series: copies of real ones, some with an injected slowdown.
             </Text>
@@ -141,7 +141,7 @@ export function DetectorQuality({ cluster, trust }: { cluster: string; trust: Tr
           </Help>
         </>
       ) : (
-        <Text color="fg.muted">No grade yet: a series is copied from its 21st night on.</Text>
+        <Text color="fg.muted">No grade yet. A series is used for grading after 20 nights.</Text>
       )}
     </Box>
   );

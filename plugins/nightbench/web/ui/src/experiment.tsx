@@ -40,7 +40,7 @@ function roundColumns(unit: string): Column<ComparisonRound>[] {
     { name: "Order", cell: (round) => round.order },
     { name: `A, ${unit}/s`, isNumber: true, cell: (round) => figure(round.a) },
     { name: `B, ${unit}/s`, isNumber: true, cell: (round) => figure(round.b) },
-    { name: "B against A", isNumber: true, cell: (round) => change(round.ratio - 1) },
+    { name: "B compared with A", isNumber: true, cell: (round) => change(round.ratio - 1) },
     {
       name: "All rounds so far",
       isNumber: true,
@@ -59,14 +59,19 @@ function Rounds({ found, planned }: { found: ComparisonCase; planned: number }) 
       <Text>
         {found.verdict && <State name={found.verdict} />} {found.sentence}
       </Text>
+      {found.training && (
+        <Text>
+          <State name={found.training.kind} /> {found.training.sentence}
+        </Text>
+      )}
       <Text color="fg.muted" fontSize="sm">
         {rounds.length} of {count(planned, "round")} on {found.nodes.join(", ")}; intervals of{" "}
         {(100 * found.level).toFixed(1)} % confidence.
-        {found.stopped && ` It ended early: ${found.stopped}.`}
+        {found.stopped && ` It stopped early: ${found.stopped}.`}
       </Text>
       {rounds.length > 1 && (
         <Chart
-          label={`B against A in ${rounds.length} rounds, percent`}
+          label={`B compared with A in ${rounds.length} rounds, percent`}
           x={rounds.map((round) => round.round)}
           lines={[
             { name: "round", values: rounds.map((round) => percents(round.ratio)) },
@@ -74,7 +79,7 @@ function Rounds({ found, planned }: { found: ComparisonCase; planned: number }) 
             { name: "high", values: rounds.map((round) => percents(round.running_high)), isMuted: true },
           ]}
           levels={[{ at: 0, ink: "orange-fg" }]}
-          unit="B against A in each round, percent; grey: the interval of all rounds so far; dashed: no difference"
+          unit="B compared with A in each round, percent; grey: interval of all rounds so far; dashed: no difference"
           readout={(index) => {
             const round = rounds[index];
             return round
@@ -160,10 +165,10 @@ function Versions({ searched }: { searched: SearchedVersion[] }) {
 const STEP_COLUMNS: Column<BisectTest>[] = [
   { name: "Test", cell: (test) => `${test.number} (${test.kind})` },
   { name: "Version", cell: (test) => test.version },
-  { name: "Beside", cell: (test) => test.against },
-  { name: "It is", cell: (test) => <State name={test.result ?? test.status} /> },
+  { name: "Compared with", cell: (test) => test.against },
+  { name: "Result", cell: (test) => <State name={test.result ?? test.status} /> },
   {
-    name: "Against it",
+    name: "Difference",
     isNumber: true,
     cell: (test) => <Ratio ratio={test.ratio} low={test.low} high={test.high} />,
   },
@@ -176,7 +181,7 @@ const STEP_COLUMNS: Column<BisectTest>[] = [
       </>
     ),
   },
-  { name: "Took", isNumber: true, cell: (test) => minutes(test.spent_s) },
+  { name: "Duration", isNumber: true, cell: (test) => minutes(test.spent_s) },
   { name: "Why", cell: (test) => <bdi>{test.why}</bdi> },
 ];
 
@@ -196,7 +201,7 @@ function Search({ bisect, searched }: { bisect: BisectSearch; searched: Searched
           columns={STEP_COLUMNS}
           rows={bisect.tests}
           rowKey={(test) => String(test.number)}
-          none={<Text color="fg.muted">No test has begun.</Text>}
+          none={<Text color="fg.muted">No test has started.</Text>}
         />
       </Section>
     </>
@@ -217,7 +222,7 @@ export function ExperimentPage() {
           <Text>
             <State name={found.state === "done" ? (found.verdict ?? "done") : found.state} /> <bdi>{found.title}</bdi>, of
             suite {found.suite} on {found.cluster}
-            {found.started_at && `; begun ${moment(found.started_at)} UTC`}
+            {found.started_at && `; started ${moment(found.started_at)} UTC`}
             {found.alert_id !== null && (
               <>
                 , for <AlertLink alertId={found.alert_id}>alert {found.alert_id}</AlertLink>
@@ -227,17 +232,17 @@ export function ExperimentPage() {
           </Text>
           <Text color="fg.muted">{found.headline}</Text>
           {found.state === "running" && found.is_measured === false && (
-            <Note status="warning">No process measures it now.</Note>
+            <Note status="warning">No process is measuring this experiment now.</Note>
           )}
           {found.bisect && <Search bisect={found.bisect} searched={found.searched} />}
           {found.comparisons.map((each) => (
             <Compared key={each.comparison_id} found={each} isOnly={found.comparisons.length === 1} />
           ))}
           {(found.again || found.resume) && (
-            <Section title="Again">
-              {found.again && <CommandLine purpose="Compare the same again" command={found.again} />}
+            <Section title="Measure again">
+              {found.again && <CommandLine purpose="Repeat this comparison" command={found.again} />}
               {found.resume && !found.is_measured && (
-                <CommandLine purpose="Continue this one" command={found.resume} />
+                <CommandLine purpose="Continue this experiment" command={found.resume} />
               )}
             </Section>
           )}

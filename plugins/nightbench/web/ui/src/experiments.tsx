@@ -1,11 +1,11 @@
-// Experiments: what runs, what waits in the queue, what ended, and the budgets.
+// Experiments: running, waiting and ended ones, and the budgets.
 import { Badge, Box, Button, Flex, Heading, Input, Link as ChakraLink, Text } from "@chakra-ui/react";
 import { type FormEvent, useEffect, useState } from "react";
 
 import { apiAddress, request, useApi } from "./api";
 import type { ClusterBudget, ComparisonBudgets, ExperimentItem, Experiments } from "./api-types";
 import { ago, count, moment } from "./format";
-import { AlertLink, Answered, Failure, Link, Section, State, useTitle, Written } from "./parts";
+import { AlertLink, Answered, Failure, Help, Link, Section, State, useTitle, Written } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable } from "./table";
 
@@ -21,10 +21,10 @@ function lasts(seconds: number): string {
   return `${Math.round(seconds)} s`;
 }
 
-/** A text with the hashes in it cut: twelve digits tell commits and wheels apart. */
+/** A text with the hashes in it cut: twelve digits are enough to distinguish commits and wheels. */
 const short = (text: string) => text.replace(/\b([0-9a-f]{12})[0-9a-f]{28,}\b/g, "$1");
 
-/** A share of something as a bar; the text beside it says it. */
+/** A share as a bar; the text next to it gives the number. */
 function Bar({ share, ink }: { share: number; ink: string }) {
   return (
     <Box aria-hidden h="6px" w="100%" maxW="20em" bg="bg.emphasized" borderRadius="full" my={1}>
@@ -33,7 +33,7 @@ function Bar({ share, ink }: { share: number; ink: string }) {
   );
 }
 
-// --- what may be done -------------------------------------------------------------------------
+// --- actions -------------------------------------------------------------------------------
 
 const MOVES = [
   ["cancel", "Cancel", "may_cancel"],
@@ -156,7 +156,7 @@ function Running({ of, onDone }: { of: ExperimentItem; onDone: () => void }) {
         {of.estimate_s !== null && <Bar share={of.spent_s / Math.max(1, of.estimate_s)} ink="blue.solid" />}
         <Text color="fg.muted" fontSize="sm">
           {lasts(of.spent_s)} of about {lasts(of.estimate_s ?? of.spent_s)}.{" "}
-          <Link to={routes.experiment(of.name)}>Rounds so far</Link>
+          <Link to={routes.experiment(of.name)}>Show rounds</Link>
         </Text>
       </Box>
       <Moves of={of} onDone={onDone} />
@@ -166,17 +166,17 @@ function Running({ of, onDone }: { of: ExperimentItem; onDone: () => void }) {
 
 function waitingColumns(onDone: () => void): Column<ExperimentItem>[] {
   return [
-    { name: "Place", cell: (of) => of.place ?? "–" },
+    { name: "Position", cell: (of) => of.place ?? "–" },
     { name: "Experiment", cell: (of) => <Asked of={of} /> },
     {
-      name: "Begins (UTC)",
+      name: "Expected start (UTC)",
       cell: (of) =>
         of.state === "held"
-          ? "when an op allows it"
+          ? "when an operator allows it"
           : of.waits_for || (of.starts_at ? `about ${moment(of.starts_at)}` : "–"),
     },
-    { name: "Takes", isNumber: true, cell: (of) => (of.estimate_s === null ? "–" : lasts(of.estimate_s)) },
-    { name: "What to do", cell: (of) => <Moves of={of} onDone={onDone} /> },
+    { name: "Estimated duration", isNumber: true, cell: (of) => (of.estimate_s === null ? "–" : lasts(of.estimate_s)) },
+    { name: "Actions", cell: (of) => <Moves of={of} onDone={onDone} /> },
   ];
 }
 
@@ -189,13 +189,13 @@ const endedColumns = (onDone: () => void): Column<ExperimentItem>[] => [
         {short(of.headline)}
         {of.links.profile && (
           <ChakraLink color="fg.info" href={of.links.profile} target="_blank" display="block">
-            Where the time goes
+            Profile
           </ChakraLink>
         )}
         {of.why.includes("\n") && (
           <Box as="details" fontSize="sm">
             <Box as="summary" cursor="pointer">
-              The whole message
+              Full message
             </Box>
             <Box as="pre" whiteSpace="pre-wrap" fontSize="xs" maxH="20em" overflow="auto" tabIndex={0}>
               {of.why.slice(of.why.indexOf("\n") + 1)}
@@ -211,8 +211,8 @@ const endedColumns = (onDone: () => void): Column<ExperimentItem>[] => [
     ),
   },
   { name: "Ended (UTC)", cell: (of) => (of.ended_at ? moment(of.ended_at) : "–") },
-  { name: "Took", isNumber: true, cell: (of) => lasts(of.spent_s) },
-  { name: "What to do", cell: (of) => <Moves of={of} onDone={onDone} /> },
+  { name: "Duration", isNumber: true, cell: (of) => lasts(of.spent_s) },
+  { name: "Actions", cell: (of) => <Moves of={of} onDone={onDone} /> },
 ];
 
 // --- budgets ----------------------------------------------------------------------------------
@@ -261,10 +261,13 @@ export function ExperimentsPage() {
         Experiments
       </Heading>
       <Text color="fg.muted">
-        Two builds are launched in turn on the same nodes. People and CI request comparisons and bisects:{" "}
-        <Link to="/dags/nightbench_experiments">Trigger nightbench_experiments</Link>, or the API; nights request
-        confirmations. Nights go first, then the higher priority, then the person who measured least.
+        An experiment launches two builds in turn on the same nodes. To request one, trigger{" "}
+        <Link to="/dags/nightbench_experiments">nightbench_experiments</Link>.
       </Text>
+      <Help page="comparisons.md#the-queue">
+        <Text>Users and CI request comparisons and bisects. Nights request confirmations.</Text>
+        <Text>Order: requests of nights, higher priority, the user who measured least, the oldest request.</Text>
+      </Help>
       <Flex gap={2} my={2} wrap="wrap" role="group" aria-label="Kind">
         {["", ...KINDS].map((each) => (
           <Button
@@ -288,14 +291,14 @@ export function ExperimentsPage() {
           const ended = items.filter(({ ended_at }) => ended_at).slice(0, ENDED);
           return (
             <>
-              <Section title={running.length ? "Running" : "Nothing runs"}>
+              <Section title={running.length ? "Running" : "No running experiment"}>
                 <Box as="ul" p={0}>
                   {running.map((each) => (
                     <Running key={each.experiment_id} of={each} onDone={read} />
                   ))}
                 </Box>
               </Section>
-              <Section title={waiting.length ? `Waiting: ${waiting.length}` : "Nothing waits"}>
+              <Section title={waiting.length ? `Waiting: ${waiting.length}` : "No waiting experiment"}>
                 <DataTable
                   label="Waiting"
                   columns={waitingColumns(read)}
@@ -314,7 +317,7 @@ export function ExperimentsPage() {
                         ))}
                       </Flex>
                     ) : (
-                      <Text color="fg.muted">Nothing waits, runs, or was measured.</Text>
+                      <Text color="fg.muted">No experiment is waiting or running, and none was measured in the last 24 hours.</Text>
                     )
                   }
                 </Answered>
@@ -325,7 +328,7 @@ export function ExperimentsPage() {
                   columns={endedColumns(read)}
                   rows={ended}
                   rowKey={(each) => String(each.experiment_id)}
-                  none={<Text color="fg.muted">None yet.</Text>}
+                  none={<Text color="fg.muted">No experiment has ended yet.</Text>}
                 />
               </Section>
             </>

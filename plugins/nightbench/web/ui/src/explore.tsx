@@ -189,7 +189,7 @@ export function Explore() {
       <Answered answer={answer}>
         {(found) =>
           found.total === 0 && found.items.length === 0 ? (
-            <Note>No series fits this choice.</Note>
+            <Note>No series matches these filters.</Note>
           ) : (
             <>
               <Flex gap={3} mt={4} align="center" wrap="wrap" fontSize="sm">
@@ -219,13 +219,13 @@ export function Explore() {
                   )
                 }
               </Grouped>
-              <Help>
-                <Text>Median: over n launches. Spread: (largest − smallest) / median.</Text>
+              <Help page="pages.md#read-the-values">
+                <Text>Median: of n launches. Spread: (largest − smallest) / median.</Text>
                 <Text>
-                  Speed-up and efficiency: compared with the smallest case of the run at equal batch per device.
+                  Speed-up and efficiency: compared with the smallest case of the run that has the same batch per device.
                 </Text>
                 <Text>
-                  Per device: model FLOPs and their share of the peak (MFU), memory of the largest rank.{" "}
+                  Per device: model FLOP/s and their share of the peak (MFU), and the memory of the largest rank.{" "}
                   <NotKnown of={found.items} />
                 </Text>
                 <Text>Data are synthetic unless the case names a data set.</Text>

@@ -19,7 +19,7 @@ function isMemory(metric: string | null | undefined): boolean {
   return metric === "peak_resident_bytes" || metric === "peak_allocator_bytes";
 }
 
-/** Whether a rise of a judged figure is for the worse. */
+/** Whether an increase of a judged metric is worse. */
 export function lowerIsBetter(metric: string | null | undefined): boolean {
   return metric === "joules_per_unit" || isMemory(metric);
 }
@@ -30,7 +30,7 @@ const UNITS: Record<string, string> = {
   mfu: "MFU",
 };
 
-/** A judged figure with its unit. */
+/** A judged value with its unit. */
 export function judged(value: number, metric: string | null, unit: string | null): string {
   const work = unit ?? "units";
   if (isMemory(metric)) return bytes(value);

@@ -1,4 +1,4 @@
-// What is new since yesterday, the worst first; then what ran and what did not.
+// New alerts since yesterday, the worst first; then the newest runs and missing results.
 import { Box, Code, Flex, Heading, List, NativeSelect, Text } from "@chakra-ui/react";
 import { useSearchParams } from "react-router-dom";
 
@@ -50,7 +50,7 @@ const ALERT_COLUMNS: Column<MorningAlert>[] = [
         <Link to={routes.series(alert.case_id, alert.cluster)}>{alert.case_id}</Link>
         <Text color="fg.muted" fontSize="xs">
           on {alert.cluster}
-          {alert.alerts_of_cause > 1 && `, and ${alert.alerts_of_cause - 1} more of this cause`}
+          {alert.alerts_of_cause > 1 && `, and ${alert.alerts_of_cause - 1} more with the same cause`}
         </Text>
       </Box>
     ),
@@ -77,7 +77,7 @@ const ALERT_COLUMNS: Column<MorningAlert>[] = [
     ),
   },
   { name: "State", cell: (alert) => <AlertState alert={alert} /> },
-  { name: "Owner", cell: (alert) => <bdi>{alert.owner || "nobody"}</bdi> },
+  { name: "Owner", cell: (alert) => <bdi>{alert.owner || "none"}</bdi> },
   {
     name: "Alert",
     cell: (alert) => (
@@ -129,8 +129,8 @@ function Empty() {
   return (
     <Note>
       <Text>
-        Nothing has been loaded yet. Measure something: trigger the DAG{" "}
-        <Link to="/dags/on_demand">on_demand</Link>, or from a terminal
+        There are no results yet. To measure a suite, trigger the DAG{" "}
+        <Link to="/dags/on_demand">on_demand</Link>, or run this command:
       </Text>
       <Code my={2}>nightbench run demo</Code>
       <Text color="fg.muted">
@@ -154,12 +154,12 @@ function Report({ morning }: { morning: Morning }) {
         </Note>
       ))}
       {fresh.length > 0 && (
-        <Section title={`New: ${morning.new_alerts}`}>
+        <Section title={`New alerts: ${morning.new_alerts}`}>
           <DataTable label="New alerts" columns={ALERT_COLUMNS} rows={fresh} rowKey={key} />
         </Section>
       )}
       {older.length > 0 && (
-        <Section title={`Still open: ${morning.older_alerts}`}>
+        <Section title={`Alerts still open: ${morning.older_alerts}`}>
           <DataTable label="Alerts still open" columns={ALERT_COLUMNS} rows={older} rowKey={key} />
         </Section>
       )}
@@ -168,7 +168,7 @@ function Report({ morning }: { morning: Morning }) {
           The worst {morning.alerts.length} are shown: <Link to={routes.alerts()}>all alerts</Link>
         </Text>
       )}
-      <Section title="What ran">
+      <Section title="Newest runs">
         {morning.suites.length ? (
           <DataTable
             label="The newest run of each suite"
@@ -177,7 +177,7 @@ function Report({ morning }: { morning: Morning }) {
             rowKey={(run) => run.run_id}
           />
         ) : (
-          <Text color="fg.muted">No suite has run here: all results were imported.</Text>
+          <Text color="fg.muted">No suite has run here. All results were imported.</Text>
         )}
       </Section>
       {morning.missing.length > 0 && (
@@ -192,7 +192,7 @@ function Report({ morning }: { morning: Morning }) {
         </Section>
       )}
       {morning.left_out.length > 0 && (
-        <Section title={`Left out of their night: ${morning.left_out.length}`}>
+        <Section title={`Cases left out for lack of time: ${morning.left_out.length}`}>
           <List.Root ps={5}>
             {morning.left_out.map((each) => (
               <List.Item key={`${each.run_id} ${each.case_id}`}>
@@ -205,7 +205,7 @@ function Report({ morning }: { morning: Morning }) {
         </Section>
       )}
       {morning.noisy.length > 0 && (
-        <Section title={`Noisy, so without alerts: ${morning.noisy.length}`}>
+        <Section title={`Too noisy for alerts: ${morning.noisy.length}`}>
           <List.Root ps={5}>
             {morning.noisy.map((each) => (
               <List.Item key={`${each.case_id} ${each.cluster}`}>
@@ -242,7 +242,7 @@ export function MorningPage() {
     <>
       <Flex align="center" gap={3} wrap="wrap">
         <Heading as="h1" size="lg">
-          What is new
+          New results
         </Heading>
         <NativeSelect.Root size="sm" w="auto">
           <NativeSelect.Field

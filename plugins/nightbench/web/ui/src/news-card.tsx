@@ -16,7 +16,7 @@ export function NewsCard() {
         </Heading>
         <Answered answer={answer}>
           {(morning) =>
-            morning.is_empty ? <Text>Nothing has been measured yet.</Text> : <Headline morning={morning} />
+            morning.is_empty ? <Text>There are no results yet.</Text> : <Headline morning={morning} />
           }
         </Answered>
       </Box>

@@ -1,4 +1,4 @@
-// How full the last night was for each node, and a calendar of the nights before.
+// Load of the nodes in the last night for each node, and a calendar of the nights before.
 import { Box, Text } from "@chakra-ui/react";
 
 import type { NightWindowRow, NodeNights, NodeUse } from "./api-types";
@@ -29,8 +29,8 @@ export function NightLoad({ use, window }: { use: NodeUse[]; window?: NightWindo
           .map((each) => `${each.suite}: ${count(each.cases, "case")}, ${Math.round(each.used_s / 60)} min`)
           .join("; "),
     },
-    { name: "Time of cases", isNumber: true, cell: (load) => `${Math.round(load.used)} min` },
-    { name: "Usually", isNumber: true, cell: (load) => `${Math.round(load.planned)} min` },
+    { name: "Case time", isNumber: true, cell: (load) => `${Math.round(load.used)} min` },
+    { name: "Usual time", isNumber: true, cell: (load) => `${Math.round(load.planned)} min` },
     { name: "Busy", isNumber: true, cell: (load) => `${Math.round(load.busy)} min` },
     ...(minutes
       ? [
@@ -39,7 +39,7 @@ export function NightLoad({ use, window }: { use: NodeUse[]; window?: NightWindo
             isNumber: true,
             cell: (load: Load) => percent(load.busy / minutes, 0),
           },
-          { name: "Full", cell: (load: Load) => <Bar share={load.busy / minutes} /> },
+          { name: "Load", cell: (load: Load) => <Bar share={load.busy / minutes} /> },
         ]
       : []),
   ];
@@ -52,7 +52,7 @@ export function NightLoad({ use, window }: { use: NodeUse[]; window?: NightWindo
         . Busy: time with at least one case; cases at the same time count once.
       </Text>
       <DataTable
-        label="How full the last night was"
+        label="Load of the nodes in the last night"
         columns={columns}
         rows={loads(use)}
         rowKey={(load) => load.node}

@@ -38,7 +38,7 @@ const NODES: Column<NodeHealth>[] = [
       </Text>
     ),
   },
-  { name: "Faults in a row", isNumber: true, cell: (node) => node.faults_in_a_row },
+  { name: "Consecutive faults", isNumber: true, cell: (node) => node.faults_in_a_row },
   {
     name: "Last checked",
     cell: (node) => {
@@ -91,7 +91,7 @@ const ACTIVITY: Column<NodeActivity>[] = [
         {each.repeat ? ` repeat ${each.repeat} of ${each.repeats}` : ""}
         <Text color="fg.muted" fontSize="xs">
           {each.message}
-          {Date.now() - Date.parse(each.at) > SILENT_MS && ` (no sign of its controller: ${ago(each.at)})`}
+          {Date.now() - Date.parse(each.at) > SILENT_MS && ` (no signal from its controller since ${ago(each.at)})`}
         </Text>
       </Box>
     ),
@@ -162,7 +162,7 @@ export function NodesPage() {
                     columns={NODES}
                     rows={nodes}
                     rowKey={(node) => node.node}
-                    none={<Text>No node of this cluster has been checked from here.</Text>}
+                    none={<Text>No node of this cluster has been checked yet.</Text>}
                   />
                   <Calendar nodes={found.nights.filter((each) => each.cluster === cluster.cluster)} />
                   {use.length > 0 && (
@@ -186,7 +186,7 @@ export function NodesPage() {
               );
             })
           ) : (
-            <Note>No run has been planned yet.</Note>
+            <Note>No cluster has a run yet.</Note>
           )
         }
       </Answered>

@@ -124,10 +124,10 @@ export function Overview() {
             }
           >
             <Heat items={measured} label="Workloads by framework lines" />
-            <Help>
+            <Help page="pages.md">
               <Text>
-                Percent: the newest medians of a line divided by those of the best line at equal work; geometric
-                mean of its series. “Measured”: no other line has equal work.
+                Percent: newest medians of a line divided by those of the best line at equal work (geometric mean
+                of its series). “Measured”: no other line has equal work.
               </Text>
               <Text>In 30 days: the newest medians compared with the median of the 30 days before.</Text>
               <Text>Untried: series in a configuration that has not run on such devices before.</Text>

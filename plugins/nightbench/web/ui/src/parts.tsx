@@ -16,7 +16,7 @@ import {
 import { Component, type ReactNode, useEffect, useId, useRef, useState } from "react";
 import { Link as RouterLink, type NavigateOptions, useSearchParams } from "react-router-dom";
 
-import { ApiError } from "./api";
+import { address, ApiError } from "./api";
 import type { Morning } from "./api-types";
 import { change, count, interval, lowerIsBetter, moment, words } from "./format";
 import { routes } from "./routes";
@@ -33,7 +33,7 @@ export function Link({ to, children, label }: { to: string; children: ReactNode;
   );
 }
 
-/** What a person wrote, addresses in it as links. */
+/** A text of a user, with its addresses as links. */
 export function Written({ text }: { text: string }) {
   return (
     <bdi>
@@ -91,6 +91,7 @@ const COLOURS: Record<string, string> = {
   resolved: "green",
   not_confirmed: "green",
   regressed: "red",
+  changed: "red",
   slower: "red",
   bad: "red",
   failed: "red",
@@ -120,7 +121,7 @@ export function State({ name, title }: { name: string; title?: string }) {
   );
 }
 
-/** A relative change with its 90 % interval below; coloured where that lies on one side of none. */
+/** A relative change with its 90 % interval below; coloured if the interval excludes 0. */
 export function Change({
   of: { change: value, level_change: level, change_low: low, change_high: high, metric },
 }: {
@@ -174,11 +175,11 @@ export function Failure({ error }: { error: Error }) {
   return (
     <Note status="error">
       <Text fontWeight="semibold">
-        {isAway ? "The warehouse does not answer" : "This could not be read"}
+        {isAway ? "The warehouse does not answer" : "This page could not be loaded"}
       </Text>
       <Text>{error.message}</Text>
       {isAway && (
-        <Text>Nothing is lost: results wait in the spool and are loaded when it is back.</Text>
+        <Text>No result is lost: results wait in the spool and are loaded when the warehouse is back.</Text>
       )}
     </Note>
   );
@@ -186,13 +187,13 @@ export function Failure({ error }: { error: Error }) {
 
 export function Reading() {
   return (
-    <Flex role="status" aria-label="Reading" p={8} justify="center">
+    <Flex role="status" aria-label="Loading" p={8} justify="center">
       <Spinner />
     </Flex>
   );
 }
 
-/** What the API answered, or that it is being read, or why it could not be. */
+/** The answer of the API, a spinner while it loads, or the error. */
 export function Answered<T>({
   answer,
   children,
@@ -292,8 +293,8 @@ export function Confirmation({
 }) {
   if (alert.confirmation) return <State name={alert.confirmation} />;
   const state = alert.confirmation_state ?? "";
-  if (["queued", "running"].includes(state)) return <State name="being measured again" />;
-  return state === "cancelled" ? <State name="not measured again" /> : null;
+  if (["queued", "running"].includes(state)) return <State name="repeat measurement pending" />;
+  return state === "cancelled" ? <State name="repeat measurement cancelled" /> : null;
 }
 
 export function Section({ title, children }: { title: ReactNode; children: ReactNode }) {
@@ -307,14 +308,17 @@ export function Section({ title, children }: { title: ReactNode; children: React
   );
 }
 
-/** How to read a table or a plot, shown on request. */
-export function Help({ children }: { children: ReactNode }) {
+/** A help icon; it shows how to read a table or a plot, and links to a page of the documentation. */
+export function Help({ page, children }: { page: string; children?: ReactNode }) {
   return (
     <Box as="details" color="fg.muted" fontSize="sm" my={1} maxW="80ch">
-      <Box as="summary" cursor="pointer">
-        How to read this
+      <Box as="summary" cursor="pointer" listStyleType="none" w="fit-content">
+        <Badge rounded="full">?</Badge> How to read this
       </Box>
       {children}
+      <ChakraLink color="fg.info" href={address(`nightbench/help/${page}`)} target="_blank">
+        Documentation
+      </ChakraLink>
     </Box>
   );
 }
@@ -365,7 +369,7 @@ export class Boundary extends Component<{ children: ReactNode }, { error?: Error
   }
 }
 
-/** What the address holds, and a function that sets a part of it; another choice begins at page 1. */
+/** The query of the address, and a function that sets a part of it; another choice begins at page 1. */
 export function useChoices(
   how?: NavigateOptions,
 ): [URLSearchParams, (name: string, value: string) => void] {
@@ -389,7 +393,7 @@ export function Choice({
   onChoose,
 }: {
   name: string;
-  /** What stands where nothing is chosen. */
+  /** Label of the empty choice. */
   none?: string;
   value: string;
   values: { value: string; label: string }[];
@@ -455,10 +459,10 @@ export function CommandLine({ purpose, command }: { purpose: string; command: st
   );
 }
 
-/** What becomes of a planned case that is not measured; each is counted in one of them. */
+/** Reasons why a planned case has no result; each case is counted once. */
 export const LOST = ["failed", "quarantined", "left_out", "without_result"] as const;
 
-/** The answer to "must somebody act?", in one line. */
+/** Whether a user must act, in one line. */
 export function Headline({ morning }: { morning: Morning }) {
   const fresh = morning.alerts.filter((alert) => alert.is_new);
   const lost = LOST.map((key) => ({

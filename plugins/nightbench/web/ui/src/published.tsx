@@ -28,7 +28,7 @@ const COLUMNS: Column<PublishedCell>[] = [
     name: "Framework",
     cell: (cell) => [cell.framework, cell.published_version].filter(Boolean).join(" "),
   },
-  { name: "Cell", cell: scale },
+  { name: "Configuration", cell: scale },
   { name: "Metric", cell: (cell) => words(cell.metric) },
   {
     name: "Published",
@@ -62,7 +62,7 @@ const COLUMNS: Column<PublishedCell>[] = [
       ),
   },
   {
-    name: "Remark",
+    name: "Note",
     cell: (cell) => [cell.published_dataset, cell.remark].filter(Boolean).join("; ") || "–",
   },
 ];
@@ -73,7 +73,7 @@ function Table({ source, name }: { source: string; name: string }) {
   return (
     <Section title={`${source} ${name}`}>
       <Text color="fg.muted" mb={2}>
-        Measured on other hardware: values to compare with, no targets.{" "}
+        Published values were measured on other hardware: compare with them, but do not expect to match them.{" "}
         <Download address={apiAddress("published/cells", { ...asked, format: "csv" })} file="published.csv" />
       </Text>
       <Answered answer={answer}>
@@ -89,7 +89,7 @@ function Table({ source, name }: { source: string; name: string }) {
               />
             </>
           ) : (
-            <Note>No such table is stored.</Note>
+            <Note>The warehouse has no such table.</Note>
           )
         }
       </Answered>
@@ -103,7 +103,7 @@ export function Published({ source, name }: { source: string; name: string }) {
   return (
     <>
       {source && <Table source={source} name={name} />}
-      <Section title="Tables and figures">
+      <Section title="Published tables">
         <Answered answer={answer}>
           {({ items }) =>
             items.length ? (

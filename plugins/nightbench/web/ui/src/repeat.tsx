@@ -10,9 +10,9 @@ import { Answered, Choice, Output, Section } from "./parts";
 import { type Column, DataTable } from "./table";
 
 type Props = {
-  /** Of the repeat in the API. */
+  /** Path of the repeat in the API. */
   path: string;
-  /** What the address holds, and how it is changed. */
+  /** The query of the address, and a function that changes it. */
   chosen: (name: string) => string;
   choose: (name: string, value: string) => void;
 };
@@ -62,7 +62,7 @@ function StepChart({ rank, others }: { rank: RankSteps; others: RankSteps[] }) {
       />
       <Text fontSize="sm">
         {rank.warmup > 0 &&
-          `${count(rank.warmup, "warm-up step")} (shaded) ${rank.warmup === 1 ? "is" : "are"} not counted; how long the very first took as a step is not known. `}
+          `${count(rank.warmup, "warm-up step")} (shaded) ${rank.warmup === 1 ? "is" : "are"} not counted; the duration of the very first step is not known. `}
         {slow.length
           ? `${count(slow.length, "outlier")} above ${ms(rank.limit_s)} ms (dashed): ${slow
               .slice(0, 12)
@@ -128,7 +128,7 @@ const named = (metric: TelemetryMetric) =>
   `${metric.node}${metric.device && `, ${metric.device}`}: ${metric.metric}`;
 
 const METRIC_COLUMNS: Column<TelemetryMetric>[] = [
-  { name: "What", cell: named },
+  { name: "Metric", cell: named },
   { name: "Unit", cell: (metric) => metric.unit || "–" },
   { name: "Smallest", isNumber: true, cell: (metric) => figure(metric.smallest) },
   { name: "Median", isNumber: true, cell: (metric) => figure(metric.median) },
@@ -146,7 +146,7 @@ function Telemetry({ path, chosen, choose }: Props) {
             {metric && (
               <>
                 <Choice
-                  name="sampled figure"
+                  name="sampled metric"
                   none={named(items[0] ?? metric)}
                   value={chosen("metric")}
                   values={items.slice(1).map((each) => ({ value: named(each), label: named(each) }))}
@@ -206,7 +206,7 @@ function Log({ path, chosen, choose }: Props) {
                   Its last lines; the command below shows the whole log.
                 </Text>
               )}
-              <Output label={`Log of ${log.process}`}>{log.text || "It is empty."}</Output>
+              <Output label={`Log of ${log.process}`}>{log.text || "The log is empty."}</Output>
             </>
           )}
         </>

@@ -22,7 +22,7 @@ async function asked(run: RunRow): Promise<Conf> {
     // Without them the suite's own would be measured, and taken for these.
     throw new Error(
       `Nothing was triggered: Airflow does not say which scale and builds the DAG run ${run.dag_run_id} ` +
-        `was asked for (${error.message}). Trigger ${DAG} by its form with the scale and builds wanted.`,
+        `was requested with (${error.message}). Trigger ${DAG} by its form and select scale and builds.`,
     );
   });
   const kept = Object.entries(conf ?? {}).filter(([name]) => ["scale", "builds"].includes(name));
@@ -69,16 +69,16 @@ export function Rerun({ run, caseId }: { run: RunRow; caseId: string }) {
   if (!isOpen) {
     return (
       <Button size="sm" variant="outline" onClick={() => setOpen(true)}>
-        Measure it again…
+        Measure again…
       </Button>
     );
   }
   return (
-    <Box as="form" aria-label="Measure it again" onSubmit={send as never} borderWidth="1px" borderRadius="md" p={3}>
+    <Box as="form" aria-label="Measure again" onSubmit={send as never} borderWidth="1px" borderRadius="md" p={3}>
       <Text>
-        Triggers <Code>{DAG}</Code> with suite {run.suite} on {run.cluster} and this case alone, with{" "}
-        {isAsked(run) ? "the scale and builds that the run was asked for" : "the suite’s own scale and builds"}.
-        It is no night: baselines stay as they are.
+        This triggers <Code>{DAG}</Code> with suite {run.suite} on {run.cluster} and only this case, with{" "}
+        {isAsked(run) ? "the scale and builds of the original request" : "the suite’s own scale and builds"}.
+        The result does not change the baselines.
       </Text>
       <Flex gap={3} mt={2} wrap="wrap" align="end">
         <Field.Root w="auto">

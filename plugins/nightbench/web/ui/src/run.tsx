@@ -53,7 +53,7 @@ function caseColumns(runId: string): Column<RunCase>[] {
     ...FIGURES,
     { name: "Version", cell: version },
     {
-      name: "Because",
+      name: "Reason",
       cell: (row) => (
         <Box>
           <Sentences of={row.sentences} />
@@ -100,7 +100,7 @@ function Cases({ results }: { results: RunResults }) {
         columns={caseColumns(results.run.run_id)}
         rows={found.slice((page - 1) * SIZE, page * SIZE)}
         rowKey={(row) => row.case_id}
-        none={!found.length && <Note>No case of this run fits.</Note>}
+        none={!found.length && <Note>No case of this run matches the filter.</Note>}
       />
       <Pager page={page} size={SIZE} total={found.length} onPage={(to) => choose("page", String(to))} />
     </Section>
@@ -121,13 +121,13 @@ function Results({ results }: { results: RunResults }) {
         Suite {run.suite} on {run.cluster}, {words(run.run_kind)}
         {run.requested_by && (
           <>
-            , asked for by <bdi>{run.requested_by}</bdi>
+            , requested by <bdi>{run.requested_by}</bdi>
           </>
         )}
         , started {moment(run.started_at)} UTC. {run.measured} of {count(run.planned, "case")} measured
         {others.join("")}.{" "}
         {run.dag_id && run.dag_run_id && (
-          <Link to={routes.dagRun(run.dag_id, run.dag_run_id)}>The run in Airflow</Link>
+          <Link to={routes.dagRun(run.dag_id, run.dag_run_id)}>Run in Airflow</Link>
         )}
         {" · "}
         <Download
@@ -137,15 +137,14 @@ function Results({ results }: { results: RunResults }) {
       </Text>
       {run.loaded_at === null && (
         <Note>
-          This run has been planned and not been loaded yet: what is missing below may still be under
-          way.
+          This run is planned but not loaded yet. Missing results may still arrive.
         </Note>
       )}
       <Cases results={results} />
       <Text color="fg.muted" fontSize="xs" mt={2}>
         <NotKnown of={results.cases} />
-        {run.code_digest && `Code ${run.code_digest.slice(0, 12)}. `}A quarantined figure is shown with its
-        reasons and never becomes a median.
+        {run.code_digest && `Code ${run.code_digest.slice(0, 12)}. `}Quarantined: a check rejected
+        the result, so it is not used as a median.
       </Text>
     </>
   );

@@ -71,7 +71,7 @@ export function Runs({ suite }: { suite?: string }) {
                 aria-pressed={isImported}
                 onClick={() => choose("imported", isImported ? "" : "true")}
               >
-                Imported ones too
+                Show imported runs
               </Button>
             </Flex>
             <DataTable
@@ -79,7 +79,7 @@ export function Runs({ suite }: { suite?: string }) {
               columns={COLUMNS}
               rows={found.items}
               rowKey={(run) => run.run_id}
-              none={<Note>No such run is stored yet.</Note>}
+              none={<Note>No run matches these filters.</Note>}
             />
           </>
         )}

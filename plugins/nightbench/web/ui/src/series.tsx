@@ -15,6 +15,7 @@ import {
   Download,
   Fact,
   Facts,
+  Help,
   Link,
   Note,
   Section,
@@ -23,6 +24,7 @@ import {
 } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable } from "./table";
+import { Losses } from "./losses";
 import { USE, UseFacts } from "./use";
 
 const DAY = 86_400;
@@ -58,7 +60,7 @@ function pointColumns(caseId: string, unit: string): Column<SeriesPoint>[] {
   ];
 }
 
-/** What a step is bound by, with the shares of it that are known. */
+/** The resource that limits a step, with the known shares of the step. */
 function boundBy(found: Roofline): string {
   const shares = [
     ["input", found.input_share, ""],
@@ -94,7 +96,7 @@ const ALERT_COLUMNS: Column<SeriesAlert>[] = [
   },
   { name: "Onset", cell: (alert) => day(alert.since ?? alert.opened_at) },
   { name: "Cause", cell: (alert) => (alert.cause ? words(alert.cause) : "unknown") },
-  { name: "Owner", cell: (alert) => <bdi>{alert.owner || "nobody"}</bdi> },
+  { name: "Owner", cell: (alert) => <bdi>{alert.owner || "none"}</bdi> },
 ];
 
 const SYMBOLS: Record<string, Symbol> = {
@@ -197,14 +199,16 @@ export function Plot({ series }: { series: SeriesHistory }) {
         height={340}
         onOpen={(index) => void navigate(routes.case(points[index]!.run_id, series.case_id))}
       />
-      <Text color="fg.muted" fontSize="xs">
-        Triangles down: regressed; up: improved; crosses: no valid result; rings: private builds; triangles
-        at an edge: outside the range shown. Grey band: baseline ± minimum detectable slowdown. Times in UTC.
-        {published.length > 0 &&
-          ` Purple lines: published values of other hardware, ${published
-            .map((each) => `${figure(each.value)} ${unit}/s (${each.label})`)
-            .join("; ")}.`}
-      </Text>
+      <Help page="pages.md#read-the-values">
+        <Text>Triangle down: regressed. Triangle up: improved. Cross: no valid result. Ring: private build.</Text>
+        <Text>Triangle at an edge of the plot: a result outside the range that is shown.</Text>
+        <Text>Grey band: baseline ± minimum detectable slowdown. Times are in UTC.</Text>
+        {published.map((each) => (
+          <Text key={each.label}>
+            Purple line: published value of other hardware, {figure(each.value)} {unit}/s ({each.label}).
+          </Text>
+        ))}
+      </Help>
     </>
   );
 }
@@ -247,27 +251,28 @@ function History({ series }: { series: SeriesHistory }) {
       )}
       {series.noisy && (
         <Note status="warning">
-          Noisy since {day(series.noisy.since_at)}, so it opens no alert of a fall:{" "}
+          Noisy since {day(series.noisy.since_at)}, so a drop opens no alert:{" "}
           {series.noisy.sentence}
         </Note>
       )}
       {series.drifting && (
         <Note status="warning">
           Drifting: {percent(series.drifting.change)} over {series.drifting.nights} nights since{" "}
-          {day(series.drifting.since)}. No night of it is a regression.
+          {day(series.drifting.since)}. No single night is a regression.
         </Note>
       )}
       <Plot series={series} />
+      <Losses caseId={series.case_id} cluster={series.cluster} />
       {latest && (
-        <Section title="The newest median on its devices">
+        <Section title="Use of the devices by the newest median">
           <Facts>
             <UseFacts of={latest} unit={unit} />
-            {series.roofline && <Fact name="Bound">{boundBy(series.roofline)}</Fact>}
+            {series.roofline && <Fact name="Limited by">{boundBy(series.roofline)}</Fact>}
           </Facts>
         </Section>
       )}
       {changes.length > 0 && (
-        <Section title="What changed">
+        <Section title="Recorded changes">
           <List.Root ps={5}>
             {changes.toReversed().map((each) => (
               <List.Item key={each.at}>{describe(each)}</List.Item>
@@ -285,7 +290,7 @@ function History({ series }: { series: SeriesHistory }) {
           />
         </Section>
       )}
-      <Section title={`Results: the newest ${Math.min(SHOWN, visible.length)} of ${visible.length} shown`}>
+      <Section title={`Newest ${Math.min(SHOWN, visible.length)} of ${visible.length} results`}>
         <DataTable
           label="Results of this series"
           columns={pointColumns(series.case_id, unit)}
@@ -305,7 +310,7 @@ export function SeriesPage() {
   const answer = useApi<SeriesHistory>(caseId && cluster ? path : "");
   useTitle(caseId);
   if (!caseId || !cluster) {
-    return <Note status="warning">The address names no case or no cluster.</Note>;
+    return <Note status="warning">The address must contain `case` and `cluster`.</Note>;
   }
   return (
     <>

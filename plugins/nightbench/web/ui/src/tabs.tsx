@@ -13,7 +13,7 @@ const Runs = onDemand(() => import("./runs").then((chunk) => chunk.Runs));
 
 const NIGHTLY = "nightly_";
 
-/** What Airflow hands to a plugin's component. */
+/** The properties that Airflow passes to a plugin's component. */
 type Props = { dagId?: string; runId?: string; taskId?: string; mapIndex?: string };
 
 function Tab({ children }: { children: ReactNode }) {
@@ -44,7 +44,7 @@ function RunOfDagRun({ dagId = "", runId = "", only = "" }: Props & { only?: str
         run_id === null ? (
           <Note>
             The DAG run {runId} has no run in the warehouse. It appears when the task plan has ended,
-            with figures when ingest has. DAGs that measure nothing have none.
+            with results when ingest has ended. DAGs that measure nothing have no run.
           </Note>
         ) : only ? (
           <Case runId={run_id} caseId={only} />

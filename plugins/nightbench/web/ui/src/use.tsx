@@ -1,4 +1,4 @@
-// What medians took of their devices, and the columns of figures that runs and series share.
+// Use of the devices by medians, and the columns that runs and series share.
 import { Box, Text } from "@chakra-ui/react";
 
 import type { RunCase } from "./api-types";
@@ -19,7 +19,7 @@ type Figures = Use &
     | "metric" | "change" | "level_change" | "change_low" | "change_high"
   > & { n: number | null };
 
-/** What a device does in a second; nothing where the workload states no model FLOPs. */
+/** Work of a device in a second; empty if the workload states no model FLOPs. */
 function perDevice({ tflops_per_device: tflops, tokens_per_s_per_device: tokens }: Use): string[] {
   return [
     tflops === null ? "" : `${figure(tflops)} TFLOP/s`,
@@ -27,7 +27,7 @@ function perDevice({ tflops_per_device: tflops, tokens_per_s_per_device: tokens 
   ].filter(Boolean);
 }
 
-/** Of the largest rank: what its device held, where the allocator tells; else its process. */
+/** Peak memory of the largest rank: of its device if the allocator reports it, else of its process. */
 export function peakBytes(of: Pick<Use, "peak_allocator_bytes" | "peak_resident_bytes">): number | null {
   return of.peak_allocator_bytes ?? of.peak_resident_bytes;
 }
@@ -37,7 +37,7 @@ function joules({ joules_per_unit: each }: Use, unit: string | null): string {
   return each === null ? "" : `${figure(each)} J/${(unit ?? "units").replace(/s$/, "")}`;
 }
 
-/** What a script not of ours printed itself, by its names. */
+/** Values that a training script printed itself, by its names. */
 export function printed({ reported }: Pick<Use, "reported">): string {
   return Object.entries(reported ?? {}).map(([name, value]) => `${name} ${figure(value)}`).join(", ");
 }
@@ -89,16 +89,16 @@ export function UseFacts({ of, unit }: { of: Use; unit: string | null }) {
       {done.length > 0 && <Fact name="Model FLOPs per device">{done.join(", ")}</Fact>}
       <Fact name="MFU">
         {of.mfu === null
-          ? `none: ${of.mfu_absent ?? "it was not recorded"}`
+          ? `none: ${of.mfu_absent ?? "not recorded"}`
           : `${percent(of.mfu)} of the peak of ${of.device ?? "the devices"}`}
       </Fact>
-      {of.reported && <Fact name="Printed by the script itself">{printed(of)}</Fact>}
+      {of.reported && <Fact name="Printed by the script">{printed(of)}</Fact>}
       {peakBytes(of) !== null && (
         <Fact name="Peak memory, largest rank">{bytes(peakBytes(of))}</Fact>
       )}
       <Fact name="Energy of the devices">
         {of.joules_per_unit === null
-          ? `none: ${of.energy_absent ?? "it was not recorded"}`
+          ? `none: ${of.energy_absent ?? "not recorded"}`
           : `${joules(of, unit)} at ${figure(of.power_w)} W`}
       </Fact>
     </>

@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-6F35S2XL.js";import"./chunk-5LPPQ2B7.js";import"./chunk-H3QJKJXD.js";import"./chunk-K3U4EQWM.js";import"./chunk-FWW7RHML.js";export{a as Plot,b as SeriesPage};
