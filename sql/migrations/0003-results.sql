@@ -162,7 +162,8 @@ comment on column raw.measurement.peak_allocator_bytes is
 comment on column raw.measurement.losses is
 'Losses that tell how it trained, each with the lowest and the highest of the good repeats: first, '
 'opening (first step of the window), mean (of its first steps, as many as mean_of), again (the '
-'first batch after the window of so many steps); null where a rank recorded none';
+'first batch after the window of so many steps). conditions is a checksum of CPUs, threads and '
+'variables; skipped counts updates without a step for an overflow. Null where a rank recorded none';
 comment on column raw.measurement.reported is
 'What a script not of ours printed itself, such as tflops_per_device and mfu_percent by its own '
 'formula: figures by name, as printed, median of the repeats; null elsewhere. Never judged';

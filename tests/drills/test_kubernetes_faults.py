@@ -38,13 +38,13 @@ def ended(here: Place, running: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("daemon", "away_s"),
-    [("apiserver", AWAY_S), ("kubelet-n1", PART_AWAY_S), ("etcd", PART_AWAY_S)],
+    ("daemon", "away_s", "costs"),
+    [("apiserver", AWAY_S, 1), ("kubelet-n1", PART_AWAY_S, 0), ("etcd", PART_AWAY_S, 0)],
 )
-def test_a_part_that_is_away_costs_nothing(
-    kubernetes: Reached, own: Kubernetes, tmp_path: Path, daemon: str, away_s: float
+def test_a_part_that_is_away_costs_at_most_one_repeat(
+    kubernetes: Reached, own: Kubernetes, tmp_path: Path, daemon: str, away_s: float, costs: int
 ) -> None:
-    here = kubernetes.place(tmp_path, GANG_ALONE, MACHINES)
+    here = kubernetes.place(tmp_path, slow_gang(), MACHINES)
     running = here.start()
     here.wait_for_window()
     own.kill(daemon)
@@ -52,7 +52,8 @@ def test_a_part_that_is_away_costs_nothing(
     own.start(daemon)
     said = ended(here, running)
     assert running.returncode == 0, said
-    assert here.statuses() == ["ok", "ok"]
+    print(f"  {daemon} away for {away_s:g} s: {here.statuses()}")
+    assert here.statuses().count("ok") >= 3 - costs, said
 
 
 def test_a_gang_that_never_fits_is_named_and_gone(

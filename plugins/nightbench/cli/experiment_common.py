@@ -13,7 +13,8 @@ from nightbench.alerts import send
 from nightbench.cli import common
 from nightbench.cli.common import INTERRUPTED, say, warn
 from nightbench.cli.selection import Chosen
-from nightbench.config import find_suites, load_suite, locations, parse_build
+from nightbench.config import find_suites, locations, parse_build
+from nightbench.config.suites import readable_suites
 from nightbench.core.errors import UserError
 from nightbench.core.model import values
 
@@ -89,12 +90,9 @@ def suite_of(cases: Sequence[str]) -> str:
     """
     if not cases:
         raise UserError("--case: found none; expected --case SLUG or --suite NAME")
-    catalog = common.catalog()
-    holding = []
-    for name, path in sorted(find_suites(locations.dags_folder()).items()):
-        have = {case.case_id for case in load_suite(path, catalog).cases}
-        if have >= set(cases):
-            holding.append(name)
+    suites = readable_suites(find_suites(locations.dags_folder()), common.catalog())
+    wanted = set(cases)
+    holding = [name for name, suite in suites.items() if {x.case_id for x in suite.cases} >= wanted]
     if len(holding) != 1:
         found = f"{len(holding)} suites ({', '.join(holding)})" if holding else "no suite"
         raise UserError(f"case: found {found} with {', '.join(cases)}; name one with --suite")

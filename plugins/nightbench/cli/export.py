@@ -17,8 +17,9 @@ from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from nightbench.cli import common
 from nightbench.cli.common import say, warn
 from nightbench.cli.detect import STANDARD_INPUT, show_reports
-from nightbench.config import find_suites, load_suite, locations
+from nightbench.config import find_suites, locations
 from nightbench.config.control_plane import ControlPlane, control_plane
+from nightbench.config.suites import readable_suites
 from nightbench.core.errors import UserError
 from nightbench.core.history_file import HistoryFile
 from nightbench.core.model import RegressionPolicy
@@ -322,6 +323,5 @@ def _links(found: list[ImportedSeries]) -> list[str]:
 
 def _planned_series() -> set[tuple[str, str]]:
     """Return the series of all suites, as case and cluster."""
-    catalog = common.catalog()
-    suites = [load_suite(path, catalog) for path in find_suites(locations.dags_folder()).values()]
-    return {(case.case_id, suite.cluster) for suite in suites for case in suite.cases}
+    suites = readable_suites(find_suites(locations.dags_folder()), common.catalog())
+    return {(case.case_id, suite.cluster) for suite in suites.values() for case in suite.cases}

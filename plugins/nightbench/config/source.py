@@ -17,6 +17,7 @@ import yaml
 
 from nightbench.core.complaints import Complaint, Key, describe
 from nightbench.core.errors import UserError
+from nightbench.core.printable import escaped
 
 
 @dataclass(frozen=True, order=True)
@@ -103,9 +104,9 @@ class Document:
 def display(path: Path) -> str:
     """Return the path as a user would type it: relative if it is below the folder."""
     try:
-        return str(path.absolute().relative_to(Path.cwd()))
+        return escaped(str(path.absolute().relative_to(Path.cwd())))
     except ValueError:
-        return str(path)
+        return escaped(str(path))
 
 
 def key_path(key: Sequence[str | int]) -> str:

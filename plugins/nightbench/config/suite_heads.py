@@ -57,7 +57,7 @@ class SuiteHead:
 
 def suite_heads(dags: Path) -> list[SuiteHead]:
     """The heads of all suites below a `dags` folder, by name."""
-    return [_read_head(path) for path in find_suites(dags).values()]
+    return [_read_head(name, path) for name, path in find_suites(dags).items()]
 
 
 def suite_names(dags: Path) -> list[str]:
@@ -87,15 +87,15 @@ def name_problem(name: str) -> str | None:
     return None
 
 
-def _read_head(path: Path) -> SuiteHead:
+def _read_head(name: str, path: Path) -> SuiteHead:
     try:
         document = read_document(path).data
     except UserError as error:
-        return SuiteHead(path.stem, problem=str(error))
-    texts = {name: document.get(name) or "" for name in ("description", "owner", "cluster")}
+        return SuiteHead(name, problem=str(error))
+    texts = {key: document.get(key) or "" for key in ("description", "owner", "cluster")}
     head = SuiteHead(
-        name=path.stem,
-        **{name: value for name, value in texts.items() if isinstance(value, str) and value},
+        name=name,
+        **{key: value for key, value in texts.items() if isinstance(value, str) and value},
         schedule=document.get("schedule"),
     )
     problem = name_problem(head.name)

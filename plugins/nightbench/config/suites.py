@@ -1,7 +1,7 @@
 """Reads a suite stage by stage: its file at a scale, validated, expanded into cases, checked."""
 
 import itertools
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from nightbench.config.suite_heads import command_lines, workload_scales
 from nightbench.config.written_suite import WrittenSuite, validate_suite
 from nightbench.core.budget import PRIORITY
 from nightbench.core.complaints import Complaint, one_of
-from nightbench.core.errors import UserError
+from nightbench.core.errors import ItemErrors, UserError
 from nightbench.core.model import Catalog, Cluster, Protocol, Suite, SuiteTable
 
 
@@ -33,6 +33,15 @@ def load_suite(
 ) -> Suite:
     """Return the suite of `suite_and_cluster`."""
     return suite_and_cluster(path, catalog, cluster=cluster, scale=scale, untried=untried)[0]
+
+
+def readable_suites(files: Mapping[str, Path], catalog: Catalog) -> dict[str, Suite]:
+    """Return the suites of these files by name; the log says what is wrong with the others."""
+    found, errors = dict[str, Suite](), ItemErrors()
+    for name, path in files.items():
+        with errors.of(f"suite {name} is left out"):
+            found[name] = load_suite(path, catalog)
+    return found
 
 
 def suite_and_cluster(

@@ -1,7 +1,9 @@
 """Losses that show whether a case trains as before: means over trainers, ranges over repeats."""
 
+import json
 import math
 import statistics
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +37,8 @@ def training_losses(trainers: Sequence[RankResult]) -> dict[str, float] | None:
     """Return the mean losses that `detection.training` compares; None without losses.
 
     `steps` is the length of the window, `mean_of` how many of its steps `mean` is the mean of.
+    `conditions` is a checksum of the trainers' conditions; `skipped` counts the updates that a loss
+    scale left out.
     """
     if not trainers or not all(rank.loss_window for rank in trainers):
         return None
@@ -53,6 +57,12 @@ def training_losses(trainers: Sequence[RankResult]) -> dict[str, float] | None:
     }
     if not all(map(math.isfinite, means.values())):
         return None
+    conditions = [rank.conditions for rank in trainers]
+    if all(conditions):
+        means["conditions"] = zlib.crc32(json.dumps(conditions, sort_keys=True).encode())
+    skipped = [rank.skipped_updates for rank in trainers if rank.skipped_updates is not None]
+    if skipped:
+        means["skipped"] = max(skipped)
     return means | {"steps": steps, "mean_of": counted}
 
 

@@ -18,15 +18,17 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
+from tests.contained import folder_of_server
 from tests.drills.host import Host, sh, tool
 from tests.drills.hosts import Lab
-from tests.drills.kubernetes.build import BASE, BIN, BUILD, CNI
+from tests.drills.kubernetes.build import BASE, BIN, BUILD, CNI, build
 from tests.drills.kubernetes.image import write_image
 from tests.integration.openssh import end
 
@@ -163,7 +165,7 @@ class Kubernetes:
 
     def kill(self, name: str) -> None:
         """SIGKILL to a daemon; what it has started stays."""
-        daemon = self._daemons[name]
+        daemon = self._daemons.pop(name)
         if "-" in name:  # in a host, nsenter waits for it
             inside = Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text()
             os.kill(int(inside.split()[0]), signal.SIGKILL)
@@ -188,7 +190,7 @@ class Kubernetes:
                 *(f"--bind-address={self._server}", f"--advertise-address={self._server}"),
                 *(f"--cert-dir={self.folder}/server", f"--token-auth-file={self.folder}/tokens"),
                 *(issuer, "--service-cluster-ip-range=10.97.0.0/24"),
-                *(f"--service-account-key-file={key}.pub", "--allow-privileged=false"),
+                *(f"--service-account-key-file={key}", "--allow-privileged=false"),
                 *(f"--service-account-signing-key-file={key}", "--anonymous-auth=false"),
                 "--kubelet-preferred-address-types=InternalIP",
             ]
@@ -222,6 +224,9 @@ class Kubernetes:
         top = Path("/sys/fs/cgroup")
         for kind in [each for each in top.iterdir() if (each / "cgroup.procs").exists()]:
             (kind / self._cgroup(name)).mkdir()
+        share = top / "cpu" / self._cgroup(name) / "cpu.shares"
+        if share.exists():  # as a lab's hosts have it, before other work of this machine
+            share.write_text("100000")
         disk = host.home / Path(DISK).name
         (disk / "cni").mkdir(parents=True)
         ranges = [[{"subnet": _subnet(number)}]]
@@ -269,9 +274,10 @@ class Kubernetes:
             try:
                 return ask()
             except (RuntimeError, OSError) as error:
-                if time.monotonic() > until_s:
+                died = [name for name, each in self._daemons.items() if each.poll() is not None]
+                if died or time.monotonic() > until_s:
                     logs = [f"--- {each.name}\n{each.read_text()[-2000:]}" for each in self.logs()]
-                    raise RuntimeError("\n".join([f"no {what}: {error}", *logs])) from error
+                    raise RuntimeError("\n".join([f"no {what}: {error}; {died}", *logs])) from error
             time.sleep(0.3)
 
     def logs(self) -> list[Path]:
@@ -306,3 +312,20 @@ def _remove_cgroups(top: Path) -> None:
                 break
             assert time.monotonic() < until_s, folder
             time.sleep(0.05)
+
+
+def main() -> None:
+    """Start a cluster until a signal or Ctrl-C ends it."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    build()
+    folder = folder_of_server("nbkube-")
+    try:
+        with Lab(folder) as lab, Kubernetes(lab) as cluster:
+            print(f"KUBECONFIG={cluster.kubeconfig}", flush=True)
+            signal.pause()
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -25,6 +25,7 @@ LIMIT_S = 300
 CLUSTER = """\
 cluster: local
 shared: true
+neighbours: {action: record}
 nodes: [{hosts: "pod[1-2]"}]
 kubernetes:
   images: {fake: "IMAGE"}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.damage import DAMAGES, NAMES
 
+from nightbench.cli import common
 from nightbench.config.project import validated
 from nightbench.config.suite_heads import (
     command_lines,
@@ -16,6 +17,7 @@ from nightbench.config.suite_heads import (
     suite_heads,
     workload_scales,
 )
+from nightbench.core.printable import escaped
 from nightbench.night.scheduled_suites import scheduled_suites
 
 REPO = Path(__file__).resolve().parents[3]
@@ -31,9 +33,16 @@ UNUSED = (
     *("bert_large", "ctr_dnn", "gpt2", "llama", "mixtral", "se_*", "simnet*", "transformer*"),
 )
 """Lines and workloads that no suite here names: without them a project is read in a tenth."""
+PAIRS = [
+    *((name, damage) for name in FILES[:3] for damage in DAMAGES),
+    *(
+        (name, damage)
+        for name in FILES[3:]
+        for damage in ("nuls", "latin-1", "unreadable", "folder")
+    ),
+]
+"""YAML and JSON are read by one function, and so are modules and locks."""
 HARMLESS = {
-    (f"{LINE}/requirements-cpu.lock", "truncated"),  # a shorter lock
-    (f"{WORKLOAD}/data.py", "truncated"),  # a shorter module
     *((f"{WORKLOAD}/pytorch.py", damage) for damage in ("unreadable", "folder")),
 }
 """What is a smaller project, and no broken one: without its model file a line has no such case."""
@@ -50,8 +59,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(("name", "damage"), PAIRS)
 def test_the_others_are_read_and_the_damaged_one_is_named(
     root: Path, name: str, damage: str
 ) -> None:
@@ -80,10 +88,25 @@ def test_a_name_that_no_suite_can_have_is_refused_alone(root: Path, name: str) -
     suites = root / "dags" / "suites"
     shutil.copy(suites / "nightly_cpu.yaml", suites / f"{name}.yaml")
     heads = {each.name: each for each in suite_heads(root / "dags")}
-    assert "the name of the file" in str(heads[name].problem)
-    assert heads[name].dag_id.isprintable()
+    head = heads[escaped(name)]
+    assert "the name of the file" in str(head.problem)
+    assert f"{head.dag_id} {head.name}".isprintable()
     assert heads["nightly_cpu"].problem is None
     found, wrong = validated()
     assert any("nightly_cpu.yaml: suite" in line for line in found)
     assert "\n".join([*found, *wrong]).encode()
     assert {each.suite: each.problem for each in scheduled_suites()}["nightly_cpu"] is None
+
+
+def test_status_and_nights_print_what_is_not_scheduled(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common.warn_unscheduled()
+    broken = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in broken] == [
+        "Suite bad_schedule is not scheduled",
+        "Suite broken is not scheduled",
+    ]
+    assert "expected a cron expression" in broken[0]
+    callers = (REPO / f"plugins/nightbench/cli/{name}.py" for name in ("nights", "services"))
+    assert all("common.warn_unscheduled()" in path.read_text() for path in callers)

@@ -59,6 +59,7 @@ from nightbench.core.model.reasons import (
     reasons_to_json,
 )
 from nightbench.core.model.results import (
+    FIGURES,
     CheckResult,
     ClockOffset,
     HistoryPoint,
