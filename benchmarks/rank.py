@@ -198,6 +198,12 @@ def count_step(trainer, context):
         print("out of memory while a step was counted: {}".format(error), file=sys.stderr)
 
 
+def conditions(environ):
+    """Returns what decides on a CPU how kernels add; on GPUs libraries may choose by time."""
+    cpus = str(len(os.sched_getaffinity(0)))
+    return {"cpus": cpus, **{name: environ[name] for name in CONDITIONS if name in environ}}
+
+
 def main():
     """Runs the process named by the environment and returns its exit code."""
     environ = os.environ
@@ -270,10 +276,6 @@ def main():
         "precision": precision,
         "transport": runtime.transport(),
         "versions": runtime.versions(),
-        "conditions": {
-            "cpus": str(len(os.sched_getaffinity(0))),
-            **{name: environ[name] for name in CONDITIONS if name in environ},
-        },
     }
     waits_s = getattr(trainer, "data_waits_s", None)
     if waits_s is not None:
@@ -285,6 +287,7 @@ def main():
     optional = {
         "batch_size_per_device": context.batch_size if searched else None,
         "skipped_updates": skipped,
+        "conditions": conditions(environ) if context.device is None else None,
         "sent_bytes_per_step": getattr(trainer, "sent_bytes_per_step", None),
         "expert_tokens": trainer.expert_tokens() if hasattr(trainer, "expert_tokens") else None,
         "drill_sleep_s": sleep_s or None,

@@ -23,13 +23,15 @@ from markdown_it import MarkdownIt
 
 REPO = Path(__file__).resolve().parent.parent
 FILES = re.compile(
-    r"(README|CHANGELOG|CONTRIBUTING|SECURITY|docs/[^/]+|(benchmarks|tests|sql/\w+)/README)\.md"
+    r"(README|CHANGELOG|CONTRIBUTING|SECURITY|docs/(reference/)?[^/]+|(benchmarks|tests|sql/\w+)/README)\.md"
     r"|(plugins|benchmarks)/.+\.py|tests/unit/golden/messages\.txt"
+    r"|plugins/nightbench/(cli/template/.+\.md|report/templates/.+\.(txt|html))"
     r"|plugins/nightbench/web/ui/src/.+\.tsx?|(dags|plugins/nightbench/cli/template)/.+\.yaml"
 )
 LONGEST = 30  # words of a sentence
 _END = re.compile(r"(?<=[.!?])[)\"]?\s+(?=[A-Z0-9\"(])")
 _OPENING = re.compile(r"(What|Of)\b(?!.*\?$)")
+_NO_TEXT = re.compile(r"\{%.*?%\}|\{#.*?#\}|<(style|script).*?</\1>|<[^>]+>", re.S)
 _YAML_COMMENT = re.compile(r"(?:^ *#.*\n)+|(?<= )#.*\n", re.M)
 _PAGE_TEXT = re.compile(
     r"//[^\n]*|/\*\*(?P<comment>.+?)\*/"
@@ -47,7 +49,7 @@ Finding = tuple[str, int, str, str]
 
 def faults(sentence: str) -> Iterator[str]:
     """Yield the rules that a sentence breaks."""
-    if (length := len(re.findall(r"\w\S*", sentence))) > LONGEST:
+    if (length := len(re.findall(r"\b(?!Code\b)\w\S*", sentence))) > LONGEST:
         yield f"{length} words, at most {LONGEST}"
     if "unless given" in sentence:
         yield '"unless given": write "[default: X]"'
@@ -74,9 +76,11 @@ def prose(path: str, text: str) -> Iterator[tuple[int, str]]:
     """Yield line and text of each sentence of a file that is checked."""
     if path.endswith(".md"):
         yield from sentences(text)
-    elif path.endswith(".txt"):
-        for line, message in enumerate(text.splitlines(), 1):
-            yield from ((line, each) for each in _END.split(message))
+    elif path.endswith((".html", ".txt")):
+        text = _NO_TEXT.sub(lambda found: "\n" * found[0].count("\n") or " | ", text)
+        for line, message in enumerate(re.sub(r"\{\{.*?\}\}", "X", text).splitlines(), 1):
+            parts = [each.strip() for part in message.split(" | ") for each in _END.split(part)]
+            yield from ((line, each) for each in parts)
     elif path.endswith(".py"):
         yield from _code(path, ast.parse(text))
     elif path.endswith(".yaml"):

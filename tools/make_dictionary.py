@@ -3,7 +3,7 @@
 
 .venv/bin/python tools/make_dictionary.py
 
-tests/sql/test_dictionary.py holds the page against the comments.
+tests/sql/test_dictionary.py compares the page with the comments.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from nightbench.warehouse.connection import Connection
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "warehouse.md"
 SCHEMAS = {
     "marts": "what to query",
-    "staging": "facts beside their run and axes",
-    "raw": "what was planned, what came back and what was made of it",
+    "staging": "facts with their run and axes",
+    "raw": "plans, results and verdicts as stored",
 }
 """In the order in which a reader meets them."""
 _HEAD = """<!-- Made by tools/make_dictionary.py from the comments in sql/. Do not edit. -->

@@ -172,7 +172,7 @@ def commands_page() -> str:
         "",
         "# Commands",
         "",
-        "What `--help` says of each command. State lies in `NIGHTBENCH_HOME`: `.nightbench` of a "
+        "The help text of each command. State is stored in `NIGHTBENCH_HOME`: `.nightbench` of a "
         "checkout, else `nightbench` of Airflow's home.",
     ]
     panel = None

@@ -42,7 +42,7 @@ left join complaints as c on l.cluster = c.cluster and l.node = c.node
 full join raw.node_state as s on l.cluster = s.cluster and l.node = s.node;
 
 comment on view marts.dim_node is
-'One row per node: where it stands, and what the last preflight complained of';
+'One row per node: its state, and the findings of its last preflight';
 comment on column marts.dim_node.cluster is 'The cluster';
 comment on column marts.dim_node.node is 'The node';
 comment on column marts.dim_node.state is 'ok or quarantined';
@@ -50,4 +50,4 @@ comment on column marts.dim_node.faults_in_a_row is 'Faults in a row up to now';
 comment on column marts.dim_node.last_preflight_run_id is
 'Run that it was looked at for; null where a person looked';
 comment on column marts.dim_node.last_complaints is
-'What the last preflight found wrong, device and what of each';
+'Findings of the last preflight, each with device and fault';

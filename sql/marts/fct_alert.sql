@@ -116,7 +116,7 @@ left join lateral (
 comment on view marts.fct_alert is
 'One row per alert; at most one live alert for each series and metric';
 comment on column marts.fct_alert.metric is
-'Figure that it is about, by its column in marts.fct_measurement: value and baseline are of it. '
+'Metric of the alert, by its column in marts.fct_measurement: value and baseline refer to it. '
 'training: the losses';
 comment on column marts.fct_alert.first_bad_run_id is
 'First night at the new level, by the verdict that opened it, otherwise by its cause';
@@ -129,9 +129,9 @@ comment on column marts.fct_alert.notified_at is
 comment on column marts.fct_alert.notified_change is
 'Change that was notified; null while the alert waits for its message';
 comment on column marts.fct_alert.notified_low is
-'The larger fall of its 90 % interval';
+'The end of its 90 % interval with the larger drop';
 comment on column marts.fct_alert.notified_high is
-'The other end of it: the larger rise, which is for the worse of joules and memory';
+'The other end: the larger increase, which is worse for joules and memory';
 comment on column marts.fct_alert.evidence is
 'Observations about the cause: text, is_against, and the rival cause that it concerns or null';
 comment on column marts.fct_alert.severity is
@@ -140,7 +140,7 @@ comment on column marts.fct_alert.severity_because is 'Reason for the severity';
 comment on column marts.fct_alert.rank is 'Order of groups, the lowest first';
 comment on column marts.fct_alert.place is 'Order in its group, from 1: the worst first';
 comment on column marts.fct_alert.group_key is
-'The same for alerts of one cause; empty or null: it stands on its own';
+'The same for alerts of one cause; empty or null: the alert is not in a group';
 comment on column marts.fct_alert.confirmation is
 'Outcome of its newest confirmation: confirmed, not_confirmed or inconclusive; null: none yet';
 comment on column marts.fct_alert.confirmation_sentence is

@@ -20,9 +20,9 @@ from raw.drift as d
 inner join raw.run as r on d.run_id = r.run_id;
 
 comment on view marts.fct_drift is
-'One row per series and night that found it to creep, to have crept on, or turned';
+'One row per series and night that found it to drift, to drift further, or to change direction';
 comment on column marts.fct_drift.change is
 'Relative change from night since to night seen_at; below 0 is slower';
-comment on column marts.fct_drift.is_news is 'A fall of policy.min_change or more: notified once';
+comment on column marts.fct_drift.is_news is 'A drop of policy.min_change or more: notified once';
 comment on column marts.fct_drift.over_at is
-'Null while it stands; else the night that ended it, or made a newer row of it';
+'Null while it lasts; else the night that ended it or replaced it by a newer row';

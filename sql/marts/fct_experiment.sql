@@ -52,7 +52,7 @@ left join lateral (
 comment on view marts.fct_experiment is
 'One row per experiment: what was requested of comparisons of builds, its state, and its result';
 comment on column marts.fct_experiment.verdict is
-'Of compare what B is: faster, same, slower or inconclusive; of confirm and bisect the outcome';
+'compare: B is faster, same, slower or inconclusive; confirm and bisect: the outcome';
 comment on column marts.fct_experiment.profile is
 'State of the newest profile of a comparison; null: there is none';
 comment on column marts.fct_experiment.profile_why is 'Why that ended so';

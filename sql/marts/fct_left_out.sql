@@ -20,7 +20,7 @@ where p.left_out is not null or p.status = 'left_out';
 
 comment on view marts.fct_left_out is
 'One row per run and case that its night had no room for: neither failed nor missing';
-comment on column marts.fct_left_out.observed is 'What the case took, or how far it came';
-comment on column marts.fct_left_out.expected is 'What time the night had, or what was needed';
+comment on column marts.fct_left_out.observed is 'Duration of the case, or its progress';
+comment on column marts.fct_left_out.expected is 'Time that the night had, or time that was needed';
 comment on column marts.fct_left_out.n is 'Good repeats: kept, and too few to count';
 comment on column marts.fct_left_out.code is 'Why, as a code';

@@ -129,19 +129,19 @@ comment on column marts.fct_measurement.mfu is
 comment on column marts.fct_measurement.mfu_absent is
 'Why there is no mfu; null where there is one';
 comment on column marts.fct_measurement.reported is
-'What a script not of ours printed itself, such as tflops_per_device and mfu_percent by its own '
-'formula: figures by name, as printed, median of the repeats; null elsewhere. Never judged';
+'Values that a training script printed itself, such as tflops_per_device and mfu_percent by its '
+'own formula: by name, as printed, median of the repeats; null if none. Never judged';
 comment on column marts.fct_measurement.losses is
-'Losses that tell how it trained, by name, each the lowest and the highest of the repeats';
+'Losses that show how it trained, by name, each with the lowest and the highest of the repeats';
 comment on column marts.fct_measurement.is_synthetic is
-'Made from synthetic data: never stand it unmarked beside a published real-data figure';
+'Measured with synthetic data: mark it whenever it is shown next to a published real-data value';
 comment on column marts.fct_measurement.axes is
 'Every axis of the case by name; two rows do equal work where these agree but for one';
 comment on column marts.fct_measurement.is_private_build is
 'Its build was named for this run and is not the suite''s own: no part of the series'' history';
 comment on column marts.fct_measurement.untried is
-'Why nobody had run this mode on such devices before: not to be quoted as what the line can do, '
-'until the acceptance of the cluster has passed it with this build and driver';
+'Why this configuration was untried on such devices. Do not quote it as what the line can do '
+'before it has passed the acceptance test of the cluster with this build and driver';
 comment on column marts.fct_measurement.node_names is 'Nodes that it ran on; null when imported';
 comment on column marts.fct_measurement.series_key is 'Number of the series: short and stable';
 comment on column marts.fct_measurement.run_key is 'Number of the run';

@@ -24,4 +24,4 @@ from raw.night_pair as p
 inner join raw.run as r on p.run_id = r.run_id;
 
 comment on view marts.fct_night_pair is
-'One row per run, case and reference build that it was measured beside; no result of a night';
+'One row per run, case and reference build that it was compared with; no result of a night';

@@ -58,11 +58,11 @@ comment on column marts.fct_reason.repeat is 'Null: the reason is of the case as
 comment on column marts.fct_reason.subject is
 'The process, check, device or address that it is about; null where it is about none';
 comment on column marts.fct_reason.is_quarantine is
-'A check refused the figure; else the measurement itself says why there is none';
+'A check rejected the value; else the measurement itself reports why there is none';
 comment on column marts.fct_reason.generation is 'That of the result';
 comment on column marts.fct_reason.status is 'How the repeat or the case ended';
 comment on column marts.fct_reason.ordinal is 'From 1: the first reason weighs most';
 comment on column marts.fct_reason.code is 'The reason';
 comment on column marts.fct_reason.node is 'Node that it is about; null where it is about none';
-comment on column marts.fct_reason.observed is 'What was found';
-comment on column marts.fct_reason.expected is 'What should have been found';
+comment on column marts.fct_reason.observed is 'Observed value';
+comment on column marts.fct_reason.expected is 'Expected value';

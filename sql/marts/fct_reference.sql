@@ -98,9 +98,9 @@ left join matched as m
     on f.reference_id = m.reference_id and m.measured_value is not null;
 
 comment on view marts.fct_reference is
-'One row per published figure or empty cell and series that matches its stated axes';
+'One row per published value or empty cell and series that matches its stated axes';
 comment on column marts.fct_reference.published_value is 'In `unit`; null where is_empty';
 comment on column marts.fct_reference.measured_value is
 'The series'' latest median in the published unit, on another hardware';
 comment on column marts.fct_reference.measured_is_synthetic is
-'True: the measured figure is from synthetic data and has to be marked so';
+'True: the measured value is from synthetic data and must be marked so';

@@ -20,9 +20,8 @@ select
 from raw.shared_movement as m
 inner join raw.run as r on m.run_id = r.run_id;
 
-comment on view marts.fct_shared_movement is
-'One row per run and movement that many of its series share';
+comment on view marts.fct_shared_movement is 'One row per run and shared change of many series';
 comment on column marts.fct_shared_movement.change is
 'Relative change of the level; below 0 is slower';
 comment on column marts.fct_shared_movement.alert_id is
-'The one alert of it; null: a rise, or noisy series alone';
+'Its only alert; null: an increase, or noisy series only';

@@ -45,9 +45,10 @@ left join raw.measurement as m
 
 comment on view marts.fct_verdict is 'One row per run and judged case';
 comment on column marts.fct_verdict.change is
-'value / baseline - 1: the night''s own, which may lie outside of the level''s interval';
+'value / baseline - 1 of this night; may be outside of the interval of the level';
 comment on column marts.fct_verdict.low is
 'With high: 90 % interval of the level''s relative change';
 comment on column marts.fct_verdict.smallest_slowdown is
-'Smallest relative fall that would be found within a week in nine of ten cases';
-comment on column marts.fct_verdict.is_quarantined is 'A check refused the figure that was judged';
+'Minimum detectable slowdown: a lasting relative drop of this size is reported within a week in '
+'nine of ten cases';
+comment on column marts.fct_verdict.is_quarantined is 'A check rejected the judged value';

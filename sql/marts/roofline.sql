@@ -1,4 +1,4 @@
--- Grain: one row per series and run, as marts.fct_measurement: what a step is bound by. Shares of a
+-- Grain: one row per series and run, as marts.fct_measurement: what limits a step. Shares of a
 -- step that the devices' own speed in the same run accounts for:
 --   input    the wait for a batch, as measured
 --   compute  model FLOPs by the rate of the matrix product, which is in fp32; of other precisions
@@ -111,12 +111,12 @@ select
 from shares;
 
 comment on view marts.roofline is
-'One row per series and run, as marts.fct_measurement: what a step is bound by, and the control '
-'measurements of the same run that say so';
+'One row per series and run, as marts.fct_measurement: the limit of a step, and the control '
+'measurements of the same run that show it';
 comment on column marts.roofline.bound is
-'input, compute, memory or network: a wait for input of a tenth of a step, else the largest of the '
-'other shares where it is a half or more; null with its reason in absent';
-comment on column marts.roofline.absent is 'Why no bound is told; null where one is';
+'input, compute, memory or network. input: a step waits for a tenth of its time or longer; else '
+'the largest other share, if it is a half or more. Null: see absent';
+comment on column marts.roofline.absent is 'Why no bound is known; null if one is';
 comment on column marts.roofline.step_s is 'Seconds of a step: global_batch_size / throughput';
 comment on column marts.roofline.input_share is
 'Wait for a batch over the step; 0 for synthetic data, null where it was not measured';

@@ -10,7 +10,7 @@ create table raw.cluster (
 );
 comment on table raw.cluster is 'Clusters as their YAML last described them';
 comment on column raw.cluster.cluster is 'Name';
-comment on column raw.cluster.description is 'What it is, in a sentence';
+comment on column raw.cluster.description is 'Description in a sentence';
 comment on column raw.cluster.device_kind is 'cpu or gpu';
 comment on column raw.cluster.devices_per_node is 'Devices of each node';
 comment on column raw.cluster.nodes is 'Names of the nodes';
@@ -40,12 +40,13 @@ create index run_by_dag_run on raw.run (dag_id, dag_run_id);
 create index run_of_acceptance on raw.run (cluster, started_at desc)
 where run_kind = 'acceptance';
 comment on table raw.run is 'One execution of a suite on a cluster';
-comment on column raw.run.run_key is 'What facts refer to';
+comment on column raw.run.run_key is 'Key to which facts refer';
 comment on column raw.run.run_id is 'Its name everywhere else';
 comment on column raw.run.suite is 'Suite that was executed';
 comment on column raw.run.cluster is 'Cluster that it ran on';
 comment on column raw.run.run_kind is 'Why the run was made; only nightly feeds baselines';
-comment on column raw.run.started_at is 'Start; never changes, because facts lie in its month';
+comment on column raw.run.started_at is
+'Start; never changes, because it selects the monthly partition of the facts';
 comment on column raw.run.requested_by is 'Who asked for it';
 comment on column raw.run.dag_id is 'Airflow''s DAG; null where it was no DAG run';
 comment on column raw.run.dag_run_id is 'Airflow''s DAG run; null where it was none';
@@ -66,7 +67,7 @@ create table raw.build (
     digest text
 );
 comment on table raw.build is 'Builds of framework lines: an attribute of a run, never of a case';
-comment on column raw.build.build_key is 'What facts refer to';
+comment on column raw.build.build_key is 'Key to which facts refer';
 comment on column raw.build.build_id is 'Its name';
 comment on column raw.build.line is 'Framework line';
 comment on column raw.build.variant is 'cpu, cuda12, ...';
@@ -115,10 +116,10 @@ create table raw."case" (
     unique (case_key, case_id)
 );
 create index case_by_work on raw."case" (workload, framework);
-comment on table raw."case" is 'What is measured: a workload in a framework, with every axis';
-comment on column raw."case".case_key is 'What series refer to';
+comment on table raw."case" is 'A case: a workload in a framework, with every axis';
+comment on column raw."case".case_key is 'Key to which series refer';
 comment on column raw."case".case_id is 'Its name, made from the axes and nothing else';
-comment on column raw."case".workload is 'What is trained';
+comment on column raw."case".workload is 'Workload that is trained';
 comment on column raw."case".framework is 'Framework line that trains it';
 comment on column raw."case".strategy is 'single, collective (data parallel) or parameter_server';
 comment on column raw."case".nodes is 'Nodes with trainers';
@@ -146,20 +147,21 @@ comment on column raw."case".axes is 'All axes in one document: compares everyth
 comment on column raw."case".shard is
 'Devices that share a copy of what shard_stage splits; 1: every device holds all';
 comment on column raw."case".shard_stage is
-'What is split: 1 optimiser states, 2 gradients as well, 3 parameters as well; null: nothing';
-comment on column raw."case".tensor is 'Devices that split each matrix; 1: every device has all';
-comment on column raw."case".pipeline is 'Devices that split the layers; 1: every device has all';
+'Split parts: 1 optimiser states, 2 gradients as well, 3 parameters as well; null: nothing';
+comment on column raw."case".tensor is 'Devices that split each matrix; 1: matrices are not split';
+comment on column raw."case".pipeline is 'Devices that split the layers; 1: layers are not split';
 comment on column raw."case".schedule is
 'Order in which the parts of a batch go through a pipeline, such as 1f1b; null: there is none';
 comment on column raw."case".micro_batches is
 'Parts of the batch of a step that are computed one after another';
 comment on column raw."case".recompute is
-'What of a layer is computed again for its backward: none, selective or full';
-comment on column raw."case".context is 'Devices that split each sequence; 1: every device has all';
+'Part of a layer that is computed again for its backward: none, selective or full';
+comment on column raw."case".context is
+'Devices that split each sequence; 1: sequences are not split';
 comment on column raw."case".expert is
-'Devices that split the experts of each layer; 1: every device has all';
+'Devices that split the experts of each layer; 1: experts are not split';
 comment on column raw."case".state_precision is
-'In which the states of the optimiser lie between steps: fp32 or bf16';
+'Precision of the stored states of the optimiser: fp32 or bf16';
 comment on column raw."case".tuning is
 'How switches of its own framework line are set, by a name that the line has; else default';
 
@@ -174,7 +176,7 @@ create table raw.series (
 create index series_by_case on raw.series (case_key);
 create index series_by_cluster on raw.series (cluster);
 comment on table raw.series is 'A case on a cluster: one line of history';
-comment on column raw.series.series_key is 'What facts refer to';
+comment on column raw.series.series_key is 'Key to which facts refer';
 comment on column raw.series.case_key is 'The case';
 comment on column raw.series.case_id is 'Name of the case: with the cluster the name of the series';
 comment on column raw.series.cluster is 'Cluster that it is measured on';

@@ -28,7 +28,7 @@ comment on column raw.planned_case.definition_digest is
 comment on column raw.planned_case.left_out is
 'Why the night had no room for the case; null where it was to be measured';
 comment on column raw.planned_case.untried is
-'Why nobody had run this mode of the line on such devices before; null where it was tried';
+'Why this configuration of the line was untried on such devices; null if it was tried';
 
 create table raw.measurement (
     run_at timestamptz not null,
@@ -121,7 +121,7 @@ comment on column raw.measurement.sent_bytes_per_step is
 comment on column raw.measurement.data_wait_s is
 'Seconds that a step waited for its batch; median of the repeats; null for synthetic data';
 comment on column raw.measurement.found_batch_size is
-'What was found where the case says max; null otherwise';
+'Size that was found if the case says max; else null';
 comment on column raw.measurement.checks_met is
 'Expectations that its repeats and its median met; the others are in raw.failed_check';
 comment on column raw.measurement.run_kind is 'The run''s';
@@ -131,7 +131,7 @@ comment on column raw.measurement.framework_version is 'Version that the framewo
 comment on column raw.measurement.definition_digest is 'As planned';
 comment on column raw.measurement.fingerprint_id is
 'Fingerprint of the node, or a digest of those of all nodes; empty where unknown';
-comment on column raw.measurement.baseline_case_id is 'What speedup and efficiency refer to';
+comment on column raw.measurement.baseline_case_id is 'Baseline of speedup and efficiency';
 comment on column raw.measurement.node_names is 'Nodes that it ran on; null where unknown';
 comment on column raw.measurement.reasons is
 'Why it was not measured, each {code, node, subject, observed, expected}; empty where it was';
@@ -158,15 +158,16 @@ comment on column raw.measurement.joules_per_unit is
 comment on column raw.measurement.energy_absent is
 'Why a median has no energy; null where it has one';
 comment on column raw.measurement.peak_allocator_bytes is
-'Most device memory that the allocator of any rank held, bytes; null where none counts it';
+'Largest device memory that the allocator of any rank had reserved, bytes; null if no allocator '
+'counts it';
 comment on column raw.measurement.losses is
-'Losses that tell how it trained, each with the lowest and the highest of the good repeats: first, '
-'opening (first step of the window), mean (of its first steps, as many as mean_of), again (the '
-'first batch after the window of so many steps). conditions is a checksum of CPUs, threads and '
-'variables; skipped counts updates without a step for an overflow. Null where a rank recorded none';
+'Losses that show how it trained, each with the lowest and the highest of the good repeats. '
+'Names: first; opening (first step of the window); mean (of its first mean_of steps); again (the '
+'first batch, after the window of so many steps). conditions is a checksum of CPUs, threads and '
+'variables; skipped counts updates without a step after an overflow. Null if a rank recorded none';
 comment on column raw.measurement.reported is
-'What a script not of ours printed itself, such as tflops_per_device and mfu_percent by its own '
-'formula: figures by name, as printed, median of the repeats; null elsewhere. Never judged';
+'Values that a training script printed itself, such as tflops_per_device and mfu_percent by its '
+'own formula: by name, as printed, median of the repeats; null if none. Never judged';
 
 create table raw.measurement_node (
     run_at timestamptz not null,
@@ -185,7 +186,7 @@ comment on column raw.measurement_node.series_key is 'The case, on the run''s cl
 comment on column raw.measurement_node.generation is 'That of the measurement';
 comment on column raw.measurement_node.node is 'The node';
 comment on column raw.measurement_node.fingerprint_id is
-'What it was in the last repeat that says so; null where none does';
+'Value in the last repeat that reports it; null if none does';
 
 create table raw.repeat (
     run_at timestamptz not null,
@@ -229,7 +230,7 @@ comment on column raw.repeat.repeat is 'From 1';
 comment on column raw.repeat.started_at is 'When the gang was launched';
 comment on column raw.repeat.throughput is 'Units of work per second over all ranks';
 comment on column raw.repeat.step_throughput is
-'The same figure from the independently recorded step times';
+'The same value from the independently recorded step times';
 comment on column raw.repeat.window_s is 'Length of the interval that was counted, seconds';
 comment on column raw.repeat.samples is 'Units of work in that interval, over all ranks';
 comment on column raw.repeat.overlap is 'Asynchronous only: common interval / shortest window';
@@ -258,10 +259,11 @@ comment on column raw.repeat.quarantine_reasons is
 comment on column raw.repeat.power_w is
 'Mean power of all devices in the windows, W; null where it is not known';
 comment on column raw.repeat.peak_allocator_bytes is
-'Most device memory that the allocator of any rank held, bytes; null where none counts it';
+'Largest device memory that the allocator of any rank had reserved, bytes; null if no allocator '
+'counts it';
 comment on column raw.repeat.reported is
-'What a script not of ours printed itself in the window: figures by name, as printed, median of '
-'the ranks; null elsewhere';
+'Values that a training script printed itself in the window: by name, as printed, median of the '
+'ranks; null if none';
 
 create table raw.repeat_rank (
     run_at timestamptz not null,
@@ -298,7 +300,7 @@ create table raw.repeat_rank (
     foreign key (run_key, series_key) references raw.planned_case (run_key, series_key)
 ) partition by range (run_at);
 comment on table raw.repeat_rank is
-'One process of a repeat, as it measured itself, step by step: kept for months, not for ever';
+'One process of a repeat, as it measured itself, step by step: kept for some months only';
 comment on column raw.repeat_rank.run_at is 'Start of the run; the month is the partition';
 comment on column raw.repeat_rank.run_key is 'The run';
 comment on column raw.repeat_rank.series_key is 'The case, on the run''s cluster';
@@ -327,9 +329,9 @@ comment on column raw.repeat_rank.sent_bytes_per_step is
 comment on column raw.repeat_rank.data_wait_s is
 'Seconds that a step waited for its batch, mean over the window; null for synthetic data';
 comment on column raw.repeat_rank.process is 'trainer-0, pserver-1';
-comment on column raw.repeat_rank.role is 'What its framework calls it: trainer, pserver, ...';
+comment on column raw.repeat_rank.role is 'Role in its framework: trainer, pserver, ...';
 comment on column raw.repeat_rank.node is 'Node that it ran on';
-comment on column raw.repeat_rank.fingerprint_id is 'What the node was';
+comment on column raw.repeat_rank.fingerprint_id is 'Hardware and software of the node';
 comment on column raw.repeat_rank.weights_digest is 'Digest of its weights after the window';
 comment on column raw.repeat_rank.precision is 'Precision that it found in use';
 comment on column raw.repeat_rank.transport is 'How ranks exchanged gradients';
@@ -362,12 +364,12 @@ comment on column raw.failed_check.run_key is 'The run';
 comment on column raw.failed_check.series_key is 'The case, on the run''s cluster';
 comment on column raw.failed_check.generation is 'That of the result';
 comment on column raw.failed_check.repeat is '0 where the subject is the measurement';
-comment on column raw.failed_check.ordinal is 'Tells apart results of one check on one subject';
+comment on column raw.failed_check.ordinal is 'Distinguishes results of one check on one subject';
 comment on column raw.failed_check.subject is 'repeat or measurement';
 comment on column raw.failed_check.check_name is 'The check';
 comment on column raw.failed_check.severity is 'fail quarantines the subject, warn does not';
-comment on column raw.failed_check.observed is 'What was found';
-comment on column raw.failed_check.expected is 'What should have been found';
+comment on column raw.failed_check.observed is 'Observed value';
+comment on column raw.failed_check.expected is 'Expected value';
 
 create table raw.verdict (
     run_at timestamptz not null,
@@ -405,19 +407,19 @@ create table raw.verdict (
     foreign key (run_key, series_key) references raw.planned_case (run_key, series_key)
 ) partition by range (run_at);
 create index verdict_by_series on raw.verdict (series_key, run_at desc);
-comment on table raw.verdict is 'What a run says about a series, with the evidence in a sentence';
+comment on table raw.verdict is 'Verdict of a run on a series, with the evidence in a sentence';
 comment on column raw.verdict.run_at is 'Start of the run; the month is the partition';
 comment on column raw.verdict.run_key is 'The run';
 comment on column raw.verdict.series_key is 'The series';
 comment on column raw.verdict.history is 'Nights that the verdict rests on';
-comment on column raw.verdict.value is 'The judged figure of this run; see metric';
-comment on column raw.verdict.baseline is 'What it was compared with';
+comment on column raw.verdict.value is 'The judged value of this run; see metric';
+comment on column raw.verdict.baseline is 'Value that it was compared with';
 comment on column raw.verdict.change is 'value / baseline - 1';
 comment on column raw.verdict.low is 'With high: 90 % interval of level_change';
 comment on column raw.verdict.high is 'See low';
 comment on column raw.verdict.smallest_slowdown is
-'Smallest relative fall that the series would tell within a week in nine of ten cases; '
-'null where it was not judged';
+'Minimum detectable slowdown: a lasting relative drop of this size is reported within a week in '
+'nine of ten cases; null if not judged';
 comment on column raw.verdict.since is 'First night at the new level';
 comment on column raw.verdict.kind is 'The verdict';
 comment on column raw.verdict.sentence is 'The evidence';
@@ -430,4 +432,4 @@ comment on column raw.verdict.training is
 'Whether the case trained as before; null where it has no result, or the suite does not ask';
 comment on column raw.verdict.training_sentence is 'The evidence for training';
 comment on column raw.verdict.metric is
-'Figure that was judged, by its column in marts.fct_measurement: value and baseline are of it';
+'Metric that was judged, by its column in marts.fct_measurement: value and baseline refer to it';

@@ -63,25 +63,27 @@ create table raw.drift (
 create unique index drift_standing on raw.drift (case_id, cluster) where over_at is null;
 create index drift_by_run on raw.drift (run_id);
 comment on table raw.drift is
-'When a series was found to creep, and when it had crept on; at most one stands for each series';
-comment on column raw.drift.at is 'When the night began that said so first';
+'Times when a series was found to drift, and to drift further; at most one row of a series is '
+'current';
+comment on column raw.drift.at is 'Start of the first night that reported it';
 comment on column raw.drift.level is
-'Median of the last nights then: how far it has crept since is held against it';
+'Median of the last nights at that time; a further drift is measured from it';
 comment on column raw.drift.is_news is
-'It fell by the suite''s limit or more, so somebody is told';
+'It dropped by the suite''s limit or more, so a message is sent';
 comment on column raw.drift.change is
 'Relative change over its nights, as the night of seen_run_id has it';
 comment on column raw.drift.error is 'Standard error of change';
 comment on column raw.drift.nights is 'From the first night that creeps to that of seen_run_id';
 comment on column raw.drift.since is 'When the first of them began';
-comment on column raw.drift.seen_at is 'When the last night began that still crept';
+comment on column raw.drift.seen_at is 'Start of the last night that still drifted';
 comment on column raw.drift.over_at is
-'When the night began that ended it: it creeps no more, has crept on, or turned';
+'Start of the night that ended it: the series no longer drifts, has drifted further, or changed '
+'direction';
 comment on column raw.drift.case_id is 'With cluster the series';
 comment on column raw.drift.cluster is 'With case_id the series';
-comment on column raw.drift.run_id is 'Run of the night that said so first';
-comment on column raw.drift.seen_run_id is 'Run of the last night that still crept';
-comment on column raw.drift.over_run_id is 'Run of the night that ended it; null while it stands';
+comment on column raw.drift.run_id is 'Run of the first night that reported it';
+comment on column raw.drift.seen_run_id is 'Run of the last night that still drifted';
+comment on column raw.drift.over_run_id is 'Run of the night that ended it; null while it lasts';
 
 -- The detector grades itself on synthetic series. Nothing here is a measurement, a verdict on a
 -- real series, or an alert.
@@ -110,7 +112,7 @@ comment on column raw.detector_grade.rate is 'hits / trials; false alarms: in 1,
 comment on column raw.detector_grade.median_delay is
 'Nights after the first slow one until a slowdown was detected; 0 on that night';
 comment on column raw.detector_grade.below is 'Why it is not good enough; empty where it is';
-comment on column raw.detector_grade.is_news is 'The grade before was good enough';
+comment on column raw.detector_grade.is_news is 'The previous grade was good enough';
 comment on column raw.detector_grade.run_id is 'Run of the night';
 comment on column raw.detector_grade.low is 'Lower end of the 95 % interval of rate';
 comment on column raw.detector_grade.high is 'Upper end of the 95 % interval of rate';

@@ -34,35 +34,36 @@ create unique index alert_one_open_for_each_series on raw.alert (case_id, cluste
 where state in ('open', 'acknowledged');
 create index alert_by_opening on raw.alert (opened_at desc);
 comment on table raw.alert is
-'A verdict that somebody must see, and its life: one live alert for each series and metric';
+'A verdict that needs a user, and its state: one live alert for each series and metric';
 comment on column raw.alert.alert_id is 'Its number';
 comment on column raw.alert.case_id is 'With cluster the series';
 comment on column raw.alert.cluster is 'With case_id the series';
 comment on column raw.alert.kind is 'The verdict';
 comment on column raw.alert.state is 'open and acknowledged are live';
-comment on column raw.alert.sentence is 'The evidence, of the latest run that said the same';
-comment on column raw.alert.value is 'The judged figure then; see metric';
-comment on column raw.alert.baseline is 'What it was compared with';
+comment on column raw.alert.sentence is 'The evidence of the latest run with the same cause';
+comment on column raw.alert.value is 'The judged value at that time; see metric';
+comment on column raw.alert.baseline is 'Value that it was compared with';
 comment on column raw.alert.change is 'value / baseline - 1';
 comment on column raw.alert.opened_run_id is 'Run that opened it';
 comment on column raw.alert.opened_at is 'When';
-comment on column raw.alert.last_run_id is 'Latest run that said the same';
+comment on column raw.alert.last_run_id is 'Latest run with the same verdict';
 comment on column raw.alert.resolved_run_id is
 'Run that confirmed the recovery; on a dismissed alert: its event is over';
 comment on column raw.alert.closed_at is 'When it was resolved or dismissed; null while it lives';
 comment on column raw.alert.dismissed_as is 'Why a person dismissed it';
-comment on column raw.alert.snoozed_until is 'No message before; then it is told again if it lives';
-comment on column raw.alert.owner is 'Who looks after it; null: nobody yet';
+comment on column raw.alert.snoozed_until is
+'No message before this time; then the alert is reported again if it is still live';
+comment on column raw.alert.owner is 'Its owner; null: none yet';
 comment on column raw.alert.news_run_id is
-'Run that has to tell of it: it opened, reopened or woke it, or saw it grow';
+'Run whose message reports it: it opened, reopened or woke it, or saw it grow';
 comment on column raw.alert.grown_from is
 'Change that was notified before the growth that is its news; null if its news is another';
 comment on column raw.alert.suspect is
-'What one night said and a second has to confirm: recovered, or worse than what was dismissed';
+'Result of one night that a second night must confirm: recovered, or worse than what was '
+'dismissed';
 comment on column raw.alert.suspect_run_id is 'Run of that night';
 comment on column raw.alert.suspect_at is 'When it began';
-comment on column raw.alert.metric is
-'Figure that it is about, see raw.verdict; training: the losses';
+comment on column raw.alert.metric is 'Metric of the alert, see raw.verdict; training: the losses';
 
 create table raw.alert_event (
     event_id bigint generated always as identity primary key,
@@ -85,13 +86,14 @@ comment on table raw.alert_event is
 comment on column raw.alert_event.event_id is 'Its number, in the order of time';
 comment on column raw.alert_event.alert_id is 'The alert';
 comment on column raw.alert_event.at is 'When';
-comment on column raw.alert_event.what is 'What happened';
+comment on column raw.alert_event.what is 'Event';
 comment on column raw.alert_event.from_state is 'State before; null where it was opened';
 comment on column raw.alert_event.to_state is 'State after';
 comment on column raw.alert_event.by_whom is 'nightbench, or the person as the caller names them';
 comment on column raw.alert_event.why is 'In words';
 comment on column raw.alert_event.run_id is 'Run that did it; null where a person did';
-comment on column raw.alert_event.db_role is 'Role that was logged in: whoever calls cannot choose';
+comment on column raw.alert_event.db_role is
+'Database role that was logged in; a caller cannot select it';
 
 create function triage.refuse_rewriting() returns trigger
 language plpgsql as $$

@@ -21,14 +21,14 @@ create table raw.alert_cause (
 );
 create index alert_cause_by_group on raw.alert_cause (group_key) where group_key <> '';
 comment on table raw.alert_cause is
-'What an alert was put down to, by evidence: one row for each run that asked';
+'Cause of an alert, by evidence: one row for each run that examined it';
 comment on column raw.alert_cause.suspect is
-'Who or what it was: a node, a pair of versions, changed fields; empty: nobody';
+'Suspect: a node, a pair of versions, changed fields; empty: none';
 comment on column raw.alert_cause.evidence is
-'What speaks for the cause, against it, for a rival, and what else: each {text, is_against, rival}';
+'Evidence for the cause, against it, for a rival, and other facts: each {text, is_against, rival}';
 comment on column raw.alert_cause.group_key is
-'The same for alerts of one cause: cluster, kind and suspect the same, at most a night apart; '
-'empty: it stands on its own';
+'The same for alerts of one cause: same cluster, kind and suspect, at most a night apart; empty: '
+'the alert is not in a group';
 comment on column raw.alert_cause.night is 'Day of the first bad night';
 comment on column raw.alert_cause.at is 'When it was found out';
 comment on column raw.alert_cause.alert_id is 'The alert';
@@ -72,19 +72,19 @@ create table raw.shared_movement (
 );
 create index shared_movement_by_alert on raw.shared_movement (alert_id);
 comment on table raw.shared_movement is
-'What many series of a night moved by together: their build, node, cluster, network or workload';
+'A change that many series of a night share by their build, node, cluster, network or workload';
 comment on column raw.shared_movement.run_id is 'Run whose night was judged';
-comment on column raw.shared_movement.factor is 'What the series have in common';
+comment on column raw.shared_movement.factor is 'Property that the series share';
 comment on column raw.shared_movement.name is 'Which one: the line, the node';
 comment on column raw.shared_movement.since is 'Day of the first night at the new level';
 comment on column raw.shared_movement.change is 'Relative change of the level that they share';
 comment on column raw.shared_movement.low is 'With high the 90 % interval of change';
 comment on column raw.shared_movement.high is 'Its other end';
 comment on column raw.shared_movement.members is
-'Case_id of each series that moved with it -> its own relative change';
+'Case_id of each series that takes part -> its own relative change';
 comment on column raw.shared_movement.series is 'Series that have it in common and were judged';
 comment on column raw.shared_movement.controls is 'Control measurements of the same nodes';
-comment on column raw.shared_movement.controls_moved is 'How many of them moved with it';
+comment on column raw.shared_movement.controls_moved is 'Number of those that changed';
 comment on column raw.shared_movement.sentence is 'The verdict in words';
 comment on column raw.shared_movement.alert_id is
-'The one alert of it, at one of its members; null: a rise, or noisy series alone';
+'Its only alert, on one of its series; null: an increase, or noisy series only';

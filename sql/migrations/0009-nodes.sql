@@ -67,11 +67,12 @@ create table raw.control (
 create index control_by_time on raw.control (cluster, at);
 create index control_by_run on raw.control (run_id) where run_id <> '';
 comment on table raw.control is
-'Short control measurements: series of their own, to tell a slow node from a slow framework';
+'Short control measurements with series of their own: they separate a slow node from a slow '
+'framework';
 comment on column raw.control.node is 'The node; n1+n2 where it is between nodes';
 comment on column raw.control.device is 'cpu, gpu-0 or network';
 comment on column raw.control.backend is
-'What computed it: figures of different backends are not comparable';
+'Backend that computed it: values of different backends are not comparable';
 comment on column raw.control.median is 'In `unit`; more is better';
 comment on column raw.control.cluster is 'The cluster';
 comment on column raw.control.metric is
@@ -79,10 +80,10 @@ comment on column raw.control.metric is
 'all_reduce (between nodes, TCP), all_reduce_in_node (NCCL) or all_reduce_gpus (NCCL, all nodes)';
 comment on column raw.control.at is 'When, by the controller''s clock';
 comment on column raw.control.run_id is 'The run that it was for; empty where a person looked';
-comment on column raw.control.unit is 'Unit of the figures';
-comment on column raw.control.minimum is 'Smallest figure, in `unit`';
-comment on column raw.control.maximum is 'Largest figure, in `unit`';
-comment on column raw.control.n is 'Figures that the median rests on';
+comment on column raw.control.unit is 'Unit of the values';
+comment on column raw.control.minimum is 'Smallest value, in `unit`';
+comment on column raw.control.maximum is 'Largest value, in `unit`';
+comment on column raw.control.n is 'Values that the median is computed from';
 
 create table raw.node_event (
     cluster text not null check (cluster <> ''),
@@ -99,7 +100,8 @@ create table raw.node_event (
 create index node_event_of_fault on raw.node_event (run_id) where kind = 'fault';
 create index node_event_of_person on raw.node_event (cluster, node)
 where kind in ('quarantined', 'released');
-comment on table raw.node_event is 'What speaks for and against a node; raw.node_state follows';
+comment on table raw.node_event is
+'Evidence for and against a node, from which raw.node_state is derived';
 comment on column raw.node_event.subject is
 'preflight, person, or the case that was measured there with its generation';
 comment on column raw.node_event.reasons is
@@ -122,9 +124,9 @@ create table raw.node_state (
     faults integer not null default 0 check (faults >= 0),
     primary key (cluster, node)
 );
-comment on table raw.node_state is 'Where each node stands now; a quarantined one is left out';
+comment on table raw.node_state is 'Present state of each node; a quarantined one is left out';
 comment on column raw.node_state.reasons is
-'Why it stands so, each {code, node, subject, observed, expected}';
+'Reasons for its state, each {code, node, subject, observed, expected}';
 comment on column raw.node_state.faults is 'Faults in a row up to now';
 comment on column raw.node_state.cluster is 'The cluster';
 comment on column raw.node_state.node is 'The node';
@@ -146,7 +148,7 @@ comment on table raw.node_state_change is 'Every change of a node''s state: when
 comment on column raw.node_state_change.reasons is
 'Why, each {code, node, subject, observed, expected}';
 comment on column raw.node_state_change.since is
-'When what changed it happened; a run that was loaded late tells of it late';
+'Time of the event that changed it; a run that was loaded late reports it late';
 comment on column raw.node_state_change.cluster is 'The cluster';
 comment on column raw.node_state_change.node is 'The node';
 comment on column raw.node_state_change.changed_at is 'When the change was stored';

@@ -40,14 +40,13 @@ create table raw.night (
 create index night_unfinished on raw.night (suite, scheduled_at)
 where state in ('waiting', 'missing');
 comment on table raw.night is 'Nights that schedules promised: one row for each suite and time';
-comment on column raw.night.until is 'When the next run is due';
+comment on column raw.night.until is 'Time of the next run';
 comment on column raw.night.run_id is
-'The run of the night; no reference, as it may still lie in the spool';
+'The run of the night; no foreign key, as the run may still be in the spool';
 comment on column raw.night.without is 'Cases without a result when it was last looked at';
 comment on column raw.night.was_paused is
 'Its DAG was seen switched off between start and deadline';
-comment on column raw.night.is_silence is
-'Nothing came of any suite of the cluster: told as one';
+comment on column raw.night.is_silence is 'No suite of the cluster has a result: reported as one';
 comment on column raw.night.missing_at is 'When it was found missing; null where it never was';
 comment on column raw.night.ended_at is 'When its results were found to have come after all';
 comment on column raw.night.suite is 'The suite';
@@ -58,7 +57,7 @@ comment on column raw.night.why is 'Why due_at is what it is; empty where the sc
 comment on column raw.night.state is
 'waiting, met, missing, late (missing first), paused or overtaken by the run before';
 comment on column raw.night.sentence is 'The state in words';
-comment on column raw.night.is_empty is 'It had a run that brought no figure';
+comment on column raw.night.is_empty is 'It had a run without a value';
 comment on column raw.night.checked_at is 'When it was last looked at';
 
 create table raw.deadline_check (

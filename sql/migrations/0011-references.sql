@@ -23,11 +23,11 @@ create table raw.reference_result (
     remark text not null
 );
 comment on table raw.reference_result is
-'Published figures (value) and the cells that the public benchmarks leave empty (value null)';
+'Published values (value) and the cells that the public benchmarks leave empty (value null)';
 comment on column raw.reference_result.reference_id is 'Digest of the cell''s original description';
 comment on column raw.reference_result.value is 'In `unit`; null where the original cell is empty';
 comment on column raw.reference_result.source is 'Document that the cell is in';
-comment on column raw.reference_result.figure is 'Table or figure in it';
+comment on column raw.reference_result.figure is 'Table or diagram in it';
 comment on column raw.reference_result.workload is 'Workload, in its words';
 comment on column raw.reference_result.dataset is 'Data set; empty where it is not stated';
 comment on column raw.reference_result.framework is 'Framework, in its words';
@@ -43,7 +43,7 @@ comment on column raw.reference_result.pservers is
 comment on column raw.reference_result.batch_size_per_device is 'Batch size, in its words';
 comment on column raw.reference_result.precision is 'Precision, in its words';
 comment on column raw.reference_result.compiler is 'Compiler; empty without';
-comment on column raw.reference_result.variant is 'What else tells the cell from others';
-comment on column raw.reference_result.metric is 'What was measured';
+comment on column raw.reference_result.variant is 'Further property of the cell';
+comment on column raw.reference_result.metric is 'Measured quantity';
 comment on column raw.reference_result.unit is 'Unit of value, in its words';
-comment on column raw.reference_result.remark is 'What a reader has to know about the cell';
+comment on column raw.reference_result.remark is 'Remark about the cell';

@@ -52,8 +52,8 @@ comment on column raw.experiment.kind is
 'compare two builds, confirm a suspected regression, bisect versions, profile a comparison, or '
 'measure the reference build of a night';
 comment on column raw.experiment.state is
-'held: a fork awaits approval; queued, running; done, failed, refused or cancelled: it has ended';
-comment on column raw.experiment.request is 'What is compared, by kind';
+'`held` (a fork awaits approval), queued, running; done, failed, refused or cancelled: it has ended';
+comment on column raw.experiment.request is 'Fields of the request, by kind';
 comment on column raw.experiment.suite is 'Suite of the cases';
 comment on column raw.experiment.cluster is 'Cluster that it is measured on';
 comment on column raw.experiment.alert_id is 'Alert that it explains; null: none';
@@ -64,7 +64,7 @@ comment on column raw.experiment.origin is
 'DAG run whose form requested it, so that a retry does not request twice; null: none';
 comment on column raw.experiment.requested_at is 'When it was requested';
 comment on column raw.experiment.queued_at is
-'What its age counts from: that of the request whose place it took, if there was one';
+'Time from which its age counts: that of the request that it replaced, if there was one';
 comment on column raw.experiment.priority is '2: a night''s; 1 goes before 0, 0 before -1';
 comment on column raw.experiment.until is
 'No launch begins that cannot end by then, and a night''s message waits no longer; null: no limit';
@@ -311,5 +311,5 @@ comment on column raw.night_pair.pairs is
 'Each pair: throughput of both builds, and which was launched first';
 comment on column raw.night_pair.why is 'Why there are no pairs, or fewer than planned';
 comment on column raw.night_pair.machine is
-'Verdict on the reference''s own series: the machine''s';
-comment on column raw.night_pair.machine_sentence is 'The same with its figures';
+'Verdict on the series of the reference build: a change of the node';
+comment on column raw.night_pair.machine_sentence is 'The same with its values';

@@ -391,7 +391,7 @@ where places > 1
 order by axis desc, cluster asc, unit asc, work asc, framework asc, x asc;
 
 -- name: ui_roofline(case_id, cluster, run_id)
--- What a step of a case in a run was bound by.
+-- The limit of a step of a case in a run.
 select *
 from marts.roofline
 where case_id = :case_id and cluster = :cluster and run_id = :run_id;

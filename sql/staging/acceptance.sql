@@ -28,7 +28,7 @@ with tried as (
                 then 'interrupted'
             when m.status = 'unavailable' then 'skipped'
             when not m.is_good then 'failed'
-            when u.check_name = 'mode_told' then 'not told'
+            when u.check_name = 'mode_told' then 'not reported'
             else 'passed'
         end as outcome,
         -- Of a launch that failed the first reason says that, and those after it why.
@@ -109,7 +109,7 @@ select
 from tried;
 
 comment on view staging.acceptance is
-'One row per acceptance of a cluster, mode of a line and shape: what came of it';
+'One row per acceptance test of a cluster, configuration of a line and shape, with its outcome';
 comment on column staging.acceptance.line is 'Framework line';
 comment on column staging.acceptance.variant is 'Which of the line''s builds: cpu, cuda12';
 comment on column staging.acceptance.mode is
@@ -120,17 +120,18 @@ comment on column staging.acceptance.trainers is 'Devices that trained';
 comment on column staging.acceptance.efficiency is
 'Speed-up over one device in the same acceptance, divided by the devices; null where it has none';
 comment on column staging.acceptance.driver is
-'Of the GPUs that the preflight of the run found; null without GPUs';
+'Driver of the GPUs that the preflight of the run found; null without GPUs';
 comment on column staging.acceptance.untried is
-'Why nobody had run the mode on such devices before; null where it was no news';
+'Why the configuration was untried on such devices; null if it was tried';
 comment on column staging.acceptance.outcome is
-'passed, failed, not told (measured well, but no trainer says that the mode was used), skipped '
-'(a node cannot have the build), interrupted';
+'passed, failed, not reported (all checks passed, but no trainer reports that '
+'the configuration was in effect), skipped (a node cannot have the build), interrupted';
 comment on column staging.acceptance.code is 'Why it did not pass, as a code; null where it did';
 comment on column staging.acceptance.node is 'Node that the reason is about; null where none';
 comment on column staging.acceptance.subject is
 'Process, check or device that the reason is about; null where none';
-comment on column staging.acceptance.observed is 'What was found: the author''s exception';
-comment on column staging.acceptance.expected is 'What should have been found';
+comment on column staging.acceptance.observed is 'Observed value: the author''s exception';
+comment on column staging.acceptance.expected is 'Expected value';
 comment on column staging.acceptance.is_newest is
-'The newest that was not interrupted, of this mode and shape with this build on this cluster';
+'The newest test that was not interrupted, of this configuration and shape with this build on '
+'this cluster';

@@ -48,4 +48,4 @@ comment on column staging.control_series.metric is
 'matrix_product (float32) or matrix_product_tf32, _bf16, _fp16, memory_copy, all_reduce, '
 'all_reduce_in_node or all_reduce_gpus';
 comment on column staging.control_series.device is 'cpu, gpu-0, gpus or network';
-comment on column staging.control_series.backend is 'What computed it';
+comment on column staging.control_series.backend is 'Backend that computed it';

@@ -63,6 +63,6 @@ select
 from raw.node_state;
 
 comment on view staging.node is
-'One row per node that was ever looked at, or that somebody spoke for or against';
+'One row per node that was ever checked, or whose state a user has set';
 comment on column staging.node.cluster is 'The cluster';
 comment on column staging.node.node is 'The node';

@@ -135,11 +135,10 @@ comment on column staging.reference_result.compression is
 comment on column staging.reference_result.link_gbit_per_s is
 'Bandwidth of the links, Gbit/s; null where it is not stated';
 comment on column staging.reference_result.variant_text is
-'What else tells the cell from others, in its words';
+'Further property of the cell, in the document''s words';
 comment on column staging.reference_result.implementation is
 'Which of several programs; null where the variant is an axis';
 comment on column staging.reference_result.unit is
 'Unit of work, in our words; null where it is doubtful';
 comment on column staging.reference_result.unit_text is 'Unit of value, in its words';
-comment on column staging.reference_result.remark is
-'What a reader has to know about the cell; null without';
+comment on column staging.reference_result.remark is 'Remark about the cell; null without one';

@@ -109,7 +109,8 @@ comment on column staging.result.global_batch_size is 'Samples in a step of all 
 comment on column staging.result.is_synthetic is 'Made from synthetic data';
 comment on column staging.result.unit is 'Unit of work: images, samples, tokens';
 comment on column staging.result.untried is
-'Why nobody had run this mode on such devices before, until the cluster''s acceptance passed it';
+'Why this configuration was untried on such devices; null once it has passed the cluster''s '
+'acceptance test';
 comment on column staging.result.is_quarantined is 'A check refused it';
 comment on column staging.result.tokens_per_s_per_device is 'tokens_per_s / trainers';
 comment on column staging.result.tflops_per_device is 'model_flops_per_s / trainers, in TFLOP/s';

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +10,9 @@ import pytest
 
 pytest.register_assert_rewrite("tests.drills.gangs")
 
-from tests.contained import folder_of_server  # noqa: E402 - what is registered comes first
-from tests.drills.hosts import Lab, missing  # noqa: E402 - as above
+from tests.drills.hosts import Lab, missing  # noqa: E402 - what is registered comes first
 from tests.drills.kubernetes import build  # noqa: E402 - as above
-from tests.drills.kubernetes.cluster import IMAGE, Kubernetes  # noqa: E402 - as above
+from tests.drills.kubernetes.cluster import IMAGE, started  # noqa: E402 - as above
 from tests.drills.kubernetes.pods import Reached  # noqa: E402 - as above
 from tests.drills.shares import ELSEWHERE, SHARES, share_of  # noqa: E402 - as above
 from tests.shipped import shipped  # noqa: E402 - as above
@@ -79,7 +77,5 @@ def kubernetes() -> Iterator[Reached]:
         build.build()
     except build.NoKubernetes as error:
         pytest.skip(f"no Kubernetes can be built: {error}")
-    folder = folder_of_server("nbkube-")
-    with Lab(folder) as lab, Kubernetes(lab) as cluster:
+    with started() as cluster:
         yield Reached(str(cluster.kubeconfig), own=cluster)
-    shutil.rmtree(folder)

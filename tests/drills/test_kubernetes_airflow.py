@@ -40,6 +40,12 @@ def stepping(live: Live) -> tuple[str, RunSpool]:
     return dag_run, run
 
 
+def outcomes(run: RunSpool) -> list[str]:
+    """How each case ended, for messages."""
+    ids = [planned["case_id"] for planned in run.planned()]
+    return [f"{case_id}: {run.case(case_id).outcome()}" for case_id in ids]
+
+
 def nothing_is_left(live: Live, kubernetes: Reached, run: RunSpool) -> None:
     live.until(lambda: not kubernetes.pods(f"{run.run_id}/"), "the pods to be gone", 240.0)
     assert marks(run.run_id) == {}
@@ -47,8 +53,9 @@ def nothing_is_left(live: Live, kubernetes: Reached, run: RunSpool) -> None:
 
 def test_a_suite_reaches_medians(live: Live, kubernetes: Reached) -> None:
     dag_run = live.trigger("trial")
-    assert live.ended(dag_run, wait_s=ENDS_S) == "success", states(live, dag_run)
     run = live.run_of(dag_run)
+    ended = live.ended(dag_run, wait_s=ENDS_S)
+    assert ended == "success", [states(live, dag_run), *outcomes(run)]
     rows = live.judged(run.run_id)
     assert [(row["status"], row["n"]) for row in rows] == [("ok", 2)] * 3
     assert all(row["median"] > 0 for row in rows)
@@ -62,7 +69,8 @@ def test_a_killed_triggerer_costs_no_repeat(live: Live, kubernetes: Reached) -> 
     lifecycle.stop_keepers(live.stack.home)
     kill([triggerer.pid, *processes.descendants(triggerer.pid)])
     bring_back(live)
-    assert live.ended(dag_run, wait_s=ENDS_S) == "success", states(live, dag_run)
+    ended = live.ended(dag_run, wait_s=ENDS_S)
+    assert ended == "success", [states(live, dag_run), *outcomes(run)]
     outcome = run.case(GANG).outcome() or {}
     assert [each["status"] for each in outcome["repeats"]] == ["ok"] * 3
     nothing_is_left(live, kubernetes, run)

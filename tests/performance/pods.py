@@ -15,13 +15,10 @@ import statistics
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 
-from tests.contained import folder_of_server
 from tests.drills.host import PYTHON
-from tests.drills.hosts import Lab
 from tests.drills.kubernetes import build
-from tests.drills.kubernetes.cluster import IMAGE, Kubernetes
+from tests.drills.kubernetes.cluster import IMAGE, Kubernetes, started
 from tests.performance.ground import Ground, say
 from tests.shipped import shipped
 
@@ -87,8 +84,9 @@ def job_of(field: Ground, run_id: str, names: list[str], hosts: Mapping[str, str
     return dataclasses.replace(job, environments=EnvironmentPolicy(python=PYTHON))
 
 
-def compare(lab: Lab, cluster: Kubernetes, options: argparse.Namespace) -> None:
+def compare(cluster: Kubernetes, options: argparse.Namespace) -> None:
     """Measure both kinds of nodes in turns, and print medians."""
+    lab = cluster.lab
     field = Ground(lab.folder, (), {}, Shipment(shipped(lab.folder)), Spool(lab.folder / "spool"))
     access = ApiAccess("figures", path=str(cluster.kubeconfig))
     counts = [int(each) for each in options.nodes.split(",")]
@@ -106,9 +104,10 @@ def compare(lab: Lab, cluster: Kubernetes, options: argparse.Namespace) -> None:
                 asyncio.run(measure(field, job, of_job, options.polls, found[kind]))
         for kind, times in found.items():
             for what, values in dataclasses.asdict(times).items():
-                least, most = min(values), max(values)
-                seen = f"{least:.3f} to {most:.3f}, {len(values)} values"
-                say(f"{count} nodes, {kind}: {WORDS[what]}", statistics.median(values), "s", seen)
+                scale, unit = (1000, "ms") if what == "poll" else (1, "s")
+                scaled = [scale * value for value in values]
+                seen = f"{min(scaled):.2f} to {max(scaled):.2f}, {len(values)} values"
+                say(f"{count} nodes, {kind}: {WORDS[what]}", statistics.median(scaled), unit, seen)
 
 
 WORDS = {
@@ -128,10 +127,8 @@ def main(words: list[str]) -> int:
     if lacking := build.missing():
         print(lacking, file=sys.stderr)
         return 2
-    build.build()
-    folder: Path = folder_of_server("nbkube-")
-    with Lab(folder) as lab, Kubernetes(lab) as cluster:
-        compare(lab, cluster, options)
+    with started() as cluster:
+        compare(cluster, options)
     return 0
 
 

@@ -201,7 +201,7 @@ def test_a_mode_that_is_refused_or_that_no_trainer_tells_of_is_not_passed(
     found = {mode.mode: (mode.outcome, mode.reason) for mode in loader.acceptance.modes("local")}
     assert found["collective inductor"] == ("passed", None)
     outcome, reason = found["collective xla"]
-    assert outcome == "not told"
+    assert outcome == "not reported"
     assert said in (reason or "")
     assert found["collective graph"] == (
         "failed",

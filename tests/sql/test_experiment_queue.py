@@ -468,7 +468,7 @@ def test_another_persons_is_cancelled_by_an_op_alone(
     one = f"/api/comparisons/{asks['request_id']}"
     assert [each.get(one).json()["may_cancel"] for each in (ada, bob, olga)] == [True, False, True]
     refused = bob.post(f"{one}/cancel", headers=BEARER, json={})
-    assert (refused.status_code, "an op may cancel it" in refused.text) == (403, True)
+    assert (refused.status_code, "an operator may cancel it" in refused.text) == (403, True)
     assert ada.get(one).json()["state"] == "queued"
     assert olga.post(f"{one}/cancel", headers=BEARER, json={}).json()["state"] == "cancelled"
 
@@ -492,7 +492,7 @@ def test_a_profile_is_asked_for_by_whoever_may_and_shown(
     assert (found.status_code, "scripts of another program" in found.text) == (422, True)
     one = f"/api/comparisons/{request_id}"
     refused = bob.post(f"{one}/profile", headers=BEARER, json={})
-    assert (refused.status_code, "an op may profile it" in refused.text) == (403, True)
+    assert (refused.status_code, "an operator may profile it" in refused.text) == (403, True)
     assert ada.post(f"{one}/profile", headers=BEARER, json={}).json()["profile"] == "queued"
     place = {each["experiment_id"]: each["place"] for each in experiments_of(ada)}
     assert place == {

@@ -155,7 +155,7 @@ def test_three_peoples_pull_requests_and_a_night(
     assert "of a newer commit, took its place" in first.outputs["headline"]
     slow = push_of_bob(ONE, "slow", profile="true")
     fork = push_of_eve(ONE, "broken", is_fork=True)
-    assert "waits until an op" in fork.comment
+    assert "waits until an operator" in fork.comment
     assert measure() == [], "a night goes on"
     night.save_loaded({})
 

@@ -129,7 +129,13 @@ def test_markdown_says_the_same(run, tmp_path):
     file = tmp_path / "run.md"
     report("--run", run.run_id, "--report", file)
     text = file.read_text(encoding="utf-8")
-    for heading in ("Verdicts", "Before comparing these figures", "Method", "Hardware", "Versions"):
+    for heading in (
+        "Verdicts",
+        "Before you compare these values",
+        "Method",
+        "Hardware",
+        "Versions",
+    ):
         assert f"\n## {heading}\n" in text
     assert "- pytorch 2.13.0+cpu, Python 3.11.7 (pytorch-cpu-index-2.13.0)" in text
 

@@ -37,7 +37,7 @@ class ModeState:
 
     @property
     def outcome(self) -> str:
-        """`skipped`, `due`, `passed`, `not told` or `failed`."""
+        """`skipped`, `due`, `passed`, `not reported` or `failed`."""
         if self.cell.skipped is not None or self.waits is not None:
             return "skipped"
         return "due" if self.known is None or self.due else self.known.outcome
@@ -188,7 +188,7 @@ def standing(known: Sequence[AcceptedMode], cluster: Cluster, catalog: Catalog) 
         "cluster": cluster.name,
         "passed": counts[PASSED],
         "failed": counts["failed"],
-        "not_told": counts["not told"],
+        "not_reported": counts["not reported"],
         "due": counts["due"],
         "reasons": sorted({f"{line}: {why}" for (line, *_), why in due.items()}),
         "last_run_id": last.run_id,

@@ -199,11 +199,10 @@ def confirmation_notes(confirmations: Sequence[Mapping[str, Any]]) -> list[str]:
     if narrowed:
         now, before = (median(side) for side in zip(*narrowed, strict=True))
         said += (
-            f". The size of a drop is known to ±{now:.1%} (median), from the nights alone, to "
-            f"±{before:.1%}"
+            f". Uncertainty of a drop (median): ±{now:.1%}; from the nights alone: ±{before:.1%}"
         )
     left = [row for row in rows if row["state"] == "cancelled"]
-    return [said + (f". {len(left)} had no time left: see their alerts" if left else "")]
+    return [said + (f". {len(left)} not repeated: no time left" if left else "")]
 
 
 def _half(row: Mapping[str, Any]) -> float | None:

@@ -73,8 +73,8 @@ def detect(
         given = ["--lower-is-better"] * lower_is_better + ["--min-change"] * (smallest > 0)
         if given:
             raise UserError(
-                f"--stream: found {' and '.join(given)} with it; expected it alone, since it "
-                "answers with every change, increase or drop"
+                f"--stream: found {' and '.join(given)} too; expected --stream alone, because "
+                "it prints every change, increases and drops"
             )
         answer_stream(sys.stdin, sys.stdout)
         return
@@ -221,14 +221,14 @@ def show_reports(reports: Iterable[HistoryReport]) -> None:
     statuses: Counter[str] = Counter()
     for report in reports:
         if not statuses:
-            say(f"{'status':17} {'nights':>6} {'missing':>7} {'catches':>7}  series")
+            say(f"{'status':17} {'nights':>6} {'missing':>7} {'detectable':>10}  series")
         statuses[report.status] += 1
         smallest = report.smallest_slowdown
-        catches = "-" if smallest is None else f"{smallest:.1%}"
+        detectable = "-" if smallest is None else f"{smallest:.1%}"
         row = Text(f"{report.status:17}", style=_STYLES.get(report.status, ""))
         row.append(
             f" {report.nights - report.missing:6} {report.missing + (report.absent or 0):7} "
-            f"{catches:>7}  {report.series}",
+            f"{detectable:>10}  {report.series}",
             style="not bold default",
         )
         out.print(row, soft_wrap=True)

@@ -145,8 +145,8 @@ def _measure(
     reporter = ComparisonReporter(experiment_common.sayer(json))
     reporter.say(
         f"{drill.drill_id}: {drill.case_id} on {drill.cluster.name}, up to {drill.nights} nights; "
-        f"from night {drill.first_slow} on, each step sleeps: {percent(drill.size)} less "
-        "throughput"
+        f"each step sleeps from night {drill.first_slow} on: throughput drops by "
+        f"{percent(drill.size)}"
     )
     judged: list[DrillNight] = []
     try:

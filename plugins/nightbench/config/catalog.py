@@ -29,7 +29,7 @@ LINE_FILE = "framework.json"
 SPEC_FILE = "spec.json"
 LOG_FORMATS = "logs/formats"
 _DEFINING = ("name", "unit", "parameters", "seed", "definition")
-"""Keys of a spec that say what every case of the workload does. Prose may be mended and a scale
+"""Keys of a spec that say what every case of the workload does. Prose may be corrected and a scale
 added without a new segment of the history; what a case takes of its own scale is part of the case's
 digest (`run_plan.definition_digest`)."""
 

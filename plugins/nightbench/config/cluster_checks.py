@@ -8,7 +8,7 @@ from nightbench.core.model import SLUG, EnvironmentPolicy, Node
 from nightbench.core.model.hosts import expand_hosts
 
 RESERVED = frozenset({"cluster", "controller"})
-"""Names of documents that lie in the spool beside those of the nodes."""
+"""Names of documents that the spool has next to those of the nodes."""
 
 
 def check_cluster(file: ClusterFile, nodes: Sequence[tuple[Key, Node]]) -> Iterator[Complaint]:

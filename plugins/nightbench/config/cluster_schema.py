@@ -32,23 +32,23 @@ class NodeFile(v.StrictModel):
     """Airflow Connection with user, key and port. Every node has one, unless the cluster has
     `kubernetes`."""
     name: v.Hosts | None = None
-    """Name in results, with as many numbers as `hosts`; the host unless given."""
+    """Name in results, with as many numbers as `hosts` [default: the host]."""
     port: v.Port | None = None
-    """SSH port; the Connection's unless given."""
+    """SSH port [default: the Connection's]."""
     user: v.User | None = None
-    """Login; the Connection's unless given."""
+    """Login [default: the Connection's]."""
     jump: v.Many[JumpHost] | None = None
-    """Hosts on the way, the first first; the cluster's unless given, `[]` for none."""
+    """Jump hosts in their order; `[]`: none [default: those of the cluster]."""
     data_address: v.Hosts | None = None
-    """Address for the frameworks' own traffic; the host unless given."""
+    """Address for the frameworks' own traffic [default: the host]."""
     interface: v.Interface | None = None
     """Network interface for the frameworks' own traffic."""
     port_range: v.PortRange = (20000, 29999)
     """Ports that the frameworks may listen on, `20000-29999`."""
     cpus: v.Cores = ()
-    """Cores that processes are pinned to, `[0, 1]` or `0-3,8`; all unless given."""
+    """Cores that processes are pinned to, `[0, 1]` or `0-3,8` [default: all]."""
     devices: v.Many[v.DeviceName] = ()
-    """Indices or UUIDs of the GPUs that may be used; all unless given."""
+    """Indices or UUIDs of the GPUs that may be used [default: all]."""
     env: v.Env = Field({})
     """Environment of this node's processes."""
     machine: Literal["x86_64", "aarch64"] | None = None
@@ -63,32 +63,33 @@ class DevicesFile(v.StrictModel):
     per_node: v.Count = 1
     """Devices on each node: GPUs, or groups of cores that count as a device."""
     compute_capability: v.Capability | None = None
-    """Of the GPUs, in quotes: `"9.0"` (H100). With it each line runs its first variant that is
-    built for them, and what has none is refused when it is planned, not on the node."""
+    """Compute capability of the GPUs, in quotes: `"9.0"` (H100). Each line then runs its first
+    variant that is built for it; a line without one is refused when it is planned, not on the
+    node."""
     memory: v.Size | None = None
-    """Of one device, `80GB`: a case whose weights, gradients and optimiser states are larger is
-    refused with the figure when it is planned. Not compared unless given."""
+    """Memory of one device, `80GB`: a case whose weights, gradients and optimiser states need more
+    is refused when it is planned. [default: not compared]."""
     peak_tflops: dict[
         Literal["fp32", "tf32", "bf16", "fp16"],
         Annotated[float, Field(gt=0, le=1e5), v.Words("number")],
     ] = Field({})
-    """Precision: dense peak of one device in TFLOP/s, for MFU; that of known GPUs unless given."""
+    """Precision: dense peak of one device in TFLOP/s, for MFU [default: that of known GPUs]."""
 
 
 class LinkFile(v.StrictModel):
     """How a node's link is made slower, for cases with a `link_bandwidth`."""
 
     command: v.Many[v.Text] = ()
-    """Program with its arguments; it is run on each node before a case with the bandwidth as last
-    argument, `100mbit` or `full`, and after it with `full` (`tools/limit-link.sh` does this by tc).
-    Without it cases have the link as it is."""
+    """Program that limits the link of a node, with its arguments (`tools/limit-link.sh` uses tc).
+    It runs on each node before a case, with the bandwidth as last argument: `100mbit` or `full`. It
+    runs after the case with `full`. Without the key the link is not changed."""
 
 
 class LimitsFile(v.StrictModel):
     """When, and how much at once, a cluster may be measured on."""
 
     hours: v.HoursText | None = None
-    """Hours with their time zone, `22:00-06:00 Europe/Berlin`; any unless given."""
+    """Hours with their time zone, `22:00-06:00 Europe/Berlin` [default: any]."""
     parallel_cases: v.Count = 1
     """Cases of a run that may be measured at once, on disjoint nodes or devices."""
 
@@ -101,7 +102,7 @@ class ClusterFile(v.StrictModel):
     nodes: v.Some[NodeFile]
     """Its nodes, in the order in which gangs fill them."""
     description: str = ""
-    """What it is, in a sentence."""
+    """Description in a sentence."""
     shared: bool = False
     """Nodes share hardware: spread, drift and efficiency only warn."""
     devices: DevicesFile = DevicesFile()
@@ -109,28 +110,28 @@ class ClusterFile(v.StrictModel):
     environments: EnvironmentPolicy = EnvironmentPolicy()
     """Where framework environments come from."""
     known_hosts: v.Text | None = None
-    """File with the nodes' host keys, relative to this file or to `dags/`; the Connection's own
-    host keys unless given. `${NIGHTBENCH_HOME}` is the state folder."""
+    """File with the nodes' host keys, relative to this file or to `dags/` [default: the host keys
+    of the Connection]. `${NIGHTBENCH_HOME}` is the state folder."""
     jump: v.Many[JumpHost] = ()
     """Hosts on the way to every node, the first first."""
     transport: v.Transport | None = None
-    """What the ranks must talk over, `nccl/ib` say; repeats over anything else do not count. Not
-    compared unless given."""
+    """Network that the ranks must use, for example `nccl/ib`; repeats over any other do not count.
+    [default: not compared]."""
     env: v.Env = Field({})
     """Environment of all processes."""
     role_env: dict[v.RoleName, v.Env] = Field({})
     """Role of a process (`trainer`, `pserver`, …, as the lines have them): its environment."""
     slurm: SlurmPolicy | None = None
-    """Launch gangs as jobs of Slurm; over SSH to each node unless given."""
+    """Launch gangs as jobs of Slurm [default: over SSH to each node]."""
     kubernetes: KubernetesPolicy | None = None
     """Nodes are pods, reached through the API of Kubernetes; machines over SSH [default]."""
     link: LinkFile = LinkFile()
     """How a node's link is limited."""
     data: dict[Annotated[v.Name, AfterValidator(_data_name)], v.NodePath] = Field({})
-    """Name: file or folder on every node, for cases with `data: NAME` (docs/data.md). The name is
-    part of the cases' names, for ever."""
+    """Name: file or folder on every node, for cases with `data: NAME` (docs/data.md). The name
+    becomes part of the cases' names."""
     lock: Literal["node", "devices"] = "node"
-    """What a gang has for itself: its nodes, or only its devices (cores on CPU nodes) of them."""
+    """Resources that a gang locks: its whole nodes, or only its devices (cores on CPU nodes)."""
     binding: Literal["numa", "none"] = "numa"
     """Processes run on cores of the NUMA node of their GPU; `none`: on all cores."""
     limits: LimitsFile = LimitsFile()
@@ -138,6 +139,6 @@ class ClusterFile(v.StrictModel):
     compare: ComparePolicy = ComparePolicy()
     """Comparisons that people request (docs/compare.md)."""
     neighbours: NeighbourPolicy = NeighbourPolicy()
-    """What is done about foreign work on its nodes."""
+    """Reaction to the processes of other users on its nodes."""
     health: HealthPolicy = HealthPolicy()
-    """What its nodes must show before a night."""
+    """Requirements that its nodes must meet before a night."""

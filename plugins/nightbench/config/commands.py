@@ -67,14 +67,14 @@ class LogFile(v.StrictModel):
     """The log of a script, and what its values mean."""
 
     format: v.Name
-    """What is read: a file of `benchmarks/logs/formats` (docs/scripts.md)."""
+    """Format of the log: a file of `benchmarks/logs/formats` (docs/log-formats.md)."""
     file: Word | None = None
-    """File that the script writes, below `folder`; its output unless given."""
+    """File that the script writes, below `folder` [default: its output]."""
     of: Literal["first", "last", "all"] | None = None
-    """Which processes write one: only the first, for all; only the last, for all, as Megatron-LM
-    does and which `megatron` takes unless given; or each its own. `first` unless given."""
+    """Processes that write a log: only the first for all, only the last for all (as Megatron-LM
+    does), or each its own [default: `first`, for `megatron` `last`]."""
     covers: Literal["all", "device"] = "all"
-    """What a throughput in it counts: all devices that the log stands for, or one."""
+    """Devices that a throughput in it counts: all devices of the log, or one."""
     pattern: Annotated[str, AfterValidator(_pattern), v.Words("regular expression")] | None = None
     """For the format `regex`: with named groups."""
     time_unit: Literal["s", "ms", "us"] | None = None
@@ -105,25 +105,25 @@ class CommandFile(v.StrictModel):
     """Program and arguments, started without a shell. Placeholders in braces, `{rank}`, are listed
     in docs/scripts.md."""
     log: LogFile
-    """Where its figures are read."""
+    """How its values are read."""
     unit: v.Name
     """Unit of work, in the plural: `images`, `tokens`."""
     launch: Literal["device", "node", "head"] = "device"
     """How often it is started: for each device, for each node, or on the first node alone (mpirun,
     horovodrun)."""
     folder: v.Text | None = None
-    """Its working directory on the nodes, whose repository and commit are recorded; a new one for
-    each launch unless given."""
+    """Its working directory on the nodes, whose repository and commit are recorded [default: a new
+    one for each launch]."""
     prefix: v.Text | None = None
     """Virtual environment on the nodes: `{python}` is its interpreter, and its `bin` comes first on
-    the PATH. The agent's interpreter unless given."""
+    the PATH [default: the agent's interpreter]."""
     env: dict[v.EnvName, Word] = Field({})
     """Its environment variables, with placeholders too."""
     units_per_example: v.Count = 1
     """Units of work in an example: tokens of a sequence."""
     model: ModelFile | None = None
-    """What it trains: gives the command's cases model FLOPs and MFU, by Nightbench's formulas and
-    from the measured throughput, whatever the script itself prints."""
+    """Model that it trains. Nightbench then computes model FLOPs and MFU of the cases by its own
+    formulas from the measured throughput."""
 
 
 _STARTED: dict[str, tuple[str, Literal["fill", "spread"]]] = {

@@ -13,7 +13,7 @@ FULL = "full"
 """The scale of a suite that names none."""
 
 _WHOLE = ("protocol", "timeouts", "matrix")
-"""Keys whose value may differ by scale, beside all keys of a block of the matrix."""
+"""Keys whose value may differ by scale, in addition to all keys of a block of the matrix."""
 
 
 def scales_of(catalog: Catalog) -> frozenset[str]:

@@ -119,14 +119,14 @@ class ProtocolFile(v.StrictModel):
     )
     """Fresh launches of the gang; their median counts. A mapping: until it is sure enough."""
     min_seconds: v.Duration = 0.0
-    """The window goes on past `measured_steps` until it is this long."""
+    """The window continues after `measured_steps` until it is this long."""
 
 
 class BlockFile(v.StrictModel):
     """One block of the matrix: a list is an axis, a scalar is fixed; all combinations are cases."""
 
     workload: v.Axis[v.WorkloadName] | None = None
-    """What is trained: a folder of `benchmarks/workloads`."""
+    """Workload to train: a folder of `benchmarks/workloads`."""
     frameworks: v.Axis[v.FrameworkName] | None = None
     """Framework lines: folders of `benchmarks/frameworks`."""
     command: v.Axis[CommandName] | None = None
@@ -135,12 +135,12 @@ class BlockFile(v.StrictModel):
     strategy: Literal["single", "collective", "parameter_server"]
     """How the work of a step is spread over processes."""
     devices: v.Axis[v.Shape] | None = None
-    """Nodes x devices on each, `2x1`. For `parameter_server` as many nodes as trainers with one
-    device each, unless it is given; `fit`: so too, and where the cluster has fewer nodes, several
-    trainers on each, as evenly as they go (20 on four nodes: `4x5`)."""
+    """Nodes x devices on each, `2x1`. `fit`: one node with one device for each trainer. On a
+    smaller cluster `fit` puts several trainers on each node, as evenly as possible (20 on four
+    nodes: `4x5`). [default for `parameter_server`: one node for each trainer]"""
     pservers: v.Axis[PserverCount] | None = None
-    """Parameter servers (`parameter_server` only; 1 unless given); `trainers`: as many as trainers.
-    """
+    """Number of parameter servers (only for `parameter_server`) [default: 1]; `trainers`: as many
+    as trainers."""
     trainers: v.Axis[v.Count] | None = None
     """Trainers (`parameter_server` only)."""
     sync: v.Axis[v.Name] | None = None
@@ -150,18 +150,17 @@ class BlockFile(v.StrictModel):
     """Samples in a step of one trainer; `max`: the run finds the largest batch that fits into
     memory."""
     shard: v.Axis[ShardCount] = (1,)
-    """Devices over which `shard_stage` splits the training; between more devices than these what is
-    left is replicated (HSDP). `devices`: all that `tensor` and `pipeline` leave.
-    """
+    """Devices over which `shard_stage` splits the training; further devices have copies of it
+    (HSDP). `devices`: all that `tensor` and `pipeline` leave."""
     shard_stage: v.Axis[ShardStage] | None = None
-    """What a `shard` splits: 1 the optimiser's states, 2 gradients as well, 3 parameters as well (3
-    unless given)."""
+    """Parts that `shard` splits: 1 the optimiser's states, 2 gradients as well, 3 parameters as
+    well [default: 3]."""
     tensor: v.Axis[v.Count] = (1,)
     """Devices that split each matrix (tensor parallel), and compute the batches of all of them
     together."""
     context: v.Axis[v.Count] = (1,)
     """Devices that split each sequence (context parallel), and compute the batches of all of them
-    together; a `shard` may lie on them."""
+    together; they may be part of a `shard`."""
     expert: v.Axis[v.Count] = (1,)
     """Devices that split the experts of each layer (expert parallel), and compute samples of their
     own."""
@@ -169,16 +168,16 @@ class BlockFile(v.StrictModel):
     """Devices that split the layers, a stage or two each, and compute the batches of all of them
     together."""
     schedule: v.Axis[v.Name] | None = None
-    """Order in which the parts of a batch go through a `pipeline`: `1f1b`, `gpipe`, and with two
-    stages on each device `interleaved`, `zero_bubble` (`1f1b` unless given)."""
+    """Order in which the parts of a batch pass a `pipeline`: `1f1b`, `gpipe`, and with two stages
+    on each device `interleaved`, `zero_bubble` [default: `1f1b`]."""
     micro_batches: v.Axis[v.Count] = (1,)
     """Parts of a step's batch that are computed one after another, through a `pipeline` or, without
     one, by summing up gradients."""
     recompute: v.Axis[v.Name] = ("none",)
-    """What of a layer's forward is computed again for its backward: `full` keeps its input alone,
-    `selective` products and attention too, `none` everything."""
+    """Part of a layer's forward pass that is computed again for its backward pass: `full` keeps
+    only its input, `selective` also products and attention, `none` everything."""
     state_precision: v.Axis[v.Name] = ("fp32",)
-    """In which an optimiser's states (Adam's two means) lie between steps: `fp32` or `bf16`."""
+    """Precision of the stored states of the optimiser (Adam's two means): `fp32` or `bf16`."""
     tuning: v.Axis[v.Name] = ("default",)
     """Switches of one line, set in another way than its `default`: a name that the line has, such
     as `ddp_static_graph`."""
@@ -187,28 +186,28 @@ class BlockFile(v.StrictModel):
     compiler: v.Axis[v.Name] = ("none",)
     """Compiler of the line, by name."""
     execution: v.Axis[v.Name] = ("default",)
-    """Execution mode; `default` is the line's own."""
+    """Kind of execution; `default` is the line's own."""
     layout: v.Axis[v.Name] = ("default",)
     """Layout of tensors; `default` is the workload's own."""
     compression: v.Axis[v.Name] = ("none",)
     """Compression of gradients."""
     link_bandwidth: v.Axis[v.Bandwidth] = ("full",)
-    """What each node may send, `100mbit`; clusters need a `link.command` for it."""
+    """Bandwidth of each node's link, `100mbit`; the cluster needs a `link.command`."""
     data: v.Axis[v.Name] = ("synthetic",)
-    """What is fed to the model: `synthetic`, `sample` (a few examples that ship with Nightbench),
-    or a set that the cluster's `data` names."""
+    """Input of the model: `synthetic`, `sample` (a few examples that ship with Nightbench), or a
+    set that the cluster's `data` names."""
     sequence_length: v.Axis[v.Count] | None = None
     """Tokens in a sequence, for workloads that have them."""
     threads: v.Axis[v.Count] | None = None
-    """Threads of each process; the number of its cores unless given."""
+    """Threads of each process [default: the number of its cores]."""
     sparsity: v.Axis[v.Percentage] | None = None
     """Part of the gradients that `compression` leaves out of an exchange."""
     cpus: v.Axis[v.Count] | None = None
-    """Cores of each process, no other's; processes share those of their node unless given."""
+    """Exclusive cores of each process [default: the processes share the cores of their node]."""
     memory: v.Axis[v.Size] | None = None
-    """What each process may take, `5GB`; no limit unless given."""
+    """Memory limit of each process, `5GB` [default: no limit]."""
     scale: v.Axis[v.Name] | None = None
-    """Size of the workload; the suite's `scale` unless given."""
+    """Size of the workload [default: the suite's `scale`]."""
     priority: Annotated[int, Field(ge=0, le=9), v.Words("0 to 9")] = PRIORITY
     """Where the night is short, cases of a higher one come first."""
     tables: v.Axis[TableName] = ()
@@ -228,7 +227,7 @@ class BuildFile(v.StrictModel):
     path: v.Text | None = None
     """A prefix that the site prepared on its nodes (`bin/python` below it)."""
     variant: v.Name | None = None
-    """Which lock of the line: `cpu`, `cu126`, …; the cluster's unless given."""
+    """Lock of the line: `cpu`, `cu126`, … [default: that of the cluster]."""
 
 
 class TimeoutsFile(v.StrictModel):
@@ -250,9 +249,9 @@ class SuiteFile(v.StrictModel):
     cluster: v.DagName
     """The cluster that it runs on: a file of `dags/clusters`."""
     description: str = ""
-    """What it is for, in a sentence."""
+    """Purpose in a sentence."""
     schedule: Annotated[str, AfterValidator(_schedule), v.Words("cron expression")] | None = None
-    """When it runs by itself (UTC); on demand only unless given."""
+    """Schedule in UTC [default: on demand only]."""
     scale: v.Name = "full"
     """Size of the workloads, by the name of their scale."""
     protocol: ProtocolFile = ProtocolFile()
@@ -262,28 +261,29 @@ class SuiteFile(v.StrictModel):
     tables: dict[v.Name, SuiteTable] = Field({})
     """Name: a table of cases, which blocks name."""
     commands: dict[v.Name, CommandFile] = Field({})
-    """Name: a script of others, for blocks with `command`. The name is part of the cases' names,
-    for ever."""
+    """Name: a script of others, for blocks with `command`. The name becomes part of the cases'
+    names."""
     builds: dict[v.FrameworkName, BuildFile] = Field({})
-    """Framework line: build; the line's lock unless given."""
+    """Framework line: build [default: the line's lock]."""
     reference: dict[v.FrameworkName, BuildFile] = Field({})
-    """Framework line: pinned build that nights measure beside theirs (docs/reference-build.md)."""
+    """Framework line: pinned reference build that nights measure in addition
+    (docs/reference-build.md)."""
     env: v.Env = Field({})
     """Environment of all processes."""
     role_env: dict[v.RoleName, v.Env] = Field({})
     """Role of a process (`trainer`, `pserver`, …, as the lines have them): its environment."""
     policy: RegressionPolicy = RegressionPolicy()
-    """What is a regression."""
+    """Rules for a regression."""
     alerts: v.Many[v.Url] = ()
     """Channels for alerts, as Apprise URLs."""
     routes: v.Many[Route] = ()
     """Owners and channels of alerts: the first route that matches counts, else the suite's `owner`
     and `alerts`."""
     untried: bool = False
-    """Measure also modes that nobody has run on such devices yet; what is measured is marked."""
+    """Also measure configurations that were never run on such devices; their results are marked."""
     timeouts: TimeoutsFile = TimeoutsFile()
     """When a repeat is given up."""
     night: NightPolicy = NightPolicy()
-    """What scheduled runs may take of a night."""
+    """Time of a night for scheduled runs."""
     publish: Publication | None = None
-    """What `nightbench publish` may show to everybody; nothing unless given."""
+    """Content that `nightbench publish` may make public [default: nothing]."""

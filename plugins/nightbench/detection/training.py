@@ -154,9 +154,10 @@ def judge_training(
     newest = max(night.at for night in nights)
     # A change that lasts is as good a proof as nights before it.
     changed = sum(night.is_changed and night.at > newest for night in known)
-    if traits.is_asynchronous and len(nights) < PROVED_NIGHTS:
+    varying = "trainers are asynchronous" if traits.is_asynchronous else "the workload has dropout"
+    if (traits.is_asynchronous or traits.has_dropout) and len(nights) < PROVED_NIGHTS:
         return _not_comparable(
-            f"trainers are asynchronous: {len(nights)} nights of {PROVED_NIGHTS} show their spread"
+            f"{varying}: {len(nights)} nights of {PROVED_NIGHTS} show their spread"
         )
     alike = [night for night in nights if night.is_like(tonight)]
     reference = alike if len(alike) >= PROVED_NIGHTS else nights

@@ -107,19 +107,16 @@ class PodTransport(Transport):
             self._drop()
             raise NodeUnreachable.of(self, f"no answer of the API server ({error})") from error
         except ApiRefused as error:
-            raise await self._refusal(what, error) from error
+            if error.status in (401, 403):
+                code = code_of_refusal(error.status, error.message)
+                raise PodError.of_code(self, error.message, code) from error
+            raise await self._loss(what, str(error)) from error
         except (ConnectionError, EOFError) as error:
             raise await self._loss(what, str(error)) from error
         except _FileError as error:
             full = error.number in (errno.ENOSPC, errno.EDQUOT)
             room = await self.room(error.path)
             raise self.refused(what, str(error), room, need_bytes, full) from error
-
-    async def _refusal(self, what: str, error: ApiRefused) -> PodError | NodeUnreachable:
-        if error.status in (401, 403):
-            code = code_of_refusal(error.status, error.message)
-            return PodError.of_code(self, error.message, code)
-        return await self._loss(what, str(error))
 
     async def _loss(self, what: str, why: str) -> PodError | NodeUnreachable:
         """Return why a stream ended: its pod has, or only the connection."""

@@ -6,11 +6,12 @@ from datetime import datetime
 from typing import Any
 
 from nightbench.checks import CheckContext, check_measurements, check_repeats, checks_digest
-from nightbench.core.documents import to_document
+from nightbench.core.documents import from_document, to_document
 from nightbench.core.model import (
     CaseBundle,
     CaseStatus,
     CheckResult,
+    Process,
     Reason,
     ReasonCode,
     RepeatBundle,
@@ -45,6 +46,7 @@ def build_bundle(folder: RunSpool) -> RunBundle:
     for case in plan.cases:
         store = folder.latest(case.planned.case_id)
         if store is not None:
+            case = as_launched(case, store)
             found = _fingerprints(store, plan)
             fingerprints |= {document["id"]: document for document in found.values()}
             names = {node: document["id"] for node, document in found.items()}
@@ -70,6 +72,13 @@ def build_bundle(folder: RunSpool) -> RunBundle:
         cluster=plan.cluster,
         pairs=measured_pairs(folder),
     )
+
+
+def as_launched(case: CasePlan, store: CaseStore) -> CasePlan:
+    """Return a case with the processes of its job, which may have left an unhealthy node."""
+    sent = (store.job() or {}).get("processes", ())
+    processes = tuple(from_document(Process, each) for each in sent)
+    return dataclasses.replace(case, processes=processes or case.processes)
 
 
 def check_context(plan: RunPlan, case: CasePlan, nodes: Iterable[Document]) -> CheckContext:

@@ -94,7 +94,7 @@ def of_root(said: str, root: str, key: str = "root") -> Finding:
     """The finding for a folder that cannot be used, by what was said of it."""
     lowered = said.lower()
     if "read-only" in lowered:
-        advice = "remount it writable (a disk error makes it so: `dmesg`), or move the root"
+        advice = "remount it writable (after a disk error, see `dmesg`), or move the root"
     elif "noexec" in lowered:
         advice = "mount it without noexec, or move the root"
     elif "permission" in lowered:

@@ -15,7 +15,7 @@ from nightbench.core.sentences import percent, sentence, sentences
 
 Row = Mapping[str, Any]
 
-_RATIOS = ("n", "spread", "speed-up", "efficiency", "change", "catches")
+_RATIOS = ("n", "spread", "speed-up", "efficiency", "change", "detectable")
 _FIGURES = ("throughput", *_RATIOS)
 COLUMNS = ("case", "throughput", "unit", *_RATIOS, "verdict")
 _ENDLESS = 1000
@@ -125,12 +125,12 @@ class ResultsTable:
             return
         yield Text(self._title, style="bold")
         for row in self._rows:
-            case, throughput, n, spread, speedup, efficiency, moved, catches, word = _short(row)
+            case, throughput, n, spread, speedup, efficiency, moved, detectable, word = _short(row)
             figures = f"{throughput}  n {n}  spread {spread}  speed-up {speedup} at {efficiency}"
             if moved != "-":
                 figures += f"  change {moved}"
-            if catches != "-":
-                figures += f"  catches {catches}"
+            if detectable != "-":
+                figures += f"  detectable {detectable}"
             yield Text(case)
             said = Text("  " if row["throughput"] is None else f"  {figures}  ")
             yield said.append(word, style=_colour(row))

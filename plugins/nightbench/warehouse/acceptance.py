@@ -29,7 +29,7 @@ class AcceptedMode:
     run_id: str
     started_at: datetime
     outcome: str
-    """passed, failed, not told or skipped."""
+    """passed, failed, not reported or skipped."""
     reason: str | None
     """Why it did not pass."""
     efficiency: float | None = None

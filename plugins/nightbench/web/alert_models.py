@@ -235,7 +235,7 @@ class ClusterAcceptance(ApiModel):
     cluster: str
     passed: int
     failed: int
-    not_told: int
+    not_reported: int
     due: int
     """Tested configurations whose build, driver or version has changed since."""
     reasons: list[str]

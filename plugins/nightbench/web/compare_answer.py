@@ -110,7 +110,7 @@ def headline(
             about = f"Training changed in {cases}, so their speeds cannot be compared; {about}"
         return about + (f" ({text})" if text else "")
     if state == "held":
-        return "The build comes from a fork: it waits until an op of Nightbench allows it"
+        return "The build comes from a fork: it waits until an operator allows it"
     if state == "queued":
         takes = f", and takes about {duration(row['estimate_s'])}" if row["estimate_s"] else ""
         if waits_for:

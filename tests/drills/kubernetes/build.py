@@ -32,7 +32,10 @@ PACKAGES = {
 }
 NAMES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl")
 TREE = BUILD / "go/src/k8s.io/kubernetes"
-VERSION = "k8s.io/kubernetes/vendor/k8s.io/component-base/version.gitVersion"
+VERSIONS = [
+    f"k8s.io/kubernetes/vendor/k8s.io/{package}/version.gitVersion"
+    for package in ("component-base", "client-go/pkg")
+]
 OPENAPI = "k8s.io/kubernetes/pkg/generated/openapi"
 REFLECT = {
     "unsafe_link.go": {
@@ -113,8 +116,9 @@ def _compile() -> None:
         words = ["-p", OPENAPI, "-O", generated.stem, "-o", str(BUILD / "go/src")]
         words += ["-i", ",".join(_described()), "-r", os.devnull]
         _run(str(BIN / "openapi-gen"), *words, "-h", "hack/boilerplate/boilerplate.generatego.txt")
-    version = f"-X {VERSION}=v{_version()}"  # unpacked from an archive, it would say v0.0.0
-    _go("-ldflags", version, "-o", f"{BIN}/", *(f"./cmd/{name}" for name in NAMES))
+    # Without a Git checkout, programs and API would name version 0.0.0.
+    versions = " ".join(f"-X {name}=v{_version()}" for name in VERSIONS)
+    _go("-ldflags", versions, "-o", f"{BIN}/", *(f"./cmd/{name}" for name in NAMES))
     _run("cc", "-static", "-Os", "-o", str(BIN / "pause"), "build/pause/linux/pause.c")
 
 
@@ -134,7 +138,8 @@ def _described() -> list[str]:
 def _version() -> str:
     """Return the version of the source: the archive's name ends with it."""
     (archive,) = BUILD.glob("kubernetes_*.orig.tar.gz")
-    return re.findall(r"[\d.]+", archive.name.removesuffix(".orig.tar.gz"))[-1]
+    found: list[str] = re.findall(r"[\d.]+", archive.name.removesuffix(".orig.tar.gz"))
+    return found[-1]
 
 
 def _go(*words: str) -> None:

@@ -20,14 +20,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
 from tests.contained import folder_of_server
 from tests.drills.host import Host, sh, tool
-from tests.drills.hosts import Lab
+from tests.drills.hosts import LOCKS, Lab
 from tests.drills.kubernetes.build import BASE, BIN, BUILD, CNI, build
 from tests.drills.kubernetes.image import write_image
 from tests.integration.openssh import end
@@ -70,7 +70,7 @@ class Kubernetes:
     """
 
     def __init__(self, lab: Lab, machines: Sequence[str] = ("n1", "n2")) -> None:
-        self._lab = lab
+        self.lab = lab
         self._machines = machines
         self.folder = lab.folder / "kubernetes"
         self.kubeconfig = self.folder / "kubeconfig"
@@ -80,6 +80,9 @@ class Kubernetes:
 
     def __enter__(self) -> Kubernetes:
         self.folder.mkdir()
+        for left in Path("/sys/fs/cgroup").glob("*/nbkube-*"):
+            if not (LOCKS / f"{left.name.split('-')[1]}.lock").exists():  # of a killed drill
+                _remove_cgroups(left)
         sh("ssh-keygen", "-q", "-t", "rsa", "-m", "PEM", "-N", "", "-f", f"{self.folder}/account")
         (self.folder / "tokens").write_text(f'{TOKEN},admin,admin,"system:masters"\n')
         try:
@@ -211,7 +214,7 @@ class Kubernetes:
         return [f"{DISK}/kubelet", *files, *engine, address, f"--hostname-override={machine}"]
 
     def _add_machine(self, number: int, name: str) -> None:
-        host = self.hosts[name] = self._lab.host(name)
+        host = self.hosts[name] = self.lab.host(name)
         host.run(["ip", "route", "add", "default", "via", self._server])
         for other, peer in enumerate(self.hosts.values()):
             if peer is not host:
@@ -246,7 +249,10 @@ class Kubernetes:
             "cgroupDriver": "cgroupfs",
             "cgroupRoot": f"/{self._cgroup(name)}",
             "failSwapOn": False,
+            # However full this machine's disk is: an image that is deleted cannot be fetched.
             "evictionHard": {"nodefs.available": "1%", "imagefs.available": "1%"},
+            "imageGCHighThresholdPercent": 100,
+            "imageGCLowThresholdPercent": 99,
         }
         (disk / "kubelet.json").write_text(json.dumps(kubelet))
         self.start(f"containerd-{name}")
@@ -265,7 +271,7 @@ class Kubernetes:
         self.until(load, f"containerd of {machine}")
 
     def _cgroup(self, machine: str) -> str:
-        return f"nbkube-{self._lab.tag}-{machine}"
+        return f"nbkube-{self.lab.tag}-{machine}"
 
     def until(self, ask: Callable[[], T], what: str) -> T:
         """Return the answer to something that fails for a while."""
@@ -314,17 +320,28 @@ def _remove_cgroups(top: Path) -> None:
             time.sleep(0.05)
 
 
-def main() -> None:
-    """Start a cluster until a signal or Ctrl-C ends it."""
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+@contextlib.contextmanager
+def started() -> Iterator[Kubernetes]:
+    """Build what is missing, and start a cluster of two machines; nothing of it is left.
+
+    Raises:
+        NoKubernetes: it cannot be built.
+    """
     build()
     folder = folder_of_server("nbkube-")
     try:
         with Lab(folder) as lab, Kubernetes(lab) as cluster:
-            print(f"KUBECONFIG={cluster.kubeconfig}", flush=True)
-            signal.pause()
+            yield cluster
     finally:
         shutil.rmtree(folder)
+
+
+def main() -> None:
+    """Start a cluster until a signal or Ctrl-C ends it."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    with started() as cluster:
+        print(f"KUBECONFIG={cluster.kubeconfig}", flush=True)
+        signal.pause()
 
 
 if __name__ == "__main__":

@@ -264,7 +264,7 @@ def test_a_cluster_says_what_of_its_acceptance_is_due_and_why(catalog: Catalog) 
         PAIR,
         catalog,
     )
-    assert (found["passed"], found["failed"], found["not_told"], found["due"]) == (1, 1, 0, 1)
+    assert (found["passed"], found["failed"], found["not_reported"], found["due"]) == (1, 1, 0, 1)
     assert found["reasons"] == ["pytorch: another driver than 550.54"]
     assert (found["last_run_id"], found["last_at"]) == ("r2", later)
 

@@ -69,7 +69,7 @@ def test_people_get_a_line_for_each_series_and_its_changes_below(tmp_path: Path)
     code, said, _ = run(str(path))
     assert code == 0
     head, first, change, second, counts = said.splitlines()
-    assert head.split() == ["status", "nights", "missing", "catches", "series"]
+    assert head.split() == ["status", "nights", "missing", "detectable", "series"]
     assert first.split()[:3] == ["regressed", "48", "0"]
     assert change.startswith("    regressed on 2024-11-13 (last good 2024-11-12): ")
     assert (second.split()[0], second.split()[-1]) == ("ok", "b")

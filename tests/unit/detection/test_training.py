@@ -117,6 +117,18 @@ def test_dropout_may_draw_otherwise_in_another_version_alone() -> None:
     assert judge_training(other, FIVE, dropout).kind is TrainingKind.SAME
 
 
+def test_random_numbers_that_are_others_each_time_alert_never() -> None:
+    """Found on 2026-11-29: two repeats of bert_base on PyTorch, without a seed."""
+    first, dropout = (7.58705, 7.5785, 7.6007, 7.6045), replace(FP32, has_dropout=True)
+    nights: list[TrainingNight] = []
+    for number in range(30):
+        tonight = night(number, {"first": first[number % 4]})
+        verdict = judge_training(tonight, nights, dropout)
+        assert verdict.kind is not TrainingKind.CHANGED
+        nights.append(tonight)
+    assert judge_training(night(30, {"first": 7.8}), nights, dropout).kind is TrainingKind.CHANGED
+
+
 def test_windows_of_other_lengths_are_compared_in_what_they_share() -> None:
     longer = night(5, {"again": 3.0, "steps": 40})
     assert judge_training(longer, FIVE, FP32).kind is TrainingKind.SAME

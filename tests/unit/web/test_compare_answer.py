@@ -177,7 +177,7 @@ def test_a_merge_base_is_named_once_it_is_known() -> None:
 @pytest.mark.parametrize(
     ("changed", "conclusion_of_it", "words"),
     [
-        ({"state": "held"}, "pending", "waits until an op"),
+        ({"state": "held"}, "pending", "waits until an operator"),
         ({"state": "queued"}, "pending", "In the queue, and takes about 1 h"),
         ({"state": "running"}, "pending", "since 2026-11-01 01:00 UTC"),
         ({"state": "running", "cancelled_by": "bob"}, "pending", "cancelled; it ends with"),

@@ -220,7 +220,7 @@ class ReferenceLosses(v.StrictModel):
     batch_size_per_device: v.Count
     """Samples of a step."""
     first: v.Some[float]
-    """Of rank 0, 1, ...: the loss of the initial weights on the rank's first batch."""
+    """Loss of the initial weights on the first batch of rank 0, 1, ..."""
     third: Annotated[dict[v.Name, v.Some[float]], Field(min_length=1)]
     """Number of ranks: the loss of each rank's third step, after two updates."""
     together: dict[v.Name, _Pair] = Field({})

@@ -111,7 +111,7 @@ class Index(v.StrictModel):
     url: v.Text
     """Its address, as for `--index-url`."""
     options: v.Many[v.Text] = ()
-    """Options of `uv pip install` that take packages from it; `--index URL` unless given."""
+    """Options of `uv pip install` that take packages from it [default: `--index URL`]."""
 
 
 def _as_measured(value: bool | None, info: ValidationInfo) -> bool | None:
@@ -137,7 +137,7 @@ class Role(v.StrictModel):
     device: Annotated[bool | None, AfterValidator(_as_measured), Field(validate_default=True)] = (
         None
     )
-    """It gets a GPU of its own; as `measured` unless given."""
+    """Whether it gets its own GPU [default: as `measured`]."""
 
 
 MACHINES: tuple[Literal["x86_64"], ...] = ("x86_64",)
@@ -154,8 +154,8 @@ class Variant(v.StrictModel):
     newest of them that it has, or one that uv downloads. Without this key the variant has no
     environment: the agent's own interpreter runs it."""
     index: Index | None = None
-    """Where it comes from, unless the site has folders of wheels; the default index unless given.
-    """
+    """Index that it comes from, unless the site has folders of wheels [default: the default
+    index]."""
     package: v.Name | None = None
     """Name of its main package where it is not the line's."""
     version: v.Text | None = None
@@ -170,18 +170,18 @@ class Variant(v.StrictModel):
     cuda: v.Text | None = None
     """CUDA that it is built with, `13.0` say."""
     driver: v.Text | None = None
-    """Least driver that it works with. A node with an older one, or with none, is told so before
+    """Oldest driver that it works with. A node with an older one, or with none, is refused before
     anything is built."""
     compute_capabilities: v.Many[v.Text] = ()
-    """Compute capabilities of the GPUs that it works on, `8.0` say; any unless given. A node with
-    another GPU is told so before anything is built."""
+    """Compute capabilities of the GPUs that it works on, for example `8.0` [default: any]. A node
+    with another GPU is refused before anything is built."""
     machines: v.Some[Literal["x86_64", "aarch64"]] = MACHINES
     """CPU architectures that its lock has wheels for, as `uname -m` prints them."""
     size_bytes: v.Whole | None = None
-    """Disk that its environment takes; the line's unless given."""
+    """Disk space of its environment [default: the line's]."""
     axes: _Axes = Field({})
-    """What this build has and the line has not, or the other way round: it stands for the line's
-    answer to the same value of the same axis."""
+    """Values of axes that this build supports differently from the line; each entry replaces the
+    entry of the line."""
 
 
 TRAINERS = (Role(name="trainer", count="trainers", place="fill", measured=True),)
@@ -215,11 +215,10 @@ class Combination(v.StrictModel):
     """Values of several axes that a line runs each, but not together."""
 
     when: Annotated[dict[_Of, _Values], AfterValidator(_several)]
-    """Axis, `workload`, `trainers`, `nodes`, `devices_per_node`, `pipeline`, `optimizer` (the
-    workload's), `device` (its kind) or `replicas` (`several` where `shard`, `tensor` and `pipeline`
-    leave copies of a model): its value, or a list of values of which one is enough. All keys have
-    to hold. Of real data the value is the format.
-    """
+    """Condition: its value, or a list of values of which one is enough. All conditions must be met.
+    A key is an axis, `workload`, `trainers`, `nodes`, `devices_per_node`, `pipeline`, `optimizer`
+    (of the workload), `device` (its kind) or `replicas` (`several` if the model has copies after
+    `shard`, `tensor` and `pipeline`). The value of real data is their format."""
     refused: v.Text
     """The reason for users."""
 
@@ -270,8 +269,8 @@ class FrameworkInfo(v.StrictModel):
     """Device kind: script of this folder that measures the speed of all devices of a node, run by
     the line's interpreter (see benchmarks/README.md)."""
     shares_ends: bool = False
-    """Of a `pipeline` every device computes what stands before and after the layers, for samples of
-    its own; else the first and the last stage do. For the memory that a case needs."""
+    """With a `pipeline`, every device computes the parts before and after the layers for its own
+    samples; otherwise the first and the last stage do. Needed to compute the memory of a case."""
     whole_weights: bool = False
     """At `shard_stage: 2` every device keeps whole parameters; else they are split, too, and
     gathered once a step. For the memory that a case needs."""
@@ -287,8 +286,8 @@ class FrameworkInfo(v.StrictModel):
     problem: Annotated[str | None, v.DERIVED] = None
     """What is wrong with the line's folder, a line for each problem: its cases are unavailable."""
     libraries: dict[v.Text, v.Text] = Field({})
-    """Shared libraries that the wheels need and do not bring, `libgomp.so.1` say: name -> where a
-    package of the lock has it, a path with wildcards below site-packages. The environment's
+    """Shared libraries that the wheels need and do not contain, for example `libgomp.so.1`: name ->
+    its path in a package of the lock, with wildcards, below site-packages. The environment's
     interpreter loads them when it starts."""
 
     @property

@@ -59,7 +59,7 @@ class JumpHost(v.StrictModel):
     ssh_conn_id: v.Name
     """Airflow Connection with user, key and port."""
     port: v.Port | None = None
-    """SSH port; the Connection's unless given."""
+    """SSH port [default: the Connection's]."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class NeighbourPolicy(v.StrictModel):
 
     action: Literal["record", "wait", "refuse"] = "wait"
     """Before a launch: `record` only writes it down, `wait` waits and then fails, `refuse` fails at
-    once. `wait` unless given, and `record` where `shared: true`."""
+    once. [default: `wait`, with `shared: true` `record`]."""
     wait_s: v.PositiveDuration = Field(600.0, alias="wait")
     """How long `wait` waits for quiet."""
     cpu_share: v.Percentage = Field(0.10, alias="cpu")
@@ -118,9 +118,9 @@ class HealthPolicy(v.StrictModel):
     """Requirements on a node before a night, and when it is left out."""
 
     quarantine_after: v.Count = 3
-    """Faults of a node in a row, after which it is left out until it is well."""
+    """Consecutive faults of a node after which it is left out until it is healthy."""
     expected_devices: v.Whole | None = None
-    """GPUs that each node must show; `devices.per_node` unless given."""
+    """GPUs that each node must show [default: `devices.per_node`]."""
     governor: v.Name | None = None
     """CPU frequency governor that is expected, `performance` say."""
     min_disk_bytes: v.Size = Field(5_000_000_000, alias="min_disk")
@@ -155,8 +155,8 @@ class EnvironmentPolicy(v.StrictModel):
     """With `kind: container`: program on the nodes, `podman`, `docker` or another that takes their
     commands, or `apptainer`."""
     images: dict[v.FrameworkName, PinnedImage] = Field({})
-    """With `kind: container`: framework line: image, `NAME@sha256:…`, or `sha256:…` for one that
-    lies on the nodes. With apptainer a NAME that begins with / is a file on the nodes."""
+    """With `kind: container`: framework line: image, `NAME@sha256:…`, or `sha256:…` for one that is
+    already on the nodes. With apptainer a NAME that begins with / is a file on the nodes."""
     image_python: v.Text = "python3"
     """Python in the images."""
     engine_options: v.Many[v.Text] = ()
@@ -165,8 +165,8 @@ class EnvironmentPolicy(v.StrictModel):
     """Further folders of the nodes that containers see at the same path; `:ro` behind one makes it
     read-only. `root`, `job_root` and the data of cases are there anyway."""
     prefix_roots: v.Many[v.Text] = ()
-    """Folders on the nodes below which a prefix lies that somebody names for one run
-    (`LINE=/PREFIX`); none unless given. What lies there runs as the SSH user."""
+    """Folders on the nodes; a run may name a prefix below them (`LINE=/PREFIX`) [default: none].
+    Code below them runs as the SSH user."""
     wheelhouse: v.Text | None = None
     """Folder on the controller whose wheels are shipped to the nodes."""
     index_url: v.Source | None = None
@@ -174,10 +174,10 @@ class EnvironmentPolicy(v.StrictModel):
     find_links: v.Many[v.Source] = ()
     """Folders or pages with wheels, as the nodes see them."""
     lock_dir: v.Text | None = None
-    """Node-local folder for the node's lock; /tmp/nightbench-locks unless given."""
+    """Node-local folder for the node's lock [default: /tmp/nightbench-locks]."""
     job_root: v.Text | None = None
-    """Node-local folder for the state of jobs, where `root` is shared by nodes; `root` unless
-    given."""
+    """Node-local folder for the state of jobs, where `root` is shared by nodes [default:
+    `root`]."""
 
 
 SLURM_RESERVED = frozenset(
@@ -211,13 +211,13 @@ class SlurmPolicy(v.StrictModel):
     """SSH address of a login node: it submits jobs and sees `environments.root`, which all nodes
     share. Its Connection is the `ssh_conn_id` of the nodes."""
     partition: v.Name | None = None
-    """Partition; Slurm's default unless given."""
+    """Partition [default: Slurm's default]."""
     account: v.Name | None = None
-    """Account; the user's default unless given."""
+    """Account [default: the user's default]."""
     time_limit_s: v.PositiveDuration | None = Field(None, alias="time_limit")
-    """Time limit of a job, for a case; the partition's unless given."""
+    """Time limit of a job, for a case [default: the partition's]."""
     warning_s: v.PositiveDuration = Field(60.0, alias="warning")
-    """How long before its end Slurm tells a job's agents of it."""
+    """Time before the end of a job when Slurm signals its agents."""
     options: v.Many[SlurmOption] = ()
     """Further options of `sbatch`, each `--name=value`, `--gres=gpu:8` say."""
 
@@ -268,8 +268,8 @@ class KubernetesPolicy(v.StrictModel):
     time_limit_s: v.PositiveDuration = Field(12 * 3600.0, alias="time_limit")
     """After which Kubernetes ends a pod (`activeDeadlineSeconds`), even without a controller."""
     resources: Annotated[dict[LabelKey, Quantity], v.Words("resources")] = Field({})
-    """What a pod requests, and may have no more of: `{cpu: "10", memory: 5Gi, nvidia.com/gpu:
-    "8", hugepages-2Mi: 1Gi}`. A case with `cpus` or `memory` states these itself."""
+    """Requests and limits of a pod: `{cpu: "10", memory: 5Gi, nvidia.com/gpu: "8", hugepages-2Mi:
+    1Gi}`. A case with `cpus` or `memory` states these itself."""
     node_selector: Annotated[dict[LabelKey, LabelValue], v.Words("labels")] = Field({})
     """Labels that the pods' machines must have."""
     tolerations: Annotated[v.Many[LabelKey], v.Words("keys of taints")] = ()
@@ -303,28 +303,28 @@ class GitRepository(v.StrictModel):
     """Lines for sh on the build node, one after another in a checkout of the commit. They leave one
     wheel in `$OUT`; `$PYTHON` is the line's interpreter, `$UV` uv, `$COMMIT` the commit."""
     timeout_s: v.PositiveDuration = Field(2 * 3600.0, alias="timeout")
-    """What fetching and building may take."""
+    """Time limit for fetching and building."""
 
 
 class ComparePolicy(v.StrictModel):
     """Who may have how much compared on it by the DAG `nightbench_experiments`."""
 
     person_s: v.PositiveDuration = Field(4 * 3600.0, alias="person")
-    """What the comparisons of one person may measure in 24 hours; the rest waits."""
+    """Measuring time of one user's comparisons in 24 hours; further requests wait."""
     day_s: v.PositiveDuration = Field(12 * 3600.0, alias="day")
     """The same for all people together."""
     images: v.Many[ImageFolder] = ()
-    """Registries, or folders of them, whose images somebody names by digest, with `environments:
-    {kind: container}`: `registry.example.org/ci/`; those in `environments.images` may be named
-    anyway. They run on the nodes as the SSH user."""
+    """Registries, or folders of them, whose images a request may name by digest:
+    `registry.example.org/ci/`. Needs `environments: {kind: container}`; images in
+    `environments.images` are always allowed. They run on the nodes as the SSH user."""
     wheel_urls: v.Many[WheelFolder] = ()
-    """Addresses below which a wheel lies that somebody names, `https://ci.example.org/wheels/`;
-    none unless given. What lies there runs on the nodes as the SSH user."""
+    """Addresses below which a request may name a wheel, `https://ci.example.org/wheels/` [default:
+    none]. These wheels run on the nodes as the SSH user."""
     repositories: dict[v.Name, GitRepository] = Field({})
-    """Name: repository whose commits people may name. What they hold runs on the nodes as the SSH
+    """Name: repository whose commits a request may name. Their code runs on the nodes as the SSH
     user."""
     build_node: v.Name | None = None
-    """Node that builds commits; the first one unless given."""
+    """Node that builds commits [default: the first one]."""
 
 
 @dataclass(frozen=True)

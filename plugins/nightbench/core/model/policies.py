@@ -39,8 +39,8 @@ class NightPolicy(v.StrictModel):
     budget_s: v.PositiveDuration | None = Field(None, alias="budget")
     """How long a night may take from its first case on."""
     deadline: v.ClockText | None = None
-    """What has no result by then is missing, `07:00 Europe/Berlin`; an hour after the night's end
-    unless given."""
+    """A case without a result at this time is missing, `07:00 Europe/Berlin` [default: an hour
+    after the end of the night]."""
 
 
 class RegressionPolicy(v.StrictModel):
@@ -54,15 +54,16 @@ class RegressionPolicy(v.StrictModel):
     max_spread: v.Percentage = 0.10
     """A series that varies by more runs on, but alerts no more."""
     urgent: v.Percentage = 0.20
-    """A fall of this size is reported at once, apart from the night's message."""
+    """A drop of this size is reported at once, in its own message."""
     confirm_s: v.Duration = Field(3600.0, alias="confirm")
-    """What a night may take to measure suspects again; `0s`: nothing. Throughput alone is."""
+    """Time of a night to repeat the measurement of suspected regressions; `0s`: none. Only
+    throughput is repeated."""
     metric: JudgedMetric = "throughput"
-    """Figure of the medians that is judged, by its name in the marts; of `joules_per_unit` and
-    the two of memory a rise is the regression."""
+    """Metric that is judged, by its name in the marts; for `joules_per_unit` and the two metrics of
+    memory an increase is the regression."""
     training: Literal["alert", "warn", "off"] = "alert"
-    """What happens if the losses of a case change: an alert once the series has reproduced itself;
-    `warn`: the verdict alone; `off`: losses are not compared."""
+    """Reaction to changed losses of a case: `alert` opens an alert if the series is reproducible,
+    `warn` gives only the verdict, `off` does not compare losses."""
 
     @property
     def judged(self) -> MetricInfo:
@@ -92,9 +93,9 @@ class Route(v.StrictModel):
     verdicts: v.Many[_AlertKind] = ()
     """Only alerts of these kinds."""
     owner: v.Text | None = None
-    """Their owner; the suite's unless given."""
+    """Their owner [default: the suite's]."""
     alerts: v.Many[v.Url] | None = None
-    """Channels for them; the suite's `alerts` unless given. `[]`: none."""
+    """Channels for them [default: the suite's `alerts`]. `[]`: none."""
 
 
 class Publication(v.StrictModel):

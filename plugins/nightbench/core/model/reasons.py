@@ -117,7 +117,7 @@ class ReasonCode(StrEnum):
     NO_STEPS = "no_steps", "{subject} reported no steps"
     BAD_WINDOW = "bad_window", "{subject} reported a window of {observed}"
     BAD_FIGURE = "bad_figure", "{subject} is {observed}"
-    NO_CLOCK_OFFSET = "no_clock_offset", "no clock offset: windows cannot be compared"
+    NO_CLOCK_OFFSET = "no_clock_offset", "clock offset unknown: windows cannot be compared"
     NO_COMMON_INTERVAL = (
         "no_common_interval",
         "the last trainer opened its window {observed} after the first closed",
@@ -128,9 +128,9 @@ class ReasonCode(StrEnum):
     # Said of a node over the nights.
     PREFLIGHT_FAILED = "preflight_failed", "preflight: {subject}: {observed}, expected {expected}"
     PREFLIGHT_CLEAN = "preflight_clean", "a clean preflight"
-    FAULTS_IN_A_ROW = "faults_in_a_row", "{observed} in a row, the last of {subject}"
+    FAULTS_IN_A_ROW = "faults_in_a_row", "{observed} in a row, the last one in {subject}"
     QUARANTINED = "quarantined", "in quarantine since {observed}"
-    NIGHT_MEASURED_ON = "night_measured_on", "the night measured on {observed}"
+    NIGHT_MEASURED_ON = "night_measured_on", "left out: the night used {observed}"
     PERSON = "person"
 
 

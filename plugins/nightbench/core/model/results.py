@@ -26,7 +26,7 @@ class Movement:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Figures of a rank; a repeat has the largest of its ranks, a case those of its repeats."""
+    """Values that a rank reports; a repeat has the largest of its ranks, a case those of its repeats."""
 
     time_to_first_step_s: float | None = None
     peak_resident_bytes: int | None = None
@@ -82,7 +82,7 @@ class RankResult(Figures):
     expert_tokens: Sequence[Sequence[int]] | None = None
     """Tokens of a batch after the window by layer and expert; None where nothing is told of it."""
     reported: Mapping[str, float] | None = None
-    """What a script not of ours printed: name -> median over its window, as printed."""
+    """Values that a training script printed: name -> median over its window, as printed."""
     precision: str | None = None
     transport: str | None = None
     modes: Mapping[str, str] = field(default_factory=dict)
@@ -187,7 +187,7 @@ class RepeatSummary(Figures):
     """Length of the interval that was counted."""
     samples: float | None
     step_throughput: float | None
-    """The same figure from the independently recorded step times."""
+    """The same value from the independently recorded step times."""
     overlap: float | None = None
     """Asynchronous only: common interval / shortest window."""
     drift: float | None = None
@@ -201,7 +201,7 @@ class RepeatSummary(Figures):
     losses: Mapping[str, float] | None = None
     """What `core.training` compares: figure -> mean of the trainers; None where one lacks it."""
     reported: Mapping[str, float] | None = None
-    """What scripts not of ours printed: name -> median of the ranks, as printed."""
+    """Values that training scripts printed: name -> median of the ranks, as printed."""
     problem: Reason | None = None
     """Why there is no throughput, or why it does not count."""
 
@@ -281,8 +281,8 @@ class Measurement(Figures):
     mfu_absent: str | None = None
     """Why there is no mfu; None where there is one, and where there is no median."""
     reported: Mapping[str, float] | None = None
-    """What a script not of ours printed itself, such as its own MFU: name -> median of the repeats,
-    as printed. Never judged, nor mixed with the figures above."""
+    """Values that a training script printed itself, such as its own MFU: name -> median of the
+    repeats, as printed. Never judged, nor mixed with the values above."""
     losses: Mapping[str, tuple[float, float]] | None = None
     """Figure of `core.training` -> lowest and highest of the repeats that count."""
     definition_digest: str = ""
@@ -342,7 +342,8 @@ class Verdict:
     history: int = 0
     """Nights that the verdict rests on."""
     smallest_slowdown: float | None = None
-    """Relative fall that the series would tell within a week in nine of ten cases."""
+    """Minimum detectable slowdown: a lasting drop of this size is reported within a week in nine of
+    ten cases."""
     level_change: float | None = None
     """Estimate of the relative change that `low` and `high` enclose; one night may lie outside."""
     low: float | None = None
@@ -356,7 +357,7 @@ class Verdict:
     last_good_run_id: str | None = None
     """The last run before it; of a failed or missing case the last one with a value."""
     metric: AlertMetric = "throughput"
-    """Figure that was judged: of it are `value` and `baseline`."""
+    """Metric that was judged: `value` and `baseline` refer to it."""
     training: TrainingKind | None = None
     """Whether the case trained as before; None where nothing was trained, or the suite is off."""
     training_sentence: str | None = None

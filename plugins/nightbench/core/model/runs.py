@@ -193,7 +193,7 @@ class PlannedCase:
     private_build: bool = False
     """The build was named for this run alone: it belongs to no history but its own."""
     untried: str | None = None
-    """Why nobody had run this mode of the line on such devices before; None where it was tried."""
+    """Why this configuration of the line was untried on such devices; None if it was tried."""
     flops_per_unit: float | None = None
     """Model FLOPs of one unit of work, forward and backward; None where the workload states none.
     """
@@ -246,7 +246,7 @@ class RunBundle:
     cluster: Cluster | None = None
     """Fills `marts.dim_cluster`."""
     pairs: tuple[MeasuredPair, ...] = ()
-    """What was measured beside a reference build."""
+    """Results of the measurement with a reference build."""
 
 
 @dataclass(frozen=True)
@@ -261,6 +261,6 @@ class MeasuredCase:
     quarantine_reasons: tuple[Reason, ...]
     """The checks that it failed; empty where it counts."""
     point: HistoryPoint | None
-    """The figure that is judged, where it counts: status ok and not quarantined."""
+    """The judged value, if it counts: status ok and not quarantined."""
     not_judged: str | None = None
-    """Why a case that counts lacks that figure; None where it has it."""
+    """Why a case that counts has no such value; None if it has."""

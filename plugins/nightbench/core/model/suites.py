@@ -56,7 +56,7 @@ class SuiteTable(v.StrictModel):
     metric: TableMetric = Field("throughput", alias="value")
     """Metric in its cells."""
     chart: Literal["bars", "lines"] = "bars"
-    """How its figure is drawn: a line or a group of bars for each row."""
+    """Form of its diagram: a line or a group of bars for each row."""
     published: PublishedFigures | None = None
     """Published values that its cells are compared with."""
 
@@ -75,7 +75,7 @@ class Suite:
     builds: Mapping[str, Build] = field(default_factory=dict)
     """Framework line -> build; the line's lock where absent."""
     reference: Mapping[str, Build] = field(default_factory=dict)
-    """Framework line -> build that nights measure beside theirs; none where absent."""
+    """Framework line -> reference build that nights measure in addition; none if absent."""
     untried: bool = False
     """Measure also what no one has run on such devices yet."""
     private_builds: frozenset[str] = frozenset()
@@ -105,7 +105,8 @@ class Suite:
 
 
 Accepted = Mapping[tuple[str, str], str | None]
-"""Line and mode that a cluster's acceptance passed -> why that is due again, None if it holds."""
+"""Line and configuration that passed a cluster's acceptance test -> why it must be retested, or
+None."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\Z")
-"""What a name must look like to become a path component on a node."""
+"""Pattern of names that become a path component on a node."""
 
 
 class Strategy(StrEnum):
@@ -27,7 +27,7 @@ class RunKind(StrEnum):
     BACKFILL = "backfill"
     DRILL = "drill"
     ACCEPTANCE = "acceptance"
-    """Every mode of the lines is tried on a cluster: `nightbench accept`."""
+    """Every configuration of the lines is tested on a cluster: `nightbench accept`."""
 
 
 class VerdictKind(StrEnum):
@@ -44,7 +44,7 @@ class VerdictKind(StrEnum):
     """A node cannot have the framework: there is nothing to measure."""
     MISSING = "missing"
     TRAINING_CHANGED = "training_changed"
-    """Of alerts alone: the case trains otherwise than before; see `TrainingKind`."""
+    """Only of alerts: the case trains differently from before; see `TrainingKind`."""
 
 
 class TrainingKind(StrEnum):

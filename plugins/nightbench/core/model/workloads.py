@@ -20,19 +20,19 @@ class Kept(v.StrictModel):
     """Values that a device keeps for the backward pass at least: formulas, each of one token."""
 
     layer: v.Text
-    """Of a layer of which nothing is computed again."""
+    """Values of a layer that computes nothing again."""
     products: v.Text
-    """Of a layer that keeps its input and what products and attention gave: `recompute:
+    """Values of a layer that keeps its input and the results of products and attention: `recompute:
     selective`, or a compiler that computes the rest again."""
     input: v.Text
-    """Of a layer that keeps its input alone: `recompute: full`."""
+    """Values of a layer that keeps only its input: `recompute: full`."""
     logits: v.Text
     """Beyond the layers, in float32."""
     gathered: v.Text | None = None
-    """Of `layer`, the inputs of matrices that `tensor` splits: each device has those of all."""
+    """Part of `layer`: the inputs of matrices that `tensor` splits; each device has all of them."""
     cast: v.Text | None = None
-    """What a layer keeps beyond `layer` where autocast leaves residuals in float32 and casts the
-    input of each matrix (`keeps_casts`); counted in values of 16 bits."""
+    """Values that a layer keeps in addition to `layer` if autocast leaves residuals in float32 and
+    casts the input of each matrix (`keeps_casts`); counted in values of 16 bits."""
     matrices: v.Text | None = None
     """Weights of a layer, of all tokens, that it then keeps in 16 bits, too."""
 
@@ -45,20 +45,21 @@ class Cost(v.StrictModel):
     """Model FLOPs, tokens and memory of an example."""
 
     source: v.Text
-    """What the formulas count and leave out, and where they are from."""
+    """Operations that the formulas count and leave out, and the source of the formulas."""
     forward: Annotated[dict[v.Text, v.Text], Field(min_length=1)]
-    """What is computed: formula of its FLOPs in the forward pass of one example, 2 for each
-    multiply-add of matrix products and convolutions, from numbers and parameters of the scale with
-    `+ - * / **` and `sum(a list)`. Training takes three times the sum."""
+    """Part of the model: formula of its FLOPs in the forward pass of one example. A multiply-add of
+    matrix products and convolutions counts 2. Formulas have numbers and parameters of the scale, `+
+    - * / **` and `sum(a list)`. Training needs three times the sum."""
     computed: dict[v.Text, Annotated[float, Field(ge=0)]] = Field({})
-    """Of `forward`: how many times a step computes it as matrix products and convolutions, forward
-    and backward, where that is not once: 2 for attention whose masked half is computed too, 2/3
-    without the gradient of images, 0 for sums. The check `work_done` compares counters with it."""
+    """Part of `forward`: how often a step computes it as matrix products and convolutions, if not
+    once. Examples: 2 for attention that also computes its masked half, 2/3 without the gradient of
+    images, 0 for sums. The check `work_done` compares counters with it."""
     tokens: v.Text | None = None
     """Formula of the tokens of one example, of a language model."""
     kept: Kept | None = None
-    """What layers keep, for what fits into a device; `layers` and `sequence_length` are parameters
-    of each scale. Without it weights, gradients and optimiser states are counted alone."""
+    """Memory that layers keep, to predict what fits into a device; `layers` and `sequence_length`
+    are parameters of each scale. Without it only weights, gradients and optimiser states are
+    counted."""
 
 
 class Tensor(v.StrictModel):
@@ -113,11 +114,11 @@ class WorkloadInfo(v.StrictModel):
     scales: Annotated[
         dict[v.Name, dict[str, Annotated[Any, AfterValidator(_truly)]]], Field(min_length=1)
     ]
-    """Scale: its parameters (shapes, classes, hyper-parameters), handed to the implementation;
-    `converges` marks a scale at which the loss is proved to fall; `units_per_example` says how many
-    units one example of a batch counts (1 when absent); `by_sequence_length` has for each value of
-    the axis `sequence_length` the parameters that depend on it (without it, any length is taken).
-    """
+    """Scale: its parameters for the implementation (shapes, classes, hyper-parameters). `converges`
+    marks a scale at which tests prove that the loss decreases. `units_per_example` is the number of
+    units in one example of a batch [default: 1]. `by_sequence_length` has the parameters that
+    depend on the axis `sequence_length`, for each of its values; without it every length is
+    accepted."""
     shards: v.Name | None = None
     """List of the network's layers, `layers`, each of which is gathered by itself where `shard`
     splits training over devices. Without it the workload is never split."""
@@ -143,23 +144,23 @@ class WorkloadInfo(v.StrictModel):
     parameters: v.Count | None = None
     """Trainable parameters, where the workload fixes them."""
     first_step_batch_size: v.Count | None = None
-    """Samples of the one step by which lines are held against each other; 8 unless given."""
+    """Samples of the one step that compares the lines [default: 8]."""
     seed: v.Whole = 1
     """Seed of weights and data."""
     losses: ReferenceLosses | None = None
-    """What the first losses of every mode of every line are held against."""
+    """Reference for the first losses of every configuration of every line."""
     cost: Cost | None = None
-    """What an example costs; without it there is neither MFU nor tokens per second."""
+    """Cost of an example; without it there is neither MFU nor tokens per second."""
     replaces: bool = False
     """In a project's folder: it takes the place of the built-in one of the same name."""
     reads: v.Name | None = None
     """Format of real data that its `data.py` reads: a module of `benchmarks/readers`. Without it
     there is `data: synthetic` alone."""
     description: str = ""
-    """What it is and where it is from."""
+    """Description and origin."""
     definition: dict[str, Any] = Field({})
-    """What else defines the work (optimiser, initialisation, layers), for people and for the digest
-    that starts a new segment of the history when it changes."""
+    """Other properties that define the work (optimiser, initialisation, layers). A change starts a
+    new segment of the history."""
 
     def params_of(self, case: Case) -> dict[str, Any]:
         """The parameters that a case of this workload gets: its scale's, at its sequence length."""

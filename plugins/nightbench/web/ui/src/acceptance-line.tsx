@@ -19,7 +19,7 @@ export function AcceptanceLine({ cluster }: { cluster: string }) {
             <Link to={routes.run(its.last_run_id)}>Acceptance test</Link> {ago(its.last_at)}:{" "}
             {count(its.passed, "configuration")} passed
             {its.failed > 0 && `, ${its.failed} failed`}
-            {its.not_told > 0 && `, ${its.not_told} not reported`}
+            {its.not_reported > 0 && `, ${its.not_reported} not reported`}
             {its.due > 0 && `, ${its.due} must be retested (${its.reasons.join("; ")}): nightbench accept ${cluster}`}.
           </Text>
         );

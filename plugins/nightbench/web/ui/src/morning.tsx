@@ -192,7 +192,7 @@ function Report({ morning }: { morning: Morning }) {
         </Section>
       )}
       {morning.left_out.length > 0 && (
-        <Section title={`Cases without time in their night: ${morning.left_out.length}`}>
+        <Section title={`Cases left out for lack of time: ${morning.left_out.length}`}>
           <List.Root ps={5}>
             {morning.left_out.map((each) => (
               <List.Item key={`${each.run_id} ${each.case_id}`}>

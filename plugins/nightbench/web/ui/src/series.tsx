@@ -290,7 +290,7 @@ function History({ series }: { series: SeriesHistory }) {
           />
         </Section>
       )}
-      <Section title={`Results: the newest ${Math.min(SHOWN, visible.length)} of ${visible.length} shown`}>
+      <Section title={`Newest ${Math.min(SHOWN, visible.length)} of ${visible.length} results`}>
         <DataTable
           label="Results of this series"
           columns={pointColumns(series.case_id, unit)}

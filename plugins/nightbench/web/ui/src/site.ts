@@ -76,7 +76,7 @@ function searchPage(form: HTMLFormElement) {
       ([caseId, where, , , moved]) =>
         matches(`${caseId} ${where}`, q) &&
         (!cluster || where === cluster) &&
-        (!trend || (moved !== null && (trend === "fell" ? moved < -0.02 : moved > 0.02))),
+        (!trend || (moved !== null && (trend === "down" ? moved < -0.02 : moved > 0.02))),
     );
     if (found) {
       const shown = those.length > 200 ? ", the first 200 are shown" : "";

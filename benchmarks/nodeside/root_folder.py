@@ -1,40 +1,12 @@
-"""The verb `doctor`: interpreters, environments, locks, memory and disk of a node."""
+"""The folder of Nightbench on a node: whether it can be used, and the environments in it."""
 
 from __future__ import annotations
 
 import os
-import platform
-import time
 from typing import Any
 
 from nodeside import interpreters
-from nodeside.files import AgentError, free_bytes, probe_writable, read_json
-from nodeside.fingerprint import gpus
-from nodeside.locks import current_holders
-from nodeside.telemetry import memory
-
-
-def doctor(root: str, lock_dir: str | None, code: str) -> dict[str, Any]:
-    """Return the doctor's document; nothing is changed except that `root` is created."""
-    problem = why_not_usable(root)
-    holders = current_holders(lock_dir, os.environ)
-    return {
-        "python": platform.python_version(),
-        "root": root,
-        "writable": problem is None,
-        "problem": problem,
-        "disk_free_bytes": free_bytes(root),
-        "interpreters": interpreters_of(root, code),
-        "gpus": gpus(),
-        "uv": interpreters.any_uv(root) is not None,
-        "envs": environments(root),
-        "lock_holder": holders[0] if holders else None,
-        "lock_holders": holders,
-        "load1": os.getloadavg()[0],
-        "cpus": len(os.sched_getaffinity(0)),
-        "memory_bytes": memory()[1],
-        "clock_wall_s": time.time(),
-    }
+from nodeside.files import AgentError, probe_writable, read_json
 
 
 def why_not_writable(root: str) -> str | None:
