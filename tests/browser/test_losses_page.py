@@ -43,7 +43,9 @@ def test_the_change_is_confirmed_and_the_page_plots_both_nights(
 ) -> None:
     found = watched(page, live)
     page.goto(address(live, f"/plugin/benchmarks/alerts/{alert_id}"))
-    said = page.get_by_text(re.compile("^Training changed: sleep on fake, first loss .* throughput"))
+    said = page.get_by_text(
+        re.compile("^Training changed: sleep on fake, first loss .* throughput")
+    )
     expect(said).to_be_visible(timeout=60_000)
     shoot(page, "training-alert")
     page.goto(address(live, f"/plugin/benchmarks/series?case={CASE}&cluster=local"))

@@ -214,10 +214,7 @@ def try_modes(
     )
     folder = store_plan(plan, context.spool)
     observer.say(f"run {run_id}: {len(plan.jobs)} cases on {cluster.name}")
-    out = run_preflight.nodes_out_tonight(health, nodes)
-    cluster_preflight.save(folder, health, cluster.health, out)
-    placement = run_preflight.place_around(plan.jobs, cluster, out)
-    run_preflight.save_placement(folder, placement)
+    placement, out = run_preflight.place_on_healthy(plan.jobs, folder, cluster, health, nodes)
     for why in out.values():
         observer.say(sentences(why))
     interrupted = False

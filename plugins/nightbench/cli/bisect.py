@@ -148,8 +148,7 @@ def _measure(name: str, request: BisectRequest, by: str, *, json: bool) -> Mappi
         alert_id=request.alert_id,
         budget_s=request.budget_s,
     )
-    resume = f"nightbench compare bisect --resume {name}"
-    ended = experiment_common.at_terminal(experiment, context, resume, json=json)
+    ended = experiment_common.at_terminal(experiment, context, json=json)
     assert ended.result is not None
     return ended.result
 

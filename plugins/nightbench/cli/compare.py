@@ -195,8 +195,7 @@ def _measure(
     where = (chosen.suite.name, chosen.cluster.name)
     asked = dataclasses.asdict(request)
     experiment = Experiment(name, ExperimentKind.COMPARE, asked, *where, by)
-    resume = f"nightbench compare --resume {name}"
-    ended: Ended = experiment_common.at_terminal(experiment, context, resume, json=json)
+    ended: Ended = experiment_common.at_terminal(experiment, context, json=json)
     assert ended.result is not None
     return ended.result
 

@@ -48,9 +48,8 @@ def _confirm(alert_id: int, *, outside_hours: bool, json: bool) -> int:
     from nightbench.experiments.measuring import failed
 
     experiment, context = _request(alert_id, outside_hours)
-    resume = f"nightbench compare confirm {alert_id}"
     try:
-        ended = experiment_common.at_terminal(experiment, context, resume, json=json)
+        ended = experiment_common.at_terminal(experiment, context, json=json)
     except MeasuredElsewhere as error:
         raise UserError(f"{error}; the alert will show its outcome") from None
     except UserError as error:

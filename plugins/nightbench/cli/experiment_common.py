@@ -136,9 +136,7 @@ def measure(work: Coroutine[Any, Any, T], refresh: Callable[[], None], name: str
         raise interrupted(name, resume) from None
 
 
-def at_terminal(
-    experiment: Experiment, context: ExperimentContext, resume: str, *, json: bool
-) -> Ended:
+def at_terminal(experiment: Experiment, context: ExperimentContext, *, json: bool) -> Ended:
     """Measure an experiment, record it in the warehouse if there is one, and return its end.
 
     Raises:
@@ -146,7 +144,7 @@ def at_terminal(
         UserError: it cannot be measured.
     """
     from nightbench.core.model.experiments import NIGHTBENCH
-    from nightbench.experiments.measuring import MEASURES, failed
+    from nightbench.experiments.measuring import MEASURES, failed, resume_command
     from nightbench.experiments.record import Ended, ExperimentRecord
     from nightbench.experiments.reporting import ComparisonReporter
 
@@ -156,6 +154,7 @@ def at_terminal(
     # What a night has requested goes back to the queue.
     given_up = "queued" if experiment.requested_by == NIGHTBENCH else ""
     work = MEASURES[experiment.kind](experiment, common.spool(), context, reporter, record)
+    resume = resume_command(experiment.kind, experiment.name, experiment.request)
     try:
         ended = measure(work, reporter.refresh, experiment.name, resume)
     except typer.Exit:

@@ -110,9 +110,17 @@ def checked(kind: type[T], values: Mapping[str, Any]) -> T:
     Raises:
         UserError: what is wrong with the first field that is.
     """
-    filled = {name: value for name, value in values.items() if value not in (None, "", [])}
+    return parsed(kind, {k: value for k, value in values.items() if value not in (None, "", [])})
+
+
+def parsed(kind: type[T], values: Mapping[str, Any]) -> T:
+    """Return a request from the values of its fields as they are.
+
+    Raises:
+        UserError: what is wrong with the first field that is.
+    """
     try:
-        return TypeAdapter(kind).validate_python(filled)
+        return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
         wrong = _complaint(kind, (), dict(error.errors(include_url=False)[0]))
         said = f"is missing; expected: {wrong.message}" if wrong.is_missing else wrong.message

@@ -325,7 +325,7 @@ def junit(row: Row) -> str:
     for at, name in enumerate(names):
         test = ElementTree.SubElement(suite, "testcase", classname=row["suite"], name=name)
         case = cases[at] if cases else None
-        if name in changed:
+        if case is not None and name in changed:
             counts["failures"] += 1
             _add(test, "failure", case["training"]["sentence"])
         elif case is not None and case["verdict"] in ("faster", "same"):
